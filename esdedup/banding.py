@@ -1,0 +1,58 @@
+"""How many bands of how many rows: the S-curve and what it costs.
+
+Leskovec, Rajaraman, Ullman, "Mining of Massive Datasets", section 3.4.2.
+"""
+
+from __future__ import annotations
+
+import math
+
+from esdedup.exceptions import UsageError
+
+
+def candidate_probability(similarity: float, bands: int, rows: int) -> float:
+    """The S-curve 1 - (1 - s**r)**b: the chance that two sets of Jaccard similarity s meet."""
+    return 1.0 - math.pow(1.0 - similarity**rows, bands)
+
+
+def steepest_similarity(bands: int, rows: int) -> float:
+    """About where the S-curve is steepest: (1/b)**(1/r)."""
+    return math.pow(1.0 / bands, 1.0 / rows)
+
+
+def background_candidates(documents: float, similarity: float, bands: int, rows: int) -> float:
+    """Candidates that a query expects from `documents` unrelated documents: N * b * s0**r.
+
+    similarity: s0, the Jaccard similarity that unrelated documents have by chance.
+    """
+    return documents * min(1.0, bands * similarity**rows)
+
+
+def choose_banding(threshold: float, recall: float, permutations: int) -> tuple[int, int]:
+    """(bands, rows) that reach `recall` at `threshold` within `permutations`.
+
+    Of all that do, the one with the most rows, because each row more divides the background
+    candidates; and then no more bands than needed, because each costs a token.
+
+    Raises UsageError for values out of range, or where one row a band would not do either.
+    """
+    if not 0.0 < threshold < 1.0:
+        raise UsageError(f"threshold {threshold}: use a similarity between 0 and 1")
+    if not 0.0 < recall < 1.0:
+        raise UsageError(f"recall {recall}: use a share between 0 and 1, such as 0.95")
+    for rows in range(permutations, 0, -1):
+        bands = _bands_needed(threshold, recall, rows)
+        if bands is not None and bands * rows <= permutations:
+            return bands, rows
+    raise UsageError(
+        f"recall {recall} at threshold {threshold} needs"
+        f" {_bands_needed(threshold, recall, 1)} permutations, but there are {permutations}"
+    )
+
+
+def _bands_needed(threshold: float, recall: float, rows: int) -> int | None:
+    """Bands of `rows` rows that reach the recall, or None where no number in reach does."""
+    meeting = threshold**rows
+    if meeting < 1e-12:
+        return None
+    return max(1, math.ceil(math.log1p(-recall) / math.log1p(-meeting)))

@@ -1,0 +1,109 @@
+"""MinHash signatures and their bands.
+
+Broder, "On the resemblance and containment of documents", 1997, section 3; banding: Leskovec,
+Rajaraman, Ullman, "Mining of Massive Datasets", section 3.4.
+
+The k permutations are h_i(x) = a_i * x + b_i mod 2**32, with a_i odd, over the upper 32 bits x of
+the shingle hashes; a_i and b_i are fixed by the seed (`hashing.keys`). Shingle hashes are already
+mixed, so this simplest family reaches the binomial error, also on sets of 5 shingles:
+`benchmarks/minhash_families.py` compares it with one-permutation hashing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from esdedup.exceptions import UsageError
+from esdedup.hashing import PRIME64_1, U64, avalanche, keys
+from esdedup.shingles import Ragged
+from esdedup.tokens import MAX_TOKENS
+
+U32 = NDArray[np.uint32]
+
+EMPTY = np.uint32(0xFFFFFFFF)
+"""Every row of the signature of an empty set."""
+
+
+@dataclass(frozen=True)
+class MinHash:
+    """MinHash parameters.
+
+    permutations: length k of a full signature, 1 to 4096; the similarity estimated from two of
+        them has the standard error sqrt(J (1 - J) / k).
+    bands, rows: the first bands * rows values of a signature become `bands` tokens.
+    token_bits: bits of a band's hash that its token keeps, 12 to 60, a multiple of 6.
+
+    Raises UsageError for values out of range.
+    """
+
+    permutations: int = 128
+    bands: int = 23
+    rows: int = 3
+    token_bits: int = 36
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.permutations <= 4096:
+            raise UsageError(f"permutations {self.permutations}: use 1 to 4096")
+        if self.bands < 1 or self.rows < 1:
+            raise UsageError(f"bands {self.bands}, rows {self.rows}: both must be at least 1")
+        if self.bands * self.rows > self.permutations:
+            raise UsageError(
+                f"{self.bands} bands of {self.rows} rows need {self.bands * self.rows}"
+                f" permutations, but there are {self.permutations}"
+            )
+        if self.bands > MAX_TOKENS:
+            raise UsageError(f"bands {self.bands}: use at most {MAX_TOKENS}")
+        if not 12 <= self.token_bits <= 60 or self.token_bits % 6:
+            raise UsageError(f"token bits {self.token_bits}: use a multiple of 6 from 12 to 60")
+
+
+def signatures(shingles: Ragged, permutations: int, seed: int) -> U32:
+    """MinHash signatures: shape (rows, permutations), uint32.
+
+    Repeated shingles change nothing. The first columns do not depend on `permutations`. An empty
+    row has EMPTY in every column.
+    """
+    minima = np.full((permutations, len(shingles)), EMPTY, np.uint32)
+    filled = np.flatnonzero(shingles.counts)
+    if filled.size:
+        minima[:, filled] = _minima(shingles.hashes, shingles.offsets[filled], permutations, seed)
+    return minima.T
+
+
+def _minima(hashes: U64, starts: NDArray[np.int64], permutations: int, seed: int) -> U32:
+    values = (hashes >> np.uint64(32)).astype(np.uint32)
+    permuted = np.empty_like(values)
+    minima = np.empty((permutations, starts.size), np.uint32)
+    multipliers = keys(permutations, "minhash-multiplier", seed).astype(np.uint32) | np.uint32(1)
+    addends = keys(permutations, "minhash-addend", seed).astype(np.uint32)
+    for i in range(permutations):
+        np.multiply(values, multipliers[i], out=permuted)
+        np.add(permuted, addends[i], out=permuted)
+        np.minimum.reduceat(permuted, starts, out=minima[i])
+    return minima
+
+
+def band_hashes(signature: U32, bands: int, rows: int, bits: int) -> U64:
+    """A hash of each band: shape (n, bands), uint64 below 2**bits.
+
+    signature: shape (n, at least bands * rows). The hash is the upper `bits` bits of
+    avalanche(fold(rows)), folded as shingles are.
+    """
+    banded = signature[:, : bands * rows].reshape(len(signature), bands, rows).astype(np.uint64)
+    folded = banded[:, :, 0].copy()
+    for row in range(1, rows):
+        folded *= PRIME64_1
+        folded += banded[:, :, row]
+    return avalanche(folded) >> np.uint64(64 - bits)
+
+
+def estimate_jaccard(left: U32, right: U32) -> NDArray[np.float64]:
+    """Estimated Jaccard similarities of rows: shape (n,); 0 where a set is empty.
+
+    left, right: signatures, shape (n, k).
+    """
+    alike: NDArray[np.float64] = np.mean(left == right, axis=1)
+    return np.where((left == EMPTY).all(axis=1), 0.0, alike)

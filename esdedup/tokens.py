@@ -1,0 +1,88 @@
+"""Tokens: how hashes become keywords.
+
+A token is its position (band or segment) and its value, in digits of base 64. The alphabet holds
+only characters that no query language gives a meaning to, in ASCII order, so that tokens sort as
+their numbers do. The position keeps the tokens of two bands apart, also where a store sorts and
+de-duplicates the values of a field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from esdedup.hashing import U64
+
+ALPHABET = ".0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
+MAX_TOKENS = 64 * 64
+_DIGITS = np.frombuffer(ALPHABET.encode("ascii"), np.uint8)
+_VALUES = np.full(256, 255, np.uint8)
+_VALUES[_DIGITS] = np.arange(64, dtype=np.uint8)
+
+
+def _position_digits(count: int) -> int:
+    return 1 if count <= 64 else 2
+
+
+def _value_digits(bits: int) -> int:
+    return -(-bits // 6)
+
+
+def token_length(count: int, bits: int) -> int:
+    """Characters of a token, of `count` tokens a document with values of `bits` bits."""
+    return _position_digits(count) + _value_digits(bits)
+
+
+def encode(values: U64, bits: int) -> list[list[str]]:
+    """The tokens of each row of values, shape (n, count): n lists of `count` strings."""
+    n, count = values.shape
+    return encode_at(values, np.arange(count), count, bits) if n else []
+
+
+def encode_at(values: U64, positions: NDArray[np.int64], count: int, bits: int) -> list[list[str]]:
+    """The tokens of values that stand at the given positions of `count`.
+
+    values: shape (n, m); positions: shape (m,) or (n, m).
+    """
+    lead, digits = _position_digits(count), _value_digits(bits)
+    text = np.full((*values.shape, lead + digits + 1), ord(" "), np.uint8)
+    for i in range(lead):
+        text[..., i] = _DIGITS[(positions >> (6 * (lead - 1 - i))) & 63]
+    for i in range(digits):
+        shift = np.uint64(6 * (digits - 1 - i))
+        text[..., lead + i] = _DIGITS[((values >> shift) & np.uint64(63)).astype(np.intp)]
+    # One split makes all strings: numpy's own conversion to str takes half as long again.
+    flat = text.tobytes().decode("ascii").split()
+    row = values.shape[1]
+    return [flat[i : i + row] for i in range(0, len(flat), row)]
+
+
+def decode(tokens: Sequence[Sequence[str]], count: int, bits: int) -> U64:
+    """The values of rows of tokens, shape (n, count); the inverse of `encode`.
+
+    The tokens of a row may come in any order. Raises ValueError where a row has not one token
+    of every position, or a token is not of this form.
+    """
+    lead, digits = _position_digits(count), _value_digits(bits)
+    width = lead + digits
+    flat = "".join(token for row in tokens for token in row).encode("ascii", "replace")
+    if len(flat) != len(tokens) * count * width or any(len(row) != count for row in tokens):
+        raise ValueError(f"a document has not {count} tokens of {width} characters")
+    characters = _VALUES[np.frombuffer(flat, np.uint8)].reshape(len(tokens), count, width)
+    if (characters > 63).any():
+        raise ValueError("a token has a character outside the alphabet")
+    numbers = _number(characters[:, :, lead:])
+    positions = _number(characters[:, :, :lead])
+    order = np.argsort(positions, axis=1)
+    if (np.take_along_axis(positions, order, 1) != np.arange(count, dtype=np.uint64)).any():
+        raise ValueError("a document lacks the token of some position")
+    return np.take_along_axis(numbers, order, 1)
+
+
+def _number(digits: NDArray[np.uint8]) -> U64:
+    value = np.zeros(digits.shape[:-1], np.uint64)
+    for i in range(digits.shape[-1]):
+        value = (value << np.uint64(6)) | digits[..., i]
+    return value
