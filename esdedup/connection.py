@@ -1,0 +1,101 @@
+"""How to reach a cluster: addresses and credentials, never shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from esdedup.exceptions import UsageError
+
+
+@dataclass(frozen=True)
+class Connection:
+    """Addresses and credentials of a cluster.
+
+    urls: one or more nodes, http or https; "" with a cloud id. Give at most one of user name and
+    password, API key (encoded, or "id:key"), and bearer token.
+    ca_certs: a file of certificate authorities to trust. fingerprint: the SHA-256 of the server's
+    certificate, in hexadecimal, with or without colons; it then takes the place of verification.
+    timeout: seconds that one request may take.
+
+    Raises UsageError for values that contradict each other or are of another form.
+    """
+
+    urls: tuple[str, ...] = ()
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    api_key: str | None = field(default=None, repr=False)
+    bearer_token: str | None = field(default=None, repr=False)
+    ca_certs: str | None = None
+    fingerprint: str | None = None
+    cloud_id: str | None = None
+    timeout: float = 60.0
+
+    def __post_init__(self) -> None:
+        if bool(self.urls) == bool(self.cloud_id):
+            raise UsageError("give either a URL or a cloud id")
+        for url in self.urls:
+            _check_url(url)
+        if (self.username is None) != (self.password is None):
+            raise UsageError("give both a user name and a password")
+        given = [self.username, self.api_key, self.bearer_token]
+        if sum(value is not None for value in given) > 1:
+            raise UsageError("give one of user name and password, API key, or bearer token")
+        secure = self.cloud_id or all(url.startswith("https:") for url in self.urls)
+        if (self.ca_certs or self.fingerprint) and not secure:
+            raise UsageError("a CA file or a certificate fingerprint needs an https URL")
+
+    @property
+    def shown(self) -> str:
+        """The addresses, for messages."""
+        return ", ".join(self.urls) if self.urls else "the cloud deployment"
+
+
+def connection_to(
+    url: str | None,
+    *,
+    username: str | None = None,
+    password: str | None = None,
+    api_key: str | None = None,
+    bearer_token: str | None = None,
+    ca_certs: str | None = None,
+    fingerprint: str | None = None,
+    cloud_id: str | None = None,
+    timeout: float = 60.0,
+) -> Connection:
+    """A connection; user name and password may also stand in the URL.
+
+    url: one address, or several of the same cluster with commas between them.
+    """
+    addresses, found = [], None
+    for address in (url or "").split(","):
+        if address.strip():
+            bare, credentials = _split_credentials(address.strip())
+            addresses.append(bare)
+            found = found or credentials
+    if found and not any((username, api_key, bearer_token)):
+        username, password = found
+    return Connection(
+        tuple(addresses), username, password, api_key, bearer_token, ca_certs, fingerprint,
+        cloud_id, timeout,
+    )  # fmt: skip
+
+
+def _split_credentials(url: str) -> tuple[str, tuple[str, str] | None]:
+    parts = urlsplit(url)
+    user, at, host = parts.netloc.rpartition("@")
+    if not at:
+        return url.rstrip("/"), None
+    name, _, password = user.partition(":")
+    bare = urlunsplit(parts._replace(netloc=host)).rstrip("/")
+    return bare, (unquote(name), unquote(password))
+
+
+def _check_url(url: str) -> None:
+    parts = urlsplit(url)
+    try:
+        port_fits = parts.port is None or parts.port > 0
+    except ValueError:
+        port_fits = False
+    if parts.scheme not in ("http", "https") or not parts.hostname or not port_fits:
+        raise UsageError(f"URL {url!r}: use http://host:port or https://host:port")

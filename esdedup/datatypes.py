@@ -1,0 +1,137 @@
+"""The values that go between stores, services and callers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Metric = Literal["jaccard", "hamming"]
+
+FIELD = "esdedup"
+"""The object field of a document under which everything of ours lies."""
+
+
+@dataclass(frozen=True)
+class Document:
+    """A document: its id and its fields, the object under FIELD among them."""
+
+    id: str
+    source: Mapping[str, Any]
+
+    @property
+    def tokens(self) -> Mapping[str, Any]:
+        """What lies under FIELD, or nothing."""
+        found = self.source.get(FIELD)
+        return found if isinstance(found, Mapping) else {}
+
+
+@dataclass(frozen=True)
+class RecallQuery:
+    """What to look for: documents that hold a token of any group.
+
+    kind: "minhash" or "simhash". groups: tokens; a document's rank is the number of groups that it
+    shares a token with. exclude: the id of a document to leave out.
+    """
+
+    kind: Literal["minhash", "simhash"]
+    groups: list[list[str]]
+    exclude: str | None = None
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A document that shares tokens with a query, and the number of groups that met."""
+
+    document: Document
+    matched: int
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """What a recall query found, most shared tokens first.
+
+    truncated: there were more than were fetched.
+    """
+
+    found: list[Candidate]
+    truncated: bool
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A document that a store did not take, and why. conflict: the id was taken already."""
+
+    id: str
+    reason: str
+    conflict: bool = False
+
+
+@dataclass(frozen=True)
+class WriteReport:
+    """What became of the documents of a write; the numbers add up to the documents given."""
+
+    created: int = 0
+    updated: int = 0
+    failures: list[Failure] = field(default_factory=list)
+
+    def __add__(self, other: WriteReport) -> WriteReport:
+        return WriteReport(
+            self.created + other.created,
+            self.updated + other.updated,
+            self.failures + other.failures,
+        )
+
+
+@dataclass(frozen=True)
+class Match:
+    """A document verified to be similar to a query.
+
+    similarity: exact Jaccard similarity, 0 to 1, or None where Hamming distance was asked for.
+    distance: Hamming distance in bits, or None where Jaccard similarity was asked for.
+    matched: tokens that met. source: the document's own fields.
+    """
+
+    id: str
+    similarity: float | None
+    distance: int | None
+    matched: int
+    source: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Result:
+    """The answer to one query.
+
+    matches: the most similar first, ties by id. candidates: documents verified. truncated: more
+    candidates shared a token than were fetched, so that a match may be missing.
+    """
+
+    matches: list[Match]
+    candidates: int
+    truncated: bool
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two similar documents, left < right by id; similarity and distance as in Match."""
+
+    left: str
+    right: str
+    similarity: float | None
+    distance: int | None
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Numbers of an index.
+
+    documents: in all. sketched: with tokens of this index's scheme; an empty text counts. other:
+    with another scheme's. bytes: what the index takes on disk, primaries only.
+    """
+
+    documents: int
+    sketched: int
+    other: int
+    bytes: int
+    store: str

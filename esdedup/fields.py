@@ -1,0 +1,38 @@
+"""Fields of documents by dotted name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+_MISSING = object()
+
+
+def value_at(source: Mapping[str, Any], path: str) -> Any:
+    """The value of a field, or None where there is none.
+
+    As the servers do, "a.b" names both the key "a.b" and the key "b" of the object "a".
+    """
+    found = _at(source, path)
+    return None if found is _MISSING else found
+
+
+def _at(source: Any, path: str) -> Any:
+    if not isinstance(source, Mapping):
+        return _MISSING
+    if path in source:
+        return source[path]
+    # An object's own name may hold dots too, so every cut of the path is tried.
+    cuts = [i for i, character in enumerate(path) if character == "."]
+    for cut in cuts:
+        if path[:cut] in source:
+            found = _at(source[path[:cut]], path[cut + 1 :])
+            if found is not _MISSING:
+                return found
+    return _MISSING
+
+
+def only(source: Mapping[str, Any], paths: Iterable[str]) -> dict[str, Any]:
+    """The fields of the given dotted names, each under its whole name."""
+    found = {path: _at(source, path) for path in paths}
+    return {path: value for path, value in found.items() if value is not _MISSING}

@@ -1,0 +1,73 @@
+"""What every store can do. The same tests hold for all: `tests/test_store_contract.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from esdedup.datatypes import Candidates, Document, RecallQuery, Statistics, WriteReport
+from esdedup.schema import IndexMeta
+
+
+class Store(Protocol):
+    """One index of documents with their tokens.
+
+    Every method raises StoreUnavailable where the store can't be reached, AuthenticationFailed or
+    PermissionDenied where the server refuses, and StoreError where it fails otherwise.
+    """
+
+    @property
+    def where(self) -> str:
+        """The store and index, for messages; never with a password."""
+        ...
+
+    def meta(self) -> IndexMeta | None:
+        """What the index says of its tokens, or None where it says nothing or does not exist."""
+        ...
+
+    def create(self, meta: IndexMeta) -> None:
+        """Makes the index, or adds our fields to one that exists.
+
+        Changes nothing that is there. Raises SchemeMismatch where the index holds another scheme
+        or text field already, also where another client was just faster.
+        """
+        ...
+
+    def write(self, documents: Sequence[Document], *, create: bool = False) -> WriteReport:
+        """Writes documents; what is reported as created or updated is durable.
+
+        create: a document whose id is taken is left as it is and reported as a conflict.
+        Raises StoreUnavailable, with what was acknowledged in its message, when retries ran out.
+        """
+        ...
+
+    def get(self, ids: Sequence[str]) -> list[Document]:
+        """The documents that exist, in the order of `ids`, without their tokens."""
+        ...
+
+    def recall(self, queries: Sequence[RecallQuery], limit: int) -> list[Candidates]:
+        """For each query the `limit` documents that share most token groups, without tokens."""
+        ...
+
+    def scan(self, paths: list[str], scheme_id: str) -> Iterator[list[Document]]:
+        """All documents with tokens of a scheme, in batches, with only the given fields.
+
+        paths: dotted names of fields. The order is the store's own.
+        """
+        ...
+
+    def delete(self, ids: Sequence[str]) -> int:
+        """Deletes documents with their tokens; the number that existed."""
+        ...
+
+    def refresh(self) -> None:
+        """Makes all that was written visible to searches."""
+        ...
+
+    def statistics(self, scheme_id: str) -> Statistics:
+        """Numbers of the index."""
+        ...
+
+    def close(self) -> None:
+        """Gives connections back."""
+        ...

@@ -1,0 +1,150 @@
+"""Bulk writes: chunks by bytes and count, and the retry of items.
+
+The clients' own helpers do not retry a rejected item by default; here an item that was rejected
+for load (429, 503) is sent again with back-off and jitter, and only such an item. Every item ends
+as written or as a failure with its reason.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from esdedup.datatypes import Failure, WriteReport
+from esdedup.exceptions import StoreUnavailable
+from esdedup.stores.responses import RETRIED, TooLarge, reason_of
+
+log = logging.getLogger("esdedup")
+
+Send = Callable[[bytes], Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class BulkPolicy:
+    """Sizes of bulk requests, and how often and how soon they are sent again.
+
+    actions, bytes: of one request, at most (one larger document goes alone). retries: after the
+    first try. base, cap: seconds; the wait before retry n is drawn from the upper half of
+    min(cap, base * 2**n).
+    """
+
+    actions: int = 1_000
+    bytes: int = 5_000_000
+    retries: int = 6
+    base: float = 0.5
+    cap: float = 30.0
+
+    def delay(self, retry: int) -> float:
+        """Seconds to wait before a retry, counted from 0."""
+        longest = min(self.cap, self.base * 2.0**retry)
+        return longest * random.uniform(0.5, 1.0)
+
+
+@dataclass(frozen=True)
+class Action:
+    """One document's lines of a bulk body, line feeds included."""
+
+    id: str
+    lines: bytes
+
+
+def write_actions(actions: Sequence[Action], send: Send, policy: BulkPolicy) -> WriteReport:
+    """Sends actions until every one is written or failed.
+
+    send: puts one body, and raises StoreUnavailable where it may be sent again, TooLarge where it
+    must be sent in pieces.
+
+    Raises StoreUnavailable when the server stays away; the message says how many were
+    acknowledged before.
+    """
+    report = WriteReport()
+    for chunk in _chunks(actions, policy):
+        try:
+            report += _write_chunk(chunk, send, policy)
+        except StoreUnavailable as error:
+            done = report.created + report.updated
+            raise StoreUnavailable(
+                f"{error}. Gave up after {policy.retries} retries;"
+                f" {done} of these {len(actions)} documents were acknowledged"
+            ) from error
+    return report
+
+
+def _chunks(actions: Sequence[Action], policy: BulkPolicy) -> Iterator[list[Action]]:
+    chunk: list[Action] = []
+    size = 0
+    for action in actions:
+        if chunk and (len(chunk) == policy.actions or size + len(action.lines) > policy.bytes):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(action)
+        size += len(action.lines)
+    if chunk:
+        yield chunk
+
+
+def _write_chunk(pending: list[Action], send: Send, policy: BulkPolicy) -> WriteReport:
+    report = WriteReport()
+    for retry in range(policy.retries + 1):
+        try:
+            answer = send(b"".join(action.lines for action in pending))
+        except TooLarge as error:
+            return report + _write_halves(pending, send, policy, str(error))
+        except StoreUnavailable as error:
+            if retry == policy.retries:
+                raise
+            _wait(policy, retry, str(error))
+            continue
+        written, rejected = _sort_items(pending, answer["items"])
+        report += written
+        if not rejected:
+            return report
+        pending = [action for action, _ in rejected]
+        if retry < policy.retries:
+            _wait(policy, retry, f"{len(pending)} documents rejected: {rejected[0][1]}")
+    late = [
+        Failure(action.id, f"{why}; after {policy.retries} retries") for action, why in rejected
+    ]
+    return report + WriteReport(failures=late)
+
+
+def _write_halves(
+    actions: list[Action], send: Send, policy: BulkPolicy, reason: str
+) -> WriteReport:
+    if len(actions) == 1:
+        return WriteReport(failures=[Failure(actions[0].id, reason)])
+    middle = len(actions) // 2
+    return _write_chunk(actions[:middle], send, policy) + _write_chunk(
+        actions[middle:], send, policy
+    )
+
+
+def _sort_items(
+    actions: Sequence[Action], items: Sequence[Mapping[str, Any]]
+) -> tuple[WriteReport, list[tuple[Action, str]]]:
+    """What was settled, and the actions to send again with the reason of each."""
+    created = updated = 0
+    failures: list[Failure] = []
+    rejected: list[tuple[Action, str]] = []
+    for action, item in zip(actions, items, strict=True):
+        (result,) = item.values()
+        status = result["status"]
+        if status in RETRIED:
+            rejected.append((action, reason_of(result)))
+        elif status >= 400:
+            failures.append(Failure(action.id, reason_of(result), conflict=status == 409))
+        elif status == 201:
+            created += 1
+        else:
+            updated += 1
+    return WriteReport(created, updated, failures), rejected
+
+
+def _wait(policy: BulkPolicy, retry: int, reason: str) -> None:
+    delay = policy.delay(retry)
+    log.warning("%s; trying again in %.1f s", reason, delay)
+    time.sleep(delay)

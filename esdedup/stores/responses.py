@@ -1,0 +1,56 @@
+"""What a server's refusal means: HTTP status and body to our errors, the same for both products."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from esdedup.exceptions import (
+    AuthenticationFailed,
+    EsdedupError,
+    IndexNotFound,
+    PermissionDenied,
+    StoreError,
+    StoreUnavailable,
+)
+
+RETRIED = frozenset({429, 502, 503, 504})
+"""Statuses that pass by themselves: too many requests, and a server or proxy that is not ready."""
+
+
+class TooLarge(StoreError):
+    """The request was larger than the server takes (413)."""
+
+
+def error_of(status: int, body: Any, where: str) -> EsdedupError:
+    """The error to raise for an answer that is no success."""
+    reason = reason_of(body)
+    if status == 401:
+        return AuthenticationFailed(
+            f"{where}: the server refused the credentials (401). Check the user name and password,"
+            " the API key or the token"
+        )
+    if status == 403 and "block" not in reason:
+        return PermissionDenied(f"{where}: the user lacks a privilege (403): {reason}")
+    if status == 404 and "index_not_found" in reason:
+        return IndexNotFound(f"{where}: there is no such index")
+    if status == 413:
+        return TooLarge(f"{where}: the request is larger than the server takes (413)")
+    if status in RETRIED:
+        return StoreUnavailable(f"{where}: the server is not ready ({status}): {reason}")
+    return StoreError(f"{where}: the server answered {status}: {reason}")
+
+
+def reason_of(body: Any) -> str:
+    """The reason in an error body, with its type and its deepest cause."""
+    error = body.get("error", body) if isinstance(body, Mapping) else body
+    if not isinstance(error, Mapping) or "type" not in error:
+        found = error.get("result", error) if isinstance(error, Mapping) else error
+        return str(found)[:500] or "no reason given"
+    cause = error
+    while isinstance(cause.get("caused_by"), Mapping):
+        cause = cause["caused_by"]
+    text = f"{error.get('type')}: {error.get('reason')}"
+    if cause is not error:
+        text += f" ({cause.get('type')}: {cause.get('reason')})"
+    return text
