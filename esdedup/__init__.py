@@ -1,0 +1,63 @@
+"""Near-duplicate search for Elasticsearch, OpenSearch, or a local file."""
+
+from esdedup.connection import Connection
+from esdedup.datatypes import Document, Match, Pair, Result, Statistics
+from esdedup.enrich import enrich
+from esdedup.exceptions import (
+    AuthenticationFailed,
+    EsdedupError,
+    IndexNotFound,
+    InputError,
+    MissingExtra,
+    PermissionDenied,
+    RecordError,
+    SchemeMismatch,
+    StoreError,
+    StoreUnavailable,
+    UsageError,
+)
+from esdedup.index import Index, open
+from esdedup.ingest import IngestReport
+from esdedup.minhash import MinHash
+from esdedup.scheme import Scheme
+from esdedup.search import Limits, Query
+from esdedup.segments import Layout
+from esdedup.shingles import Shingling
+from esdedup.simhash import SimHash
+from esdedup.stores import BulkPolicy
+from esdedup.text import Normalisation
+from esdedup.weights import FeatureWeights
+
+__all__ = [
+    "AuthenticationFailed",
+    "BulkPolicy",
+    "Connection",
+    "Document",
+    "EsdedupError",
+    "FeatureWeights",
+    "Index",
+    "IndexNotFound",
+    "IngestReport",
+    "InputError",
+    "Layout",
+    "Limits",
+    "Match",
+    "MinHash",
+    "MissingExtra",
+    "Normalisation",
+    "Pair",
+    "PermissionDenied",
+    "Query",
+    "RecordError",
+    "Result",
+    "Scheme",
+    "SchemeMismatch",
+    "Shingling",
+    "SimHash",
+    "Statistics",
+    "StoreError",
+    "StoreUnavailable",
+    "UsageError",
+    "enrich",
+    "open",
+]

@@ -1,0 +1,68 @@
+"""The commands, and what happens to their errors."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+
+import typer
+
+from esdedup.cli import index, pairs, scheme, similar, stats
+from esdedup.exceptions import EsdedupError, UsageError
+
+app = typer.Typer(
+    name="esdedup",
+    help="Near-duplicate search for Elasticsearch, OpenSearch, or a local file.",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("index")(index.index)
+app.command("similar")(similar.similar)
+app.command("pairs")(pairs.pairs)
+app.command("stats")(stats.stats)
+app.command("scheme")(scheme.scheme)
+
+
+def _version(value: bool) -> None:
+    if value:
+        from importlib.metadata import version
+
+        typer.echo(version("esdedup"))
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Show the version and exit."
+    ),
+) -> None:
+    """Near-duplicate search for Elasticsearch, OpenSearch, or a local file."""
+
+
+def main() -> None:
+    """Runs the command line; the exit status is 2 for wrong usage and 1 for any other failure."""
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(message)s")
+    # What the clients log of a failed request, our own messages say.
+    logging.getLogger("elastic_transport").setLevel(logging.CRITICAL)
+    logging.getLogger("opensearch").setLevel(logging.CRITICAL)
+    try:
+        app()
+    except UsageError as error:
+        _fail(error, 2)
+    except EsdedupError as error:
+        _fail(error, 1)
+    except KeyboardInterrupt:
+        _fail("interrupted", 130)
+    except BrokenPipeError:
+        # The reader of our output has gone, as `head` does; what is left can't be flushed either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+
+
+def _fail(error: object, status: int) -> None:
+    typer.echo(f"Error: {error}", err=True)
+    sys.exit(status)

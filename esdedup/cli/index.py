@@ -1,0 +1,153 @@
+"""esdedup index: documents from files into an index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from esdedup.cli.dead_letter import DeadLetterFile
+from esdedup.cli.options import AsJson, Target, with_target
+from esdedup.cli.output import message, print_json, print_table, wants_json
+from esdedup.cli.progress import Advance, progress
+from esdedup.cli.scheme_file import read_scheme
+from esdedup.exceptions import EsdedupError, UsageError
+from esdedup.ingest import IngestReport, ingest
+from esdedup.records import STDIN, BadRecord, Format, Record, format_of, read_records
+from esdedup.stores import BulkPolicy
+
+Files = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="FILES...",
+        help="JSON lines, CSV, TSV, or plain text with one text a line; .gz and .zst are unpacked;"
+        " - is standard input.",
+        show_default=False,
+    ),
+]
+FormatOption = Annotated[
+    Format | None,
+    typer.Option("--format", show_default="by the file's ending", help="Format of the files."),
+]
+TextField = Annotated[
+    str | None,
+    typer.Option(show_default="the index's own; text for a new one", help="Field with the text."),
+]
+IdField = Annotated[
+    str | None,
+    typer.Option(show_default="id, else file:line", help="Field with the document's id."),
+]
+SchemeOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--scheme",
+        show_default="the index's own; the default one for a new index",
+        help="Scheme file, as esdedup scheme makes it.",
+    ),
+]
+DeadLetterPath = Annotated[
+    Path | None,
+    typer.Option(
+        "--dead-letter",
+        show_default="INDEX.dead-letter.jsonl",
+        help="File to append records to that were not indexed.",
+    ),
+]
+Retries = Annotated[
+    int,
+    typer.Option(min=0, help="How often a rejected or unanswered bulk request is sent again."),
+]
+
+
+@with_target
+def index(
+    target: Target,
+    files: Files,
+    format: FormatOption = None,
+    text_field: TextField = None,
+    id_field: IdField = None,
+    scheme: SchemeOption = None,
+    dead_letter: DeadLetterPath = None,
+    retries: Retries = 6,
+    as_json: AsJson = None,
+) -> None:
+    """Index documents with their near-duplicate tokens.
+
+    The index is made if there is none. A document with the id of an indexed one replaces it, so
+    that doing the same again completes a run that was stopped.
+    """
+    _check_files(files, format)
+    wanted = read_scheme(scheme) if scheme is not None else None
+    letter_path = dead_letter or Path(f"{target.index}.dead-letter.jsonl")
+    with ExitStack() as stack:
+        opened = stack.enter_context(target.open(wanted, text_field, BulkPolicy(retries=retries)))
+        letters = stack.enter_context(DeadLetterFile(letter_path))
+        opened.create()
+        advance, documents = stack.enter_context(progress("Indexing", _total_bytes(files)))
+        last = IngestReport()
+
+        def on_batch(report: IngestReport) -> None:
+            nonlocal last
+            last = report
+            documents(report.read)
+
+        try:
+            report = ingest(
+                opened.store,
+                opened.meta,
+                _records(files, format, advance),
+                letters,
+                id_field=id_field,
+                on_batch=on_batch,
+            )
+            opened.store.refresh()
+        except EsdedupError as error:
+            raise type(error)(
+                f"{error}\nStopped after {last.read} records: {last.created} created,"
+                f" {last.updated} updated, {last.unchanged} unchanged, {last.failed} failed."
+                " Run the same command again to complete it"
+            ) from error
+    _show(report, opened.store.where, wants_json(as_json))
+    if report.failed:
+        message(f"{report.failed} of {report.read} records were not indexed: see {letters.path}")
+        raise typer.Exit(1)
+
+
+def _check_files(files: list[str], format: Format | None) -> None:
+    """Everything that can be told to be wrong before the first document is sent."""
+    for file in files:
+        if file == STDIN:
+            continue
+        if not Path(file).is_file():
+            kind = "is a folder" if Path(file).is_dir() else "there is no such file"
+            raise UsageError(f"{file}: {kind}")
+        if format is None:
+            format_of(file)
+    if files.count(STDIN) > 1:
+        raise UsageError("standard input (-) can be read only once")
+
+
+def _total_bytes(files: list[str]) -> int | None:
+    return None if STDIN in files else sum(Path(file).stat().st_size for file in files)
+
+
+def _records(
+    files: list[str], format: Format | None, advance: Advance
+) -> Iterator[Record | BadRecord]:
+    for file in files:
+        yield from read_records(file, format, advance)
+
+
+def _show(report: IngestReport, where: str, as_json: bool) -> None:
+    if as_json:
+        print_json(asdict(report))
+        return
+    print_table(
+        [("Records", False), ("", True)],
+        [(name, f"{count:,}") for name, count in asdict(report).items()],
+        title=where[0].upper() + where[1:],
+    )

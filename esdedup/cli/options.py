@@ -1,0 +1,193 @@
+"""Options that several commands share, and the index that they name."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from esdedup.connection import connection_to
+from esdedup.datatypes import Metric
+from esdedup.index import DEFAULT_FILE, DEFAULT_INDEX, Index, open
+from esdedup.scheme import Scheme
+from esdedup.stores import BulkPolicy
+
+_WHERE = "Where the index is"
+_CREDENTIALS = "Credentials of a cluster"
+
+Url = Annotated[
+    str | None,
+    typer.Option(
+        envvar="ESDEDUP_URL",
+        rich_help_panel=_WHERE,
+        help="Elasticsearch or OpenSearch, http(s)://host:port; several nodes with commas."
+        " Without it, a local file.",
+    ),
+]
+Db = Annotated[
+    Path,
+    typer.Option(
+        envvar="ESDEDUP_DB", rich_help_panel=_WHERE, dir_okay=False, help="The local file."
+    ),
+]
+IndexName = Annotated[
+    str,
+    typer.Option("--index", "-i", envvar="ESDEDUP_INDEX", rich_help_panel=_WHERE, help="Its name."),
+]
+Username = Annotated[
+    str | None,
+    typer.Option(envvar="ESDEDUP_USERNAME", rich_help_panel=_CREDENTIALS, help="User name."),
+]
+Password = Annotated[
+    str | None,
+    typer.Option(
+        envvar="ESDEDUP_PASSWORD",
+        rich_help_panel=_CREDENTIALS,
+        show_default=False,
+        help="Password; the environment variable keeps it out of the process list.",
+    ),
+]
+ApiKey = Annotated[
+    str | None,
+    typer.Option(
+        envvar="ESDEDUP_API_KEY",
+        rich_help_panel=_CREDENTIALS,
+        show_default=False,
+        help="API key, encoded or id:key.",
+    ),
+]
+BearerToken = Annotated[
+    str | None,
+    typer.Option(
+        envvar="ESDEDUP_BEARER_TOKEN",
+        rich_help_panel=_CREDENTIALS,
+        show_default=False,
+        help="Bearer token.",
+    ),
+]
+CaCerts = Annotated[
+    str | None,
+    typer.Option(
+        envvar="ESDEDUP_CA_CERTS",
+        rich_help_panel=_CREDENTIALS,
+        help="File of certificate authorities to trust.",
+    ),
+]
+CertFingerprint = Annotated[
+    str | None,
+    typer.Option(
+        envvar="ESDEDUP_CERT_FINGERPRINT",
+        rich_help_panel=_CREDENTIALS,
+        help="SHA-256 of the server's certificate, in place of an authority.",
+    ),
+]
+CloudId = Annotated[
+    str | None,
+    typer.Option(
+        envvar="ESDEDUP_CLOUD_ID", rich_help_panel=_CREDENTIALS, help="Elastic Cloud's id."
+    ),
+]
+Timeout = Annotated[
+    float,
+    typer.Option(
+        envvar="ESDEDUP_TIMEOUT",
+        rich_help_panel=_WHERE,
+        min=0.1,
+        help="Seconds that a request to a cluster may take.",
+    ),
+]
+AsJson = Annotated[
+    bool | None,
+    typer.Option(
+        "--json/--table",
+        show_default="a table on a terminal, else JSON",
+        help="JSON lines, or a table.",
+    ),
+]
+MetricOption = Annotated[Metric, typer.Option("--metric", "-m", help="What similar means.")]
+Threshold = Annotated[
+    float,
+    typer.Option("--threshold", "-t", help="Least Jaccard similarity, above 0, up to 1."),
+]
+Distance = Annotated[
+    int | None,
+    typer.Option(
+        "--distance",
+        "-d",
+        help="Most differing bits of fingerprints (with --metric hamming).",
+        show_default="what the segments guarantee by equality alone",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where the index is: the options that every command on an index has."""
+
+    url: Url = None
+    db: Db = Path(DEFAULT_FILE)
+    index: IndexName = DEFAULT_INDEX
+    timeout: Timeout = 60.0
+    username: Username = None
+    password: Password = field(default=None, repr=False)
+    api_key: ApiKey = field(default=None, repr=False)
+    bearer_token: BearerToken = field(default=None, repr=False)
+    ca_certs: CaCerts = None
+    cert_fingerprint: CertFingerprint = None
+    cloud_id: CloudId = None
+
+    def open(
+        self,
+        scheme: Scheme | None = None,
+        text_field: str | None = None,
+        policy: BulkPolicy | None = None,
+    ) -> Index:
+        """The index that the options name."""
+        if not self.url and not self.cloud_id:
+            return open(self.db, self.index, scheme=scheme, text_field=text_field)
+        connection = connection_to(
+            self.url,
+            username=self.username,
+            password=self.password,
+            api_key=self.api_key,
+            bearer_token=self.bearer_token,
+            ca_certs=self.ca_certs,
+            fingerprint=self.cert_fingerprint,
+            cloud_id=self.cloud_id,
+            timeout=self.timeout,
+        )
+        return open(connection, self.index, scheme=scheme, text_field=text_field, policy=policy)
+
+
+def with_target(command: Callable[..., None]) -> Callable[..., None]:
+    """A command whose first parameter is a Target, with the options of a Target in its place."""
+    names = [option.name for option in fields(Target)]
+    hints = get_type_hints(Target, include_extras=True)
+    shared = [
+        inspect.Parameter(
+            option.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=option.default,
+            annotation=hints[option.name],
+        )
+        for option in fields(Target)
+    ]
+
+    def run(**arguments: Any) -> None:
+        target = Target(**{name: arguments.pop(name) for name in names})
+        command(target, **arguments)
+
+    own_hints = get_type_hints(command, include_extras=True)
+    own = [
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=own_hints[parameter.name])
+        for parameter in list(inspect.signature(command).parameters.values())[1:]
+    ]
+    run.__doc__ = command.__doc__
+    # Typer reads the options from the signature and from the annotations.
+    run.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in (*own, *shared)}
+    return run

@@ -1,0 +1,219 @@
+"""An index of documents and their tokens: the few calls that most programs need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from esdedup.connection import Connection, connection_to
+from esdedup.datatypes import Document, Match, Metric, Pair, Result, Statistics
+from esdedup.exceptions import IndexNotFound, RecordError, StoreError, UsageError
+from esdedup.ingest import IngestReport, ingest, text_of
+from esdedup.pairs import OnScan, similar_pairs
+from esdedup.records import BadRecord, Record
+from esdedup.schema import IndexMeta
+from esdedup.scheme import Scheme
+from esdedup.search import Limits, Query, similar
+from esdedup.stores import BulkPolicy, LocalStore, Store, open_cluster
+
+DEFAULT_FILE = "esdedup.db"
+DEFAULT_INDEX = "documents"
+
+
+class Index:
+    """One index in a store.
+
+    Use it as a context manager, or call `close`.
+    """
+
+    def __init__(
+        self, store: Store, scheme: Scheme | None = None, text_field: str | None = None
+    ) -> None:
+        self.store = store
+        self._scheme = scheme
+        self._text_field = text_field
+        self._meta: IndexMeta | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Gives connections back."""
+        self.store.close()
+
+    @property
+    def meta(self) -> IndexMeta:
+        """The scheme and text field that the index holds.
+
+        Raises IndexNotFound where there is none, SchemeMismatch where others were asked for.
+        """
+        if self._meta is None:
+            stored = self.store.meta()
+            if stored is None:
+                raise IndexNotFound(
+                    f"{self.store.where} does not exist or holds no esdedup tokens:"
+                    " index documents first"
+                )
+            stored.require(self._wanted(stored), self.store.where)
+            self._meta = stored
+        return self._meta
+
+    @property
+    def scheme(self) -> Scheme:
+        """The scheme of the index."""
+        return self.meta.scheme
+
+    def create(self) -> None:
+        """Makes the index, or adds the token fields to an existing one; nothing else changes.
+
+        Raises SchemeMismatch where the index holds another scheme or text field.
+        """
+        stored = self.store.meta()
+        if stored is None:
+            self.store.create(self._wanted(IndexMeta(Scheme())))
+        # Read back, because the index says what holds.
+        self._meta = None
+        _ = self.meta
+
+    def add(self, documents: Iterable[Mapping[str, Any]], *, id_field: str = "id") -> IngestReport:
+        """Writes documents with their tokens, replacing those of the same id.
+
+        The index is made if there is none. All are visible to searches afterwards.
+
+        Raises RecordError, naming the document by number, for one without text or id, or that the
+        store refuses; what came before it may have been written.
+        """
+        self.create()
+        report = ingest(
+            self.store,
+            self.meta,
+            (Record("document", number, source) for number, source in enumerate(documents, 1)),
+            _raise,
+            id_field=id_field,
+        )
+        self.store.refresh()
+        return report
+
+    def get(self, id: str) -> Document:
+        """A document, without its tokens. Raises StoreError where there is none."""
+        found = self.store.get([id])
+        if not found:
+            raise StoreError(f"{self.store.where} has no document {id!r}")
+        return found[0]
+
+    def delete(self, ids: Sequence[str]) -> int:
+        """Deletes documents with their tokens; the number that existed."""
+        deleted = self.store.delete(ids)
+        self.store.refresh()
+        return deleted
+
+    def similar(
+        self,
+        text: str | None = None,
+        *,
+        id: str | None = None,
+        metric: Metric = "jaccard",
+        threshold: float = 0.5,
+        distance: int | None = None,
+        k: int = 10,
+        candidates: int = 1_000,
+    ) -> Result:
+        """The documents most similar to a text, or to a document of the index.
+
+        metric: "jaccard", with the least similarity `threshold`, or "hamming", with the most
+        differing bits `distance` (None: what the segments guarantee by equality alone).
+        k: at most so many matches. candidates: to verify, at most; the result tells if there were
+        more.
+        """
+        limits = Limits(metric, threshold, distance, k, candidates)
+        return self.similar_many([self.query(text, id)], limits)[0]
+
+    def similar_many(self, queries: Sequence[Query], limits: Limits) -> list[Result]:
+        """The results of many queries, in order."""
+        return similar(self.store, self.meta, queries, limits)
+
+    def query(self, text: str | None = None, id: str | None = None) -> Query:
+        """A query by text, or by the id of a document, which it then leaves out.
+
+        Raises UsageError unless exactly one of them is given.
+        """
+        if (text is None) == (id is None):
+            raise UsageError("give either a text or the id of a document")
+        if text is not None:
+            return Query(text)
+        assert id is not None
+        try:
+            return Query(text_of(self.get(id).source, self.meta.text_field), exclude=id)
+        except RecordError as error:
+            raise StoreError(f"document {id!r}: {error}") from error
+
+    def pairs(
+        self,
+        *,
+        metric: Metric = "jaccard",
+        threshold: float = 0.5,
+        distance: int | None = None,
+        on_scan: OnScan | None = None,
+    ) -> Iterator[Pair]:
+        """All pairs of similar documents, each once, the most similar first."""
+        return similar_pairs(
+            self.store,
+            self.meta,
+            metric=metric,
+            threshold=threshold,
+            distance=distance,
+            on_scan=on_scan,
+        )
+
+    def statistics(self) -> Statistics:
+        """Numbers of the index."""
+        return self.store.statistics(self.scheme.id)
+
+    def _wanted(self, stored: IndexMeta) -> IndexMeta:
+        """What was asked for, completed with what is stored."""
+        return IndexMeta(self._scheme or stored.scheme, self._text_field or stored.text_field)
+
+
+def open(
+    target: str | Path | Connection = DEFAULT_FILE,
+    index: str = DEFAULT_INDEX,
+    *,
+    scheme: Scheme | None = None,
+    text_field: str | None = None,
+    policy: BulkPolicy | None = None,
+    **credentials: Any,
+) -> Index:
+    """An index in a local file, or in a cluster.
+
+    target: a file's path; or an http(s) URL of Elasticsearch or OpenSearch; or a Connection.
+    index: its name. scheme, text_field: for an index to be made, by default `Scheme()` and
+    "text"; an index that exists brings its own, and other ones are an error.
+    credentials: for a URL, see `connection_to`: username, password, api_key, bearer_token,
+    ca_certs, fingerprint, cloud_id, timeout.
+
+    Raises UsageError for wrong arguments, StoreError where the cluster can't be reached.
+    """
+    if isinstance(target, str) and (target.startswith(("http://", "https://")) or not target):
+        target = connection_to(target or None, **credentials)
+    elif credentials:
+        raise UsageError(f"{sorted(credentials)[0]} goes with the URL of a cluster")
+    if isinstance(target, Connection):
+        return Index(open_cluster(target, index, policy), scheme, text_field)
+    return Index(LocalStore(target, index), scheme, text_field)
+
+
+def _raise(record: BadRecord) -> None:
+    raise RecordError(f"{record.file} {record.line}: {record.reason}")
+
+
+__all__ = ["Index", "Match", "Pair", "open"]

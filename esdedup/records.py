@@ -1,0 +1,256 @@
+"""Reading documents from files: JSON lines, CSV, TSV and plain text, also compressed.
+
+A record that can't be read is handed on as a BadRecord; the rest of the file goes on.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import math
+import sys
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import Any, BinaryIO, Literal, NoReturn
+
+import zstandard
+
+from esdedup.exceptions import InputError, RecordError, UsageError
+
+Format = Literal["jsonl", "csv", "tsv", "text"]
+
+STDIN = "-"
+
+_FORMATS: dict[str, Format] = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".txt": "text",
+}
+_COMPRESSED = (".gz", ".zst")
+
+
+@dataclass(frozen=True)
+class Record:
+    """A record of an input. file: its name without folders. line: where it begins, from 1."""
+
+    file: str
+    line: int
+    source: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class BadRecord:
+    """A record that can't be used, as it was read, and why."""
+
+    file: str
+    line: int
+    raw: str
+    reason: str
+
+
+def format_of(path: str) -> Format:
+    """The format that a file's name says; standard input is taken for JSON lines.
+
+    Raises UsageError for an unknown ending.
+    """
+    if path == STDIN:
+        return "jsonl"
+    name = PurePath(path.lower())
+    suffix = PurePath(name.stem).suffix if name.suffix in _COMPRESSED else name.suffix
+    if suffix not in _FORMATS:
+        raise UsageError(
+            f"{path}: unknown ending {suffix!r}; name the format: --format jsonl, csv, tsv or text"
+        )
+    return _FORMATS[suffix]
+
+
+def read_records(
+    path: str, format: Format | None = None, on_bytes: Callable[[int], None] | None = None
+) -> Iterator[Record | BadRecord]:
+    """The records of a file, or of standard input for "-".
+
+    on_bytes: called with the number of bytes read from the file since the last call.
+    Raises UsageError where the file can't be opened, InputError where it breaks off.
+    """
+    kind = format or format_of(path)
+    name = "stdin" if path == STDIN else PurePath(path).name
+    with _opened(path, on_bytes) as stream:
+        if kind == "jsonl":
+            yield from _json_lines(name, stream)
+        elif kind == "text":
+            yield from _text_lines(name, stream)
+        else:
+            yield from _rows(name, stream, "," if kind == "csv" else "\t")
+
+
+@contextmanager
+def _opened(path: str, on_bytes: Callable[[int], None] | None) -> Iterator[BinaryIO]:
+    try:
+        raw = sys.stdin.buffer if path == STDIN else Path(path).open("rb")  # noqa: SIM115
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+    try:
+        yield _unpacked(path, _Counted(raw, on_bytes) if on_bytes else raw)
+    except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
+        raise InputError(f"{path} can't be read to its end: {error}") from error
+    finally:
+        if path != STDIN:
+            raw.close()
+
+
+def _unpacked(path: str, raw: Any) -> Any:
+    suffix = PurePath(path).suffix.lower()
+    if isinstance(raw, io.RawIOBase):
+        raw = io.BufferedReader(raw, 1 << 20)
+    if suffix == ".gz":
+        return gzip.GzipFile(fileobj=raw)
+    if suffix == ".zst":
+        reader = zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
+        return io.BufferedReader(reader)
+    return raw
+
+
+class _Counted(io.RawIOBase):
+    """A stream that tells how much was read from it."""
+
+    def __init__(self, raw: BinaryIO, on_bytes: Callable[[int], None]) -> None:
+        self._raw = raw
+        self._on_bytes = on_bytes
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._raw.read(len(buffer))
+        buffer[: len(data)] = data
+        self._on_bytes(len(data))
+        return len(data)
+
+
+def _lines(stream: BinaryIO) -> Iterator[tuple[int, str]]:
+    """Lines by number, without their ends; bytes that are no UTF-8 become lone surrogates."""
+    for number, line in enumerate(stream, 1):
+        text = line.decode("utf-8-sig" if number == 1 else "utf-8", "surrogateescape")
+        yield number, text.rstrip("\r\n")
+
+
+def _json_lines(name: str, stream: BinaryIO) -> Iterator[Record | BadRecord]:
+    for number, line in _lines(stream):
+        if not line.strip():
+            continue
+        try:
+            source = json.loads(line, parse_constant=_refuse_number, parse_float=_finite)
+            if not isinstance(source, dict):
+                raise RecordError(f"a JSON object is expected, not {_json_name(source)}")
+            if "\\u" in line or not line.isascii():
+                _check_unicode(source)
+        except (ValueError, RecursionError) as error:
+            yield BadRecord(name, number, line, _json_reason(error))
+        else:
+            yield Record(name, number, source)
+
+
+def _text_lines(name: str, stream: BinaryIO) -> Iterator[Record | BadRecord]:
+    for number, line in _lines(stream):
+        if line.strip():
+            yield _checked(name, number, line, {"text": line})
+
+
+def _rows(name: str, stream: BinaryIO, delimiter: str) -> Iterator[Record | BadRecord]:
+    consumed: list[str] = []
+    reader = _row_reader(stream, delimiter, consumed)
+    header: list[str] | None = None
+    while True:
+        first = reader.line_num + 1
+        consumed.clear()
+        try:
+            row = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            yield BadRecord(name, first, "".join(consumed), f"not valid CSV: {error}")
+            continue
+        if header is None:
+            header = _header(name, row)
+        elif row:
+            yield _row(name, first, header, row)
+
+
+def _row_reader(stream: BinaryIO, delimiter: str, consumed: list[str]) -> Any:
+    """A reader of rows that leaves the lines it takes in `consumed`."""
+    # A document may be longer than the 128 KiB that the module takes by default.
+    csv.field_size_limit(sys.maxsize)
+
+    def lines() -> Iterator[str]:
+        for _, line in _lines(stream):
+            consumed.append(line + "\n")
+            yield consumed[-1]
+
+    if delimiter == "\t":
+        # As registered with IANA, fields of tab-separated values are never quoted.
+        return csv.reader(lines(), delimiter=delimiter, quoting=csv.QUOTE_NONE)
+    # Strict, because otherwise a quote that is never closed swallows the rest of the file.
+    return csv.reader(lines(), delimiter=delimiter, strict=True)
+
+
+def _header(name: str, row: list[str]) -> list[str]:
+    repeated = {column for column in row if row.count(column) > 1}
+    if repeated:
+        raise UsageError(f"{name}: the header names {sorted(repeated)[0]!r} more than once")
+    return row
+
+
+def _row(name: str, line: int, header: list[str], row: list[str]) -> Record | BadRecord:
+    if len(row) != len(header):
+        reason = f"{len(row)} fields, but the header has {len(header)}"
+        return BadRecord(name, line, json.dumps(row), reason)
+    source = dict(zip(header, row, strict=True))
+    return _checked(name, line, json.dumps(source, ensure_ascii=False), source)
+
+
+def _checked(name: str, line: int, raw: str, source: dict[str, Any]) -> Record | BadRecord:
+    try:
+        _check_unicode(source)
+    except RecordError as error:
+        return BadRecord(name, line, raw, str(error))
+    return Record(name, line, source)
+
+
+def _check_unicode(source: Any) -> None:
+    """Raises RecordError for text that no server would take: not UTF-8, or half a character."""
+    try:
+        json.dumps(source, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError as error:
+        point = ord(error.object[error.start])
+        if 0xDC80 <= point <= 0xDCFF:
+            raise RecordError(f"byte 0x{point - 0xDC00:02x} is not valid UTF-8") from None
+        raise RecordError(f"\\u{point:04x} is half of a surrogate pair") from None
+
+
+def _refuse_number(text: str) -> NoReturn:
+    raise RecordError(f"the number {text} has no place in JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _refuse_number(text)
+
+
+def _json_reason(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"not valid JSON: {error.msg} at character {error.colno}"
+    return str(error)
+
+
+def _json_name(value: Any) -> str:
+    names = {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
+    return names.get(type(value), "a number")

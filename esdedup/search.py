@@ -1,0 +1,198 @@
+"""Similar documents: recall candidates by tokens, then verify them exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from esdedup.datatypes import Candidate, Candidates, Match, Metric, RecallQuery, Result
+from esdedup.exceptions import RecordError, UsageError
+from esdedup.ingest import text_of
+from esdedup.schema import IndexMeta
+from esdedup.scheme import Scheme
+from esdedup.segments import Layout, probe_masks, segment_values
+from esdedup.simhash import from_hex
+from esdedup.sketch import shingle_sets, sketch
+from esdedup.stores.base import Store
+from esdedup.tokens import encode, encode_at
+from esdedup.verify import hamming, jaccard
+
+MAX_CANDIDATES = 10_000
+MAX_PROBES = 65_536
+"""The most terms that a cluster takes in one query by default."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """A text to find similar documents of; exclude: the id of a document to leave out."""
+
+    text: str
+    exclude: str | None = None
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How far to look.
+
+    metric: "jaccard" or "hamming". threshold: least Jaccard similarity of a match. distance: most
+    Hamming distance of a match, in bits; None for what the layout guarantees by equality alone.
+    matches: at most so many for a query. candidates: documents to fetch and verify for a query.
+
+    Raises UsageError for values out of range.
+    """
+
+    metric: Metric = "jaccard"
+    threshold: float = 0.5
+    distance: int | None = None
+    matches: int = 10
+    candidates: int = 1_000
+
+    def __post_init__(self) -> None:
+        if self.metric not in ("jaccard", "hamming"):
+            raise UsageError(f"metric {self.metric!r}: use jaccard or hamming")
+        check_threshold(self.threshold)
+        if self.matches < 1:
+            raise UsageError(f"matches {self.matches}: use at least 1")
+        if not 1 <= self.candidates <= MAX_CANDIDATES:
+            raise UsageError(f"candidates {self.candidates}: use 1 to {MAX_CANDIDATES}")
+
+
+def check_threshold(threshold: float) -> None:
+    """Raises UsageError for a threshold that is no similarity above 0."""
+    if not 0.0 < threshold <= 1.0:
+        raise UsageError(f"threshold {threshold}: use a similarity above 0, up to 1")
+
+
+def similar(
+    store: Store, meta: IndexMeta, queries: Sequence[Query], limits: Limits
+) -> list[Result]:
+    """The documents similar to each query, in the order of the queries.
+
+    Every match is verified exactly. A text without any shingle matches nothing.
+    """
+    texts = [query.text for query in queries]
+    sketches = sketch(texts, meta.scheme)
+    if limits.metric == "jaccard":
+        recalls = _band_queries(meta.scheme, require_bands(sketches.bands), queries)
+    else:
+        layout = require_simhash(meta.scheme)
+        distance = distance_for(layout, limits.distance)
+        recalls = _segment_queries(layout, require_prints(sketches.fingerprints), queries, distance)
+    asked = np.flatnonzero(sketches.filled).tolist()
+    found = store.recall([recalls[row] for row in asked], limits.candidates)
+    results = [Result([], 0, False)] * len(queries)
+    for row, candidates in zip(asked, found, strict=True):
+        if limits.metric == "jaccard":
+            results[row] = _verify_jaccard(meta, texts[row], candidates, limits)
+        else:
+            prints = require_prints(sketches.fingerprints)[row : row + 1]
+            results[row] = _verify_hamming(prints, candidates, limits, distance)
+    return results
+
+
+def require_bands(bands: NDArray[np.uint64] | None) -> NDArray[np.uint64]:
+    """The band hashes. Raises UsageError where the scheme has none."""
+    if bands is None:
+        raise UsageError("the index has no MinHash tokens: use --metric hamming")
+    return bands
+
+
+def require_prints(fingerprints: NDArray[np.uint64] | None) -> NDArray[np.uint64]:
+    """The fingerprints. Raises UsageError where the scheme has none."""
+    if fingerprints is None:
+        raise UsageError("the index has no SimHash tokens: use --metric jaccard")
+    return fingerprints
+
+
+def require_simhash(scheme: Scheme) -> Layout:
+    """The layout of the scheme's segments. Raises UsageError where it has none."""
+    if scheme.simhash is None:
+        raise UsageError("the index has no SimHash tokens: use --metric jaccard")
+    return scheme.simhash.layout
+
+
+def distance_for(layout: Layout, distance: int | None) -> int:
+    """The Hamming distance asked for, or what the layout guarantees by equality alone.
+
+    Raises UsageError for one that takes more probes than a cluster's query can hold.
+    """
+    if distance is None:
+        return layout.guarantee()
+    probes = layout.probes(layout.radius_for(distance))
+    if probes > MAX_PROBES:
+        raise UsageError(
+            f"distance {distance} on a {layout} layout needs {probes:,} terms a query; a cluster"
+            f" takes {MAX_PROBES:,}: ask for less, or make an index with more segments"
+        )
+    return distance
+
+
+def _band_queries(
+    scheme: Scheme, bands: NDArray[np.uint64], queries: Sequence[Query]
+) -> list[RecallQuery]:
+    assert scheme.minhash is not None
+    return [
+        RecallQuery("minhash", [[token] for token in tokens], query.exclude)
+        for tokens, query in zip(encode(bands, scheme.minhash.token_bits), queries, strict=True)
+    ]
+
+
+def _segment_queries(
+    layout: Layout, fingerprints: NDArray[np.uint64], queries: Sequence[Query], distance: int
+) -> list[RecallQuery]:
+    """Queries that hold every neighbour, within the radius, of every segment."""
+    radius = layout.radius_for(distance)
+    values = segment_values(fingerprints, layout)
+    count = values.shape[1]
+    groups: list[list[list[str]]] = [[] for _ in queries]
+    for position, width in enumerate(layout.widths):
+        probes = values[:, position, None] ^ probe_masks(width, radius)
+        positions = np.full(probes.shape[1], position)
+        for row, tokens in enumerate(encode_at(probes, positions, count, layout.segment_bits)):
+            groups[row].append(tokens)
+    return [
+        RecallQuery("simhash", tokens, query.exclude)
+        for tokens, query in zip(groups, queries, strict=True)
+    ]
+
+
+def _verify_jaccard(meta: IndexMeta, text: str, candidates: Candidates, limits: Limits) -> Result:
+    found = [candidate for candidate in candidates.found if _has_text(candidate, meta)]
+    texts = [text_of(candidate.document.source, meta.text_field) for candidate in found]
+    sets = shingle_sets([text, *texts], meta.scheme)
+    others = np.arange(1, len(texts) + 1)
+    similarity = jaccard(sets, np.zeros(len(texts), np.int64), others)
+    matches = [
+        Match(candidate.document.id, value, None, candidate.matched, candidate.document.source)
+        for candidate, value in zip(found, similarity.tolist(), strict=True)
+        if value >= limits.threshold
+    ]
+    matches.sort(key=lambda match: (-(match.similarity or 0.0), match.id))
+    return Result(matches[: limits.matches], len(candidates.found), candidates.truncated)
+
+
+def _has_text(candidate: Candidate, meta: IndexMeta) -> bool:
+    """A foreign update may have taken the text away and left the tokens."""
+    try:
+        text_of(candidate.document.source, meta.text_field)
+    except RecordError:
+        return False
+    return True
+
+
+def _verify_hamming(
+    fingerprint: NDArray[np.uint64], candidates: Candidates, limits: Limits, distance: int
+) -> Result:
+    found = candidates.found
+    prints = from_hex([candidate.document.tokens["fingerprint"] for candidate in found])
+    distances = hamming(prints, fingerprint) if found else np.empty(0, np.int64)
+    matches = [
+        Match(candidate.document.id, None, value, candidate.matched, candidate.document.source)
+        for candidate, value in zip(found, distances.tolist(), strict=True)
+        if value <= distance
+    ]
+    matches.sort(key=lambda match: (match.distance, match.id))
+    return Result(matches[: limits.matches], len(found), candidates.truncated)
