@@ -61,15 +61,17 @@ def xxh3_slices(
     # Eight bytes from every position, without copying: an overlapping view of the buffer.
     words = np.ndarray((max(len(data) - 7, 0),), "<u8", data, strides=(1,))
     first = words.take(starts)
-    hashes = _hash_4_to_8(first, lengths.astype(np.uint64), seed)
-    tiny = np.flatnonzero(lengths < 4)
-    hashes[tiny] = _hash_1_to_3(first[tiny], lengths[tiny].astype(np.uint64), seed)
+    sizes = lengths.astype(np.uint64)
+    # Both forms for every string, and then the choice: cheaper than picking each form's strings.
+    hashes = np.where(
+        lengths < 4, _hash_1_to_3(first, sizes, seed), _hash_4_to_8(first, sizes, seed)
+    )
     above = np.flatnonzero(lengths > 8)
     if not above.size:
         return hashes
     medium = above[lengths[above] <= 16]
     last = words.take(starts[medium] + lengths[medium] - 8)
-    hashes[medium] = _hash_9_to_16(first[medium], last, lengths[medium].astype(np.uint64), seed)
+    hashes[medium] = _hash_9_to_16(first[medium], last, sizes[medium], seed)
     long = above[lengths[above] > 16]
     hash_one = xxhash.xxh3_64_intdigest
     for position, start, length in zip(
@@ -80,11 +82,14 @@ def xxh3_slices(
 
 
 def _hash_1_to_3(first: U64, lengths: U64, seed: int) -> U64:
-    byte = np.uint64(0xFF)
-    eight = np.uint64(8)
+    """The form for 1 to 3 bytes; for other lengths it returns a number without meaning."""
+    byte, three, eight = np.uint64(0xFF), np.uint64(3), np.uint64(8)
+    # Modulo 4, so that a meaningless length can't shift by 64 or more.
+    middle = ((lengths >> np.uint64(1)) & three) << three
+    last = ((lengths - np.uint64(1)) & three) << three
     h = (first & byte) << np.uint64(16)
-    h |= ((first >> (eight * (lengths >> np.uint64(1)))) & byte) << np.uint64(24)
-    h |= (first >> (eight * (lengths - np.uint64(1)))) & byte
+    h |= ((first >> middle) & byte) << np.uint64(24)
+    h |= (first >> last) & byte
     h |= lengths << eight
     h ^= np.uint64(((_secret32(0) ^ _secret32(4)) + seed) & _MASK64)
     return avalanche(h)

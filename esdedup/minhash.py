@@ -26,6 +26,9 @@ U32 = NDArray[np.uint32]
 EMPTY = np.uint32(0xFFFFFFFF)
 """Every row of the signature of an empty set."""
 
+_PERMUTATIONS_AT_ONCE = 2
+"""Fewer calls of numpy, and the block that they share still fits the cache."""
+
 
 @dataclass(frozen=True)
 class MinHash:
@@ -75,14 +78,16 @@ def signatures(shingles: Ragged, permutations: int, seed: int) -> U32:
 
 def _minima(hashes: U64, starts: NDArray[np.int64], permutations: int, seed: int) -> U32:
     values = (hashes >> np.uint64(32)).astype(np.uint32)
-    permuted = np.empty_like(values)
+    permuted = np.empty((_PERMUTATIONS_AT_ONCE, values.size), np.uint32)
     minima = np.empty((permutations, starts.size), np.uint32)
     multipliers = keys(permutations, "minhash-multiplier", seed).astype(np.uint32) | np.uint32(1)
     addends = keys(permutations, "minhash-addend", seed).astype(np.uint32)
-    for i in range(permutations):
-        np.multiply(values, multipliers[i], out=permuted)
-        np.add(permuted, addends[i], out=permuted)
-        np.minimum.reduceat(permuted, starts, out=minima[i])
+    for first in range(0, permutations, _PERMUTATIONS_AT_ONCE):
+        some = slice(first, first + _PERMUTATIONS_AT_ONCE)
+        block = permuted[: len(multipliers[some])]
+        np.multiply(values, multipliers[some, None], out=block)
+        np.add(block, addends[some, None], out=block)
+        np.minimum.reduceat(block, starts, axis=1, out=minima[some])
     return minima
 
 

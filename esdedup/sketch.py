@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -115,14 +116,10 @@ def _shingles(texts: Sequence[str], scheme: Scheme) -> Ragged:
 
 def _blocks(texts: Sequence[str]) -> Iterator[slice]:
     """Slices of about _CHARACTERS_A_BLOCK characters; one empty slice for no texts."""
-    first = size = 0
-    for i, text in enumerate(texts):
-        size += len(text) + 1
-        if size >= _CHARACTERS_A_BLOCK:
-            yield slice(first, i + 1)
-            first, size = i + 1, 0
-    if first < len(texts) or not texts:
-        yield slice(first, len(texts))
+    lengths = np.fromiter(map(len, texts), np.int64, len(texts))
+    block = np.cumsum(lengths + 1) // _CHARACTERS_A_BLOCK
+    edges = [0, *(np.flatnonzero(np.diff(block)) + 1).tolist(), len(texts)]
+    return (slice(a, b) for a, b in itertools.pairwise(edges))
 
 
 def _concatenated(parts: list[U64 | None]) -> U64 | None:

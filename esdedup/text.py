@@ -40,15 +40,13 @@ class Normalisation:
 def normalise(texts: Sequence[str], normalisation: Normalisation) -> list[str]:
     """The normalised texts, in order. Normalising twice changes nothing."""
     young = _has_young("".join(text for text in texts if not text.isascii()))
-    return [_normalise(text, normalisation, young) for text in texts]
-
-
-def _normalise(text: str, normalisation: Normalisation, young: bool) -> str:
-    if text.isascii():
-        return text.lower() if normalisation.casefold else text
-    if young:
-        return _normalise_around_young(text, normalisation)
-    return _normalise_assigned(text, normalisation)
+    normalise_one = _normalise_around_young if young else _normalise_assigned
+    # ASCII is in every normal form, and folding it is lowering it.
+    if normalisation.casefold:
+        return [
+            text.lower() if text.isascii() else normalise_one(text, normalisation) for text in texts
+        ]
+    return [text if text.isascii() else normalise_one(text, normalisation) for text in texts]
 
 
 def _normalise_assigned(text: str, normalisation: Normalisation) -> str:

@@ -17,7 +17,11 @@ from esdedup.hashing import U64
 
 ALPHABET = ".0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
 MAX_TOKENS = 64 * 64
-_DIGITS = np.frombuffer(ALPHABET.encode("ascii"), np.uint8)
+
+_ROWS_AT_ONCE = 512
+"""Rows whose strings are made together, few enough for their characters to stay in the cache."""
+
+_DIGITS = np.array([ord(character) for character in ALPHABET], np.uint32)
 _VALUES = np.full(256, 255, np.uint8)
 _VALUES[_DIGITS] = np.arange(64, dtype=np.uint8)
 
@@ -46,17 +50,28 @@ def encode_at(values: U64, positions: NDArray[np.int64], count: int, bits: int) 
 
     values: shape (n, m); positions: shape (m,) or (n, m).
     """
+    strings: list[list[str]] = []
+    for first in range(0, len(values), _ROWS_AT_ONCE):
+        rows = slice(first, first + _ROWS_AT_ONCE)
+        at = positions if positions.ndim == 1 else positions[rows]
+        strings += _encode_rows(values[rows], at, count, bits)
+    return strings
+
+
+def _encode_rows(
+    values: U64, positions: NDArray[np.int64], count: int, bits: int
+) -> list[list[str]]:
     lead, digits = _position_digits(count), _value_digits(bits)
-    text = np.full((*values.shape, lead + digits + 1), ord(" "), np.uint8)
+    text = np.empty((*values.shape, lead + digits), np.uint32)
     for i in range(lead):
         text[..., i] = _DIGITS[(positions >> (6 * (lead - 1 - i))) & 63]
-    for i in range(digits):
-        shift = np.uint64(6 * (digits - 1 - i))
-        text[..., lead + i] = _DIGITS[((values >> shift) & np.uint64(63)).astype(np.intp)]
-    # One split makes all strings: numpy's own conversion to str takes half as long again.
-    flat = text.tobytes().decode("ascii").split()
-    row = values.shape[1]
-    return [flat[i : i + row] for i in range(0, len(flat), row)]
+    remaining = values.copy()
+    for i in reversed(range(lead, lead + digits)):
+        text[..., i] = _DIGITS.take((remaining & np.uint64(63)).view(np.int64))
+        remaining >>= np.uint64(6)
+    # Code points of 32 bits are what numpy's strings are made of.
+    strings: list[list[str]] = text.view(f"U{lead + digits}")[..., 0].tolist()
+    return strings
 
 
 def decode(tokens: Sequence[Sequence[str]], count: int, bits: int) -> U64:
