@@ -1,0 +1,58 @@
+"""Fixtures that hand out real servers."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.servers.node import Node
+from tests.servers.provide import NodeFactory, Provider, servers_wanted
+
+_wanted = pytest.StashKey[set[str]]()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Notes what the selected tests will need, so that it can start in parallel."""
+    session.config.stash[_wanted] = servers_wanted(session.items)
+
+
+@pytest.fixture(scope="session")
+def server_provider(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Provider]:
+    wanted = request.config.stash.get(_wanted, set())
+    provider = Provider(tmp_path_factory.mktemp("servers"), wanted)
+    yield provider
+    provider.stop()
+
+
+@pytest.fixture(scope="session")
+def elasticsearch_url(server_provider: Provider) -> str:
+    """Elasticsearch 9, shared by the whole session: use indices of your own."""
+    return server_provider.url("elasticsearch_url")
+
+
+@pytest.fixture(scope="session")
+def elasticsearch8_url(server_provider: Provider) -> str:
+    """Elasticsearch 8, shared by the whole session: use indices of your own."""
+    return server_provider.url("elasticsearch8_url")
+
+
+@pytest.fixture(scope="session")
+def opensearch_url(server_provider: Provider) -> str:
+    """OpenSearch 3, shared by the whole session: use indices of your own."""
+    return server_provider.url("opensearch_url")
+
+
+@pytest.fixture
+def node_factory(tmp_path: Path) -> Iterator[NodeFactory]:
+    """Starts nodes that belong to one test, which may kill and restart them."""
+    factory = NodeFactory(tmp_path / "nodes")
+    yield factory
+    factory.stop()
+
+
+@pytest.fixture
+def fresh_elasticsearch_node(node_factory: NodeFactory) -> Node:
+    """An Elasticsearch 9 node of one test's own."""
+    return node_factory()

@@ -1,0 +1,1 @@
+"""Real Elasticsearch and OpenSearch servers for the tests."""

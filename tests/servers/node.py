@@ -1,0 +1,279 @@
+"""Real nodes in processes of their own that tests can stop, kill and start again."""
+
+import atexit
+import contextlib
+import hashlib
+import http.client
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tests.servers.jars import Installation, install
+from tests.servers.ports import free_port
+
+START_SECONDS = 120.0
+# The JVM may write its class archive while it ends, which takes seconds on a busy machine.
+STOP_SECONDS = 60.0
+
+# C1 alone: test nodes live for seconds to minutes, and on two cores C2 costs three nodes that
+# start together twice the time, while bulk indexing hardly gains. Serial: the other collectors
+# want more threads and memory than a heap of 512 MB repays. The archive of parsed classes halves
+# what is left; the JVM writes it when the first node ends. Measurements need other flags.
+QUICK_START = (
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    "-Xshare:auto",
+    "-XX:+AutoCreateSharedArchive",
+    "-Xlog:cds=off",
+    "-Xlog:cds+dynamic=off",
+)
+
+# What Elasticsearch's own start script passes for the vector module and native calls.
+ELASTICSEARCH_FLAGS = ("--add-modules=jdk.incubator.vector", "--enable-native-access=ALL-UNNAMED")
+
+COMMON_SETTINGS: dict[str, Any] = {
+    "network.host": "127.0.0.1",
+    # A nearly full disk of a developer must not make indices read-only.
+    "cluster.routing.allocation.disk.threshold_enabled": False,
+    # Otherwise garbage not yet collected counts, and a small heap answers 429 at random.
+    "indices.breaker.total.use_real_memory": False,
+}
+
+
+class NodeFailed(RuntimeError):
+    """A node died or did not become ready; the message ends with the tail of its log."""
+
+
+class PortTaken(NodeFailed):
+    """Another process took the port between our choice and the start."""
+
+
+class Node:
+    """One node and its home folder, which keeps the data across kill() and restart()."""
+
+    def __init__(
+        self,
+        installation: Installation,
+        home: Path,
+        *,
+        heap: str = "512m",
+        name: str = "node-1",
+        ports: tuple[int, int] | None = None,
+        settings: Mapping[str, Any] | None = None,
+        jvm_flags: Sequence[str] = QUICK_START,
+    ) -> None:
+        """Prepares the home folder; launch() and await_ready() start the process."""
+        self.installation = installation
+        self.home = home.absolute()
+        self.heap = heap
+        self.name = name
+        self.jvm_flags = tuple(jvm_flags)
+        self._extra_settings = dict(settings or {})
+        # A name of its own: a poll that reaches somebody else's node by accident must notice.
+        own_name = f"esdedup-{hashlib.sha256(os.fsencode(self.home)).hexdigest()[:12]}"
+        self._cluster_name = self._extra_settings.get("cluster.name", own_name)
+        self._process: subprocess.Popen[bytes] | None = None
+        self.http_port, self.transport_port = ports or (free_port(), free_port())
+
+    @classmethod
+    def start(
+        cls,
+        product: str,
+        version: str,
+        home: Path,
+        heap: str = "512m",
+        settings: Mapping[str, Any] | None = None,
+        jvm_flags: Sequence[str] = QUICK_START,
+    ) -> Self:
+        """A running node of a cluster of one."""
+        single = {"discovery.type": "single-node", **(settings or {})}
+        installation = install(product, version)
+        node = cls(installation, home, heap=heap, settings=single, jvm_flags=jvm_flags)
+        for attempts_left in (2, 1, 0):
+            try:
+                node.launch()
+                node.await_ready()
+                break
+            except PortTaken:
+                if not attempts_left:
+                    raise
+                node.http_port, node.transport_port = free_port(), free_port()
+        return node
+
+    @property
+    def product(self) -> str:
+        return self.installation.product
+
+    @property
+    def version(self) -> str:
+        return self.installation.version
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.http_port}"
+
+    @property
+    def log_file(self) -> Path:
+        return self.home / "node.log"
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process is not None else None
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def launch(self) -> None:
+        """Starts the process and returns at once."""
+        if self.running:
+            raise RuntimeError(f"{self.name} is running already")
+        self._write_home()
+        with self.log_file.open("ab") as log:
+            # No node may outlive its tests. The launcher ends when its standard input closes,
+            # which works on every system, from every thread, and even when we are SIGKILLed.
+            self._process = subprocess.Popen(
+                self._command(), stdin=subprocess.PIPE, stdout=log, stderr=log, cwd=self.home
+            )
+        atexit.register(self.kill)
+
+    def await_ready(self, nodes: int = 1) -> None:
+        """Waits until the cluster is yellow or green with at least so many nodes."""
+        deadline = time.monotonic() + START_SECONDS
+        while not self._ready(nodes):
+            if not self.running:
+                tail = self._log_tail()
+                taken = "BindHttpException" in tail or "BindTransportException" in tail
+                kind = PortTaken if taken else NodeFailed
+                raise kind(f"{self._title()} died while starting:\n{tail}")
+            if time.monotonic() > deadline:
+                self.kill()
+                raise NodeFailed(
+                    f"{self._title()} not ready after {START_SECONDS:.0f} s:\n{self._log_tail()}"
+                )
+            time.sleep(0.1)
+
+    def stop(self) -> None:
+        """Ends the node as an administrator would; kills it if it does not end."""
+        self.ask_to_stop()
+        if self._process is not None:
+            try:
+                self._process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+        self._forget_process()
+
+    def ask_to_stop(self) -> None:
+        """Begins what stop() ends, so that several nodes can end at the same time."""
+        if self._process is not None:
+            self._process.terminate()
+
+    def kill(self) -> None:
+        """SIGKILL: the node gets no chance to write anything down."""
+        if self._process is not None:
+            self._process.kill()
+        self._forget_process()
+
+    def restart(self) -> None:
+        """Starts the node again on the same data and ports, stopping it first if it runs."""
+        self.stop()
+        self.launch()
+        self.await_ready()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _forget_process(self) -> None:
+        if self._process is not None:
+            self._process.wait()
+            if self._process.stdin is not None:
+                with contextlib.suppress(OSError):
+                    self._process.stdin.close()
+            self._process = None
+        atexit.unregister(self.kill)
+
+    def _title(self) -> str:
+        return f"{self.product} {self.version} ({self.name})"
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            **COMMON_SETTINGS,
+            "cluster.name": self._cluster_name,
+            "node.name": self.name,
+            "http.port": self.http_port,
+            "transport.port": self.transport_port,
+            **self._extra_settings,
+        }
+
+    def _write_home(self) -> None:
+        config = self.home / "config"
+        config.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(Path(__file__).parent / "log4j2.properties", config / "log4j2.properties")
+        # JSON is YAML, so every value reads back as it is.
+        lines = [f"{key}: {json.dumps(value)}\n" for key, value in self._settings().items()]
+        (config / f"{self.product}.yml").write_text("".join(lines), encoding="utf-8")
+        modules = self.home / "modules"
+        if self.installation.modules is not None:
+            modules.unlink(missing_ok=True)
+            modules.symlink_to(self.installation.modules)
+
+    def _command(self) -> list[str]:
+        elasticsearch = self.product == "elasticsearch"
+        prefix = "es" if elasticsearch else "opensearch"
+        return [
+            self.installation.jdk.tool("java"),
+            f"-Xms{self.heap}",
+            f"-Xmx{self.heap}",
+            *self._jvm_flags(),
+            *(ELASTICSEARCH_FLAGS if elasticsearch else ()),
+            f"-D{prefix}.path.home={self.home}",
+            "-cp",
+            self.installation.class_path,
+            self.installation.launcher,
+            str(self.home),
+        ]
+
+    def _jvm_flags(self) -> list[str]:
+        flags = list(self.jvm_flags)
+        if "-XX:+AutoCreateSharedArchive" in flags:
+            flags.append(f"-XX:SharedArchiveFile={self.installation.class_archive}")
+        return flags
+
+    def _ready(self, nodes: int) -> bool:
+        health = self._health()
+        return (
+            health is not None
+            and health.get("cluster_name") == self._cluster_name
+            and health.get("status") in ("yellow", "green")
+            and health.get("number_of_nodes", 0) >= nodes
+        )
+
+    def _health(self) -> dict[str, Any] | None:
+        connection = http.client.HTTPConnection("127.0.0.1", self.http_port, timeout=5)
+        try:
+            connection.request("GET", "/_cluster/health")
+            answer = json.loads(connection.getresponse().read())
+        except (OSError, http.client.HTTPException, ValueError):
+            return None
+        finally:
+            connection.close()
+        return answer if isinstance(answer, dict) else None
+
+    def _log_tail(self, size: int = 4000) -> str:
+        with contextlib.suppress(OSError):
+            return self.log_file.read_bytes()[-size:].decode("utf-8", "replace")
+        return "(no log)"

@@ -1,0 +1,273 @@
+"""A reverse proxy before a node: TLS, authentication, and faults of a network.
+
+The servers from jars have no security module; in production, too, something in front often adds
+it. Apart from the faults a test asks for, every answer that passes is the server's own.
+"""
+
+import hashlib
+import http.client
+import json
+import ssl
+import tempfile
+import threading
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+from urllib.parse import urlsplit
+
+import trustme
+
+from tests.servers.credentials import Credentials
+
+# These speak about one connection, and the proxy has two.
+HOP_HEADERS = frozenset(
+    ("connection", "host", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade")
+)
+
+UPSTREAM_SECONDS = 120
+
+
+@dataclass
+class Answer:
+    status: int
+    headers: list[tuple[str, str]]
+    body: bytes
+    cut: bool = False
+
+
+@dataclass
+class _Faults:
+    """What shall go wrong with the next _bulk requests; shared by all connections."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    failures_left: int = 0
+    failure_status: int = HTTPStatus.SERVICE_UNAVAILABLE
+    passes_until_drop: int = 0
+    bulk_requests: int = 0
+
+    def arrived(self) -> int | None:
+        """Counts a _bulk request; the status to answer with if it shall not be passed on."""
+        with self.lock:
+            self.bulk_requests += 1
+            if not self.failures_left:
+                return None
+            self.failures_left -= 1
+            return self.failure_status
+
+    def answered(self) -> bool:
+        """Counts a _bulk request that was passed on; whether to break off its answer."""
+        with self.lock:
+            if not self.passes_until_drop:
+                return False
+            self.passes_until_drop -= 1
+            return self.passes_until_drop == 0
+
+
+class Proxy:
+    """Listens from construction on; close() or the end of the `with` block ends it."""
+
+    def __init__(
+        self,
+        upstream: str,
+        product: str = "elasticsearch",
+        *,
+        tls: bool = False,
+        credentials: Credentials | None = None,
+    ) -> None:
+        parts = urlsplit(upstream)
+        if parts.hostname is None or parts.port is None:
+            raise ValueError(f"an address needs a host and a port: {upstream}")
+        self.upstream = (parts.hostname, parts.port)
+        self.product = product
+        self.credentials = credentials or Credentials()
+        self.faults = _Faults()
+        self._ca_file = ""
+        self._fingerprint = ""
+        self._server = _Server(("127.0.0.1", 0), _Handler, self)
+        self._folder = tempfile.TemporaryDirectory(prefix="esdedup-proxy-")
+        if tls:
+            self._speak_tls()
+        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self._server.server_port}"
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def ca_file(self) -> str:
+        """The certificate of the authority that signed the proxy's own."""
+        return self._only_with_tls(self._ca_file)
+
+    @property
+    def fingerprint(self) -> str:
+        """The SHA-256 of the proxy's certificate in hexadecimal digits."""
+        return self._only_with_tls(self._fingerprint)
+
+    @property
+    def bulk_requests(self) -> int:
+        """How many _bulk requests have come in so far, refused ones included."""
+        return self.faults.bulk_requests
+
+    def fail_next(self, n: int, status: int) -> None:
+        """Answers the next n _bulk requests with this status; the server does not see them."""
+        with self.faults.lock:
+            self.faults.failures_left = n
+            self.faults.failure_status = status
+
+    def drop_after(self, n: int) -> None:
+        """Breaks off the answer to the n-th _bulk request from now, which the server has done."""
+        with self.faults.lock:
+            self.faults.passes_until_drop = n
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+        self._folder.cleanup()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _only_with_tls(self, value: str) -> str:
+        if not value:
+            raise RuntimeError("this proxy was made without tls=True")
+        return value
+
+    def _speak_tls(self) -> None:
+        authority = trustme.CA()
+        certificate = authority.issue_cert("127.0.0.1", "localhost")
+        ca_file = Path(self._folder.name) / "ca.pem"
+        authority.cert_pem.write_to_path(str(ca_file))
+        self._ca_file = str(ca_file)
+        leaf = ssl.PEM_cert_to_DER_cert(certificate.cert_chain_pems[0].bytes().decode("ascii"))
+        self._fingerprint = hashlib.sha256(leaf).hexdigest()
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        certificate.configure_cert(context)
+        # The handshake is left to the connection's own thread: a client that refuses our
+        # certificate or stays silent must not hold up the others.
+        self._server.socket = context.wrap_socket(
+            self._server.socket, server_side=True, do_handshake_on_connect=False
+        )
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(
+        self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler], proxy: Proxy
+    ) -> None:
+        self.proxy = proxy
+        super().__init__(address, handler)
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Silent: clients that hang up or refuse our certificate are what tests are about."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    # Header and body leave in one packet; apart, each answer would wait for a delayed ACK.
+    wbufsize = -1
+    disable_nagle_algorithm = True
+    server: _Server
+
+    def _handle(self) -> None:
+        length = self.headers.get("Content-Length")
+        if "Transfer-Encoding" in self.headers:
+            self.close_connection = True
+            self._send(_error(self._product, HTTPStatus.LENGTH_REQUIRED, "proxy", "no length"))
+            return
+        body = self.rfile.read(int(length)) if length else b""
+        self._send(self._answer(body))
+
+    do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = _handle  # noqa: N815
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Silent: the servers keep logs of their own."""
+
+    @property
+    def _product(self) -> str:
+        return self.server.proxy.product
+
+    def _answer(self, body: bytes) -> Answer:
+        proxy = self.server.proxy
+        if not proxy.credentials.accept(self.headers.get("Authorization")):
+            return _unauthorized(self._product, self.path)
+        bulk = urlsplit(self.path).path.endswith("/_bulk")
+        failure = proxy.faults.arrived() if bulk else None
+        if failure is not None:
+            kind = "es_rejected_execution_exception"
+            return _error(self._product, failure, kind, "a fault that the test asked for")
+        answer = self._pass_on(body)
+        answer.cut = bulk and proxy.faults.answered()
+        return answer
+
+    def _pass_on(self, body: bytes) -> Answer:
+        headers = {
+            name: value
+            for name, value in self.headers.items()
+            if name.lower() not in HOP_HEADERS and name.lower() != "authorization"
+        }
+        # A connection per request: one kept open might prove dead only after the request is
+        # sent, and then nobody knows whether the server has seen it.
+        upstream = http.client.HTTPConnection(*self.server.proxy.upstream, timeout=UPSTREAM_SECONDS)
+        try:
+            upstream.request(self.command, self.path, body=body or None, headers=headers)
+            response = upstream.getresponse()
+            kept = [pair for pair in response.getheaders() if pair[0].lower() not in HOP_HEADERS]
+            return Answer(response.status, kept, response.read())
+        except (OSError, http.client.HTTPException) as error:
+            reason = f"{type(error).__name__}: {error}"
+            return _error(self._product, HTTPStatus.BAD_GATEWAY, "bad_gateway", reason)
+        finally:
+            upstream.close()
+
+    def _send(self, answer: Answer) -> None:
+        self.send_response_only(answer.status)
+        length = str(len(answer.body))
+        for name, value in answer.headers:
+            if name.lower() == "content-length":
+                # The answer to HEAD has the length of a body that does not follow.
+                length = value if self.command == "HEAD" else length
+            else:
+                self.send_header(name, value)
+        self.send_header("Content-Length", length)
+        self.end_headers()
+        if answer.cut:
+            self.close_connection = True
+            self.wfile.write(answer.body[: len(answer.body) // 2])
+        elif self.command != "HEAD":
+            self.wfile.write(answer.body)
+        self.wfile.flush()
+
+
+def _unauthorized(product: str, path: str) -> Answer:
+    """As the security modules of both products answer."""
+    if product != "elasticsearch":
+        challenge = ("WWW-Authenticate", 'Basic realm="OpenSearch Security"')
+        plain = ("Content-Type", "text/plain; charset=UTF-8")
+        return Answer(HTTPStatus.UNAUTHORIZED, [challenge, plain], b"Unauthorized")
+    reason = f"unable to authenticate with provided credentials for REST request [{path}]"
+    answer = _error(product, HTTPStatus.UNAUTHORIZED, "security_exception", reason)
+    answer.headers.append(("WWW-Authenticate", 'Basic realm="security"'))
+    return answer
+
+
+def _error(product: str, status: int, kind: str, reason: str) -> Answer:
+    cause = {"type": kind, "reason": reason}
+    body = json.dumps({"error": {"root_cause": [cause], **cause}, "status": status}).encode()
+    headers = [("Content-Type", "application/json")]
+    if product == "elasticsearch":
+        headers.append(("X-Elastic-Product", "Elasticsearch"))
+    return Answer(status, headers, body)
