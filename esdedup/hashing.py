@@ -15,6 +15,7 @@ import xxhash
 from numpy.typing import NDArray
 
 U64 = NDArray[np.uint64]
+I64 = NDArray[np.int64]
 
 PRIME64_1 = np.uint64(0x9E3779B185EBCA87)
 _PRIME64_2 = np.uint64(0xC2B2AE3D27D4EB4F)
@@ -49,9 +50,7 @@ def xxh3(strings: Iterable[str], seed: int) -> U64:
     )
 
 
-def xxh3_slices(
-    data: bytes, starts: NDArray[np.int64], lengths: NDArray[np.int64], seed: int
-) -> U64:
+def xxh3_slices(data: bytes, starts: I64, lengths: I64, seed: int) -> U64:
     """XXH3-64 of many slices of one buffer.
 
     data: the buffer, with at least PADDING bytes after the last slice.
@@ -60,63 +59,51 @@ def xxh3_slices(
     """
     # Eight bytes from every position, without copying: an overlapping view of the buffer.
     words = np.ndarray((max(len(data) - 7, 0),), "<u8", data, strides=(1,))
-    first = words.take(starts)
-    sizes = lengths.astype(np.uint64)
-    # Both forms for every string, and then the choice: cheaper than picking each form's strings.
-    hashes = np.where(
-        lengths < 4, _hash_1_to_3(first, sizes, seed), _hash_4_to_8(first, sizes, seed)
-    )
-    above = np.flatnonzero(lengths > 8)
-    if not above.size:
-        return hashes
-    medium = above[lengths[above] <= 16]
-    last = words.take(starts[medium] + lengths[medium] - 8)
-    hashes[medium] = _hash_9_to_16(first[medium], last, sizes[medium], seed)
-    long = above[lengths[above] > 16]
+    hashes = np.empty(starts.size, np.uint64)
+    forms = ((lengths < 4, _hash_1_to_3), (lengths > 8, _hash_9_to_16))
+    for chosen, form in (*forms, ((lengths > 3) & (lengths < 9), _hash_4_to_8)):
+        at = np.flatnonzero(chosen)
+        hashes[at] = form(words, starts.take(at), lengths.take(at), seed)
     hash_one = xxhash.xxh3_64_intdigest
-    for position, start, length in zip(
-        long.tolist(), starts[long].tolist(), lengths[long].tolist(), strict=True
-    ):
-        hashes[position] = hash_one(data[start : start + length], seed)
+    for row in np.flatnonzero(lengths > 16).tolist():
+        hashes[row] = hash_one(data[starts[row] : starts[row] + lengths[row]], seed)
     return hashes
 
 
-def _hash_1_to_3(first: U64, lengths: U64, seed: int) -> U64:
-    """The form for 1 to 3 bytes; for other lengths it returns a number without meaning."""
-    byte, three, eight = np.uint64(0xFF), np.uint64(3), np.uint64(8)
-    # Modulo 4, so that a meaningless length can't shift by 64 or more.
-    middle = ((lengths >> np.uint64(1)) & three) << three
-    last = ((lengths - np.uint64(1)) & three) << three
+def _hash_1_to_3(words: U64, starts: I64, lengths: I64, seed: int) -> U64:
+    first, sizes = words.take(starts), lengths.view(np.uint64)
+    byte, three = np.uint64(0xFF), np.uint64(3)
     h = (first & byte) << np.uint64(16)
-    h |= ((first >> middle) & byte) << np.uint64(24)
-    h |= (first >> last) & byte
-    h |= lengths << eight
+    h |= ((first >> ((sizes >> np.uint64(1)) << three)) & byte) << np.uint64(24)
+    h |= (first >> ((sizes - np.uint64(1)) << three)) & byte
+    h |= sizes << np.uint64(8)
     h ^= np.uint64(((_secret32(0) ^ _secret32(4)) + seed) & _MASK64)
     return avalanche(h)
 
 
-def _hash_4_to_8(first: U64, lengths: U64, seed: int) -> U64:
-    """The form for 4 to 8 bytes; for other lengths it returns a number without meaning."""
+def _hash_4_to_8(words: U64, starts: I64, lengths: I64, seed: int) -> U64:
+    first, sizes = words.take(starts), lengths.view(np.uint64)
     swapped = int.from_bytes((seed & 0xFFFFFFFF).to_bytes(4, "little"), "big")
     mixed_seed = seed ^ (swapped << 32)
-    # Modulo 8, so that a meaningless length can't shift by 64 or more.
-    shift = ((lengths - np.uint64(4)) & np.uint64(7)) << np.uint64(3)
-    h = first >> shift
+    h = first >> ((sizes - np.uint64(4)) << np.uint64(3))
     h &= _LOW32
     h += first << np.uint64(32)
     h ^= np.uint64(((_secret64(8) ^ _secret64(16)) - mixed_seed) & _MASK64)
     h ^= _rotate(h, 49) ^ _rotate(h, 24)
     h *= _PRIME_MX2
-    h ^= (h >> np.uint64(35)) + lengths
+    h ^= (h >> np.uint64(35)) + sizes
     h *= _PRIME_MX2
     h ^= h >> np.uint64(28)
     return h
 
 
-def _hash_9_to_16(first: U64, last: U64, lengths: U64, seed: int) -> U64:
-    low = first ^ np.uint64(((_secret64(24) ^ _secret64(32)) + seed) & _MASK64)
-    high = last ^ np.uint64(((_secret64(40) ^ _secret64(48)) - seed) & _MASK64)
-    h: U64 = lengths + low.byteswap() + high + _multiply_fold(low, high)
+def _hash_9_to_16(words: U64, starts: I64, lengths: I64, seed: int) -> U64:
+    """The form for 9 to 16 bytes; for longer strings it returns a number without meaning."""
+    low = words.take(starts)
+    high = words.take(starts + lengths - 8)
+    low ^= np.uint64(((_secret64(24) ^ _secret64(32)) + seed) & _MASK64)
+    high ^= np.uint64(((_secret64(40) ^ _secret64(48)) - seed) & _MASK64)
+    h: U64 = lengths.view(np.uint64) + low.byteswap() + high + _multiply_fold(low, high)
     h ^= h >> np.uint64(37)
     h *= _PRIME_MX1
     h ^= h >> np.uint64(32)

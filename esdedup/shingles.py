@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esdedup.characters import (
-    CODE_POINTS,
     IGNORED,
     MARK,
     OTHER,
@@ -33,7 +32,11 @@ from esdedup.exceptions import MissingExtra, UsageError
 from esdedup.hashing import PADDING, PRIME64_1, U64, avalanche, xxh3, xxh3_slices
 
 Unit = Literal["word", "char", "jieba"]
+U32 = NDArray[np.uint32]
 I64 = NDArray[np.int64]
+
+_TABLED = 0x10000
+"""Characters below this one have their hashes in a table; Han characters are nearly all there."""
 
 
 @dataclass(frozen=True)
@@ -171,10 +174,12 @@ def _words(texts: Sequence[str], seed: int) -> Ragged:
     joined, bounds = _joined(texts)
     if joined.isascii():
         starts, ends = _ascii_word_spans(joined)
+        hashes = _hash_spans(joined, starts, ends, seed)
     else:
-        joined, bounds = _drop_ignored(joined, bounds)
-        starts, ends = _word_spans(joined)
-    return Ragged(_hash_spans(joined, starts, ends, seed), np.searchsorted(starts, bounds))
+        joined, points, bounds = _drop_ignored(joined, bounds)
+        starts, ends = _word_spans(points)
+        hashes = _hash_short_spans(joined, points, starts, ends, seed)
+    return Ragged(hashes, np.searchsorted(starts, bounds))
 
 
 def _ascii_word_spans(text: str) -> tuple[I64, I64]:
@@ -188,12 +193,13 @@ def _ascii_word_spans(text: str) -> tuple[I64, I64]:
 @functools.cache
 def _ascii_inside_word() -> bytes:
     """For each byte of ASCII, 1 where it is part of a word, else 0; 0 for all other bytes."""
-    return (character_classes()[:128] != OTHER).tobytes() + bytes(128)
+    word: NDArray[np.bool_] = character_classes()[:128] != OTHER
+    return word.tobytes() + bytes(128)
 
 
-def _word_spans(text: str) -> tuple[I64, I64]:
+def _word_spans(points: U32) -> tuple[I64, I64]:
     """Where words start and end, in characters, in a text that begins and ends outside a word."""
-    classes = character_classes().take(code_points(text))
+    classes = character_classes().take(points)
     base = np.flatnonzero(classes != MARK)  # A mark belongs to the character before it.
     kept = classes[base]
     edges = np.flatnonzero((kept[1:] != kept[:-1]) | (kept[1:] == SINGLE)) + 1
@@ -201,13 +207,15 @@ def _word_spans(text: str) -> tuple[I64, I64]:
     return base[edges[opens]], base[edges[opens + 1]]
 
 
-def _drop_ignored(text: str, bounds: I64) -> tuple[str, I64]:
+def _drop_ignored(text: str, bounds: I64) -> tuple[str, U32, I64]:
+    """The text without IGNORED characters, its code points, and where its rows begin then."""
     points = code_points(text)
     keep = character_classes().take(points) != IGNORED
     if keep.all():
-        return text, bounds
-    kept_before = offsets_of(keep.astype(np.int64))
-    return points[keep].tobytes().decode("utf-32-le", "surrogatepass"), kept_before[bounds]
+        return text, points, bounds
+    kept = points[keep]
+    bounds = offsets_of(keep.astype(np.int64))[bounds]
+    return kept.tobytes().decode("utf-32-le", "surrogatepass"), kept, bounds
 
 
 def _hash_spans(text: str, starts: I64, ends: I64, seed: int) -> U64:
@@ -215,25 +223,38 @@ def _hash_spans(text: str, starts: I64, ends: I64, seed: int) -> U64:
     if len(data) != len(text):
         # Every byte but a continuation byte (10xxxxxx) begins a character.
         begins = np.flatnonzero((np.frombuffer(data, np.uint8) & 0xC0) != 0x80)
+        begins = np.append(begins, len(data))
         starts, ends = begins[starts], begins[ends]
     return xxh3_slices(data + bytes(PADDING), starts, ends - starts, seed)
+
+
+def _hash_short_spans(text: str, points: U32, starts: I64, ends: I64, seed: int) -> U64:
+    """The same, quicker where many spans are one character long, as in Chinese."""
+    first = points.take(starts)
+    tabled = (ends - starts == 1) & (first < _TABLED)
+    hashes = _character_hashes(seed).take(first, mode="clip")
+    rest = np.flatnonzero(~tabled)
+    if rest.size:
+        hashes[rest] = _hash_spans(text, starts[rest], ends[rest], seed)
+    return hashes
+
+
+@functools.lru_cache(maxsize=2)
+def _character_hashes(seed: int) -> U64:
+    """XXH3-64 of the UTF-8 bytes of every character of the basic plane: shape (65536,)."""
+    everything = "".join(map(chr, range(_TABLED)))
+    positions = np.arange(_TABLED)
+    hashes = _hash_spans(everything, positions, positions + 1, seed)
+    hashes.setflags(write=False)
+    return hashes
 
 
 def _characters(texts: Sequence[str], seed: int) -> Ragged:
     collapsed = [" ".join(text.split()) for text in texts]
     lengths = np.fromiter(map(len, collapsed), np.int64, len(collapsed))
-    joined, bounds = _drop_ignored("".join(collapsed), offsets_of(lengths))
-    return Ragged(_character_hashes(seed).take(code_points(joined)), bounds)
-
-
-@functools.lru_cache(maxsize=2)
-def _character_hashes(seed: int) -> U64:
-    """XXH3-64 of the UTF-8 bytes of every code point: shape (0x110000,), read-only."""
-    everything = "".join(map(chr, range(CODE_POINTS)))
-    positions = np.arange(CODE_POINTS)
-    hashes = _hash_spans(everything, positions, positions + 1, seed)
-    hashes.setflags(write=False)
-    return hashes
+    joined, points, bounds = _drop_ignored("".join(collapsed), offsets_of(lengths))
+    starts = np.arange(points.size)
+    return Ragged(_hash_short_spans(joined, points, starts, starts + 1, seed), bounds)
 
 
 def _jieba_words(texts: Sequence[str], shingling: Shingling, seed: int) -> Ragged:

@@ -126,7 +126,9 @@ def _weigh_bits(hashes: U64, features: Ragged, weights: I64) -> tuple[I64, I64]:
 
 def to_hex(fingerprint: U64) -> list[str]:
     """Fingerprints, shape (n, words), as strings of 16 hexadecimal digits a word."""
-    return ["".join(f"{word:016x}" for word in row) for row in fingerprint.tolist()]
+    digits = fingerprint.astype(">u8").tobytes().hex()
+    width = 16 * fingerprint.shape[1]
+    return [digits[i : i + width] for i in range(0, len(digits), width)]
 
 
 def from_hex(strings: Sequence[str]) -> U64:

@@ -13,6 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+import numpy as np
+from numpy.typing import NDArray
+
 from esdedup.characters import code_points, unassigned
 from esdedup.exceptions import UsageError
 
@@ -39,14 +42,44 @@ class Normalisation:
 
 def normalise(texts: Sequence[str], normalisation: Normalisation) -> list[str]:
     """The normalised texts, in order. Normalising twice changes nothing."""
-    young = _has_young("".join(text for text in texts if not text.isascii()))
-    normalise_one = _normalise_around_young if young else _normalise_assigned
-    # ASCII is in every normal form, and folding it is lowering it.
     if normalisation.casefold:
-        return [
-            text.lower() if text.isascii() else normalise_one(text, normalisation) for text in texts
-        ]
-    return [text if text.isascii() else normalise_one(text, normalisation) for text in texts]
+        # ASCII is in every normal form, and folding it is lowering it.
+        normalised = [text.lower() if text.isascii() else text for text in texts]
+    else:
+        normalised = list(texts)
+    rows = [row for row, text in enumerate(texts) if not text.isascii()]
+    if rows:
+        others = _normalise_others([texts[row] for row in rows], normalisation)
+        for row, text in zip(rows, others, strict=True):
+            normalised[row] = text
+    return normalised
+
+
+def _normalise_others(texts: list[str], normalisation: Normalisation) -> list[str]:
+    joined = "".join(texts)
+    points = code_points(joined)
+    if unassigned().take(points).any():
+        return [_normalise_around_young(text, normalisation) for text in texts]
+    if normalisation.form == "NFKC" and (narrowed := _narrowed(points)) is not None:
+        ends = list(itertools.accumulate(map(len, texts)))
+        texts = [narrowed[a:b] for a, b in itertools.pairwise([0, *ends])]
+    return [_normalise_assigned(text, normalisation) for text in texts]
+
+
+def _narrowed(points: NDArray[np.uint32]) -> str | None:
+    """The text with full-width forms made ASCII, or None where it has none.
+
+    NFKC would do so too, but it takes ten times as long for a text that has any, as nearly all
+    Chinese texts do in their punctuation; of one that has none left it sees at once that there is
+    nothing to do.
+    """
+    wide = (points >= 0xFF01) & (points <= 0xFF5E)
+    space = points == 0x3000
+    if not (wide.any() or space.any()):
+        return None
+    narrow = np.where(wide, points - np.uint32(0xFEE0), points)
+    narrow[space] = 0x20
+    return narrow.tobytes().decode("utf-32-le", "surrogatepass")
 
 
 def _normalise_assigned(text: str, normalisation: Normalisation) -> str:
@@ -57,11 +90,7 @@ def _normalise_assigned(text: str, normalisation: Normalisation) -> str:
         return text
     folded = text.casefold()
     # Folding can leave the normal form (U+0390 folds to three characters).
-    return folded if form == "none" else unicodedata.normalize(form, folded)
-
-
-def _has_young(text: str) -> bool:
-    return bool(text) and bool(unassigned()[code_points(text)].any())
+    return folded if form == "none" or folded == text else unicodedata.normalize(form, folded)
 
 
 def _normalise_around_young(text: str, normalisation: Normalisation) -> str:
