@@ -24,6 +24,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -49,16 +50,18 @@ def values(documents: int, tokens: int) -> np.ndarray:
     return made
 
 
-def as_text(rows: np.ndarray) -> list[list[str]]:
+def as_text(rows: np.ndarray) -> list[list[Any]]:
     text = np.empty((*rows.shape, 7), np.uint8)
     text[..., 0] = ALPHABET[: rows.shape[1]]
     for digit in range(6):
         text[..., digit + 1] = ALPHABET[(rows >> (30 - 6 * digit)) & 63]
-    return text.view("S7")[..., 0].astype(str).tolist()
+    strings: list[list[Any]] = text.view("S7")[..., 0].astype(str).tolist()
+    return strings
 
 
-def as_integers(rows: np.ndarray) -> list[list[int]]:
-    return (rows | (np.arange(rows.shape[1]) << 36)).tolist()
+def as_integers(rows: np.ndarray) -> list[list[Any]]:
+    numbers: list[list[Any]] = (rows | (np.arange(rows.shape[1]) << 36)).tolist()
+    return numbers
 
 
 class Plain:
@@ -76,7 +79,7 @@ class Plain:
             pairs.sort()
         db.executemany("INSERT INTO tokens VALUES(?, ?)", pairs)
 
-    def query(self, db: sqlite3.Connection, row: np.ndarray) -> list:
+    def query(self, db: sqlite3.Connection, row: np.ndarray) -> list[Any]:
         tokens = self.convert(row[None])[0]
         return db.execute(RANKED.format(",".join("?" * len(tokens))), tokens).fetchall()
 
@@ -105,7 +108,7 @@ class Fts5(Plain):
             ),
         )
 
-    def query(self, db: sqlite3.Connection, row: np.ndarray) -> list:
+    def query(self, db: sqlite3.Connection, row: np.ndarray) -> list[Any]:
         tokens = [token.translate(UNFOLDED) for token in self.convert(row[None])[0]]
         every = " UNION ALL ".join(["SELECT rowid AS document FROM tokens(?)"] * len(tokens))
         return db.execute(
@@ -116,7 +119,7 @@ class Fts5(Plain):
 
 
 class Fts5Unranked(Fts5):
-    def query(self, db: sqlite3.Connection, row: np.ndarray) -> list:
+    def query(self, db: sqlite3.Connection, row: np.ndarray) -> list[Any]:
         match = " OR ".join(token.translate(UNFOLDED) for token in self.convert(row[None])[0])
         return db.execute("SELECT rowid FROM tokens(?) LIMIT 100", (match,)).fetchall()
 

@@ -16,9 +16,18 @@ from typing import Any
 
 from esdedup.datatypes import Failure, WriteReport
 from esdedup.exceptions import StoreUnavailable
-from esdedup.stores.responses import RETRIED, TooLarge, reason_of
+from esdedup.stores.responses import RETRIED, TooLarge, error_of, reason_of
 
 log = logging.getLogger("esdedup")
+
+_FATAL = frozenset(
+    {
+        "cluster_block_exception",
+        "index_closed_exception",
+        "index_not_found_exception",
+        "security_exception",
+    }
+)
 
 Send = Callable[[bytes], Mapping[str, Any]]
 
@@ -52,19 +61,22 @@ class Action:
     lines: bytes
 
 
-def write_actions(actions: Sequence[Action], send: Send, policy: BulkPolicy) -> WriteReport:
+def write_actions(
+    actions: Sequence[Action], send: Send, policy: BulkPolicy, where: str
+) -> WriteReport:
     """Sends actions until every one is written or failed.
 
     send: puts one body, and raises StoreUnavailable where it may be sent again, TooLarge where it
     must be sent in pieces.
 
     Raises StoreUnavailable when the server stays away; the message says how many were
-    acknowledged before.
+    acknowledged before. Raises the error of `responses.error_of` for what no document is to blame
+    for: an index that is closed, blocked, or not the user's to write.
     """
     report = WriteReport()
     for chunk in _chunks(actions, policy):
         try:
-            report += _write_chunk(chunk, send, policy)
+            report += _write_chunk(chunk, send, policy, where)
         except StoreUnavailable as error:
             done = report.created + report.updated
             raise StoreUnavailable(
@@ -87,19 +99,19 @@ def _chunks(actions: Sequence[Action], policy: BulkPolicy) -> Iterator[list[Acti
         yield chunk
 
 
-def _write_chunk(pending: list[Action], send: Send, policy: BulkPolicy) -> WriteReport:
+def _write_chunk(pending: list[Action], send: Send, policy: BulkPolicy, where: str) -> WriteReport:
     report = WriteReport()
     for retry in range(policy.retries + 1):
         try:
             answer = send(b"".join(action.lines for action in pending))
         except TooLarge as error:
-            return report + _write_halves(pending, send, policy, str(error))
+            return report + _write_halves(pending, send, policy, where, str(error))
         except StoreUnavailable as error:
             if retry == policy.retries:
                 raise
             _wait(policy, retry, str(error))
             continue
-        written, rejected = _sort_items(pending, answer["items"])
+        written, rejected = _sort_items(pending, answer["items"], where)
         report += written
         if not rejected:
             return report
@@ -113,18 +125,18 @@ def _write_chunk(pending: list[Action], send: Send, policy: BulkPolicy) -> Write
 
 
 def _write_halves(
-    actions: list[Action], send: Send, policy: BulkPolicy, reason: str
+    actions: list[Action], send: Send, policy: BulkPolicy, where: str, reason: str
 ) -> WriteReport:
     if len(actions) == 1:
         return WriteReport(failures=[Failure(actions[0].id, reason)])
     middle = len(actions) // 2
-    return _write_chunk(actions[:middle], send, policy) + _write_chunk(
-        actions[middle:], send, policy
+    return _write_chunk(actions[:middle], send, policy, where) + _write_chunk(
+        actions[middle:], send, policy, where
     )
 
 
 def _sort_items(
-    actions: Sequence[Action], items: Sequence[Mapping[str, Any]]
+    actions: Sequence[Action], items: Sequence[Mapping[str, Any]], where: str
 ) -> tuple[WriteReport, list[tuple[Action, str]]]:
     """What was settled, and the actions to send again with the reason of each."""
     created = updated = 0
@@ -135,6 +147,8 @@ def _sort_items(
         status = result["status"]
         if status in RETRIED:
             rejected.append((action, reason_of(result)))
+        elif _is_fatal(result):
+            raise error_of(status, result, where)
         elif status >= 400:
             failures.append(Failure(action.id, reason_of(result), conflict=status == 409))
         elif status == 201:
@@ -142,6 +156,12 @@ def _sort_items(
         else:
             updated += 1
     return WriteReport(created, updated, failures), rejected
+
+
+def _is_fatal(result: Mapping[str, Any]) -> bool:
+    """Whether the index refuses every document, and not this one."""
+    error = result.get("error")
+    return isinstance(error, Mapping) and error.get("type") in _FATAL
 
 
 def _wait(policy: BulkPolicy, retry: int, reason: str) -> None:

@@ -21,6 +21,7 @@ from esdedup.datatypes import (
 from esdedup.exceptions import IndexNotFound, SchemeMismatch, StoreError, UsageError
 from esdedup.queries import other_scheme_body, recall_body, scan_body, sketched_body
 from esdedup.schema import TOKEN_PATHS, IndexMeta, index_mapping, meta_of
+from esdedup.serialise import to_json
 from esdedup.stores.bulk import Action, BulkPolicy, write_actions
 
 _QUERIES_A_REQUEST = 50
@@ -115,11 +116,12 @@ class ClusterStore:
         actions = [
             Action(
                 document.id,
-                _line({verb: {"_id": document.id}}) + _line(document.source),
+                _line({verb: {"_id": document.id}})
+                + _line(document.source, f"document {document.id!r}"),
             )
             for document in documents
         ]
-        return write_actions(actions, self._send_bulk, self._policy)
+        return write_actions(actions, self._send_bulk, self._policy, self.where)
 
     def get(self, ids: Sequence[str]) -> list[Document]:
         found: list[Document] = []
@@ -169,7 +171,7 @@ class ClusterStore:
 
     def delete(self, ids: Sequence[str]) -> int:
         actions = [Action(id, _line({"delete": {"_id": id}})) for id in ids]
-        report = write_actions(actions, self._send_bulk, self._policy)
+        report = write_actions(actions, self._send_bulk, self._policy, self.where)
         # A document that was not there answers 404, which is no failure to delete it.
         broken = [failure for failure in report.failures if "not_found" not in failure.reason]
         if broken:
@@ -222,7 +224,8 @@ class ClusterStore:
             raise self._item_error(response["error"])
         hits, total = response["hits"]["hits"], response["hits"]["total"]
         found = [
-            Candidate(Document(hit["_id"], hit["_source"]), round(hit["_score"])) for hit in hits
+            Candidate(Document(hit["_id"], hit.get("_source", {})), round(hit["_score"]))
+            for hit in hits
         ]
         return Candidates(found, total["relation"] != "eq" or total["value"] > len(found))
 
@@ -232,5 +235,5 @@ class ClusterStore:
         return StoreError(f"{self.where}: {error.get('type')}: {error.get('reason')}")
 
 
-def _line(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+def _line(value: Any, of: str = "a request") -> bytes:
+    return to_json(value, of).encode() + b"\n"

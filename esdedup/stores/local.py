@@ -28,6 +28,7 @@ from esdedup.datatypes import (
 from esdedup.exceptions import IndexNotFound, StoreError, StoreUnavailable
 from esdedup.fields import only
 from esdedup.schema import IndexMeta
+from esdedup.serialise import to_json
 
 BUSY_SECONDS = 60.0
 """How long a writer waits for another one to commit."""
@@ -310,7 +311,7 @@ def _row(number: int, document: Document) -> tuple[int, str, str, str | None, st
     return (
         number,
         document.id,
-        json.dumps(source, ensure_ascii=False),
+        to_json(source, f"document {document.id!r}"),
         document.tokens.get("scheme"),
         json.dumps(document.tokens),
     )

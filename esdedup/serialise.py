@@ -1,0 +1,46 @@
+"""Documents as JSON text, with the types that the servers' own clients take too."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import json
+import uuid
+from typing import Any
+
+import numpy as np
+
+from esdedup.exceptions import RecordError
+
+
+def to_json(value: Any, of: str) -> str:
+    """Compact JSON, characters beyond ASCII as they are.
+
+    Dates and times become ISO 8601, decimals numbers, UUIDs strings, numpy values plain ones.
+
+    of: what the value is, for the message. Raises RecordError where it can't be written as JSON
+    that a server takes: other types, NaN, infinity, half of a surrogate pair.
+    """
+    try:
+        text = json.dumps(
+            value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_plain
+        )
+        if not text.isascii():
+            text.encode("utf-8")
+    except (TypeError, ValueError, RecursionError) as error:
+        raise RecordError(f"{of} can't be written as JSON: {error}") from error
+    return text
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (datetime.datetime, datetime.date, datetime.time)):
+        return value.isoformat()
+    if isinstance(value, decimal.Decimal):
+        return float(value)
+    if isinstance(value, uuid.UUID):
+        return str(value)
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    raise TypeError(f"a {type(value).__name__} has no form in JSON")
