@@ -13,9 +13,10 @@ import typer
 from esdedup.cli.dead_letter import DeadLetterFile
 from esdedup.cli.options import AsJson, Target, with_target
 from esdedup.cli.output import message, print_json, print_table, wants_json
-from esdedup.cli.progress import Advance, progress
+from esdedup.cli.progress import Advance, Documents, progress
 from esdedup.cli.scheme_file import read_scheme
 from esdedup.exceptions import EsdedupError, UsageError
+from esdedup.index import Index
 from esdedup.ingest import IngestReport, ingest
 from esdedup.records import STDIN, BadRecord, Format, Record, format_of, read_records
 from esdedup.stores import BulkPolicy
@@ -88,33 +89,48 @@ def index(
         letters = stack.enter_context(DeadLetterFile(letter_path))
         opened.create()
         advance, documents = stack.enter_context(progress("Indexing", _total_bytes(files)))
-        last = IngestReport()
-
-        def on_batch(report: IngestReport) -> None:
-            nonlocal last
-            last = report
-            documents(report.read)
-
-        try:
-            report = ingest(
-                opened.store,
-                opened.meta,
-                _records(files, format, advance),
-                letters,
-                id_field=id_field,
-                on_batch=on_batch,
-            )
-            opened.store.refresh()
-        except EsdedupError as error:
-            raise type(error)(
-                f"{error}\nStopped after {last.read} records: {last.created} created,"
-                f" {last.updated} updated, {last.unchanged} unchanged, {last.failed} failed."
-                " Run the same command again to complete it"
-            ) from error
+        records = _records(files, format, advance)
+        report = _ingest(opened, records, letters, id_field, documents)
     _show(report, opened.store.where, wants_json(as_json))
     if report.failed:
         message(f"{report.failed} of {report.read} records were not indexed: see {letters.path}")
         raise typer.Exit(1)
+
+
+def _ingest(
+    index: Index,
+    records: Iterator[Record | BadRecord],
+    letters: DeadLetterFile,
+    id_field: str | None,
+    documents: Documents,
+) -> IngestReport:
+    """Ingests; where that stops early, says what was acknowledged before."""
+    last = IngestReport()
+
+    def on_batch(report: IngestReport) -> None:
+        nonlocal last
+        last = report
+        documents(report.read)
+
+    try:
+        report = ingest(
+            index.store, index.meta, records, letters, id_field=id_field, on_batch=on_batch
+        )
+        index.store.refresh()
+    except EsdedupError as error:
+        raise type(error)(f"{error}\n{_stopped(last)}") from error
+    except KeyboardInterrupt:
+        message(f"Interrupted. {_stopped(last)}")
+        raise
+    return report
+
+
+def _stopped(report: IngestReport) -> str:
+    return (
+        f"Whole batches before this: {report.read} records, {report.created} created,"
+        f" {report.updated} updated, {report.unchanged} unchanged, {report.failed} failed."
+        " Run the same command again to complete it"
+    )
 
 
 def _check_files(files: list[str], format: Format | None) -> None:
@@ -122,7 +138,7 @@ def _check_files(files: list[str], format: Format | None) -> None:
     for file in files:
         if file == STDIN:
             continue
-        if not Path(file).is_file():
+        if Path(file).is_dir() or not Path(file).exists():
             kind = "is a folder" if Path(file).is_dir() else "there is no such file"
             raise UsageError(f"{file}: {kind}")
         if format is None:

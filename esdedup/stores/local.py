@@ -25,13 +25,11 @@ from esdedup.datatypes import (
     Statistics,
     WriteReport,
 )
-from esdedup.exceptions import IndexNotFound, StoreError, StoreUnavailable
+from esdedup.exceptions import IndexNotFound
 from esdedup.fields import only
 from esdedup.schema import IndexMeta
 from esdedup.serialise import to_json
-
-BUSY_SECONDS = 60.0
-"""How long a writer waits for another one to commit."""
+from esdedup.stores.sqlite import Database
 
 _VARIABLES = 500
 """Values an SQL statement takes at once; SQLite's own limit is far above."""
@@ -47,40 +45,27 @@ class LocalStore:
     """
 
     def __init__(self, path: str | Path, index: str) -> None:
-        self._path = Path(path)
+        self._database = Database(Path(path))
         self._index = index
-        self._connection: sqlite3.Connection | None = None
 
     @property
     def where(self) -> str:
-        return f"index {self._index!r} in {self._path}"
+        return f"index {self._index!r} in {self._database.path}"
 
     def meta(self) -> IndexMeta | None:
-        if self._connection is None and not self._path.exists():
+        if not self._database.exists:
             return None
-        with self._errors():
-            row = self._connect().execute(
-                "SELECT count(*) FROM sqlite_master WHERE name = 'esdedup_indices'"
-            )
-            if not row.fetchone()[0]:
-                return None
-            found = self._connect().execute(
-                "SELECT meta FROM esdedup_indices WHERE name = ?", (self._index,)
-            )
-            stored = found.fetchone()
-        return IndexMeta.from_json(json.loads(stored[0])) if stored else None
+        with self._database.reading() as db:
+            return self._stored_meta(db)
 
     def create(self, meta: IndexMeta) -> None:
-        with self._transaction() as db:
+        with self._database.transaction() as db:
+            if (stored := self._stored_meta(db)) is not None:
+                stored.require(meta, self.where)
+                return
             db.execute(
                 "CREATE TABLE IF NOT EXISTS esdedup_indices(name TEXT PRIMARY KEY, meta TEXT)"
             )
-            stored = db.execute(
-                "SELECT meta FROM esdedup_indices WHERE name = ?", (self._index,)
-            ).fetchone()
-            if stored:
-                IndexMeta.from_json(json.loads(stored[0])).require(meta, self.where)
-                return
             db.execute(
                 "INSERT INTO esdedup_indices VALUES(?, ?)",
                 (self._index, json.dumps(meta.to_json())),
@@ -99,7 +84,7 @@ class LocalStore:
         created = updated = 0
         failures: list[Failure] = []
         latest: dict[str, Document] = {}
-        with self._transaction() as db:
+        with self._writing() as db:
             taken = self._tokens_of(db, [document.id for document in documents])
             for document in documents:
                 known = document.id in taken or document.id in latest
@@ -125,24 +110,20 @@ class LocalStore:
             return [self._recall(db, query, limit) for query in queries]
 
     def scan(self, paths: list[str], scheme_id: str) -> Iterator[list[Document]]:
-        last = -1
-        while True:
-            with self._reading() as db:
-                rows = db.execute(
-                    f"SELECT number, id, source, tokens FROM {self._table('documents')}"
-                    " WHERE number > ? AND scheme = ? ORDER BY number LIMIT ?",
-                    (last, scheme_id, _PAGE),
-                ).fetchall()
-            if not rows:
-                return
-            last = rows[-1][0]
-            yield [
-                Document(id, only({**json.loads(source), FIELD: json.loads(tokens)}, paths))
-                for _, id, source, tokens in rows
-            ]
+        self._require()
+        with self._database.snapshot() as db:
+            rows = db.execute(
+                f"SELECT id, source, tokens FROM {self._table('documents')} WHERE scheme = ?",
+                (scheme_id,),
+            )
+            while page := rows.fetchmany(_PAGE):
+                yield [
+                    Document(id, only({**json.loads(source), FIELD: json.loads(tokens)}, paths))
+                    for id, source, tokens in page
+                ]
 
     def delete(self, ids: Sequence[str]) -> int:
-        with self._transaction() as db:
+        with self._writing() as db:
             taken = self._tokens_of(db, ids)
             self._forget(db, taken)
         return len(taken)
@@ -165,9 +146,35 @@ class LocalStore:
         return Statistics(documents, sketched, other, pages * size, store)
 
     def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        self._database.close()
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        self._require()
+        with self._database.reading() as db:
+            yield db
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        self._require()
+        with self._database.transaction() as db:
+            yield db
+
+    def _require(self) -> None:
+        """Raises IndexNotFound where there is no such index."""
+        if self.meta() is None:
+            raise IndexNotFound(f"there is no {self.where}")
+
+    def _stored_meta(self, db: sqlite3.Connection) -> IndexMeta | None:
+        (made,) = db.execute(
+            "SELECT count(*) FROM sqlite_master WHERE name = 'esdedup_indices'"
+        ).fetchone()
+        if not made:
+            return None
+        row = db.execute(
+            "SELECT meta FROM esdedup_indices WHERE name = ?", (self._index,)
+        ).fetchone()
+        return IndexMeta.from_json(json.loads(row[0])) if row else None
 
     def _recall(self, db: sqlite3.Connection, query: RecallQuery, limit: int) -> Candidates:
         # A document has one token of each position and a group is of one position, so that
@@ -242,59 +249,6 @@ class LocalStore:
     def _table(self, name: str) -> str:
         quoted = self._index.replace('"', '""')
         return f'"{quoted}:{name}"'
-
-    def _connect(self) -> sqlite3.Connection:
-        if self._connection is None:
-            if not self._path.parent.is_dir():
-                raise StoreError(f"{self._path}: there is no folder {self._path.parent}")
-            db = sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None)
-            try:
-                for pragma in (
-                    "page_size = 8192",
-                    "journal_mode = WAL",
-                    "synchronous = FULL",
-                    "cache_size = -131072",
-                ):
-                    db.execute(f"PRAGMA {pragma}")
-            except sqlite3.Error:
-                db.close()
-                raise
-            self._connection = db
-        return self._connection
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.OperationalError as error:
-            if "locked" in str(error) or "busy" in str(error):
-                raise StoreUnavailable(
-                    f"{self._path}: another process has been writing for {BUSY_SECONDS:.0f} s"
-                ) from error
-            if "no such table" in str(error):
-                raise IndexNotFound(f"there is no {self.where}") from error
-            raise StoreError(f"{self._path}: {error}") from error
-        except sqlite3.DatabaseError as error:
-            raise StoreError(f"{self._path}: {error}") from error
-
-    @contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection]:
-        if self._connection is None and not self._path.exists():
-            raise IndexNotFound(f"there is no {self.where}")
-        with self._errors():
-            yield self._connect()
-
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._errors():
-            db = self._connect()
-            db.execute("BEGIN IMMEDIATE")
-            try:
-                yield db
-            except BaseException:
-                db.execute("ROLLBACK")
-                raise
-            db.execute("COMMIT")
 
 
 def _document(id: str, source: str, tokens: str) -> Document:
