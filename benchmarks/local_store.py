@@ -156,6 +156,7 @@ def measure(name: str, made: np.ndarray, folder: Path) -> Iterator[dict[str, obj
         spent += time.perf_counter() - start
         done = first + len(rows)
         if done >= reports[0]:
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             yield {
                 "store": name,
                 "documents": done,
