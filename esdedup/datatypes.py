@@ -30,8 +30,9 @@ class Document:
 class RecallQuery:
     """What to look for: documents that hold a token of any group.
 
-    kind: "minhash" or "simhash". groups: tokens; a document's rank is the number of groups that it
-    shares a token with. exclude: the id of a document to leave out.
+    kind: "minhash" or "simhash". groups: tokens, those of a group all of one position; a
+    document's rank is the number of groups that it shares a token with. exclude: the id of a
+    document to leave out.
     """
 
     kind: Literal["minhash", "simhash"]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -286,6 +287,8 @@ def _jieba() -> Any:
 @functools.cache
 def _segmenter() -> Any:
     """A segmenter of our own: jieba's global one may have had words added to it."""
+    # It reports the loading of its dictionary on standard error.
+    logging.getLogger("jieba").setLevel(logging.WARNING)
     segmenter = _jieba().Tokenizer()
     segmenter.initialize()
     return segmenter

@@ -1,5 +1,8 @@
 """Fixtures that hand out real servers."""
 
+import contextlib
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,3 +59,9 @@ def node_factory(tmp_path: Path) -> Iterator[NodeFactory]:
 def fresh_elasticsearch_node(node_factory: NodeFactory) -> Node:
     """An Elasticsearch 9 node of one test's own."""
     return node_factory()
+
+
+def delete_index(url: str, name: str) -> None:
+    """Deletes an index that a test made, if it came to that."""
+    with contextlib.suppress(urllib.error.HTTPError):
+        urllib.request.urlopen(urllib.request.Request(f"{url}/{name}", method="DELETE")).close()
