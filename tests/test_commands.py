@@ -414,3 +414,10 @@ def test_a_server_that_dies_loses_nothing_acknowledged(
     assert report["updated"] >= acknowledged
     (stats,) = rows(run("stats", "--url", node.url))
     assert stats["documents"] == stats["sketched"] == 40_000
+
+
+def test_the_sample_of_the_readme() -> None:
+    truth = [line.split("\t") for line in (ROOT / "examples/truth.tsv").read_text().splitlines()]
+    run("index", str(ROOT / "examples" / "articles.jsonl"))
+    found = {(pair["left"], pair["right"]): pair["similarity"] for pair in rows(run("pairs"))}
+    assert found == {(a, b): pytest.approx(float(value), abs=5e-4) for a, b, value in truth}

@@ -163,7 +163,7 @@ def _show(report: IngestReport, where: str, as_json: bool) -> None:
         print_json(asdict(report))
         return
     print_table(
-        [("Records", False), ("", True)],
+        [("Records", "text"), ("", "number")],
         [(name, f"{count:,}") for name, count in asdict(report).items()],
         title=where[0].upper() + where[1:],
     )

@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-_SNIPPET = 60
+Kind = Literal["number", "key", "line", "text"]
+
+_KEPT_WIDTH = 40
+_LEAST_LINE = 10
+
+_SNIPPET = 80
 _WIDTH_WITHOUT_TERMINAL = 120
 
 
@@ -27,30 +32,51 @@ def print_json(document: dict[str, Any]) -> None:
 
 
 def print_table(
-    columns: list[tuple[str, bool]], rows: Iterable[Iterable[str]], title: str | None = None
+    columns: list[tuple[str, Kind]], rows: Iterable[Iterable[str]], title: str | None = None
 ) -> None:
-    """A table on standard output. columns: titles, and whether a column is of numbers."""
+    """A table on standard output. columns: titles and kinds.
+
+    A "number" and a "key" keep their width, a "line" is cut to the room there is, a "text" is
+    wrapped.
+    """
+    # Texts may hold anything, also rich's own markup.
+    cells = [[Text(cell) for cell in row] for row in rows]
+    console = Console(width=None if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL)
+    kept = {
+        name: _kept_width(name, [row[at] for row in cells])
+        for at, (name, kind) in enumerate(columns)
+        if kind in ("number", "key")
+    }
+    # Each column has a border and a space on either side.
+    room = max(_LEAST_LINE, console.width - sum(kept.values()) - 3 * len(columns) - 1)
     table = Table(show_header=any(name for name, _ in columns))
-    for name, numeric in columns:
-        # A number is never cut or wrapped; texts share what room there is.
+    for name, kind in columns:
         table.add_column(
-            name, justify="right" if numeric else "left", no_wrap=numeric, overflow="fold"
+            name,
+            justify="right" if kind == "number" else "left",
+            no_wrap=kind != "text",
+            overflow="fold" if kind == "text" else "ellipsis",
+            min_width=kept.get(name),
+            max_width=room if kind == "line" else None,
         )
-    for row in rows:
-        # Texts may hold anything, also rich's own markup.
-        table.add_row(*(Text(cell) for cell in row))
-    width = None if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL
-    console = Console(width=width)
+    for row in cells:
+        table.add_row(*row)
     if title is not None:
         # Not as the table's own title, which would be wrapped to the table's width.
         console.print(Text(title, style="bold"))
     console.print(table)
 
 
+def _kept_width(name: str, cells: list[Text]) -> int:
+    lines = [line.cell_len for cell in cells for line in cell.split()]
+    return min(_KEPT_WIDTH, max([len(name), *lines]))
+
+
 def snippet(text: Any) -> str:
-    """The beginning of a text, on one line."""
-    line = " ".join(text.split()) if isinstance(text, str) else ""
-    return line if len(line) <= _SNIPPET else line[: _SNIPPET - 1] + "…"
+    """The beginning of a text, on one line, cut by the room that its characters take."""
+    line = Text(" ".join(text.split()) if isinstance(text, str) else "")
+    line.truncate(_SNIPPET, overflow="ellipsis")
+    return line.plain
 
 
 def message(text: str) -> None:

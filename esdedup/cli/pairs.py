@@ -74,8 +74,12 @@ def _show(index: Index, found: Iterator[Pair], by_distance: bool) -> None:
     if not rows:
         message("No similar pairs")
         return
-    columns = [("distance" if by_distance else "similarity", True), ("documents", False)]
-    print_table([*columns, ("text", False)], rows, title=f"{len(rows):,} near-duplicate pairs")
+    value = "distance" if by_distance else "similarity"
+    print_table(
+        [(value, "number"), ("documents", "key"), ("text", "line")],
+        rows,
+        title=f"{len(rows):,} near-duplicate pairs",
+    )
 
 
 def _rows(index: Index, found: Iterator[Pair]) -> Iterator[tuple[str, str, str]]:

@@ -130,7 +130,7 @@ def scheme(
     if wants_json(as_json):
         print_json(made.to_json())
     else:
-        print_table([("", False), ("", False)], describe(made, documents, chance))
+        print_table([("", "text"), ("", "text")], describe(made, documents, chance))
 
 
 def _shingling(text: str, stop_words: Path | None, normalisation: Normalisation) -> Shingling:

@@ -117,7 +117,11 @@ def _show(matches: list[Match], text_field: str) -> None:
         return
     by_distance = matches[0].similarity is None
     print_table(
-        [("distance" if by_distance else "similarity", True), ("id", False), ("text", False)],
+        [
+            ("distance" if by_distance else "similarity", "number"),
+            ("id", "key"),
+            ("text", "line"),
+        ],
         [
             (
                 str(match.distance) if by_distance else f"{match.similarity:.3f}",

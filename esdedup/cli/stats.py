@@ -35,4 +35,4 @@ def stats(target: Target, as_json: AsJson = None) -> None:
         ("text field", meta.text_field),
         *describe(meta.scheme, max(found.documents, 1)),
     ]
-    print_table([("", False), ("", False)], rows, title=where[0].upper() + where[1:])
+    print_table([("", "text"), ("", "text")], rows, title=where[0].upper() + where[1:])
