@@ -7,9 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.servers.node import Node
 from tests.servers.provide import NodeFactory, Provider, servers_wanted
+
+# Tests assert results and not speed, on machines of any speed.
+settings.register_profile("esdedup", deadline=None)
+settings.load_profile("esdedup")
 
 _wanted = pytest.StashKey[set[str]]()
 

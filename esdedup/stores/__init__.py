@@ -5,8 +5,8 @@ from __future__ import annotations
 from esdedup.connection import Connection
 from esdedup.exceptions import MissingExtra
 from esdedup.stores.base import Store
-from esdedup.stores.bulk import BulkPolicy
 from esdedup.stores.local import LocalStore
+from esdedup.stores.retry import BulkPolicy
 
 __all__ = ["BulkPolicy", "LocalStore", "Store", "open_cluster"]
 

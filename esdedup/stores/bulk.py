@@ -7,9 +7,6 @@ as written or as a failure with its reason.
 
 from __future__ import annotations
 
-import logging
-import random
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,8 +14,7 @@ from typing import Any
 from esdedup.datatypes import Failure, WriteReport
 from esdedup.exceptions import StoreUnavailable
 from esdedup.stores.responses import RETRIED, TooLarge, error_of, reason_of
-
-log = logging.getLogger("esdedup")
+from esdedup.stores.retry import BulkPolicy, wait
 
 _FATAL = frozenset(
     {
@@ -30,27 +26,6 @@ _FATAL = frozenset(
 )
 
 Send = Callable[[bytes], Mapping[str, Any]]
-
-
-@dataclass(frozen=True)
-class BulkPolicy:
-    """Sizes of bulk requests, and how often and how soon they are sent again.
-
-    actions, bytes: of one request, at most (one larger document goes alone). retries: after the
-    first try. base, cap: seconds; the wait before retry n is drawn from the upper half of
-    min(cap, base * 2**n).
-    """
-
-    actions: int = 1_000
-    bytes: int = 5_000_000
-    retries: int = 6
-    base: float = 0.5
-    cap: float = 30.0
-
-    def delay(self, retry: int) -> float:
-        """Seconds to wait before a retry, counted from 0."""
-        longest = min(self.cap, self.base * 2.0**retry)
-        return longest * random.uniform(0.5, 1.0)
 
 
 @dataclass(frozen=True)
@@ -109,7 +84,7 @@ def _write_chunk(pending: list[Action], send: Send, policy: BulkPolicy, where: s
         except StoreUnavailable as error:
             if retry == policy.retries:
                 raise
-            _wait(policy, retry, str(error))
+            wait(policy, retry, str(error))
             continue
         written, rejected = _sort_items(pending, answer["items"], where)
         report += written
@@ -117,7 +92,7 @@ def _write_chunk(pending: list[Action], send: Send, policy: BulkPolicy, where: s
             return report
         pending = [action for action, _ in rejected]
         if retry < policy.retries:
-            _wait(policy, retry, f"{len(pending)} documents rejected: {rejected[0][1]}")
+            wait(policy, retry, f"{len(pending)} documents rejected: {rejected[0][1]}")
     late = [
         Failure(action.id, f"{why}; after {policy.retries} retries") for action, why in rejected
     ]
@@ -162,9 +137,3 @@ def _is_fatal(result: Mapping[str, Any]) -> bool:
     """Whether the index refuses every document, and not this one."""
     error = result.get("error")
     return isinstance(error, Mapping) and error.get("type") in _FATAL
-
-
-def _wait(policy: BulkPolicy, retry: int, reason: str) -> None:
-    delay = policy.delay(retry)
-    log.warning("%s; trying again in %.1f s", reason, delay)
-    time.sleep(delay)

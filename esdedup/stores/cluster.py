@@ -5,6 +5,7 @@ How requests travel, and the few calls that differ, is the part of a `Client`, o
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
@@ -18,11 +19,19 @@ from esdedup.datatypes import (
     Statistics,
     WriteReport,
 )
-from esdedup.exceptions import IndexNotFound, SchemeMismatch, StoreError, UsageError
+from esdedup.exceptions import (
+    IndexNotFound,
+    SchemeMismatch,
+    StoreError,
+    StoreUnavailable,
+    UsageError,
+)
 from esdedup.queries import other_scheme_body, recall_body, scan_body, sketched_body
 from esdedup.schema import TOKEN_PATHS, IndexMeta, index_mapping, meta_of
 from esdedup.serialise import to_json
-from esdedup.stores.bulk import Action, BulkPolicy, write_actions
+from esdedup.stores.bulk import Action, write_actions
+from esdedup.stores.responses import RETRIED, reason_of
+from esdedup.stores.retry import BulkPolicy, retrying
 
 _QUERIES_A_REQUEST = 50
 _SCAN_PAGE = 2_000
@@ -93,7 +102,7 @@ class ClusterStore:
     def create(self, meta: IndexMeta) -> None:
         mapping = self._mapping()
         if mapping is None:
-            status, answer = self._client.request(
+            status, answer = self._ask(
                 "PUT", self._path, {"mappings": index_mapping(meta)}, allowed=frozenset({400})
             )
             if status == 200:
@@ -104,7 +113,7 @@ class ClusterStore:
         stored = meta_of(mapping)
         if stored is None:
             put = index_mapping(meta, mapping.get("_meta"))
-            self._client.request("PUT", f"{self._path}/_mapping", put)
+            self._ask("PUT", f"{self._path}/_mapping", put)
             # Another client may have put its own between our look and our put.
             stored = meta_of(self._mapping() or {})
         if stored is None:
@@ -126,7 +135,7 @@ class ClusterStore:
     def get(self, ids: Sequence[str]) -> list[Document]:
         found: list[Document] = []
         for first in range(0, len(ids), _SCAN_PAGE):
-            _, answer = self._client.request(
+            _, answer = self._ask(
                 "POST",
                 f"{self._path}/_mget",
                 {"ids": list(ids[first : first + _SCAN_PAGE])},
@@ -146,8 +155,7 @@ class ClusterStore:
             # A part of the shards would be a silent truncation.
             header = _line({"allow_partial_search_results": False})
             body = b"".join(header + _line(recall_body(query, limit)) for query in some)
-            _, answer = self._client.request("POST", f"{self._path}/_msearch", body)
-            answers.extend(self._candidates(response) for response in answer["responses"])
+            answers += retrying(functools.partial(self._search, body), self._policy)
         return answers
 
     def scan(self, paths: list[str], scheme_id: str) -> Iterator[list[Document]]:
@@ -157,7 +165,7 @@ class ClusterStore:
         try:
             while True:
                 body["pit"] = {"id": point, "keep_alive": _KEEP_ALIVE}
-                _, answer = self._client.request(
+                _, answer = self._ask(
                     "POST", "/_search", body, {"allow_partial_search_results": "false"}
                 )
                 point = answer["pit_id"]
@@ -179,11 +187,11 @@ class ClusterStore:
         return report.updated
 
     def refresh(self) -> None:
-        self._client.request("POST", f"{self._path}/_refresh")
+        self._ask("POST", f"{self._path}/_refresh")
 
     def statistics(self, scheme_id: str) -> Statistics:
         documents = self._count({})
-        _, answer = self._client.request("GET", f"{self._path}/_stats/store")
+        _, answer = self._ask("GET", f"{self._path}/_stats/store")
         return Statistics(
             documents,
             self._count(sketched_body(scheme_id)),
@@ -197,9 +205,7 @@ class ClusterStore:
 
     def _mapping(self) -> dict[str, Any] | None:
         """The index's mapping, or None where there is no such index."""
-        status, answer = self._client.request(
-            "GET", f"{self._path}/_mapping", allowed=frozenset({404})
-        )
+        status, answer = self._ask("GET", f"{self._path}/_mapping", allowed=frozenset({404}))
         if status == 404:
             return None
         if len(answer) > 1:
@@ -210,17 +216,27 @@ class ClusterStore:
         mapping: dict[str, Any] = next(iter(answer.values()))["mappings"]
         return mapping
 
+    def _ask(self, *request: Any, **options: Any) -> tuple[int, Any]:
+        """A request that may be sent again without harm, and is while the server is not ready."""
+        return retrying(functools.partial(self._client.request, *request, **options), self._policy)
+
+    def _search(self, body: bytes) -> list[Candidates]:
+        _, answer = self._client.request("POST", f"{self._path}/_msearch", body)
+        return [self._candidates(response) for response in answer["responses"]]
+
     def _send_bulk(self, body: bytes) -> Mapping[str, Any]:
         _, answer = self._client.request("POST", f"{self._path}/_bulk", body)
         found: Mapping[str, Any] = answer
         return found
 
     def _count(self, body: dict[str, Any]) -> int:
-        _, answer = self._client.request("POST", f"{self._path}/_count", body)
+        _, answer = self._ask("POST", f"{self._path}/_count", body)
         return int(answer["count"])
 
     def _candidates(self, response: Mapping[str, Any]) -> Candidates:
         if "error" in response:
+            if response.get("status") in RETRIED:
+                raise StoreUnavailable(f"{self.where}: {reason_of(response)}")
             raise self._item_error(response["error"])
         hits, total = response["hits"]["hits"], response["hits"]["total"]
         found = [
