@@ -103,7 +103,8 @@ def _count_bits(hashes: U64, features: Ragged) -> I64:
     starts = np.repeat(features.offsets[filled], pieces) + within * _LANE_CAPACITY
     counters = np.empty((starts.size, 8), "<u8")
     for byte in range(8):
-        lanes = _LANES[((hashes >> np.uint64(8 * byte)) & np.uint64(255)).astype(np.intp)]
+        octets = (hashes >> np.uint64(8 * byte)) & np.uint64(255)
+        lanes = _LANES.take(octets.view(np.int64))
         counters[:, byte] = np.add.reduceat(lanes, starts)
     by_piece = counters.view(np.uint8).astype(np.int64)
     ones[filled] = np.add.reduceat(by_piece, first_piece, axis=0)

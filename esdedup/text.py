@@ -60,14 +60,28 @@ def _normalise_others(texts: list[str], normalisation: Normalisation) -> list[st
     points = code_points(joined)
     if unassigned().take(points).any():
         return [_normalise_around_young(text, normalisation) for text in texts]
-    if normalisation.form == "NFKC" and (narrowed := _narrowed(points)) is not None:
-        ends = list(itertools.accumulate(map(len, texts)))
-        texts = [narrowed[a:b] for a, b in itertools.pairwise([0, *ends])]
-    return [_normalise_assigned(text, normalisation) for text in texts]
+    if normalisation.form == "NFKC":
+        joined = _narrowed(joined, points)
+    ends = list(itertools.accumulate(map(len, texts)))
+    spans = list(itertools.pairwise([0, *ends]))
+    folded = joined.casefold() if normalisation.casefold else joined
+    # Folding makes no character vanish: of equal length, it took each one for itself. And every
+    # part of a text in a normal form is in that form.
+    if len(folded) == len(joined) and _is_normal(joined, folded, normalisation.form):
+        return [folded[a:b] for a, b in spans]
+    return [_normalise_assigned(joined[a:b], normalisation) for a, b in spans]
 
 
-def _narrowed(points: NDArray[np.uint32]) -> str | None:
-    """The text with full-width forms made ASCII, or None where it has none.
+def _is_normal(text: str, folded: str, form: Form) -> bool:
+    if form == "none":
+        return True
+    return unicodedata.is_normalized(form, text) and (
+        folded == text or unicodedata.is_normalized(form, folded)
+    )
+
+
+def _narrowed(text: str, points: NDArray[np.uint32]) -> str:
+    """The text with full-width forms made ASCII, each for itself.
 
     NFKC would do so too, but it takes ten times as long for a text that has any, as nearly all
     Chinese texts do in their punctuation; of one that has none left it sees at once that there is
@@ -76,7 +90,7 @@ def _narrowed(points: NDArray[np.uint32]) -> str | None:
     wide = (points >= 0xFF01) & (points <= 0xFF5E)
     space = points == 0x3000
     if not (wide.any() or space.any()):
-        return None
+        return text
     narrow = np.where(wide, points - np.uint32(0xFEE0), points)
     narrow[space] = 0x20
     return narrow.tobytes().decode("utf-32-le", "surrogatepass")
