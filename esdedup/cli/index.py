@@ -24,7 +24,7 @@ from esdedup.stores import BulkPolicy
 Files = Annotated[
     list[str],
     typer.Argument(
-        metavar="FILES...",
+        metavar="FILES",
         help="JSON lines, CSV, TSV, or plain text with one text a line; .gz and .zst are unpacked;"
         " - is standard input.",
         show_default=False,
