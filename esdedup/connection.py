@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from esdedup.exceptions import UsageError
@@ -44,6 +45,8 @@ class Connection:
         secure = self.cloud_id or all(url.startswith("https:") for url in self.urls)
         if (self.ca_certs or self.fingerprint) and not secure:
             raise UsageError("a CA file or a certificate fingerprint needs an https URL")
+        if self.ca_certs is not None and not Path(self.ca_certs).is_file():
+            raise UsageError(f"CA file {self.ca_certs}: there is no such file")
 
     @property
     def shown(self) -> str:

@@ -171,6 +171,7 @@ USAGE = [
     (["pairs", "--url", "http://h:1", "--username", "u"], "both a user name and a password"),
     (["pairs", "--url", "http://h:1", "--api-key", "k", "--bearer-token", "t"], "give one of"),
     (["pairs", "--url", "http://h:1", "--ca-certs", "f"], "https"),
+    (["pairs", "--url", "https://h:1", "--ca-certs", "absent.pem"], "CA file absent.pem"),
     (["scheme", "--shingle", "word"], "--shingle word"),
     (["scheme", "--bands", "3"], "--bands and --rows go together"),
     (["scheme", "--bands", "65", "--rows", "2"], "need 130 permutations"),
@@ -360,6 +361,8 @@ def test_credentials_are_used_and_never_shown(url: str, name: str) -> None:
         assert "--ca-certs" in untrusted.stderr
         other = proxy.fingerprint[::-1]
         run(*here, "--cert-fingerprint", other, status=1)
+    plain = run("stats", "--index", name, "--url", url.replace("http:", "https:"), status=1)
+    assert "try http://" in plain.stderr
 
 
 def store_of(url: str, name: str) -> str:

@@ -11,7 +11,7 @@ from elasticsearch import ApiError, Elasticsearch, UnsupportedProductError
 
 from esdedup.connection import Connection
 from esdedup.exceptions import StoreUnavailable, UsageError
-from esdedup.stores.responses import error_of
+from esdedup.stores.responses import error_of, no_secure_connection
 
 _NDJSON = "application/x-ndjson"
 _JSON = "application/json"
@@ -172,10 +172,7 @@ def _api_key(key: str) -> str | tuple[str, str]:
 def _unreachable(error: elastic_transport.TransportError, shown: str) -> StoreUnavailable:
     """The error for a request that got no answer."""
     if isinstance(error, elastic_transport.TlsError):
-        return StoreUnavailable(
-            f"{shown}: no secure connection: {error.message}. Name the authority that signed the"
-            " certificate (--ca-certs) or the certificate's fingerprint (--cert-fingerprint)"
-        )
+        return no_secure_connection(shown, error.message)
     if isinstance(error, elastic_transport.ConnectionTimeout):
         return StoreUnavailable(f"{shown}: no answer in time: {error.message}")
     return StoreUnavailable(f"{shown}: can't be reached: {error.message}")

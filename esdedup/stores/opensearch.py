@@ -12,7 +12,7 @@ from opensearchpy.exceptions import ConnectionTimeout, SSLError, TransportError
 
 from esdedup.connection import Connection
 from esdedup.exceptions import StoreUnavailable, UsageError
-from esdedup.stores.responses import error_of
+from esdedup.stores.responses import error_of, no_secure_connection
 
 
 class OpenSearchClient:
@@ -97,10 +97,7 @@ def _encoded(api_key: str) -> str:
 
 def _unreachable(error: OpenSearchConnectionError, shown: str) -> StoreUnavailable:
     if isinstance(error, SSLError):
-        return StoreUnavailable(
-            f"{shown}: no secure connection: {error.error}. Name the authority that signed the"
-            " certificate (--ca-certs) or the certificate's fingerprint (--cert-fingerprint)"
-        )
+        return no_secure_connection(shown, str(error.error))
     if isinstance(error, ConnectionTimeout):
         return StoreUnavailable(f"{shown}: no answer in time: {error.error}")
     return StoreUnavailable(f"{shown}: can't be reached: {error.error}")

@@ -41,6 +41,18 @@ def error_of(status: int, body: Any, where: str) -> EsdedupError:
     return StoreError(f"{where}: the server answered {status}: {reason}")
 
 
+def no_secure_connection(shown: str, reason: str) -> StoreUnavailable:
+    """The error for a TLS connection that failed, with what to do about it."""
+    if "WRONG_VERSION_NUMBER" in reason:
+        advice = "The server does not speak TLS there: try http://"
+    else:
+        advice = (
+            "Name the authority that signed the certificate (--ca-certs) or the certificate's"
+            " fingerprint (--cert-fingerprint)"
+        )
+    return StoreUnavailable(f"{shown}: no secure connection: {reason}. {advice}")
+
+
 def reason_of(body: Any) -> str:
     """The reason in an error body, with its type and its deepest cause."""
     error = body.get("error", body) if isinstance(body, Mapping) else body
