@@ -93,17 +93,19 @@ def index(url: str) -> Iterator[esdedup.Index]:
     delete_index(url, name)
 
 
+def client_of(url: str, index: esdedup.Index) -> tuple[Any, Any]:
+    """The product's own client, and its module of helpers."""
+    if "OpenSearch" in index.statistics().store:
+        return opensearchpy.OpenSearch(url), opensearchpy.helpers
+    return elasticsearch.Elasticsearch(url), elasticsearch.helpers
+
+
 @pytest.mark.parametrize("helper", ["bulk", "streaming_bulk", "parallel_bulk"])
 def test_bulk_helpers_of_the_clients(url: str, index: esdedup.Index, helper: str) -> None:
     name = index.store.where.split("'")[1]
     texts = {f"d{number}": f"{TEXT} {number // 2}" for number in range(40)}
     given = [{"_index": name, "_id": id, "text": text} for id, text in texts.items()]
-    client: Any
-    helpers: Any
-    if "OpenSearch" in index.statistics().store:
-        client, helpers = opensearchpy.OpenSearch(url), opensearchpy.helpers
-    else:
-        client, helpers = elasticsearch.Elasticsearch(url), elasticsearch.helpers
+    client, helpers = client_of(url, index)
     done = getattr(helpers, helper)(client, esdedup.enrich(given, scheme=index.scheme))
     if helper != "bulk":
         assert all(ok for ok, _ in done)
@@ -123,12 +125,7 @@ def test_a_partial_update_to_an_empty_text_takes_the_tokens_away(
     name = index.store.where.split("'")[1]
     index.add([{"id": "1", "text": TEXT}])
     update = {"_op_type": "update", "_index": name, "_id": "1", "doc": {"text": ""}}
-    client: Any
-    helpers: Any
-    if "OpenSearch" in index.statistics().store:
-        client, helpers = opensearchpy.OpenSearch(url), opensearchpy.helpers
-    else:
-        client, helpers = elasticsearch.Elasticsearch(url), elasticsearch.helpers
+    client, helpers = client_of(url, index)
     helpers.bulk(client, esdedup.enrich([update], scheme=index.scheme))
     client.close()
     index.store.refresh()
