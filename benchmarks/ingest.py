@@ -57,7 +57,7 @@ def main() -> None:
                 assert report.created == len(documents), report
                 note(best, f"write {name}: serialise, send, read answers", seconds)
                 note(rate, f"write {name}: seconds by the clock", elapsed)
-                index.store._client.request("DELETE", f"/{index.store._index}")
+                index.store.cluster.client.request("DELETE", f"/{index.store._index}")
     size = sum(len(json.dumps(d.source[FIELD])) for d in enriched) / len(enriched)
     print(f"{len(texts):,} {options.language} documents, {size:.0f} bytes of token fields each")
     for name, seconds in (*best.items(), *rate.items()):

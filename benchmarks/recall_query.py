@@ -24,7 +24,8 @@ from esdedup.datatypes import FIELD, RecallQuery
 from esdedup.queries import recall_body
 from esdedup.search import Query, _band_queries, _segment_queries
 from esdedup.sketch import sketch
-from esdedup.stores.cluster import ClusterStore, _line
+from esdedup.stores.client import line
+from esdedup.stores.cluster import ClusterStore
 
 LIMIT = 100
 Shape = Callable[[RecallQuery], dict[str, Any]]
@@ -59,9 +60,9 @@ def measure(
         for first in range(0, len(queries), together):
             some = queries[first : first + together]
             for name, shape in shapes.items():
-                body = b"".join(_line({}) + _line(shape(query)) for query in some)
+                body = b"".join(line({}) + line(shape(query)) for query in some)
                 start = time.perf_counter()
-                store._client.request("POST", f"{store._path}/_msearch", body)
+                store.cluster.client.request("POST", f"{store._path}/_msearch", body)
                 if round_number:
                     times[name].append(1e3 * (time.perf_counter() - start) / len(some))
     return times
@@ -78,7 +79,7 @@ def main() -> None:
         store = index.store
         assert isinstance(store, ClusterStore)
         index.add({"id": str(row), "text": text} for row, text in enumerate(texts))
-        store._client.request(
+        store.cluster.client.request(
             "POST", f"{store._path}/_forcemerge", params={"max_num_segments": "1"}
         )
         chosen = [Query(texts[row]) for row in range(9, 2_000, 10)]
@@ -87,12 +88,12 @@ def main() -> None:
         assert sketches.fingerprints is not None
         assert scheme.simhash is not None
         kinds = {
-            "MinHash": _band_queries(scheme, sketches.bands, chosen),
-            "SimHash k=7": _segment_queries(
-                scheme.simhash.layout, sketches.fingerprints, chosen, 7
-            ),
+            "MinHash": _band_queries(index.meta, sketches.bands, chosen),
+            "SimHash k=7": _segment_queries(index.meta, sketches.fingerprints, chosen, 7),
         }
-        print(f"{store._client.product}, {options.documents:,} documents, {LIMIT} hits at most")
+        print(
+            f"{store.cluster.client.product}, {options.documents:,} documents, {LIMIT} hits at most"
+        )
         for kind, queries in kinds.items():
             for together in (1, 50):
                 found = measure(store, queries, {"terms": plain, "ranked": ranked}, together)
@@ -103,7 +104,7 @@ def main() -> None:
                         f" median {statistics.median(times):6.2f} ms"
                         f"  p99 {times[int(0.99 * len(times))]:6.2f} ms"
                     )
-        store._client.request("DELETE", store._path)
+        store.cluster.client.request("DELETE", store._path)
 
 
 if __name__ == "__main__":

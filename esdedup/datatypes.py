@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Metric = Literal["jaccard", "hamming"]
 
 FIELD = "esdedup"
-"""The object field of a document under which everything of ours lies."""
+"""The object field of a document under which everything of ours lies, unless another is chosen."""
 
 
 @dataclass(frozen=True)
 class Document:
-    """A document: its id and its fields, the object under FIELD among them."""
+    """A document: its id and its fields, the object with our tokens among them."""
 
     id: str
     source: Mapping[str, Any]
@@ -22,7 +22,11 @@ class Document:
     @property
     def tokens(self) -> Mapping[str, Any]:
         """What lies under FIELD, or nothing."""
-        found = self.source.get(FIELD)
+        return self.tokens_in(FIELD)
+
+    def tokens_in(self, field: str) -> Mapping[str, Any]:
+        """What lies under a field of ours, or nothing."""
+        found = self.source.get(field)
         return found if isinstance(found, Mapping) else {}
 
 
@@ -32,12 +36,15 @@ class RecallQuery:
 
     kind: "minhash" or "simhash". groups: tokens, those of a group all of one position; a
     document's rank is the number of groups that it shares a token with. exclude: the id of a
-    document to leave out.
+    document to leave out. field: where the tokens lie. filters: queries of the cluster that a
+    document must match too.
     """
 
     kind: Literal["minhash", "simhash"]
     groups: list[list[str]]
     exclude: str | None = None
+    field: str = FIELD
+    filters: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True)

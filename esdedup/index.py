@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -171,11 +172,15 @@ class Index:
 
     def statistics(self) -> Statistics:
         """Numbers of the index."""
-        return self.store.statistics(self.scheme.id)
+        return self.store.statistics(self.meta)
 
     def _wanted(self, stored: IndexMeta) -> IndexMeta:
         """What was asked for, completed with what is stored."""
-        return IndexMeta(self._scheme or stored.scheme, self._text_field or stored.text_field)
+        return replace(
+            stored,
+            scheme=self._scheme or stored.scheme,
+            text_field=self._text_field or stored.text_field,
+        )
 
 
 def open(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from esdedup.datatypes import FIELD, Document, Failure
+from esdedup.datatypes import Document, Failure
 from esdedup.exceptions import RecordError
 from esdedup.fields import value_at
 from esdedup.records import BadRecord, Record
@@ -85,12 +85,22 @@ def with_tokens(documents: Sequence[Document], meta: IndexMeta) -> list[Document
     for first in range(0, len(documents), _SKETCHED_AT_ONCE):
         some = documents[first : first + _SKETCHED_AT_ONCE]
         texts = [text_of(document.source, meta.text_field) for document in some]
-        fields = token_fields(sketch(texts, meta.scheme), meta.scheme)
+        fields = fields_of(texts, meta)
         enriched += [
-            Document(document.id, {**document.source, FIELD: tokens})
+            Document(document.id, {**document.source, **tokens})
             for document, tokens in zip(some, fields, strict=True)
         ]
     return enriched
+
+
+def fields_of(texts: Sequence[str], meta: IndexMeta) -> list[dict[str, Any]]:
+    """What is added to the documents of these texts: a field of tokens for each scheme."""
+    fields: list[dict[str, Any]] = [{} for _ in texts]
+    for one in meta.all:
+        tokens = token_fields(sketch(texts, one.scheme), one.scheme)
+        for row, row_tokens in zip(fields, tokens, strict=True):
+            row[one.field] = row_tokens
+    return fields
 
 
 def text_of(source: Any, text_field: str) -> str:
@@ -167,7 +177,7 @@ def _write(
         if not chosen:
             continue
         written = store.write([document for _, document in chosen], create=not own)
-        failures, unchanged = _without_unchanged(store, chosen, written.failures)
+        failures, unchanged = _without_unchanged(store, meta.field, chosen, written.failures)
         records = {item.document.id: item.record for item, _ in chosen}
         for failure in failures:
             dead_letter(bad_record(records[failure.id], failure.reason))
@@ -182,17 +192,21 @@ def _write(
 
 
 def _without_unchanged(
-    store: Store, chosen: list[tuple[_Item, Document]], failures: list[Failure]
+    store: Store, field: str, chosen: list[tuple[_Item, Document]], failures: list[Failure]
 ) -> tuple[list[Failure], int]:
     """The failures but for conflicts with the very same text, and how many those were."""
     conflicts = {failure.id for failure in failures if failure.conflict}
     if not conflicts:
         return failures, 0
-    stored = {document.id: document.tokens.get("digest") for document in store.get(list(conflicts))}
+    stored = {
+        document.id: document.tokens_in(field).get("digest")
+        for document in store.get(list(conflicts))
+    }
     same = {
         document.id
         for _, document in chosen
-        if document.id in conflicts and stored.get(document.id) == document.tokens["digest"]
+        if document.id in conflicts
+        and stored.get(document.id) == document.tokens_in(field)["digest"]
     }
     kept = [
         replace(

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esdedup.buckets import band_pairs, segment_pairs
-from esdedup.datatypes import FIELD, Metric, Pair
+from esdedup.datatypes import Metric, Pair
 from esdedup.exceptions import RecordError, StoreError, UsageError
 from esdedup.fields import value_at
 from esdedup.ingest import text_of
@@ -79,7 +79,7 @@ def _jaccard_pairs(
         raise UsageError("the index has no MinHash tokens: use --metric hamming")
     ids: list[str] = []
     parts: list[NDArray[np.uint64]] = []
-    for some, tokens in _scan(store, meta, f"{FIELD}.minhash", on_scan):
+    for some, tokens in _scan(store, meta, f"{meta.field}.minhash", on_scan):
         ids += some
         parts.append(_decoded(store, tokens, minhash.bands, minhash.token_bits))
     if not parts:
@@ -103,7 +103,7 @@ def _hamming_pairs(
     radius = layout.radius_for(wanted)
     ids: list[str] = []
     parts: list[NDArray[np.uint64]] = []
-    for some, hexadecimal in _scan(store, meta, f"{FIELD}.fingerprint", on_scan):
+    for some, hexadecimal in _scan(store, meta, f"{meta.field}.fingerprint", on_scan):
         ids += some
         parts.append(from_hex(hexadecimal))
     if not parts:
@@ -122,7 +122,7 @@ def _scan(
     store: Store, meta: IndexMeta, path: str, on_scan: OnScan | None
 ) -> Iterator[tuple[list[str], list[Any]]]:
     """The ids and one of our fields of the documents that have it, in batches."""
-    for batch in store.scan([path], meta.scheme.id):
+    for batch in store.scan([path], meta):
         rows = [(document.id, value_at(document.source, path)) for document in batch]
         filled = [(id, value) for id, value in rows if value is not None]
         if on_scan is not None:

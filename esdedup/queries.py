@@ -10,16 +10,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from esdedup.datatypes import FIELD, RecallQuery
-from esdedup.schema import TOKEN_PATHS
+from esdedup.datatypes import RecallQuery
+from esdedup.schema import TOKEN_PATHS, IndexMeta
 
 
 def recall_body(query: RecallQuery, limit: int) -> dict[str, Any]:
     """The search for the `limit` documents that share most token groups with a query."""
-    field = f"{FIELD}.{query.kind}"
-    condition: dict[str, Any] = {"should": [_clause(field, group) for group in query.groups]}
+    field = f"{query.field}.{query.kind}"
+    condition: dict[str, Any] = {
+        "should": [_clause(field, group) for group in query.groups],
+        # Beside a filter, `should` clauses would not be obligatory.
+        "minimum_should_match": 1,
+    }
+    if query.filters:
+        condition["filter"] = list(query.filters)
     if query.exclude is not None:
-        # Without a filter that must match, `should` clauses stay obligatory.
         condition["must_not"] = [{"ids": {"values": [query.exclude]}}]
     return {
         "query": {"bool": condition},
@@ -35,29 +40,38 @@ def _clause(field: str, group: list[str]) -> dict[str, Any]:
     return {"constant_score": {"filter": matching}}
 
 
-def sketched_body(scheme_id: str) -> dict[str, Any]:
+def sketched(meta: IndexMeta) -> dict[str, Any]:
     """The query for documents that hold a scheme's tokens."""
-    return {"query": {"term": {f"{FIELD}.scheme": scheme_id}}}
+    return {"term": {f"{meta.field}.scheme": meta.scheme.id}}
 
 
-def other_scheme_body(scheme_id: str) -> dict[str, Any]:
+def not_sketched(meta: IndexMeta) -> dict[str, Any]:
+    """The query for documents that do not hold a scheme's tokens."""
+    return {"bool": {"must_not": [sketched(meta)]}}
+
+
+def bare(meta: IndexMeta) -> dict[str, Any]:
+    """The query for documents without tokens of any scheme."""
+    return {"bool": {"must_not": [{"exists": {"field": f"{meta.field}.scheme"}}]}}
+
+
+def other_scheme(meta: IndexMeta) -> dict[str, Any]:
     """The query for documents that hold another scheme's tokens."""
-    field = f"{FIELD}.scheme"
     return {
-        "query": {
-            "bool": {
-                "filter": [{"exists": {"field": field}}],
-                "must_not": [{"term": {field: scheme_id}}],
-            }
+        "bool": {
+            "filter": [{"exists": {"field": f"{meta.field}.scheme"}}],
+            "must_not": [sketched(meta)],
         }
     }
 
 
-def scan_body(paths: list[str], size: int, scheme_id: str) -> dict[str, Any]:
-    """One page of a scan over the documents of a scheme, with only the given fields."""
+def scan_body(query: dict[str, Any], paths: list[str], size: int) -> dict[str, Any]:
+    """One page of a scan over the documents that match, with only the given fields."""
     return {
-        **sketched_body(scheme_id),
+        "query": query,
         "size": size,
         "_source": paths or False,
         "track_total_hits": False,
+        # On OpenSearch `_doc` with search_after loses documents across shards.
+        "sort": [{"_shard_doc": "asc"}],
     }

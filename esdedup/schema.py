@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Any
 
@@ -12,35 +13,60 @@ from esdedup.datatypes import FIELD
 from esdedup.exceptions import SchemeMismatch, UsageError
 from esdedup.scheme import Scheme
 
-TOKEN_PATHS = [f"{FIELD}.minhash", f"{FIELD}.simhash"]
-"""What queries leave out of the documents they return."""
+TOKEN_PATHS = [f"{FIELD}*.minhash", f"{FIELD}*.simhash"]
+"""What queries leave out of the documents they return, whatever the field's name."""
+
+_FIELD_NAME = re.compile(f"{FIELD}[A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True)
 class IndexMeta:
-    """What an index says of its tokens: their scheme, and the field that holds the text."""
+    """What an index says of its tokens.
+
+    scheme: what made them. text_field: the field that holds the text. field: the object field that
+    holds them. next: what is being filled beside them, while an index changes its scheme.
+
+    Raises UsageError for names that can't be fields.
+    """
 
     scheme: Scheme
     text_field: str = "text"
+    field: str = FIELD
+    next: IndexMeta | None = None
 
     def __post_init__(self) -> None:
-        if not self.text_field or self.text_field.split(".")[0] == FIELD:
+        if not _FIELD_NAME.fullmatch(self.field):
+            raise UsageError(f"field {self.field!r}: use {FIELD} or {FIELD}_something")
+        if not self.text_field or _FIELD_NAME.fullmatch(self.text_field.split(".")[0]):
             raise UsageError(f"text field {self.text_field!r}: name a field of your documents")
+
+    @property
+    def all(self) -> list[IndexMeta]:
+        """This, and the next one where there is one: what a document to be written needs."""
+        return [self] if self.next is None else [self, self.next]
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object that `from_json` reads back."""
-        return {
+        document = {
             "id": self.scheme.id,
             "text_field": self.text_field,
+            "field": self.field,
             "scheme": self.scheme.to_json(),
         }
+        return document if self.next is None else {**document, "next": self.next.to_json()}
 
     @staticmethod
     def from_json(document: Mapping[str, Any]) -> IndexMeta:
         """The inverse of `to_json`. Raises UsageError for another form."""
         if not isinstance(document, Mapping) or "scheme" not in document:
             raise UsageError("the index's _meta.esdedup is not of this esdedup")
-        return IndexMeta(Scheme.from_json(document["scheme"]), str(document["text_field"]))
+        following = document.get("next")
+        return IndexMeta(
+            Scheme.from_json(document["scheme"]),
+            str(document["text_field"]),
+            str(document.get("field", FIELD)),
+            None if following is None else IndexMeta.from_json(following),
+        )
 
     def require(self, other: IndexMeta, where: str) -> None:
         """Raises SchemeMismatch where `other` differs from this, what `where` holds."""
@@ -49,6 +75,10 @@ class IndexMeta:
             raise SchemeMismatch(
                 f"{where} has tokens of the field {self.text_field!r}, not {other.text_field!r}:"
                 " leave the text field out, or use another index"
+            )
+        if self.field != other.field:
+            raise SchemeMismatch(
+                f"{where} has its tokens in the field {self.field!r}, not {other.field!r}"
             )
 
 
@@ -68,10 +98,10 @@ def field_mapping(scheme: Scheme) -> dict[str, Any]:
 
 
 def index_mapping(meta: IndexMeta, other_meta: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The mapping to put: our field, and `_meta` with what others keep there left as it is."""
+    """The mapping to put: our fields, and `_meta` with what others keep there left as it is."""
     return {
         "_meta": {**(other_meta or {}), FIELD: meta.to_json()},
-        "properties": {FIELD: field_mapping(meta.scheme)},
+        "properties": {one.field: field_mapping(one.scheme) for one in meta.all},
     }
 
 
@@ -82,3 +112,25 @@ def meta_of(mapping: Mapping[str, Any]) -> IndexMeta | None:
     """
     stored = mapping.get("_meta", {}).get(FIELD)
     return None if stored is None else IndexMeta.from_json(stored)
+
+
+def common_meta(mappings: Mapping[str, Mapping[str, Any]], name: str) -> IndexMeta | None:
+    """What all the indices behind a name say, or None where none says anything.
+
+    mappings: by index. Raises SchemeMismatch where they differ, UsageError where only some say.
+    """
+    metas = {index: meta_of(mapping) for index, mapping in mappings.items()}
+    attached = {index: meta for index, meta in metas.items() if meta is not None}
+    if not attached:
+        return None
+    if bare := sorted(metas.keys() - attached.keys()):
+        raise UsageError(
+            f"{name!r} names {len(metas)} indices, and {', '.join(bare)} has no esdedup field:"
+            f" esdedup attach {name}"
+        )
+    first, *others = sorted(attached)
+    for index in others:
+        # One index may be further with a change of scheme than another.
+        one, other = replace(attached[first], next=None), replace(attached[index], next=None)
+        one.require(other, f"{first}, beside {index} behind {name!r},")
+    return attached[first]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,10 +28,15 @@ MAX_PROBES = 65_536
 
 @dataclass(frozen=True)
 class Query:
-    """A text to find similar documents of; exclude: the id of a document to leave out."""
+    """A text to find similar documents of.
+
+    exclude: the id of a document to leave out. filters: queries in the cluster's own language that
+    a document must match too, such as a range of dates or a tenant.
+    """
 
     text: str
     exclude: str | None = None
+    filters: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True)
@@ -76,11 +82,11 @@ def similar(
     texts = [query.text for query in queries]
     sketches = sketch(texts, meta.scheme)
     if limits.metric == "jaccard":
-        recalls = _band_queries(meta.scheme, require_bands(sketches.bands), queries)
+        recalls = _band_queries(meta, require_bands(sketches.bands), queries)
     else:
         layout = require_simhash(meta.scheme)
         distance = distance_for(layout, limits.distance)
-        recalls = _segment_queries(layout, require_prints(sketches.fingerprints), queries, distance)
+        recalls = _segment_queries(meta, require_prints(sketches.fingerprints), queries, distance)
     asked = np.flatnonzero(sketches.filled).tolist()
     found = store.recall([recalls[row] for row in asked], limits.candidates)
     results = [Result([], 0, False)] * len(queries)
@@ -89,7 +95,7 @@ def similar(
             results[row] = _verify_jaccard(meta, texts[row], candidates, limits)
         else:
             prints = require_prints(sketches.fingerprints)[row : row + 1]
-            results[row] = _verify_hamming(prints, candidates, limits, distance)
+            results[row] = _verify_hamming(meta, prints, candidates, limits, distance)
     return results
 
 
@@ -131,19 +137,21 @@ def distance_for(layout: Layout, distance: int | None) -> int:
 
 
 def _band_queries(
-    scheme: Scheme, bands: NDArray[np.uint64], queries: Sequence[Query]
+    meta: IndexMeta, bands: NDArray[np.uint64], queries: Sequence[Query]
 ) -> list[RecallQuery]:
-    assert scheme.minhash is not None
+    assert meta.scheme.minhash is not None
+    tokens = encode(bands, meta.scheme.minhash.token_bits)
     return [
-        RecallQuery("minhash", [[token] for token in tokens], query.exclude)
-        for tokens, query in zip(encode(bands, scheme.minhash.token_bits), queries, strict=True)
+        RecallQuery("minhash", [[token] for token in row], query.exclude, meta.field, query.filters)
+        for row, query in zip(tokens, queries, strict=True)
     ]
 
 
 def _segment_queries(
-    layout: Layout, fingerprints: NDArray[np.uint64], queries: Sequence[Query], distance: int
+    meta: IndexMeta, fingerprints: NDArray[np.uint64], queries: Sequence[Query], distance: int
 ) -> list[RecallQuery]:
     """Queries that hold every neighbour, within the radius, of every segment."""
+    layout = require_simhash(meta.scheme)
     radius = layout.radius_for(distance)
     values = segment_values(fingerprints, layout)
     count = values.shape[1]
@@ -154,7 +162,7 @@ def _segment_queries(
         for row, tokens in enumerate(encode_at(probes, positions, count, layout.segment_bits)):
             groups[row].append(tokens)
     return [
-        RecallQuery("simhash", tokens, query.exclude)
+        RecallQuery("simhash", tokens, query.exclude, meta.field, query.filters)
         for tokens, query in zip(groups, queries, strict=True)
     ]
 
@@ -184,10 +192,14 @@ def _has_text(candidate: Candidate, meta: IndexMeta) -> bool:
 
 
 def _verify_hamming(
-    fingerprint: NDArray[np.uint64], candidates: Candidates, limits: Limits, distance: int
+    meta: IndexMeta,
+    fingerprint: NDArray[np.uint64],
+    candidates: Candidates,
+    limits: Limits,
+    distance: int,
 ) -> Result:
     found = candidates.found
-    prints = from_hex([candidate.document.tokens["fingerprint"] for candidate in found])
+    prints = from_hex([c.document.tokens_in(meta.field)["fingerprint"] for c in found])
     distances = hamming(prints, fingerprint) if found else np.empty(0, np.int64)
     matches = [
         Match(candidate.document.id, None, value, candidate.matched, candidate.document.source)

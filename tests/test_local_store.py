@@ -85,13 +85,13 @@ def test_a_writer_waits_and_readers_see_whole_commits(path: Path) -> None:
     first.write(documents("before", 5))
     other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     other.execute("BEGIN IMMEDIATE")
-    other.execute('DELETE FROM "x:documents"')
-    assert first.statistics(META.scheme.id).documents == 5
+    other.execute('DELETE FROM "documents:x"')
+    assert first.statistics(META).documents == 5
     threading.Timer(0.7, other.rollback).start()
     start = time.monotonic()
     second.write(documents("after", 5))
     assert time.monotonic() - start > 0.5
-    assert first.statistics(META.scheme.id).documents == 10
+    assert first.statistics(META).documents == 10
     for store in (first, second):
         store.close()
     other.close()
@@ -101,13 +101,13 @@ def test_a_scan_sees_the_index_as_it_was(path: Path) -> None:
     store, writer = LocalStore(path, "x"), LocalStore(path, "x")
     store.create(META)
     store.write(documents("a", 2_500))
-    scan = store.scan([], META.scheme.id)
+    scan = store.scan([], META)
     seen = [document.id for document in next(scan)]
     writer.write(documents("a", 2_500))
     writer.write(documents("b", 100))
     seen += [document.id for batch in scan for document in batch]
     assert sorted(seen) == sorted(f"a-{n}" for n in range(2_500))
-    assert store.statistics(META.scheme.id).documents == 2_600
+    assert store.statistics(META).documents == 2_600
     for opened in (store, writer):
         opened.close()
 

@@ -5,29 +5,36 @@ from __future__ import annotations
 from esdedup.connection import Connection
 from esdedup.exceptions import MissingExtra
 from esdedup.stores.base import Store
+from esdedup.stores.client import Cluster
 from esdedup.stores.local import LocalStore
 from esdedup.stores.retry import BulkPolicy
 
-__all__ = ["BulkPolicy", "LocalStore", "Store", "open_cluster"]
+__all__ = ["BulkPolicy", "Cluster", "LocalStore", "Store", "connect", "open_cluster"]
 
 
 def open_cluster(connection: Connection, index: str, policy: BulkPolicy | None = None) -> Store:
-    """The store for an index of a cluster; which product it runs is found out by asking it.
+    """The store for an index of a cluster; raises what `connect` raises."""
+    from esdedup.stores.cluster import ClusterStore
+
+    return ClusterStore(connect(connection, policy), index)
+
+
+def connect(connection: Connection, policy: BulkPolicy | None = None) -> Cluster:
+    """A cluster to send requests to; which product it runs is found out by asking it.
 
     Raises StoreUnavailable, AuthenticationFailed or UsageError where it can't be reached, and
     MissingExtra where its client is not installed.
     """
     # Imported here, because the clients take longer to load than all the rest.
-    from esdedup.stores.cluster import ClusterStore
     from esdedup.stores.elasticsearch import ElasticsearchClient, identify
 
     product, version = identify(connection)
     if product == "elasticsearch":
-        return ClusterStore(ElasticsearchClient(connection, version), index, policy)
+        return Cluster(ElasticsearchClient(connection, version), policy)
     try:
         from esdedup.stores.opensearch import OpenSearchClient
     except ImportError as error:
         raise MissingExtra(
             f"{connection.shown} runs OpenSearch: pip install 'esdedup[opensearch]'"
         ) from error
-    return ClusterStore(OpenSearchClient(connection, version), index, policy)
+    return Cluster(OpenSearchClient(connection, version), policy)

@@ -49,7 +49,7 @@ class Store(Protocol):
         """For each query the `limit` documents that share most token groups, without tokens."""
         ...
 
-    def scan(self, paths: list[str], scheme_id: str) -> Iterator[list[Document]]:
+    def scan(self, paths: list[str], meta: IndexMeta) -> Iterator[list[Document]]:
         """All documents with tokens of a scheme, in batches, with only the given fields.
 
         paths: dotted names of fields. The order is the store's own.
@@ -64,7 +64,7 @@ class Store(Protocol):
         """Makes all that was written visible to searches."""
         ...
 
-    def statistics(self, scheme_id: str) -> Statistics:
+    def statistics(self, meta: IndexMeta) -> Statistics:
         """Numbers of the index."""
         ...
 

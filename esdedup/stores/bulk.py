@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from esdedup.datatypes import Failure, WriteReport
-from esdedup.exceptions import StoreUnavailable
+from esdedup.exceptions import StoreError, StoreUnavailable, UsageError
 from esdedup.stores.responses import RETRIED, TooLarge, error_of, reason_of
 from esdedup.stores.retry import BulkPolicy, wait
 
@@ -26,6 +26,10 @@ _FATAL = frozenset(
 )
 
 Send = Callable[[bytes], Mapping[str, Any]]
+
+
+class CreatesOnly(StoreError):
+    """The name is of a data stream, which takes only new documents."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +128,8 @@ def _sort_items(
             rejected.append((action, reason_of(result)))
         elif _is_fatal(result):
             raise error_of(status, result, where)
+        elif status == 400 and (refusal := _refusal_of_name(reason_of(result), where)):
+            raise refusal
         elif status >= 400:
             failures.append(Failure(action.id, reason_of(result), conflict=status == 409))
         elif status == 201:
@@ -131,6 +137,18 @@ def _sort_items(
         else:
             updated += 1
     return WriteReport(created, updated, failures), rejected
+
+
+def _refusal_of_name(reason: str, where: str) -> Exception | None:
+    """The error for a name that takes no such write, whatever the document."""
+    if "op_type of create are allowed in data streams" in reason:
+        return CreatesOnly(f"{where} is a data stream, which takes only new documents")
+    if "no write index is defined for alias" in reason:
+        return UsageError(
+            f"{where} is an alias of several indices, none of which is its write index: name one"
+            " of them, or give the alias a write index (is_write_index)"
+        )
+    return None
 
 
 def _is_fatal(result: Mapping[str, Any]) -> bool:

@@ -8,6 +8,7 @@ documents in twice as fast, but answers a query fourteen times as slowly, of whi
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -24,7 +25,7 @@ from esdedup.datatypes import (
     Statistics,
     WriteReport,
 )
-from esdedup.exceptions import IndexNotFound
+from esdedup.exceptions import IndexNotFound, RecordError, UsageError
 from esdedup.fields import only
 from esdedup.schema import IndexMeta
 from esdedup.serialise import to_json
@@ -44,6 +45,8 @@ class LocalStore:
     """
 
     def __init__(self, path: str | Path, index: str) -> None:
+        if not index or "\0" in index or not _is_unicode(index):
+            raise UsageError(f"index name {index!r}: use any other text")
         self._database = Database(Path(path))
         self._index = index
 
@@ -83,6 +86,9 @@ class LocalStore:
         created = updated = 0
         failures: list[Failure] = []
         latest: dict[str, Document] = {}
+        for document in documents:
+            if not _is_unicode(document.id):
+                raise RecordError(f"document {document.id!r}: the id is no valid Unicode")
         with self._writing() as db:
             taken = self._tokens_of(db, [document.id for document in documents])
             for document in documents:
@@ -105,15 +111,17 @@ class LocalStore:
         return [found[id] for id in ids if id in found]
 
     def recall(self, queries: Sequence[RecallQuery], limit: int) -> list[Candidates]:
+        if any(query.filters for query in queries):
+            raise UsageError("filters are queries of a cluster; a local file has none")
         with self._reading() as db:
             return [self._recall(db, query, limit) for query in queries]
 
-    def scan(self, paths: list[str], scheme_id: str) -> Iterator[list[Document]]:
+    def scan(self, paths: list[str], meta: IndexMeta) -> Iterator[list[Document]]:
         self._require()
         with self._database.snapshot() as db:
             rows = db.execute(
                 f"SELECT id, source, tokens FROM {self._table('documents')} WHERE scheme = ?",
-                (scheme_id,),
+                (meta.scheme.id,),
             )
             while page := rows.fetchmany(_PAGE):
                 yield [
@@ -130,13 +138,13 @@ class LocalStore:
     def refresh(self) -> None:
         """Nothing to do: what is committed is visible."""
 
-    def statistics(self, scheme_id: str) -> Statistics:
+    def statistics(self, meta: IndexMeta) -> Statistics:
         with self._reading() as db:
             documents, sketched, other = db.execute(
                 "SELECT count(*), count(CASE WHEN scheme = ? THEN 1 END),"
                 " count(CASE WHEN scheme <> ? THEN 1 END)"
                 f" FROM {self._table('documents')}",
-                (scheme_id, scheme_id),
+                (meta.scheme.id, meta.scheme.id),
             ).fetchone()
             pages, size = (
                 db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size")
@@ -179,12 +187,13 @@ class LocalStore:
         # A document has one token of each position and a group is of one position, so that
         # counting tokens counts groups.
         tokens = [token for group in query.groups for token in group]
+        exclude = query.exclude if _is_unicode(query.exclude or "") else None
         found = db.execute(
             f"SELECT id, source, tokens, met FROM (SELECT document, count(*) AS met"
             f" FROM {self._table(query.kind)} WHERE token IN (SELECT value FROM json_each(?))"
             f" GROUP BY document) JOIN {self._table('documents')} ON number = document"
             " WHERE id IS NOT ? ORDER BY met DESC, number LIMIT ?",
-            (json.dumps(tokens), query.exclude, limit + 1),
+            (json.dumps(tokens), exclude, limit + 1),
         ).fetchall()
         candidates = [
             Candidate(_document(id, source, tokens), met) for id, source, tokens, met in found
@@ -246,8 +255,10 @@ class LocalStore:
             db.executemany(f"INSERT OR IGNORE INTO {self._table(kind)} VALUES(?, ?)", rows)
 
     def _table(self, name: str) -> str:
-        quoted = self._index.replace('"', '""')
-        return f'"{quoted}:{name}"'
+        # SQLite's own names ignore case, and those that begin with sqlite_ are its own.
+        cased = re.sub("[A-Z^]", lambda found: f"^{found[0].lower()}", self._index)
+        quoted = cased.replace('"', '""')
+        return f'"{name}:{quoted}"'
 
 
 def _document(id: str, source: str, tokens: str) -> Document:
@@ -271,7 +282,14 @@ def _row(number: int, document: Document) -> tuple[int, str, str, str | None, st
 
 
 def _chunks(values: Sequence[str]) -> Iterator[list[str]]:
-    return (list(values[i : i + _VARIABLES]) for i in range(0, len(values), _VARIABLES))
+    # What is no Unicode can't be stored, so that it can't be found either.
+    known = [value for value in values if _is_unicode(value)]
+    return (known[i : i + _VARIABLES] for i in range(0, len(known), _VARIABLES))
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether a text is free of half surrogate pairs, which neither SQLite nor JSON take."""
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _marks(values: Sequence[str]) -> str:

@@ -33,12 +33,17 @@ def error_of(status: int, body: Any, where: str) -> EsdedupError:
     if status == 403 and "block" not in reason:
         return PermissionDenied(f"{where}: the user lacks a privilege (403): {reason}")
     if status == 404 and "index_not_found" in reason:
-        return IndexNotFound(f"{where}: there is no such index")
+        return IndexNotFound(f"{where}: there is no such index: {_index_in(body)}")
     if status == 413:
         return TooLarge(f"{where}: the request is larger than the server takes (413)")
     if status in RETRIED:
         return StoreUnavailable(f"{where}: the server is not ready ({status}): {reason}")
     return StoreError(f"{where}: the server answered {status}: {reason}")
+
+
+def _index_in(body: Any) -> str:
+    error = body.get("error") if isinstance(body, Mapping) else None
+    return str(error.get("index", "?")) if isinstance(error, Mapping) else "?"
 
 
 def no_secure_connection(shown: str, reason: str) -> StoreUnavailable:

@@ -1,0 +1,118 @@
+"""Requests to a cluster: what a product's client must do, and what is built on it for both."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from esdedup.datatypes import WriteReport
+from esdedup.serialise import to_json
+from esdedup.stores.bulk import Action, write_actions
+from esdedup.stores.retry import BulkPolicy, retrying
+
+_KEEP_ALIVE = "10m"
+
+
+class Client(Protocol):
+    """How requests reach one product's cluster."""
+
+    @property
+    def product(self) -> str:
+        """The product's name and version, for people."""
+        ...
+
+    @property
+    def shown(self) -> str:
+        """The addresses, without credentials."""
+        ...
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        params: Mapping[str, str] | None = None,
+        allowed: frozenset[int] = frozenset(),
+    ) -> tuple[int, Any]:
+        """The status and the body of the answer.
+
+        body: an object, sent as JSON, or bytes, sent as lines of JSON. allowed: statuses to
+        return although they are errors. Raises the errors of `responses.error_of`, and
+        StoreUnavailable where no answer came.
+        """
+        ...
+
+    def open_point_in_time(self, index: str, keep_alive: str) -> str:
+        """The id of a new point in time."""
+        ...
+
+    def close_point_in_time(self, id: str) -> None:
+        """Gives a point in time back."""
+        ...
+
+    def close(self) -> None:
+        """Gives connections back."""
+        ...
+
+
+class Cluster:
+    """A cluster that is asked again while it is not ready."""
+
+    def __init__(self, client: Client, policy: BulkPolicy | None = None) -> None:
+        self.client = client
+        self.policy = policy or BulkPolicy()
+
+    def ask(self, *request: Any, **options: Any) -> tuple[int, Any]:
+        """A request, as `Client.request`, that may be sent twice without harm."""
+        return retrying(functools.partial(self.client.request, *request, **options), self.policy)
+
+    def count(self, path: str, query: Mapping[str, Any] | None = None) -> int:
+        """The number of documents of an index that match."""
+        _, answer = self.ask("POST", f"{path}/_count", {"query": query} if query else {})
+        return int(answer["count"])
+
+    @contextmanager
+    def point_in_time(self, path: str) -> Iterator[str]:
+        """A point in time over an index, given back at the end."""
+        point = retrying(lambda: self.client.open_point_in_time(path, _KEEP_ALIVE), self.policy)
+        try:
+            yield point
+        finally:
+            self.client.close_point_in_time(point)
+
+    def pages(self, point: str, body: Mapping[str, Any]) -> Iterator[list[dict[str, Any]]]:
+        """The hits of a search over a point in time, page by page.
+
+        body: with a sort; its `size` may be changed between two pages.
+        """
+        after: list[Any] | None = None
+        while True:
+            search = {**body, "pit": {"id": point, "keep_alive": _KEEP_ALIVE}}
+            if after is not None:
+                search["search_after"] = after
+            # A part of the shards would be a silent truncation.
+            partial = {"allow_partial_search_results": "false"}
+            _, answer = self.ask("POST", "/_search", search, partial)
+            point = answer["pit_id"]
+            hits: list[dict[str, Any]] = answer["hits"]["hits"]
+            if not hits:
+                return
+            after = hits[-1]["sort"]
+            yield hits
+
+    def bulk(self, actions: Sequence[Action], where: str, path: str = "") -> WriteReport:
+        """Sends bulk actions until each is written or failed; see `write_actions`."""
+
+        def send(body: bytes) -> Mapping[str, Any]:
+            _, answer = self.client.request("POST", f"{path}/_bulk", body)
+            found: Mapping[str, Any] = answer
+            return found
+
+        return write_actions(actions, send, self.policy, where)
+
+
+def line(value: Any, of: str = "a request") -> bytes:
+    """A value as a line of JSON. Raises RecordError, naming `of`, for what is none."""
+    return to_json(value, of).encode() + b"\n"

@@ -1,0 +1,801 @@
+"""What `esdedup/stores/base.py` promises, one promise a test, of every store.
+
+Most tokens here are made by hand, so that what meets is known and not a matter of hashes.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import esdedup
+from esdedup.datatypes import FIELD, Candidates, Document, RecallQuery, WriteReport
+from esdedup.fields import value_at
+from esdedup.ingest import with_tokens
+from esdedup.schema import IndexMeta
+from esdedup.stores import BulkPolicy, LocalStore, Store, open_cluster
+from tests.conftest import delete_index
+
+META = IndexMeta(esdedup.Scheme())
+SCHEME = META.scheme.id
+OTHER = IndexMeta(esdedup.Scheme(seed=2))
+STORES = ["local", "elasticsearch", "elasticsearch8", "opensearch"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a store of one test is: a file or an address, and an index nobody else uses."""
+
+    target: str | Path
+    index: str
+
+    def open(self, policy: BulkPolicy | None = None) -> Store:
+        if isinstance(self.target, Path):
+            return LocalStore(self.target, self.index)
+        return open_cluster(esdedup.Connection((self.target,)), self.index, policy)
+
+    def call(self, method: str, path: str, body: Any = None) -> Any:
+        """A request of somebody else's; `path` begins behind the index's name."""
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"content-type": "application/json"}
+        address = f"{self.target}/{self.index}{path}"
+        request = urllib.request.Request(address, data, headers, method=method)
+        with urllib.request.urlopen(request) as answer:
+            return json.loads(answer.read() or b"{}")
+
+
+OpenStore = Callable[..., Store]
+
+clusters = pytest.mark.parametrize("place", STORES[1:], indirect=True)
+local = pytest.mark.parametrize("place", STORES[:1], indirect=True)
+
+
+@pytest.fixture(params=STORES)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    index = f"esdedup-contract-{uuid.uuid4().hex[:12]}"
+    if request.param == "local":
+        yield Place(tmp_path / "store.db", index)
+        return
+    url: str = request.getfixturevalue(f"{request.param}_url")
+    yield Place(url, index)
+    delete_index(url, index)
+
+
+@pytest.fixture
+def open_store(place: Place) -> Iterator[OpenStore]:
+    opened: list[Store] = []
+
+    def open_one(policy: BulkPolicy | None = None) -> Store:
+        opened.append(place.open(policy))
+        return opened[-1]
+
+    yield open_one
+    for store in opened:
+        store.close()
+
+
+@pytest.fixture
+def store(open_store: OpenStore) -> Store:
+    made = open_store()
+    made.create(META)
+    return made
+
+
+def document(id: str, tokens: Sequence[str] = (), kind: str = "minhash", **source: Any) -> Document:
+    """A document with just these tokens, as one that this scheme sketched."""
+    ours = {"scheme": SCHEME, "digest": "0" * 16, kind: list(tokens)}
+    return Document(id, {"text": f"text of {id[:50]}", **source, FIELD: ours})
+
+
+def query(*tokens: str, exclude: str | None = None) -> RecallQuery:
+    return RecallQuery("minhash", [[token] for token in tokens], exclude)
+
+
+def write(store: Store, documents: Sequence[Document]) -> None:
+    report = store.write(documents)
+    assert report.failures == []
+    assert report.created + report.updated == len(documents)
+    store.refresh()
+
+
+def ask(store: Store, wanted: RecallQuery, limit: int = 100) -> Candidates:
+    (found,) = store.recall([wanted], limit)
+    return found
+
+
+def ranked(found: Candidates) -> list[tuple[str, int]]:
+    return [(candidate.document.id, candidate.matched) for candidate in found.found]
+
+
+def ids_of(found: Candidates) -> list[str]:
+    return sorted(candidate.document.id for candidate in found.found)
+
+
+def scanned(store: Store, *paths: str, meta: IndexMeta = META) -> list[Document]:
+    return [found for batch in store.scan(list(paths), meta) for found in batch]
+
+
+def plain(found: Document) -> dict[str, Any]:
+    """What the caller gave of a document."""
+    return {name: value for name, value in found.source.items() if name != FIELD}
+
+
+# Making an index
+
+
+def test_nothing_is_said_of_what_does_not_exist(place: Place, open_store: OpenStore) -> None:
+    assert open_store().meta() is None
+    if isinstance(place.target, Path):
+        assert not place.target.exists()
+
+
+def test_an_index_says_what_it_was_made_with(open_store: OpenStore) -> None:
+    scheme = esdedup.Scheme(
+        shingling=esdedup.Shingling("char", 7, ("的", "the")),
+        minhash=esdedup.MinHash(permutations=64, bands=16, rows=4),
+        simhash=esdedup.SimHash(esdedup.Layout(128, 8)),
+        seed=2**64 - 1,
+    )
+    meta = IndexMeta(scheme, "article.正文")
+    open_store().create(meta)
+    assert open_store().meta() == meta
+
+
+def test_making_it_again_changes_nothing(open_store: OpenStore) -> None:
+    first, second = open_store(), open_store()
+    first.create(META)
+    write(first, [document("1", ["a"])])
+    for store in (first, second):
+        store.create(META)
+    assert second.meta() == META
+    assert ids_of(ask(second, query("a"))) == ["1"]
+
+
+OTHERS = [
+    (IndexMeta(esdedup.Scheme(seed=2)), r"seed 1, not 2"),
+    (IndexMeta(esdedup.Scheme(shingling=esdedup.Shingling(size=4))), r"shingling\.size 3, not 4"),
+    (IndexMeta(esdedup.Scheme(minhash=esdedup.MinHash(bands=20))), r"minhash\.bands 23, not 20"),
+    (IndexMeta(esdedup.Scheme(simhash=None)), r"simhash\.layout\.blocks 4, not absent"),
+    (IndexMeta(esdedup.Scheme(), "body"), r"'text', not 'body'"),
+]
+
+
+def test_another_scheme_or_field_is_refused_by_name(place: Place, open_store: OpenStore) -> None:
+    open_store().create(META)
+    for other, reason in OTHERS:
+        with pytest.raises(esdedup.SchemeMismatch, match=reason) as caught:
+            open_store().create(other)
+        assert place.index in str(caught.value)
+    assert open_store().meta() == META
+
+
+def test_of_many_that_make_it_at_once_one_decides(place: Place) -> None:
+    metas = [IndexMeta(esdedup.Scheme(seed=seed)) for seed in (1, 2, 1, 2, 1, 2)]
+    outcomes: list[Exception | None] = [None] * len(metas)
+    together = threading.Barrier(len(metas))
+
+    def make(number: int) -> None:
+        store = place.open()
+        together.wait()
+        try:
+            store.create(metas[number])
+        except Exception as error:
+            outcomes[number] = error
+        finally:
+            store.close()
+
+    run_together([functools.partial(make, number) for number in range(len(metas))])
+    store = place.open()
+    stored = store.meta()
+    store.close()
+    for meta, outcome in zip(metas, outcomes, strict=True):
+        if meta == stored:
+            assert outcome is None
+        else:
+            assert isinstance(outcome, esdedup.SchemeMismatch)
+    assert outcomes.count(None) == 3
+
+
+def run_together(works: Sequence[Callable[[], None]]) -> None:
+    threads = [threading.Thread(target=work) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+# An index that others made
+
+
+@clusters
+def test_what_others_keep_in_an_index_stays(place: Place, open_store: OpenStore) -> None:
+    mapping = {
+        "_meta": {"team": {"name": "news"}, "version": 7},
+        "dynamic": "strict",
+        "properties": {"day": {"type": "date"}, "text": {"type": "text"}, "n": {"type": "long"}},
+    }
+    place.call("PUT", "", {"settings": {"number_of_shards": 2}, "mappings": mapping})
+    theirs = {"day": "2026-11-21", "text": "written before", "n": 1}
+    place.call("PUT", "/_doc/1?refresh=true", theirs)
+    open_store().create(META)
+    stored = place.call("GET", "/_mapping")[place.index]["mappings"]
+    assert stored["_meta"].pop(FIELD) == META.to_json()
+    assert stored["properties"].pop(FIELD)["dynamic"] == "false"
+    assert stored == mapping
+    assert place.call("GET", "/_doc/1")["_source"] == theirs
+    store = open_store()
+    assert store.get(["1"]) == [Document("1", theirs)]
+    assert scanned(store) == []
+    assert store.statistics(META).documents == 1
+    assert store.statistics(META).sketched == 0
+    write(store, [document("2", ["a"], day="2026-11-22")])
+    assert ids_of(ask(store, query("a"))) == ["2"]
+
+
+@clusters
+def test_a_field_of_our_name_is_left_alone(place: Place, open_store: OpenStore) -> None:
+    mapping = {"properties": {FIELD: {"type": "keyword"}}}
+    place.call("PUT", "", {"mappings": mapping})
+    with pytest.raises(esdedup.StoreError, match=FIELD):
+        open_store().create(META)
+    assert place.call("GET", "/_mapping")[place.index]["mappings"] == mapping
+
+
+@clusters
+@pytest.mark.parametrize("ours", [{"scheme": {"version": 99}}, {"other": 1}, "text", []])
+def test_a_meta_that_is_not_ours_is_refused(
+    place: Place, open_store: OpenStore, ours: object
+) -> None:
+    place.call("PUT", "", {"mappings": {"_meta": {FIELD: ours}}})
+    for work in (open_store().meta, lambda: open_store().create(META)):
+        with pytest.raises(esdedup.UsageError):
+            work()
+    assert place.call("GET", "/_mapping")[place.index]["mappings"] == {"_meta": {FIELD: ours}}
+
+
+@clusters
+def test_an_alias_stands_for_indices_of_one_scheme(
+    request: pytest.FixtureRequest, place: Place, open_store: OpenStore
+) -> None:
+    store = open_store()
+    store.create(META)
+    alias = Place(place.target, f"{place.index}-alias")
+    place.call("PUT", f"/_alias/{alias.index}")
+    by_alias = alias.open()
+    request.addfinalizer(by_alias.close)
+    assert by_alias.meta() == META
+    write(by_alias, [document("1", ["a"])])
+    assert ids_of(ask(by_alias, query("a"))) == ["1"]
+    assert [found.id for found in scanned(by_alias)] == ["1"]
+    second = Place(place.target, f"{place.index}-second")
+    second.call("PUT", "", {"aliases": {alias.index: {}}})
+    request.addfinalizer(lambda: delete_index(str(place.target), second.index))
+    with pytest.raises(esdedup.UsageError, match=r"names 2 indices.*-second has no esdedup field"):
+        by_alias.meta()
+    made = second.open()
+    request.addfinalizer(made.close)
+    made.create(META)
+    write(made, [document("2", ["a", "b"]), document("3", ["c"])])
+    assert by_alias.meta() == META
+    assert ranked(ask(by_alias, query("a", "b"))) == [("2", 2), ("1", 1)]
+    assert [found.id for found in by_alias.get(["3", "no", "1"])] == ["3", "1"]
+    assert sorted(found.id for found in scanned(by_alias)) == ["1", "2", "3"]
+    with pytest.raises(esdedup.UsageError, match="none of which is its write index"):
+        by_alias.write([document("4", ["a"])])
+    assert by_alias.delete(["1", "2", "no"]) == 2
+    by_alias.refresh()
+    assert [found.id for found in scanned(by_alias)] == ["3"]
+
+
+# Documents
+
+
+def test_what_is_written_is_read_in_the_order_asked_for(store: Store) -> None:
+    report = store.write([document(str(number)) for number in range(1_200)])
+    assert report == WriteReport(created=1_200)
+    wanted = [str(number) for number in range(1_199, -1, -1)]
+    asked = [*wanted[:600], "absent", *wanted[600:], "0"]
+    assert [found.id for found in store.get(asked)] == [*wanted, "0"]
+    assert store.get([]) == []
+    assert store.get(["absent"]) == []
+    assert store.write([]) == WriteReport()
+
+
+ODD_IDS = [
+    "with space and /slash/",
+    "../_search?q=x#y",
+    "%2F%00",
+    "编号一",
+    "字" * 170 + "ab",
+    "🙂" * 128,
+    "e\u0301\u200b",
+    " ",
+    "line\nfeed\ttab",
+    "\x00",
+    "a\"b'c\\d",
+    "a,b*c",
+    "_id",
+    "null",
+    "0",
+    "00",
+]
+
+
+def test_ids_may_be_any_text_of_512_bytes(store: Store) -> None:
+    assert max(len(id.encode()) for id in ODD_IDS) == 512
+    write(store, [document(id, ["a", f"t{n}"]) for n, id in enumerate(ODD_IDS)])
+    assert [found.id for found in store.get(ODD_IDS)] == ODD_IDS
+    assert ids_of(ask(store, query("a"))) == sorted(ODD_IDS)
+    assert sorted(found.id for found in scanned(store)) == sorted(ODD_IDS)
+    for number, id in enumerate(ODD_IDS):
+        assert ids_of(ask(store, query(f"t{number}"))) == [id]
+        assert ids_of(ask(store, query(f"t{number}", exclude=id))) == []
+    again = store.write([document(id) for id in ODD_IDS])
+    assert again == WriteReport(updated=len(ODD_IDS))
+    assert store.delete(ODD_IDS) == len(ODD_IDS)
+    assert store.get(ODD_IDS) == []
+
+
+SOURCES: list[dict[str, Any]] = [
+    {"nested": {"a": {"b": [{"c": "ü"}, {"c": None}]}, "d": []}},
+    {"dotted.name": "x", "half": {"dotted.too": 1, "object": {"in": "side"}}},
+    {"null": None, "list": [None, "a", None], "empty": "", "object": {}, "flag": False},
+    {"long": 2**63 - 1, "least": -(2**63), "beyond_double": 2**53 + 1},
+    {"half": 0.1, "whole": 1.0, "tiny": 1e-300, "negative": -0.5},
+    {"control": "\x00\x1f\u2028", "astral": "🙂", "markup": "<b>&\"'\\", "chinese": "中文"},
+    {"键": "值", "with space": 1, "quote\"'": 2},
+]
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: next(iter(source)))
+def test_fields_come_back_as_they_were(store: Store, source: dict[str, Any]) -> None:
+    write(store, [document("1", ["a"], **source)])
+    found = [*store.get(["1"]), ask(store, query("a")).found[0].document]
+    for each in found:
+        # By their text, because 1 == 1.0 == True.
+        given = {"text": "text of 1", **source}
+        assert json.dumps(plain(each), sort_keys=True) == json.dumps(given, sort_keys=True)
+
+
+def test_tokens_are_stored_and_not_returned(place: Place, store: Store) -> None:
+    (made,) = with_tokens([Document("1", {"text": "one two three four"})], META)
+    write(store, [made])
+    tokens = {"minhash", "simhash"}
+    kept = {name: value for name, value in made.tokens.items() if name not in tokens}
+    assert set(kept) == {"scheme", "digest", "fingerprint"}
+    found = ask(store, query(*made.tokens["minhash"]))
+    for each in (*store.get(["1"]), found.found[0].document):
+        assert each.tokens == kept
+    paths = [f"{FIELD}.{name}" for name in made.tokens]
+    (stored,) = scanned(store, *paths)
+    for path, value in zip(paths, made.tokens.values(), strict=True):
+        assert value_at(stored.source, path) == value
+    if not isinstance(place.target, Path):
+        assert place.call("GET", "/_doc/1")["_source"] == made.source
+
+
+@pytest.mark.parametrize("kind", ["minhash", "simhash"])
+def test_an_update_takes_the_old_tokens_away(store: Store, kind: Any) -> None:
+    write(store, [document("1", ["a", "b"], kind), document("2", ["a"], kind)])
+    report = store.write([document("1", ["b", "c"], kind, n=2)])
+    assert report == WriteReport(updated=1)
+    store.refresh()
+    for token, expected in (("a", ["2"]), ("b", ["1"]), ("c", ["1"])):
+        assert ids_of(ask(store, RecallQuery(kind, [[token]]))) == expected
+    assert store.get(["1"])[0].source["n"] == 2
+    assert store.statistics(META).documents == 2
+
+
+def test_an_update_may_leave_no_tokens(store: Store) -> None:
+    write(store, [document("1", ["a"])])
+    write(store, [Document("1", {"text": "bare"})])
+    assert ids_of(ask(store, query("a"))) == []
+    assert store.get(["1"]) == [Document("1", {"text": "bare"})]
+    numbers = store.statistics(META)
+    assert (numbers.documents, numbers.sketched, numbers.other) == (1, 0, 0)
+
+
+def test_to_create_leaves_a_document_as_it_is(store: Store) -> None:
+    write(store, [document("1", ["a"], n=1)])
+    report = store.write([document("1", ["b"], n=2), document("2", ["b"])], create=True)
+    assert (report.created, report.updated) == (1, 0)
+    assert [(failure.id, failure.conflict) for failure in report.failures] == [("1", True)]
+    assert report.failures[0].reason
+    store.refresh()
+    assert store.get(["1"])[0].source["n"] == 1
+    assert ids_of(ask(store, query("a"))) == ["1"]
+    assert ids_of(ask(store, query("b"))) == ["2"]
+
+
+def test_the_last_of_equal_ids_in_a_batch_stays(store: Store) -> None:
+    given = [document("1", [token], n=n) for n, token in enumerate("abc")]
+    assert store.write([*given, document("2")]) == WriteReport(created=2, updated=2)
+    store.refresh()
+    assert store.get(["1"])[0].source["n"] == 2
+    assert [ids_of(ask(store, query(token))) for token in "abc"] == [[], [], ["1"]]
+    assert store.statistics(META).documents == 2
+
+
+def test_to_create_takes_the_first_of_equal_ids_in_a_batch(store: Store) -> None:
+    given = [document("1", [token], n=n) for n, token in enumerate("abc")]
+    report = store.write(given, create=True)
+    assert report.created == 1
+    assert [(failure.id, failure.conflict) for failure in report.failures] == [("1", True)] * 2
+    store.refresh()
+    assert store.get(["1"])[0].source["n"] == 0
+    assert [ids_of(ask(store, query(token))) for token in "abc"] == [["1"], [], []]
+
+
+def test_an_empty_text_is_a_document_without_tokens(store: Store) -> None:
+    texts = {"empty": "", "marks": "...!?", "full": "one two three"}
+    made = with_tokens([Document(id, {"text": text}) for id, text in texts.items()], META)
+    assert "minhash" not in made[0].tokens
+    write(store, made)
+    assert [found.source["text"] for found in store.get(list(texts))] == list(texts.values())
+    assert sorted(found.id for found in scanned(store)) == sorted(texts)
+    numbers = store.statistics(META)
+    assert (numbers.documents, numbers.sketched, numbers.other) == (3, 3, 0)
+    assert ids_of(ask(store, query(*made[2].tokens["minhash"]))) == ["full"]
+
+
+def test_deleting_takes_tokens_away_and_counts_what_was_there(store: Store) -> None:
+    many = [f"m{number}" for number in range(1_100)]
+    write(store, [document(id, ["a"]) for id in [*many, "kept"]])
+    assert store.delete(["absent", *many, "m0"]) == 1_100
+    assert store.delete(many) == 0
+    assert store.delete([]) == 0
+    store.refresh()
+    assert ids_of(ask(store, query("a"))) == ["kept"]
+    assert [found.id for found in scanned(store)] == ["kept"]
+    assert store.statistics(META).documents == 1
+    assert store.write([document("m0")]) == WriteReport(created=1)
+
+
+def test_statistics(place: Place, store: Store) -> None:
+    other = Document("other", {"text": "x", FIELD: {"scheme": "v1-other", "digest": "0"}})
+    write(store, [document("1"), document("2"), other, Document("bare", {"text": "x"})])
+    numbers = store.statistics(META)
+    assert (numbers.documents, numbers.sketched, numbers.other) == (4, 2, 1)
+    assert numbers.bytes > 0
+    products = {"local": "SQLite", "elasticsearch": "Elasticsearch", "opensearch": "OpenSearch"}
+    assert any(product.lower() in numbers.store.lower() for product in products.values())
+    assert place.index in store.where
+
+
+# Recall
+
+
+def test_most_groups_come_first(store: Store) -> None:
+    tokens = [f"{position}x" for position in range(8)]
+    write(store, [document(f"d{n}", [*tokens[:n], f"own{n}"]) for n in range(9)])
+    expected = [(f"d{n}", n) for n in range(8, 0, -1)]
+    assert ranked(ask(store, query(*tokens))) == expected
+    found = ask(store, query(*tokens), limit=3)
+    assert ranked(found) == expected[:3]
+    assert found.truncated
+    assert ranked(ask(store, query("absent"))) == []
+
+
+def test_truncation_is_told_exactly(store: Store) -> None:
+    write(store, [document(f"d{n}", ["a"]) for n in range(7)])
+    found = {limit: ask(store, query("a"), limit) for limit in (1, 6, 7, 8, 100)}
+    assert {limit: len(each.found) for limit, each in found.items()} == {
+        1: 1, 6: 6, 7: 7, 8: 7, 100: 7
+    }  # fmt: skip
+    assert {limit for limit, each in found.items() if each.truncated} == {1, 6}
+    assert not ask(store, query("absent"), 1).truncated
+
+
+def test_what_is_left_out_is_not_counted(store: Store) -> None:
+    write(store, [document(f"d{n}", ["a"]) for n in range(4)])
+    found = ask(store, query("a", exclude="d1"), limit=3)
+    assert ids_of(found) == ["d0", "d2", "d3"]
+    assert not found.truncated
+    assert ask(store, query("a", exclude="d1"), limit=2).truncated
+    assert ids_of(ask(store, query("a", exclude="absent"))) == ["d0", "d1", "d2", "d3"]
+
+
+def test_a_group_counts_once_whatever_its_token(store: Store) -> None:
+    write(store, [document("1", ["0a", "1a"], "simhash"), document("2", ["0c", "1z"], "simhash")])
+    groups = [["0a", "0b", "0c"], ["1a", "1b", "1c"], ["2a"]]
+    found = ask(store, RecallQuery("simhash", groups))
+    assert ranked(found) == [("1", 2), ("2", 1)]
+    assert ranked(ask(store, RecallQuery("minhash", groups))) == []
+
+
+def test_a_group_may_hold_thousands_of_tokens(store: Store) -> None:
+    write(store, [document("1", ["0t0", "1t9999"], "simhash"), document("2", ["1t5"], "simhash")])
+    groups = [[f"{position}t{n}" for n in range(10_000)] for position in range(2)]
+    assert ranked(ask(store, RecallQuery("simhash", groups))) == [("1", 2), ("2", 1)]
+
+
+def test_many_queries_are_answered_in_their_order(store: Store) -> None:
+    write(store, [document(f"d{n}", [f"t{n}", "all"]) for n in range(130)])
+    queries = [query(f"t{n}") for n in range(130)]
+    answers = store.recall(queries, 5)
+    assert [ranked(answer) for answer in answers] == [[(f"d{n}", 1)] for n in range(130)]
+    mixed = [query("all"), query("absent"), query("t7", "all", exclude="d7"), query("t7")] * 30
+    answers = store.recall(mixed, 130)
+    assert [len(answer.found) for answer in answers] == [130, 0, 129, 1] * 30
+    assert not any(answer.truncated for answer in answers)
+    assert store.recall([], 5) == []
+
+
+# Scans
+
+
+def test_a_scan_gives_each_document_of_the_scheme_once(store: Store) -> None:
+    ours = [document(f"d{n}", [f"t{n}"], n=n) for n in range(4_100)]
+    others = [
+        Document(f"o{n}", {"text": "x", FIELD: {"scheme": OTHER.scheme.id, "minhash": ["t1"]}})
+        for n in range(50)
+    ]
+    write(store, [*ours, *others, Document("bare", {"text": "x"})])
+    found = scanned(store, f"{FIELD}.minhash")
+    assert len(found) == 4_100
+    tokens = {each.id: value_at(each.source, f"{FIELD}.minhash") for each in found}
+    assert tokens == {f"d{n}": [f"t{n}"] for n in range(4_100)}
+    assert len(scanned(store, meta=OTHER)) == 50
+    assert scanned(store, meta=IndexMeta(esdedup.Scheme(seed=3))) == []
+
+
+def test_a_scan_gives_only_the_fields_asked_for(store: Store) -> None:
+    write(store, [document("1", ["a"], title="t", nested={"a": 1, "b": 2})])
+    assert scanned(store) == [Document("1", {})]
+    (found,) = scanned(store, "title", "nested.a", "absent")
+    assert value_at(found.source, "title") == "t"
+    assert value_at(found.source, "nested.a") == 1
+    assert value_at(found.source, "nested.b") is None
+    assert value_at(found.source, "text") is None
+    assert found.tokens == {}
+
+
+def test_a_scan_sees_the_index_as_it_was(store: Store, open_store: OpenStore) -> None:
+    write(store, [document(f"d{n}") for n in range(2_500)])
+    scan = store.scan([], META)
+    seen = [found.id for found in next(scan)]
+    assert 0 < len(seen) < 2_500
+    other = open_store()
+    write(other, [document(f"d{n}") for n in range(2_400)])
+    write(other, [document(f"new{n}") for n in range(100)])
+    other.delete([f"d{n}" for n in range(2_400, 2_500)])
+    other.refresh()
+    seen += [found.id for batch in scan for found in batch]
+    assert sorted(seen) == sorted(f"d{n}" for n in range(2_500))
+
+
+@clusters
+def test_a_scan_left_early_leaves_nothing_on_the_server(place: Place, store: Store) -> None:
+    write(store, [document(f"d{n}") for n in range(2_100)])
+
+    def open_contexts() -> int:
+        found = place.call("GET", "/_stats/search")["_all"]["total"]["search"]["open_contexts"]
+        return int(found)
+
+    before = open_contexts()
+    scan = store.scan([], META)
+    next(scan)
+    assert open_contexts() > before
+    scan.close()  # type: ignore[attr-defined]
+    assert open_contexts() == before
+
+
+@clusters
+def test_several_shards_are_one_index(place: Place, open_store: OpenStore) -> None:
+    place.call("PUT", "", {"settings": {"number_of_shards": 5, "number_of_replicas": 0}})
+    store = open_store()
+    store.create(META)
+    tokens = [f"{position}x" for position in range(6)]
+    write(store, [document(f"d{n}", tokens[: n % 6 + 1]) for n in range(4_200)])
+    found = [each.id for each in scanned(store)]
+    assert len(found) == len(set(found)) == 4_200
+    best = ask(store, query(*tokens), limit=700)
+    assert {matched for _, matched in ranked(best)} == {6}
+    assert best.truncated
+    assert not ask(store, query(tokens[-1]), limit=700).truncated
+    assert ask(store, query(tokens[-1]), limit=699).truncated
+
+
+# Several at once
+
+WRITER = """
+import sys
+from pathlib import Path
+from esdedup.datatypes import Document
+from tests.test_store_contract import Place, document
+
+target, index, name, create = sys.argv[1:]
+store = Place(Path(target) if target.startswith("/") else target, index).open()
+sys.stdin.readline()
+for batch in range(12):
+    ids = [f"{name}-{n}" for n in range(batch * 50, batch * 50 + 50)]
+    report = store.write([document(id, ["all", f"of-{name}"]) for id in ids], create=create == "1")
+    assert report.created == 50, report
+    # What both write: whoever comes first or last, it is one document.
+    store.write([document(f"both-{batch}", ["all"], by=name)], create=create == "1")
+print("done")
+"""
+
+
+@pytest.mark.parametrize("create", [False, True])
+def test_two_processes_that_write_lose_nothing(place: Place, store: Store, create: bool) -> None:
+    names = ["one", "two"]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(place.target), place.index, name, str(int(create))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parent.parent,
+        )
+        for name in names
+    ]
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    for process in processes:
+        assert process.communicate(timeout=100)[0] == "done\n"
+    store.refresh()
+    for name in names:
+        expected = sorted(f"{name}-{n}" for n in range(600))
+        assert ids_of(ask(store, query(f"of-{name}"), 1_000)) == expected
+    assert len(store.get([f"both-{batch}" for batch in range(12)])) == 12
+    assert store.statistics(META).documents == 1_212
+    assert len(ask(store, query("all"), 2_000).found) == 1_212
+
+
+def test_threads_with_stores_of_their_own_lose_nothing(place: Place, store: Store) -> None:
+    problems: list[Exception] = []
+
+    def work(name: str) -> None:
+        own = place.open()
+        try:
+            for batch in range(10):
+                ids = [f"{name}-{batch}-{n}" for n in range(20)]
+                assert own.write([document(id, ["a"]) for id in ids]).created == 20
+        except Exception as error:
+            problems.append(error)
+        finally:
+            own.close()
+
+    run_together([functools.partial(work, name) for name in ("a", "b", "c")])
+    assert problems == []
+    store.refresh()
+    assert store.statistics(META).documents == 600
+    assert len(ask(store, query("a"), 1_000).found) == 600
+
+
+@local
+def test_readers_see_whole_commits(place: Place, store: Store) -> None:
+    """A batch becomes visible all at once, tokens and documents together."""
+    batches = 30
+    writing = threading.Event()
+
+    def work() -> None:
+        own = place.open()
+        for batch in range(batches):
+            ids = [f"{batch}-{n}" for n in range(100)]
+            own.write([document(id, ["a", f"b{batch}"]) for id in ids])
+        own.close()
+        writing.set()
+
+    writer = threading.Thread(target=work)
+    writer.start()
+    seen = []
+    while not writing.is_set():
+        found = len(ask(store, query("a"), 10_000).found)
+        assert found % 100 == 0
+        seen.append(found)
+        assert store.statistics(META).documents >= found
+    writer.join()
+    assert seen == sorted(seen)
+    assert len(set(seen)) > 2, "the writer was not met at work"
+    assert len(ask(store, query("a"), 10_000).found) == batches * 100
+
+
+# Indices that are not there, and names that are none
+
+WORKS: dict[str, Callable[[Store], object]] = {
+    "write": lambda store: store.write([document("1", ["a"])]),
+    "create": lambda store: store.write([document("1", ["a"])], create=True),
+    "get": lambda store: store.get(["1"]),
+    "recall": lambda store: store.recall([query("a")], 5),
+    "scan": lambda store: scanned(store),
+    "delete": lambda store: store.delete(["1"]),
+    "statistics": lambda store: store.statistics(META),
+}
+
+
+@pytest.mark.parametrize("work", WORKS)
+def test_an_index_that_is_not_there(place: Place, open_store: OpenStore, work: str) -> None:
+    if work in ("write", "create") and isinstance(place.target, str):
+        return  # A cluster makes an index that is written to, unless it is told not to.
+    store = open_store(BulkPolicy(retries=1, base=0.01))
+    with pytest.raises(esdedup.IndexNotFound, match=place.index):
+        WORKS[work](store)
+    assert open_store().meta() is None
+
+
+WRONG_NAMES = [
+    "", " ", "a b", "a,b", "a*", "?", "<now>", "a/b", "a\\b", "#a", 'a"b', "Upper", ".", "..",
+    "_under", "-minus", "+plus", "a:b", "x" * 300,
+]  # fmt: skip
+
+
+@clusters
+@pytest.mark.parametrize("name", WRONG_NAMES)
+def test_names_that_no_index_can_have(place: Place, name: str) -> None:
+    def work() -> None:
+        store = Place(place.target, name).open(BulkPolicy(retries=0))
+        try:
+            store.create(META)
+        finally:
+            store.close()
+
+    with pytest.raises(esdedup.EsdedupError) as caught:
+        work()
+    assert not isinstance(caught.value, esdedup.StoreUnavailable)
+    assert name[:100] in str(caught.value) or repr(name)[1:-1] in str(caught.value)
+
+
+@local
+def test_indices_of_one_file_do_not_meet(place: Place) -> None:
+    names = ["docs", "docs:documents", "zwei 二", 'quote"', "semi;--", "%", "sqlite_x", "Docs"]
+    stores = [Place(place.target, name).open() for name in names]
+    for number, store in enumerate(stores):
+        store.create(IndexMeta(esdedup.Scheme(seed=number)))
+        write(store, [document(str(n), ["a"]) for n in range(number + 1)])
+    for number, store in enumerate(stores):
+        meta = store.meta()
+        assert meta is not None
+        assert meta.scheme.seed == number
+        assert len(ask(store, query("a")).found) == number + 1
+        assert store.statistics(META).documents == number + 1
+        store.close()
+
+
+@local
+@pytest.mark.parametrize("name", ["", "a\x00b", "\ud800"])
+def test_names_that_no_index_of_a_file_can_have(place: Place, name: str) -> None:
+    with pytest.raises(esdedup.EsdedupError):
+        Place(place.target, name).open().create(META)
+
+
+LONE_SURROGATES: dict[str, Callable[[Store], object]] = {
+    "write": lambda store: store.write([document("\ud800")]),
+    "get": lambda store: store.get(["\ud800"]),
+    "delete": lambda store: store.delete(["\ud800"]),
+    "exclude": lambda store: store.recall([query("a", exclude="\ud800")], 5),
+}
+
+
+@pytest.mark.parametrize("work", LONE_SURROGATES)
+def test_an_id_that_is_no_unicode(store: Store, work: str) -> None:
+    """No store takes it; only errors of ours may leave, or the answer that there is none."""
+    try:
+        found = LONE_SURROGATES[work](store)
+    except esdedup.EsdedupError:
+        return
+    assert found in ([], 0, [Candidates([], False)])
+
+
+def test_orders_are_stable(store: Store) -> None:
+    """The same question twice has the same answer, also where ranks are equal."""
+    write(store, [document(f"d{n}", ["a"]) for n in range(60)])
+    answers = [ranked(ask(store, query("a"), limit)) for limit in (60, 60, 30)]
+    for longer, shorter in itertools.pairwise(answers):
+        assert longer[: len(shorter)] == shorter
