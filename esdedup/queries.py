@@ -50,6 +50,11 @@ def not_sketched(meta: IndexMeta) -> dict[str, Any]:
     return {"bool": {"must_not": [sketched(meta)]}}
 
 
+def has_text(meta: IndexMeta) -> dict[str, Any]:
+    """The query for documents that have the text field."""
+    return {"exists": {"field": meta.text_field}}
+
+
 def bare(meta: IndexMeta) -> dict[str, Any]:
     """The query for documents without tokens of any scheme."""
     return {"bool": {"must_not": [{"exists": {"field": f"{meta.field}.scheme"}}]}}

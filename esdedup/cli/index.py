@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from esdedup.cli.dead_letter import DeadLetterFile
-from esdedup.cli.options import AsJson, Target, with_target
+from esdedup.cli.options import AsJson, SchemeOption, Target, TextField, with_target
 from esdedup.cli.output import message, print_json, print_table, wants_json
 from esdedup.cli.progress import Advance, Documents, progress
 from esdedup.cli.scheme_file import read_scheme
@@ -34,21 +34,9 @@ FormatOption = Annotated[
     Format | None,
     typer.Option("--format", show_default="by the file's ending", help="Format of the files."),
 ]
-TextField = Annotated[
-    str | None,
-    typer.Option(show_default="the index's own; text for a new one", help="Field with the text."),
-]
 IdField = Annotated[
     str | None,
     typer.Option(show_default="id, else file:line", help="Field with the document's id."),
-]
-SchemeOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--scheme",
-        show_default="the index's own; the default one for a new index",
-        help="Scheme file, as esdedup scheme makes it.",
-    ),
 ]
 DeadLetterPath = Annotated[
     Path | None,

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from esdedup.connection import connection_to
+from esdedup.connection import Connection, connection_to
 from esdedup.datatypes import Metric
+from esdedup.exceptions import UsageError
 from esdedup.index import DEFAULT_FILE, DEFAULT_INDEX, Index, open
 from esdedup.scheme import Scheme
-from esdedup.stores import BulkPolicy
+from esdedup.stores import BulkPolicy, Cluster, connect
 
 _WHERE = "Where the index is"
 _CREDENTIALS = "Credentials of a cluster"
@@ -100,6 +102,30 @@ Timeout = Annotated[
         help="Seconds that a request to a cluster may take.",
     ),
 ]
+IndexArgument = Annotated[
+    str, typer.Argument(metavar="INDEX", help="An index, an alias, or a data stream.")
+]
+FieldOption = Annotated[
+    str | None,
+    typer.Option(
+        "--field",
+        show_default="the index's own; esdedup for a new one",
+        help="Name of the field for the tokens; begins with esdedup.",
+    ),
+]
+SchemeOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--scheme",
+        show_default="the index's own; the default one for a new index",
+        help="Scheme file, as esdedup scheme makes it.",
+    ),
+]
+TextField = Annotated[
+    str | None,
+    typer.Option(show_default="the index's own; text for a new one", help="Field with the text."),
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 AsJson = Annotated[
     bool | None,
     typer.Option(
@@ -125,12 +151,10 @@ Distance = Annotated[
 
 
 @dataclass(frozen=True)
-class Target:
-    """Where the index is: the options that every command on an index has."""
+class ClusterTarget:
+    """A cluster: the options that every command on one has."""
 
     url: Url = None
-    db: Db = Path(DEFAULT_FILE)
-    index: IndexName = DEFAULT_INDEX
     timeout: Timeout = 60.0
     username: Username = None
     password: Password = field(default=None, repr=False)
@@ -140,16 +164,11 @@ class Target:
     cert_fingerprint: CertFingerprint = None
     cloud_id: CloudId = None
 
-    def open(
-        self,
-        scheme: Scheme | None = None,
-        text_field: str | None = None,
-        policy: BulkPolicy | None = None,
-    ) -> Index:
-        """The index that the options name."""
+    def connection(self) -> Connection:
+        """How to reach the cluster. Raises UsageError where no address is given."""
         if not self.url and not self.cloud_id:
-            return open(self.db, self.index, scheme=scheme, text_field=text_field)
-        connection = connection_to(
+            raise UsageError("name the cluster: --url or ESDEDUP_URL")
+        return connection_to(
             self.url,
             username=self.username,
             password=self.password,
@@ -160,13 +179,42 @@ class Target:
             cloud_id=self.cloud_id,
             timeout=self.timeout,
         )
-        return open(connection, self.index, scheme=scheme, text_field=text_field, policy=policy)
+
+    @contextmanager
+    def connected(self, policy: BulkPolicy | None = None) -> Iterator[Cluster]:
+        """The cluster, for as long as it is needed."""
+        cluster = connect(self.connection(), policy)
+        try:
+            yield cluster
+        finally:
+            cluster.client.close()
+
+
+@dataclass(frozen=True)
+class Target(ClusterTarget):
+    """Where the index is, in a cluster or a file: the options of every command on an index."""
+
+    db: Db = Path(DEFAULT_FILE)
+    index: IndexName = DEFAULT_INDEX
+
+    def open(
+        self,
+        scheme: Scheme | None = None,
+        text_field: str | None = None,
+        policy: BulkPolicy | None = None,
+    ) -> Index:
+        """The index that the options name."""
+        where = self.connection() if self.url or self.cloud_id else self.db
+        return open(where, self.index, scheme=scheme, text_field=text_field, policy=policy)
 
 
 def with_target(command: Callable[..., None]) -> Callable[..., None]:
-    """A command whose first parameter is a Target, with the options of a Target in its place."""
-    names = [option.name for option in fields(Target)]
-    hints = get_type_hints(Target, include_extras=True)
+    """A command whose first parameter is a target, with the options of that kind in its place."""
+    own_hints = get_type_hints(command, include_extras=True)
+    parameters = list(inspect.signature(command).parameters.values())
+    kind = own_hints[parameters[0].name]
+    names = [option.name for option in fields(kind)]
+    hints = get_type_hints(kind, include_extras=True)
     shared = [
         inspect.Parameter(
             option.name,
@@ -174,17 +222,16 @@ def with_target(command: Callable[..., None]) -> Callable[..., None]:
             default=option.default,
             annotation=hints[option.name],
         )
-        for option in fields(Target)
+        for option in fields(kind)
     ]
 
     def run(**arguments: Any) -> None:
-        target = Target(**{name: arguments.pop(name) for name in names})
+        target = kind(**{name: arguments.pop(name) for name in names})
         command(target, **arguments)
 
-    own_hints = get_type_hints(command, include_extras=True)
     own = [
         parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=own_hints[parameter.name])
-        for parameter in list(inspect.signature(command).parameters.values())[1:]
+        for parameter in parameters[1:]
     ]
     run.__doc__ = command.__doc__
     # Typer reads the options from the signature and from the annotations.

@@ -9,7 +9,6 @@ import functools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
-from urllib.parse import quote
 
 from esdedup.datatypes import (
     Candidate,
@@ -30,6 +29,7 @@ from esdedup.queries import other_scheme, recall_body, scan_body, sketched
 from esdedup.schema import TOKEN_PATHS, IndexMeta, common_meta, index_mapping
 from esdedup.stores.bulk import Action, CreatesOnly
 from esdedup.stores.client import Cluster, line
+from esdedup.stores.indices import check_name, path_of
 from esdedup.stores.responses import RETRIED, reason_of
 from esdedup.stores.retry import retrying
 
@@ -46,12 +46,11 @@ class ClusterStore:
     """
 
     def __init__(self, cluster: Cluster, index: str) -> None:
-        if not index or index[0] in "-_+." or any(c in index for c in '*,?"<>| \\/#:'):
-            raise UsageError(f"index name {index!r}: name one index, alias or data stream")
+        check_name(index)
         self.cluster = cluster
         self._index = index
-        self._path = f"/{quote(index, safe='')}"
-        self._several = False
+        self._path = path_of(index)
+        self._several: bool | None = None
         self._creates_only = False
 
     @property
@@ -67,7 +66,6 @@ class ClusterStore:
         mappings = self._mappings()
         if mappings is None:
             return None
-        self._several = set(mappings) != {self._index}
         return common_meta(mappings, self._index)
 
     def create(self, meta: IndexMeta) -> None:
@@ -122,7 +120,7 @@ class ClusterStore:
         found: list[Document] = []
         for first in range(0, len(ids), _SCAN_PAGE):
             some = list(ids[first : first + _SCAN_PAGE])
-            found += self._search_ids(some) if self._several else self._get(some)
+            found += self._search_ids(some) if self._is_several() else self._get(some)
         return found
 
     def recall(self, queries: Sequence[RecallQuery], limit: int) -> list[Candidates]:
@@ -143,7 +141,7 @@ class ClusterStore:
 
     def delete(self, ids: Sequence[str]) -> int:
         targets: list[dict[str, Any]] = [{"_id": id} for id in ids]
-        if self._several:
+        if self._is_several():
             # Through an alias or data stream only documents' own indices take a delete.
             self.refresh()
             targets = [
@@ -180,7 +178,14 @@ class ClusterStore:
         status, answer = self.cluster.ask("GET", f"{self._path}/_mapping", allowed=frozenset({404}))
         if status == 404 or not answer:
             return None
+        self._several = len(answer) > 1 or any(name.startswith(".ds-") for name in answer)
         return {index: found["mappings"] for index, found in answer.items()}
+
+    def _is_several(self) -> bool:
+        """Whether the name is of more than one index, as a data stream's may always become."""
+        if self._several is None:
+            self._mappings()
+        return bool(self._several)
 
     def _get(self, ids: list[str]) -> list[Document]:
         _, answer = self.cluster.ask("POST", f"{self._path}/_mget", {"ids": ids}, _NO_TOKENS)

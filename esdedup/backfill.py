@@ -1,0 +1,255 @@
+"""Tokens for the documents that an index holds already.
+
+Only documents without the scheme's id are read, so that a run that was killed goes on where it
+was. Slices of a point in time share the work among processes, slices by sequence number among
+machines: those stay the same whoever asks, while slices of a point in time are its own.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from esdedup.connection import Connection
+from esdedup.exceptions import IndexNotFound, StoreError, UsageError
+from esdedup.obstacles import Obstacle, obstacles, searchable_text
+from esdedup.queries import has_text, not_sketched, scan_body, sketched
+from esdedup.renewal import RenewalReport, paths_to_read, renew
+from esdedup.schema import IndexMeta, common_meta
+from esdedup.stores import BulkPolicy
+from esdedup.stores.client import Cluster
+from esdedup.stores.indices import IndexState, Named, path_of, resolve, states
+from esdedup.workers import in_processes
+
+_PAGE_DOCUMENTS = 1_000
+_PAGE_CHARACTERS = 8_000_000
+
+OnRenewal = Callable[[RenewalReport], None]
+
+
+@dataclass(frozen=True)
+class Share:
+    """One of several equal shares of the work; number counts from 1.
+
+    Raises UsageError for numbers that are none.
+    """
+
+    number: int = 1
+    of: int = 1
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.number <= self.of:
+            raise UsageError(
+                f"slice {self.number}/{self.of}: use 1/{self.of} to {self.of}/{self.of}"
+            )
+
+    @staticmethod
+    def parse(text: str) -> Share:
+        """The share that "3/16" names. Raises UsageError for another form."""
+        number, slash, of = text.partition("/")
+        if not (slash and number.isdecimal() and of.isdecimal()):
+            raise UsageError(f"slice {text!r}: use a form like 3/16")
+        return Share(int(number), int(of))
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How hard to work.
+
+    workers: processes. share: this machine's. rate: most documents a second, or None; of all
+    workers of this machine together.
+    """
+
+    workers: int = 1
+    share: Share = Share()
+    rate: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.workers < 1:
+            raise UsageError(f"workers {self.workers}: use at least 1")
+        if self.rate is not None and not self.rate > 0:
+            raise UsageError(f"rate {self.rate}: use a number of documents a second above 0")
+
+
+@dataclass(frozen=True)
+class BackfillPlan:
+    """The indices to fill, those that can't be, and the documents that wait for it.
+
+    waiting: an estimate; documents of this share that lack the scheme's id, or that have it where
+    stale ones are looked for.
+    """
+
+    named: Named
+    meta: IndexMeta
+    indices: tuple[str, ...]
+    left_out: tuple[Obstacle, ...]
+    query: dict[str, Any]
+    stale: bool
+    waiting: int
+
+
+def plan_backfill(
+    cluster: Cluster,
+    name: str,
+    *,
+    stale: bool = False,
+    following: bool = False,
+    effort: Effort | None = None,
+) -> BackfillPlan:
+    """What there is to fill. stale: renew tokens that no longer fit their text, instead.
+
+    following: fill the scheme that the index is changing to. Raises IndexNotFound where there is no
+    such name, StoreError where it is not attached.
+    """
+    named = resolve(cluster, name)
+    found = states(cluster, named)
+    meta = common_meta({state.name: state.mapping for state in found}, name)
+    if meta is None:
+        raise IndexNotFound(f"{name!r} holds no esdedup field: esdedup attach {name}")
+    if following:
+        if meta.next is None:
+            raise StoreError(f"{name!r} is not changing its scheme")
+        meta = meta.next
+    chosen, left_out = _fillable(found, meta)
+    query = sketched(meta) if stale else _lacking(found, meta)
+    share = (effort or Effort()).share
+    count = sum(cluster.count(path_of(index), query) for index in chosen)
+    return BackfillPlan(named, meta, chosen, left_out, query, stale, math.ceil(count / share.of))
+
+
+def _fillable(
+    found: list[IndexState], meta: IndexMeta
+) -> tuple[tuple[str, ...], tuple[Obstacle, ...]]:
+    chosen, left_out = [], []
+    for state in found:
+        hindrances = [each for each in obstacles(state, meta) if each.stops != "nothing"]
+        left_out += hindrances
+        if not hindrances:
+            chosen.append(state.name)
+    return tuple(chosen), tuple(left_out)
+
+
+def _lacking(found: list[IndexState], meta: IndexMeta) -> dict[str, Any]:
+    """Documents without the scheme's id; without the text neither, where a query can tell that."""
+    query = not_sketched(meta)
+    if all(searchable_text(state, meta) for state in found):
+        query["bool"]["filter"] = [has_text(meta)]
+    return query
+
+
+def backfill(
+    connection: Connection,
+    cluster: Cluster,
+    plan: BackfillPlan,
+    effort: Effort,
+    on_renewal: OnRenewal | None = None,
+) -> RenewalReport:
+    """Fills until no document waits; a document is counted once it is written.
+
+    on_renewal: called with what became of a page of documents. Raises the errors of the store;
+    what was written stays, and the same again goes on from there.
+    """
+    total = RenewalReport()
+    for index in plan.indices:
+        while True:
+            done = _pass(connection, cluster, plan, index, effort, on_renewal)
+            cluster.ask("POST", f"{path_of(index)}/_refresh")
+            total += done
+            # Others may have written documents since the point in time of this pass.
+            if plan.stale or not done.written:
+                break
+    return total
+
+
+def _pass(
+    connection: Connection,
+    cluster: Cluster,
+    plan: BackfillPlan,
+    index: str,
+    effort: Effort,
+    on_renewal: OnRenewal | None,
+) -> RenewalReport:
+    """Everything that waits in one index at this moment."""
+    total = RenewalReport()
+    with cluster.point_in_time(path_of(index)) as point:
+        jobs = [_Job(point, plan, slice, effort) for slice in _slices(effort)]
+        for done in _done(connection, cluster, jobs):
+            total += done
+            if on_renewal is not None:
+                on_renewal(done)
+    return total
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What one worker does."""
+
+    point: str
+    plan: BackfillPlan
+    slice: dict[str, Any] | None
+    effort: Effort
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The search for a page of documents."""
+        body = scan_body(self.plan.query, paths_to_read(self.plan.meta), _PAGE_DOCUMENTS)
+        body["seq_no_primary_term"] = True
+        return body if self.slice is None else {**body, "slice": self.slice}
+
+
+def _slices(effort: Effort) -> list[dict[str, Any] | None]:
+    workers, share = effort.workers, effort.share
+    if share.of > 1:
+        first = (share.number - 1) * workers
+        return [
+            {"field": "_seq_no", "id": first + worker, "max": share.of * workers}
+            for worker in range(workers)
+        ]
+    if workers > 1:
+        return [{"id": worker, "max": workers} for worker in range(workers)]
+    return [None]
+
+
+def _done(
+    connection: Connection, cluster: Cluster, jobs: Sequence[_Job]
+) -> Iterator[RenewalReport]:
+    """What became of each page, from one process a job; from this one where there is but one."""
+    if len(jobs) == 1:
+        yield from _work(cluster, jobs[0])
+    else:
+        yield from in_processes(_work_alone, [(connection, cluster.policy, job) for job in jobs])
+
+
+def _work_alone(connection: Connection, policy: BulkPolicy, job: _Job) -> Iterator[RenewalReport]:
+    from esdedup.stores import connect
+
+    cluster = connect(connection, policy)
+    try:
+        yield from _work(cluster, job)
+    finally:
+        cluster.client.close()
+
+
+def _work(cluster: Cluster, job: _Job) -> Iterator[RenewalReport]:
+    rate = None if job.effort.rate is None else job.effort.rate / job.effort.workers
+    began, read = time.monotonic(), 0
+    body = job.body
+    if rate is not None:
+        # So small that the cluster is not hit by a page's worth at once.
+        body["size"] = max(1, min(_PAGE_DOCUMENTS, math.ceil(rate)))
+    most = body["size"]
+    for hits in cluster.pages(job.point, body):
+        body["size"] = _page_of(hits, most)
+        yield renew(cluster, hits, job.plan.meta)
+        read += len(hits)
+        if rate is not None:
+            time.sleep(max(0.0, began + read / rate - time.monotonic()))
+
+
+def _page_of(hits: Sequence[Mapping[str, Any]], most: int) -> int:
+    """How many documents to read next, so that long ones do not fill the memory."""
+    characters = sum(len(str(hit.get("_source", ""))) for hit in hits)
+    return max(1, min(most, _PAGE_CHARACTERS * len(hits) // max(1, characters)))

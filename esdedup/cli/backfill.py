@@ -1,0 +1,144 @@
+"""esdedup backfill: tokens for the documents that an index holds already."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from esdedup.backfill import BackfillPlan, Effort, Share, backfill, plan_backfill
+from esdedup.cli.dead_letter import DeadLetterFile
+from esdedup.cli.options import AsJson, ClusterTarget, IndexArgument, with_target
+from esdedup.cli.output import message, print_json, print_table, wants_json
+from esdedup.cli.progress import progress
+from esdedup.exceptions import EsdedupError, StoreError
+from esdedup.records import BadRecord
+from esdedup.renewal import RenewalReport
+from esdedup.stores import BulkPolicy, Cluster
+
+Stale = Annotated[
+    bool,
+    typer.Option("--stale", help="Renew tokens that no longer fit their text: reads every text."),
+]
+SliceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--slice", metavar="N/M", help="This machine's share, such as 3/16, where several work."
+    ),
+]
+Workers = Annotated[int, typer.Option(min=1, help="Processes on this machine.")]
+MaxRate = Annotated[
+    float | None,
+    typer.Option("--max-rate", help="Most documents a second, to spare the cluster."),
+]
+DeadLetterPath = Annotated[
+    Path | None,
+    typer.Option(
+        "--dead-letter",
+        show_default="INDEX.dead-letter.jsonl",
+        help="File to append the documents to that could not be updated.",
+    ),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Count the documents, change nothing.")]
+Retries = Annotated[int, typer.Option(min=0, help="How often a refused request is sent again.")]
+
+
+@with_target
+def backfill_command(
+    target: ClusterTarget,
+    index: IndexArgument,
+    stale: Stale = False,
+    workers: Workers = 1,
+    slice: SliceOption = None,
+    max_rate: MaxRate = None,
+    dry_run: DryRun = False,
+    dead_letter: DeadLetterPath = None,
+    retries: Retries = 6,
+    as_json: AsJson = None,
+) -> None:
+    """Give the documents of an attached index their tokens.
+
+    Run it again after it was stopped: it goes on where it was. A document that somebody changes
+    meanwhile is read again, never overwritten.
+    """
+    share = Share.parse(slice) if slice is not None else Share()
+    effort = Effort(workers, share, max_rate)
+    with target.connected(BulkPolicy(retries=retries)) as cluster:
+        plan = plan_backfill(cluster, index, stale=stale, effort=effort)
+        tell_left_out(plan)
+        if dry_run:
+            print_json({"waiting": plan.waiting, "indices": list(plan.indices)})
+            return
+        with DeadLetterFile(dead_letter or Path(f"{index}.dead-letter.jsonl")) as letters:
+            report = run(target, cluster, plan, effort, letters)
+    show(report, plan, wants_json(as_json))
+    if report.failures:
+        message(f"{report.failed} documents were not updated: see {letters.path}")
+    if report.failures or plan.left_out:
+        raise typer.Exit(1)
+
+
+def tell_left_out(plan: BackfillPlan) -> None:
+    """Names the indices that can't be filled. Raises StoreError where that is all of them."""
+    for obstacle in plan.left_out:
+        message(f"Left out: {obstacle}")
+    if not plan.indices:
+        raise StoreError(f"no index behind {plan.named.name!r} can be filled as it is")
+
+
+def run(
+    target: ClusterTarget,
+    cluster: Cluster,
+    plan: BackfillPlan,
+    effort: Effort,
+    letters: DeadLetterFile,
+) -> RenewalReport:
+    """Backfills with a bar of progress; where that stops early, says what was written before."""
+    total = RenewalReport()
+    with progress("Filling", plan.waiting) as (advance, documents):
+
+        def on_renewal(done: RenewalReport) -> None:
+            nonlocal total
+            for failure in done.failures:
+                letters(BadRecord(failure.id, 0, "", failure.reason))
+            total += done
+            advance(done.read)
+            documents(total.read)
+
+        try:
+            return backfill(target.connection(), cluster, plan, effort, on_renewal)
+        except EsdedupError as error:
+            raise type(error)(f"{error}\n{_stopped(total)}") from error
+        except KeyboardInterrupt:
+            message(f"Interrupted. {_stopped(total)}")
+            raise
+
+
+def _stopped(report: RenewalReport) -> str:
+    return (
+        f"Before this: {report.read} documents read, {report.written} written."
+        " Run the same command again to go on"
+    )
+
+
+def show(report: RenewalReport, plan: BackfillPlan, as_json: bool) -> None:
+    """The report on standard output."""
+    numbers: dict[str, Any] = {
+        "read": report.read,
+        "written": report.written,
+        "unchanged": report.unchanged,
+        "without_text": report.without_text,
+        "gone": report.gone,
+        "conflicts": report.conflicts,
+        "failed": report.failed,
+        "left_out": len({obstacle.index for obstacle in plan.left_out}),
+    }
+    if as_json:
+        print_json(numbers)
+        return
+    print_table(
+        [("Documents", "text"), ("", "number")],
+        [(name.replace("_", " "), f"{count:,}") for name, count in numbers.items()],
+        title=f"{plan.named.kind.capitalize()} {plan.named.name!r}, scheme {plan.meta.scheme.id}",
+    )

@@ -1,0 +1,101 @@
+"""What stands behind a name in a cluster, and the state of each index there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+from urllib.parse import quote
+
+from esdedup.exceptions import IndexNotFound, UsageError
+from esdedup.stores.client import Cluster
+
+_NO_NAME = re.compile(r'[*,?"<>| \\/#:]')
+
+
+@dataclass(frozen=True)
+class Named:
+    """A name: of an index, of an alias, or of a data stream; and its indices, oldest first."""
+
+    name: str
+    kind: Literal["index", "alias", "data stream"]
+    indices: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class IndexState:
+    """An index: its mapping, its settings by dotted name, and whether it is closed."""
+
+    name: str
+    mapping: Mapping[str, Any]
+    settings: Mapping[str, str]
+    closed: bool
+
+    def setting(self, name: str, default: str = "") -> str:
+        """A setting, with or without the prefix "index."."""
+        return str(self.settings.get(f"index.{name}", default))
+
+
+def path_of(name: str) -> str:
+    """A name of an index as the path of a request."""
+    return f"/{quote(name, safe='')}"
+
+
+def check_name(name: str) -> None:
+    """Raises UsageError for what can't be the name of one index, alias or data stream."""
+    if not name or name[0] in "-_+" or name in (".", "..") or _NO_NAME.search(name):
+        raise UsageError(f"index name {name!r}: name one index, alias or data stream")
+
+
+def resolve(cluster: Cluster, name: str) -> Named:
+    """What a name stands for.
+
+    Raises UsageError for a pattern, IndexNotFound where there is no such name.
+    """
+    check_name(name)
+    status, answer = cluster.ask("GET", f"/_resolve/index{path_of(name)}", allowed=frozenset({404}))
+    if status == 200:
+        for stream in answer["data_streams"]:
+            return Named(name, "data stream", _all_of(stream["backing_indices"]))
+        for alias in answer["aliases"]:
+            return Named(name, "alias", tuple(sorted(_all_of(alias["indices"]))))
+        for index in answer["indices"]:
+            return Named(name, "index", (index["name"],))
+    raise IndexNotFound(
+        f"there is no index, alias or data stream {name!r} at {cluster.client.shown}"
+    )
+
+
+def _all_of(names: str | list[str]) -> tuple[str, ...]:
+    """A list, which the servers write as its only value where it has just one."""
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def states(cluster: Cluster, named: Named) -> list[IndexState]:
+    """The state of each index behind a name, in its order."""
+    found: list[IndexState] = []
+    for names in _chunks(named.indices):
+        path = f"/{','.join(quote(name, safe='') for name in names)}"
+        _, mappings = cluster.ask("GET", f"{path}/_mapping")
+        _, settings = cluster.ask("GET", f"{path}/_settings", params={"flat_settings": "true"})
+        # Closed indices are found by name only.
+        _, resolved = cluster.ask(
+            "GET", f"/_resolve/index{path}", params={"expand_wildcards": "all"}
+        )
+        attributes = {index["name"]: index["attributes"] for index in resolved["indices"]}
+        found += [
+            IndexState(
+                name,
+                mappings[name]["mappings"],
+                settings[name]["settings"],
+                "closed" in attributes.get(name, ()),
+            )
+            for name in names
+        ]
+    return found
+
+
+def _chunks(names: tuple[str, ...], size: int = 50) -> Iterator[tuple[str, ...]]:
+    """So few that their names fit into a URL."""
+    return (names[i : i + size] for i in range(0, len(names), size))

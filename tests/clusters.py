@@ -1,0 +1,84 @@
+"""What tests on clusters share: plain requests, made-up texts, and names nobody else uses."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import sys
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from esdedup.cli import main
+
+
+def call(url: str, method: str, path: str, body: Any = None) -> Any:
+    """A request of somebody else's; `body` is an object, or a list, sent as lines."""
+    data = None
+    if isinstance(body, list):
+        data = "".join(json.dumps(line) + "\n" for line in body).encode()
+    elif body is not None:
+        data = json.dumps(body).encode()
+    headers = {"content-type": "application/json"}
+    request = urllib.request.Request(url + path, data, headers, method=method)
+    try:
+        with urllib.request.urlopen(request) as answer:
+            return json.loads(answer.read() or b"{}")
+    except urllib.error.HTTPError as error:
+        raise AssertionError(f"{method} {path}: {error.code} {error.read()[:500]!r}") from None
+
+
+def fill(url: str, index: str, documents: dict[str, dict[str, Any]], verb: str = "index") -> None:
+    """Documents of others, by id, visible when this returns."""
+    lines = [line for id, source in documents.items() for line in ({verb: {"_id": id}}, source)]
+    for first in range(0, len(lines), 4_000):
+        answer = call(url, "POST", f"/{index}/_bulk", lines[first : first + 4_000])
+        assert not answer["errors"], answer
+    call(url, "POST", f"/{index}/_refresh")
+
+
+def all_documents(url: str, index: str) -> dict[str, dict[str, Any]]:
+    """The sources of all documents, up to 10,000, by id."""
+    call(url, "POST", f"/{index}/_refresh")
+    answer = call(url, "POST", f"/{index}/_search", {"size": 10_000})
+    return {hit["_id"]: hit["_source"] for hit in answer["hits"]["hits"]}
+
+
+def words(seed: int, count: int = 40) -> str:
+    """A text like no other seed's."""
+    rng = np.random.default_rng(seed)
+    return " ".join(f"w{number}" for number in rng.integers(0, 10**9, count).tolist())
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a command answered."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+def esdedup_command(url: str, *arguments: str) -> Ran:
+    """A command in this process, as if its output were a pipe."""
+    status: Any = 0
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        mock.patch.object(sys, "argv", ["esdedup", *arguments, "--url", url]),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        try:
+            main()
+        except SystemExit as exit:
+            status = exit.code
+    return Ran(int(status or 0), out.getvalue(), err.getvalue())
