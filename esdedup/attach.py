@@ -69,7 +69,7 @@ def plan_attach(
     for state in found:
         stored = metas[state.name]
         if stored is not None:
-            replace(stored, next=None).require(replace(wanted, next=None), f"index {state.name!r}")
+            stored.require(wanted, f"index {state.name!r}")
         mapping = None
         if stored is None or stored.next != wanted.next:
             mapping = index_mapping(wanted, state.mapping.get("_meta"))

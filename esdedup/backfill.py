@@ -11,23 +11,27 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from esdedup.connection import Connection
 from esdedup.exceptions import IndexNotFound, StoreError, UsageError
 from esdedup.obstacles import Obstacle, obstacles, searchable_text
 from esdedup.queries import has_text, not_sketched, scan_body, sketched
-from esdedup.renewal import RenewalReport, paths_to_read, renew
+from esdedup.renewal import forget, paths_to_read, renew
 from esdedup.schema import IndexMeta, common_meta
 from esdedup.stores import BulkPolicy
 from esdedup.stores.client import Cluster
 from esdedup.stores.indices import IndexState, Named, path_of, resolve, states
+from esdedup.stores.updates import Hit, UpdateReport
 from esdedup.workers import in_processes
 
 _PAGE_DOCUMENTS = 1_000
 _PAGE_CHARACTERS = 8_000_000
 
-OnRenewal = Callable[[RenewalReport], None]
+Work = Literal["fill", "renew", "forget"]
+"""Tokens for documents without; for those whose text changed; or none any more."""
+
+OnUpdate = Callable[[UpdateReport], None]
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,7 @@ class BackfillPlan:
     """The indices to fill, those that can't be, and the documents that wait for it.
 
     waiting: an estimate; documents of this share that lack the scheme's id, or that have it where
-    stale ones are looked for.
+    stale ones are looked for. work: what is done with them.
     """
 
     named: Named
@@ -87,7 +91,7 @@ class BackfillPlan:
     indices: tuple[str, ...]
     left_out: tuple[Obstacle, ...]
     query: dict[str, Any]
-    stale: bool
+    work: Work
     waiting: int
 
 
@@ -115,9 +119,29 @@ def plan_backfill(
         meta = meta.next
     chosen, left_out = _fillable(found, meta)
     query = sketched(meta) if stale else _lacking(found, meta)
-    share = (effort or Effort()).share
-    count = sum(cluster.count(path_of(index), query) for index in chosen)
-    return BackfillPlan(named, meta, chosen, left_out, query, stale, math.ceil(count / share.of))
+    work: Work = "renew" if stale else "fill"
+    waiting = _count(cluster, chosen, query, effort)
+    return BackfillPlan(named, meta, chosen, left_out, query, work, waiting)
+
+
+def plan_forgetting(cluster: Cluster, name: str, effort: Effort | None = None) -> BackfillPlan:
+    """What there is to empty after a change of the scheme. Raises StoreError where nothing is."""
+    named = resolve(cluster, name)
+    found = states(cluster, named)
+    meta = common_meta({state.name: state.mapping for state in found}, name)
+    if meta is None or meta.former is None:
+        raise StoreError(f"{name!r} has no field of a former scheme")
+    chosen, left_out = _fillable(found, meta)
+    query: dict[str, Any] = {"exists": {"field": f"{meta.former}.scheme"}}
+    waiting = _count(cluster, chosen, query, effort)
+    return BackfillPlan(named, meta, chosen, left_out, query, "forget", waiting)
+
+
+def _count(
+    cluster: Cluster, indices: Sequence[str], query: dict[str, Any], effort: Effort | None
+) -> int:
+    count = sum(cluster.count(path_of(index), query) for index in indices)
+    return math.ceil(count / (effort or Effort()).share.of)
 
 
 def _fillable(
@@ -145,21 +169,21 @@ def backfill(
     cluster: Cluster,
     plan: BackfillPlan,
     effort: Effort,
-    on_renewal: OnRenewal | None = None,
-) -> RenewalReport:
+    on_update: OnUpdate | None = None,
+) -> UpdateReport:
     """Fills until no document waits; a document is counted once it is written.
 
-    on_renewal: called with what became of a page of documents. Raises the errors of the store;
+    on_update: called with what became of a page of documents. Raises the errors of the store;
     what was written stays, and the same again goes on from there.
     """
-    total = RenewalReport()
+    total = UpdateReport()
     for index in plan.indices:
         while True:
-            done = _pass(connection, cluster, plan, index, effort, on_renewal)
+            done = _pass(connection, cluster, plan, index, effort, on_update)
             cluster.ask("POST", f"{path_of(index)}/_refresh")
             total += done
             # Others may have written documents since the point in time of this pass.
-            if plan.stale or not done.written:
+            if plan.work == "renew" or not done.written:
                 break
     return total
 
@@ -170,16 +194,16 @@ def _pass(
     plan: BackfillPlan,
     index: str,
     effort: Effort,
-    on_renewal: OnRenewal | None,
-) -> RenewalReport:
+    on_update: OnUpdate | None,
+) -> UpdateReport:
     """Everything that waits in one index at this moment."""
-    total = RenewalReport()
+    total = UpdateReport()
     with cluster.point_in_time(path_of(index)) as point:
         jobs = [_Job(point, plan, slice, effort) for slice in _slices(effort)]
         for done in _done(connection, cluster, jobs):
             total += done
-            if on_renewal is not None:
-                on_renewal(done)
+            if on_update is not None:
+                on_update(done)
     return total
 
 
@@ -213,9 +237,7 @@ def _slices(effort: Effort) -> list[dict[str, Any] | None]:
     return [None]
 
 
-def _done(
-    connection: Connection, cluster: Cluster, jobs: Sequence[_Job]
-) -> Iterator[RenewalReport]:
+def _done(connection: Connection, cluster: Cluster, jobs: Sequence[_Job]) -> Iterator[UpdateReport]:
     """What became of each page, from one process a job; from this one where there is but one."""
     if len(jobs) == 1:
         yield from _work(cluster, jobs[0])
@@ -223,7 +245,7 @@ def _done(
         yield from in_processes(_work_alone, [(connection, cluster.policy, job) for job in jobs])
 
 
-def _work_alone(connection: Connection, policy: BulkPolicy, job: _Job) -> Iterator[RenewalReport]:
+def _work_alone(connection: Connection, policy: BulkPolicy, job: _Job) -> Iterator[UpdateReport]:
     from esdedup.stores import connect
 
     cluster = connect(connection, policy)
@@ -233,7 +255,7 @@ def _work_alone(connection: Connection, policy: BulkPolicy, job: _Job) -> Iterat
         cluster.client.close()
 
 
-def _work(cluster: Cluster, job: _Job) -> Iterator[RenewalReport]:
+def _work(cluster: Cluster, job: _Job) -> Iterator[UpdateReport]:
     rate = None if job.effort.rate is None else job.effort.rate / job.effort.workers
     began, read = time.monotonic(), 0
     body = job.body
@@ -243,10 +265,17 @@ def _work(cluster: Cluster, job: _Job) -> Iterator[RenewalReport]:
     most = body["size"]
     for hits in cluster.pages(job.point, body):
         body["size"] = _page_of(hits, most)
-        yield renew(cluster, hits, job.plan.meta)
+        yield _update(cluster, hits, job.plan)
         read += len(hits)
         if rate is not None:
             time.sleep(max(0.0, began + read / rate - time.monotonic()))
+
+
+def _update(cluster: Cluster, hits: Sequence[Hit], plan: BackfillPlan) -> UpdateReport:
+    if plan.work == "forget":
+        assert plan.meta.former is not None
+        return forget(cluster, hits, plan.meta.former)
+    return renew(cluster, hits, plan.meta)
 
 
 def _page_of(hits: Sequence[Mapping[str, Any]], most: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,10 @@ from esdedup.stores import BulkPolicy, LocalStore, Store, open_cluster
 DEFAULT_FILE = "esdedup.db"
 DEFAULT_INDEX = "documents"
 
+META_SECONDS = 10.0
+"""How long what an index says of its tokens is taken to hold: its scheme may be changed by others
+while it is open."""
+
 
 class Index:
     """One index in a store.
@@ -35,6 +40,7 @@ class Index:
         self._scheme = scheme
         self._text_field = text_field
         self._meta: IndexMeta | None = None
+        self._read_at = 0.0
 
     def __enter__(self) -> Self:
         return self
@@ -52,14 +58,17 @@ class Index:
 
         Raises IndexNotFound where there is none, SchemeMismatch where others were asked for.
         """
-        if self._meta is None:
+        if self._meta is None or time.monotonic() > self._read_at + META_SECONDS:
+            self._read_at = time.monotonic()
             stored = self.store.meta()
             if stored is None:
                 raise IndexNotFound(
                     f"{self.store.where} does not exist or holds no esdedup tokens:"
                     " index documents first"
                 )
-            stored.require(self._wanted(stored), self.store.where)
+            if self._meta is None:
+                # Later it may be changed, by `esdedup switch`, under whoever has it open.
+                stored.require(self._wanted(stored), self.store.where)
             self._meta = stored
         return self._meta
 
@@ -95,6 +104,7 @@ class Index:
             (Record("document", number, source) for number, source in enumerate(documents, 1)),
             _raise,
             id_field=id_field,
+            fresh=lambda: self.meta,
         )
         self.store.refresh()
         return report

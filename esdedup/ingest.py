@@ -54,6 +54,7 @@ def ingest(
     *,
     id_field: str | None = None,
     on_batch: Callable[[IngestReport], None] | None = None,
+    fresh: Callable[[], IndexMeta] | None = None,
 ) -> IngestReport:
     """Writes records with their tokens; what counts as created or updated is durable.
 
@@ -61,7 +62,8 @@ def ingest(
     "file:line", which is never taken from another text: such a document is only created.
 
     dead_letter: called with every record that is not written and why.
-    on_batch: called with the report so far after each batch.
+    on_batch: called with the report so far after each batch. fresh: gives what the index says now,
+    which may come to name a next scheme while this goes on.
 
     Raises the errors of the store; then the last report handed to `on_batch` tells what was
     acknowledged, and doing the same again completes it.
@@ -70,7 +72,7 @@ def ingest(
     for batch in _batches(_items(records, meta.text_field, id_field)):
         items = [item for item in batch if isinstance(item, _Item)]
         bad = [item for item in batch if isinstance(item, BadRecord)]
-        report = _write(store, meta, items, dead_letter, report)
+        report = _write(store, fresh() if fresh is not None else meta, items, dead_letter, report)
         for record in bad:
             dead_letter(record)
         report = replace(report, read=report.read + len(batch), failed=report.failed + len(bad))

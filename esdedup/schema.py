@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
@@ -24,7 +24,8 @@ class IndexMeta:
     """What an index says of its tokens.
 
     scheme: what made them. text_field: the field that holds the text. field: the object field that
-    holds them. next: what is being filled beside them, while an index changes its scheme.
+    holds them. While an index changes its scheme, next: what is being filled beside them; then
+    former: the field that is to be emptied.
 
     Raises UsageError for names that can't be fields.
     """
@@ -33,6 +34,7 @@ class IndexMeta:
     text_field: str = "text"
     field: str = FIELD
     next: IndexMeta | None = None
+    former: str | None = None
 
     def __post_init__(self) -> None:
         if not _FIELD_NAME.fullmatch(self.field):
@@ -47,13 +49,15 @@ class IndexMeta:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object that `from_json` reads back."""
-        document = {
+        document: dict[str, Any] = {
             "id": self.scheme.id,
             "text_field": self.text_field,
             "field": self.field,
             "scheme": self.scheme.to_json(),
         }
-        return document if self.next is None else {**document, "next": self.next.to_json()}
+        if self.next is not None:
+            document["next"] = self.next.to_json()
+        return document if self.former is None else {**document, "former": self.former}
 
     @staticmethod
     def from_json(document: Mapping[str, Any]) -> IndexMeta:
@@ -66,6 +70,7 @@ class IndexMeta:
             str(document["text_field"]),
             str(document.get("field", FIELD)),
             None if following is None else IndexMeta.from_json(following),
+            document.get("former"),
         )
 
     def require(self, other: IndexMeta, where: str) -> None:
@@ -131,6 +136,5 @@ def common_meta(mappings: Mapping[str, Mapping[str, Any]], name: str) -> IndexMe
     first, *others = sorted(attached)
     for index in others:
         # One index may be further with a change of scheme than another.
-        one, other = replace(attached[first], next=None), replace(attached[index], next=None)
-        one.require(other, f"{first}, beside {index} behind {name!r},")
+        attached[first].require(attached[index], f"{first}, beside {index} behind {name!r},")
     return attached[first]

@@ -8,7 +8,7 @@ import sys
 
 import typer
 
-from esdedup.cli import attach, backfill, index, pairs, scheme, similar, stats
+from esdedup.cli import attach, backfill, index, pairs, scheme, similar, stats, switch
 from esdedup.exceptions import EsdedupError, UsageError
 
 app = typer.Typer(
@@ -26,6 +26,7 @@ app.command("stats")(stats.stats)
 app.command("attach")(attach.attach_command)
 app.command("template")(attach.template_command)
 app.command("check")(attach.check_command)
+app.command("switch")(switch.switch_command)
 app.command("backfill")(backfill.backfill_command)
 app.command("scheme")(scheme.scheme)
 

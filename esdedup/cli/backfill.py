@@ -14,8 +14,8 @@ from esdedup.cli.output import message, print_json, print_table, wants_json
 from esdedup.cli.progress import progress
 from esdedup.exceptions import EsdedupError, StoreError
 from esdedup.records import BadRecord
-from esdedup.renewal import RenewalReport
 from esdedup.stores import BulkPolicy, Cluster
+from esdedup.stores.updates import UpdateReport
 
 Stale = Annotated[
     bool,
@@ -93,12 +93,12 @@ def run(
     plan: BackfillPlan,
     effort: Effort,
     letters: DeadLetterFile,
-) -> RenewalReport:
+) -> UpdateReport:
     """Backfills with a bar of progress; where that stops early, says what was written before."""
-    total = RenewalReport()
+    total = UpdateReport()
     with progress("Filling", plan.waiting) as (advance, documents):
 
-        def on_renewal(done: RenewalReport) -> None:
+        def on_update(done: UpdateReport) -> None:
             nonlocal total
             for failure in done.failures:
                 letters(BadRecord(failure.id, 0, "", failure.reason))
@@ -107,7 +107,7 @@ def run(
             documents(total.read)
 
         try:
-            return backfill(target.connection(), cluster, plan, effort, on_renewal)
+            return backfill(target.connection(), cluster, plan, effort, on_update)
         except EsdedupError as error:
             raise type(error)(f"{error}\n{_stopped(total)}") from error
         except KeyboardInterrupt:
@@ -115,14 +115,14 @@ def run(
             raise
 
 
-def _stopped(report: RenewalReport) -> str:
+def _stopped(report: UpdateReport) -> str:
     return (
         f"Before this: {report.read} documents read, {report.written} written."
         " Run the same command again to go on"
     )
 
 
-def show(report: RenewalReport, plan: BackfillPlan, as_json: bool) -> None:
+def show(report: UpdateReport, plan: BackfillPlan, as_json: bool) -> None:
     """The report on standard output."""
     numbers: dict[str, Any] = {
         "read": report.read,

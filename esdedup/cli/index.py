@@ -102,7 +102,13 @@ def _ingest(
 
     try:
         report = ingest(
-            index.store, index.meta, records, letters, id_field=id_field, on_batch=on_batch
+            index.store,
+            index.meta,
+            records,
+            letters,
+            id_field=id_field,
+            on_batch=on_batch,
+            fresh=lambda: index.meta,
         )
         index.store.refresh()
     except EsdedupError as error:

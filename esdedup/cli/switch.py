@@ -1,0 +1,128 @@
+"""esdedup switch: another scheme for an index in use."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from esdedup.backfill import Effort, plan_backfill, plan_forgetting
+from esdedup.cli.backfill import MaxRate, Retries, Workers, run, show, tell_left_out
+from esdedup.cli.dead_letter import DeadLetterFile
+from esdedup.cli.options import (
+    AsJson,
+    ClusterTarget,
+    IndexArgument,
+    SchemeOption,
+    TextField,
+    Yes,
+    with_target,
+)
+from esdedup.cli.output import message, wants_json
+from esdedup.cli.scheme_file import read_scheme
+from esdedup.exceptions import StoreError
+from esdedup.schema import index_mapping
+from esdedup.stores import BulkPolicy, Cluster
+from esdedup.switch import WAIT_SECONDS, SwitchPlan, begin, complete, finish, plan_switch
+
+Keep = Annotated[
+    bool, typer.Option("--keep", help="Leave the old scheme's tokens in place for now.")
+]
+
+
+@with_target
+def switch_command(
+    target: ClusterTarget,
+    index: IndexArgument,
+    scheme: SchemeOption = None,
+    text_field: TextField = None,
+    workers: Workers = 1,
+    max_rate: MaxRate = None,
+    keep: Keep = False,
+    yes: Yes = False,
+    retries: Retries = 6,
+    as_json: AsJson = None,
+) -> None:
+    """Change the scheme, or the text field, of an index that is searched and written to.
+
+    The new tokens are filled in beside the old ones; searches use them when all are there; then
+    the old ones are removed, after asking. Run it again after it was stopped.
+    """
+    wanted = read_scheme(scheme) if scheme is not None else None
+    effort = Effort(workers, rate=max_rate)
+    with target.connected(BulkPolicy(retries=retries)) as cluster:
+        plan = plan_switch(cluster, index, wanted, text_field)
+        if plan.stage == "done":
+            message(f"{index!r} has scheme {plan.meta.scheme.id} already")
+            return
+        with DeadLetterFile(Path(f"{index}.dead-letter.jsonl")) as letters:
+            if plan.stage in ("begin", "fill"):
+                _fill(target, cluster, plan, effort, letters, wants_json(as_json))
+            if not keep:
+                _forget(target, cluster, plan, effort, letters, yes, wants_json(as_json))
+
+
+def _fill(
+    target: ClusterTarget,
+    cluster: Cluster,
+    plan: SwitchPlan,
+    effort: Effort,
+    letters: DeadLetterFile,
+    as_json: bool,
+) -> None:
+    name = plan.named.name
+    if plan.stage == "begin":
+        message(f"From scheme {plan.meta.scheme.id} in the field {plan.meta.field!r}")
+        message(f"to scheme {plan.following.scheme.id} in the field {plan.following.field!r}:")
+        message(json.dumps(index_mapping(plan.following)["properties"]))
+        begin(cluster, plan)
+        _wait("until every writer fills both")
+    filling = plan_backfill(cluster, name, following=True, effort=effort)
+    tell_left_out(filling)
+    if filling.left_out:
+        raise StoreError(f"{name!r} can't change its scheme while indices behind it are left out")
+    report = run(target, cluster, filling, effort, letters)
+    show(report, filling, as_json)
+    if report.failures:
+        raise StoreError(
+            f"{report.failed} documents were not updated (see {letters.path}): searches go on with"
+            f" the old scheme. Run esdedup switch {name} again"
+        )
+    complete(cluster, plan)
+    message(f"Searches use scheme {plan.following.scheme.id} from now on")
+
+
+def _forget(
+    target: ClusterTarget,
+    cluster: Cluster,
+    plan: SwitchPlan,
+    effort: Effort,
+    letters: DeadLetterFile,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    name = plan.named.name
+    forgetting = plan_forgetting(cluster, name, effort)
+    question = (
+        f"Remove the old tokens, in the field {forgetting.meta.former!r}, from"
+        f" {forgetting.waiting:,} documents?"
+    )
+    if not yes and not (sys.stdin.isatty() and typer.confirm(question, err=True)):
+        message(f"{question} Not without a yes: esdedup switch {name} --yes")
+        return
+    if plan.stage != "forget":
+        _wait("until no reader uses them")
+    report = run(target, cluster, forgetting, effort, letters)
+    show(report, forgetting, as_json)
+    if report.failures:
+        raise StoreError(f"{report.failed} documents were not updated: see {letters.path}")
+    finish(cluster, plan)
+
+
+def _wait(why: str) -> None:
+    message(f"Waiting {WAIT_SECONDS:.0f} s {why}")
+    time.sleep(WAIT_SECONDS)

@@ -1,0 +1,127 @@
+"""Another scheme for an index that is searched and written to meanwhile."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import esdedup
+from esdedup.ingest import fields_of
+from esdedup.schema import IndexMeta
+from tests.clusters import all_documents, call, esdedup_command, fill, words
+
+OLD = esdedup.Scheme()
+NEW = esdedup.Scheme(shingling=esdedup.Shingling("char", 5), seed=9)
+
+
+@pytest.fixture(params=["elasticsearch", "opensearch"])
+def url(request: pytest.FixtureRequest) -> str:
+    found: str = request.getfixturevalue(f"{request.param}_url")
+    return found
+
+
+@pytest.fixture
+def name(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    made = f"esdedup-switch-{uuid.uuid4().hex[:10]}"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("esdedup.index.META_SECONDS", 0.2)
+    monkeypatch.setattr("esdedup.cli.switch.WAIT_SECONDS", 1.0)
+    (tmp_path / "new.json").write_text(json_of(NEW))
+    yield made
+    call(url, "DELETE", f"/{made}")
+
+
+def json_of(scheme: esdedup.Scheme) -> str:
+    import json
+
+    return json.dumps(scheme.to_json())
+
+
+def test_searches_and_writers_work_all_the_time(url: str, name: str) -> None:
+    texts = {f"d{n}": words(n // 2) for n in range(3_000)}
+    problems: list[str] = []
+    added: dict[str, str] = {}
+    stop = threading.Event()
+    with esdedup.open(url, name) as index:
+        index.add({"id": id, "text": text} for id, text in texts.items())
+
+    def search() -> None:
+        with esdedup.open(url, name) as index:
+            number = 0
+            while not stop.is_set():
+                number = (number + 2) % 3_000
+                found = index.similar(id=f"d{number}").matches
+                if [match.id for match in found] != [f"d{number + 1}"]:
+                    problems.append(f"d{number}: {found}")
+
+    def write() -> None:
+        with esdedup.open(url, name) as index:
+            number = 0
+            while not stop.is_set():
+                number += 1
+                added[f"new{number}"] = words(10_000 + number)
+                index.add([{"id": f"new{number}", "text": added[f"new{number}"]}])
+
+    threads = [threading.Thread(target=search), threading.Thread(target=write)]
+    for thread in threads:
+        thread.start()
+    ran = esdedup_command(url, "switch", name, "--scheme", "new.json", "--yes")
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert ran.status == 0, ran.err
+    assert problems == []
+    with esdedup.open(url, name) as index:
+        meta = index.meta
+        assert (meta.scheme, meta.field, meta.next, meta.former) == (NEW, "esdedup_2", None, None)
+        assert index.similar(id="d10").matches[0].id == "d11"
+    documents = all_documents(url, name)
+    everything = texts | added
+    fields = fields_of(list(everything.values()), IndexMeta(NEW, field="esdedup_2"))
+    for id, wanted in zip(everything, fields, strict=True):
+        assert documents[id]["esdedup_2"] == wanted["esdedup_2"], id
+        assert documents[id].get("esdedup") is None, id
+    assert esdedup_command(url, "check", name).status == 0
+    assert "already" in esdedup_command(url, "switch", name, "--scheme", "new.json").err
+
+
+def test_a_switch_that_was_stopped_goes_on(url: str, name: str) -> None:
+    with esdedup.open(url, name) as index:
+        index.add({"id": str(n), "text": words(n)} for n in range(20))
+    # A document that can't be updated stops it before searches change.
+    call(url, "PUT", f"/{name}/_settings", {"index.blocks.write": True})
+    ran = esdedup_command(url, "switch", name, "--scheme", "new.json", "--yes")
+    assert ran.status == 1
+    assert "blocks.write" in ran.err
+    with esdedup.open(url, name) as index:
+        assert (index.scheme, index.meta.next is not None) == (OLD, True)
+        assert index.similar(id="3", threshold=0.9).candidates == 0
+    Path("third.json").write_text(json_of(esdedup.Scheme(seed=77)))
+    ran = esdedup_command(url, "switch", name, "--scheme", "third.json", "--yes")
+    assert ran.status == 2
+    assert "is changing to scheme" in ran.err
+    call(url, "PUT", f"/{name}/_settings", {"index.blocks.write": False})
+    ran = esdedup_command(url, "switch", name)
+    assert ran.status == 0, ran.err
+    assert "Not without a yes" in ran.err
+    with esdedup.open(url, name) as index:
+        assert index.scheme == NEW
+        index.add([{"id": "copy", "text": words(3)}])
+        assert [match.id for match in index.similar(id="3").matches] == ["copy"]
+    assert all_documents(url, name)["3"]["esdedup"]["minhash"]
+    ran = esdedup_command(url, "switch", name, "--yes")
+    assert ran.status == 0, ran.err
+    assert all_documents(url, name)["3"]["esdedup"] is None
+    assert esdedup_command(url, "switch", name).status == 2
+    # And back, into the field that is empty now.
+    Path("old.json").write_text(json_of(OLD))
+    assert esdedup_command(url, "switch", name, "--scheme", "old.json", "--yes").status == 0
+    fill(url, name, {"bare": {"text": words(3)}})
+    assert esdedup_command(url, "backfill", name).json[0]["written"] == 1
+    with esdedup.open(url, name) as index:
+        assert (index.scheme, index.meta.field) == (OLD, "esdedup")
+        assert {match.id for match in index.similar(id="3").matches} == {"copy", "bare"}
