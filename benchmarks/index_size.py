@@ -164,16 +164,16 @@ SPACED = (joined("minhash"), joined("simhash"))
 LEAN = (unprefixed, *SPACED, without("fingerprint"), short_digest)
 LEAN_MAPPING = {"minhash": STRING, "simhash": STRING, "digest": STORED, "fingerprint": None}
 PLAIN = Layout("no fields", plain=True)
-NOW = Layout("now")
+NOW = Layout("36 bits")
 
 LAYOUTS = [
     NOW,
     # One change each.
-    Layout("now, bands alone", [without("simhash"), without("fingerprint")]),
-    Layout("now, segments alone", [without("minhash")]),
-    Layout("now, no scheme", [without("scheme")]),
-    Layout("now, no digest", [without("digest")]),
-    Layout("now, no fingerprint", [without("fingerprint")]),
+    Layout("bands alone", [without("simhash"), without("fingerprint")]),
+    Layout("segments alone", [without("minhash")]),
+    Layout("no scheme", [without("scheme")]),
+    Layout("no digest", [without("digest")]),
+    Layout("no fingerprint", [without("fingerprint")]),
     Layout("digest not indexed", mapping={"digest": STORED}),
     Layout("digest of 11 characters", [short_digest]),
     Layout("unprefixed", [unprefixed]),
@@ -193,10 +193,10 @@ LAYOUTS = [
         {"minhash": {"type": "integer", "doc_values": False}},
     ),
     # Bits of a band's token; 30 and 36 fill 5 and 6 characters.
-    Layout("now, 24 bits", bits=24),
+    Layout("24 bits", bits=24),
     Layout("now, 30 bits", bits=30),
-    Layout("now, 32 bits", bits=32),
-    Layout("now, 40 bits", bits=40),
+    Layout("32 bits", bits=32),
+    Layout("40 bits", bits=40),
     # Changes together.
     Layout(
         "strings, digest not indexed",
@@ -229,7 +229,7 @@ LAYOUTS += [
     for layout in LAYOUTS
     if layout.name
     in (
-        "now",
+        "36 bits",
         "strings",
         "strings, no fingerprint, digest short, not indexed",
         "lean: that, unprefixed",
@@ -318,7 +318,7 @@ class Cluster:
     """The calls that this benchmark makes."""
 
     def __init__(self, store: ClusterStore) -> None:
-        self._client = store._client
+        self._client = store.cluster.client
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         return self._client.request(method, path, body)[1]
@@ -544,7 +544,8 @@ def main() -> None:
             )
             return measured
 
-        print(f"{options.documents:,} {options.language} documents, {index.store._client.product}")
+        product = index.store.cluster.client.product
+        print(f"{options.documents:,} {options.language} documents, {product}")
         print(HEAD)
         for layout in chosen:
             without_fields = plain(layout.codec)

@@ -45,7 +45,7 @@ class MinHash:
     permutations: int = 128
     bands: int = 23
     rows: int = 3
-    token_bits: int = 36
+    token_bits: int = 30
 
     def __post_init__(self) -> None:
         if not 1 <= self.permutations <= 4096:

@@ -306,13 +306,20 @@ def schemes() -> dict[str, Scheme]:
     table = given_weights({3: 2.0, 1: 0.5})
     return {
         "default": Scheme(),
-        "char": Scheme(shingling=Shingling("char", 5), simhash=None),
+        "36 bits": Scheme(minhash=MinHash(token_bits=36)),
+        "char": Scheme(
+            shingling=Shingling("char", 5), minhash=MinHash(token_bits=36), simhash=None
+        ),
         "wide": Scheme(
             shingling=Shingling("word", 5), minhash=MinHash(128, 32, 4, 48), simhash=None, seed=7
         ),
         "128 bits": Scheme(minhash=None, simhash=SimHash(Layout(128, 4), 1, "binary")),
         "manku": Scheme(minhash=None, simhash=SimHash(Layout(64, 6, 3), 3)),
-        "plain": Scheme(Normalisation("NFC", False), Shingling("word", 2, ("the", "的"))),
+        "plain": Scheme(
+            Normalisation("NFC", False),
+            Shingling("word", 2, ("the", "的")),
+            MinHash(token_bits=36),
+        ),
         "weights": Scheme(minhash=None, simhash=SimHash(table=table)),
     }
 

@@ -75,7 +75,7 @@ def scheme(
     ] = None,
     token_bits: Annotated[
         int, typer.Option(rich_help_panel=_MINHASH, help="Bits of a band token.")
-    ] = 36,
+    ] = 30,
     simhash: Annotated[
         bool,
         typer.Option("--simhash/--no-simhash", rich_help_panel=_SIMHASH, help="Have segments."),
