@@ -20,7 +20,7 @@ import texts as made_up
 
 import esdedup
 from esdedup.datatypes import FIELD, Document
-from esdedup.ingest import with_tokens
+from esdedup.documents import with_tokens
 from esdedup.schema import IndexMeta
 from esdedup.stores.cluster import ClusterStore
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from esdedup.exceptions import RecordError
+
 _MISSING = object()
 
 
@@ -39,3 +41,13 @@ def only(source: Mapping[str, Any], paths: Iterable[str]) -> dict[str, Any]:
     """The fields of the given dotted names, each under its whole name."""
     found = {path: _at(source, path) for path in paths}
     return {path: value for path, value in found.items() if value is not _MISSING}
+
+
+def text_of(source: Any, text_field: str) -> str:
+    """The text of a document. Raises RecordError where it has none."""
+    value = value_at(source, text_field)
+    if value is None:
+        raise RecordError(f"the field {text_field!r} is missing")
+    if not isinstance(value, str):
+        raise RecordError(f"the field {text_field!r} is no text but {type(value).__name__}")
+    return value

@@ -10,8 +10,10 @@ from typing import Any, Self
 
 from esdedup.connection import Connection, connection_to
 from esdedup.datatypes import Document, Match, Metric, Pair, Result, Statistics
+from esdedup.duplicates import DuplicatePolicy
 from esdedup.exceptions import IndexNotFound, RecordError, StoreError, UsageError
-from esdedup.ingest import IngestReport, ingest, text_of
+from esdedup.fields import text_of
+from esdedup.ingest import IngestReport, ingest
 from esdedup.pairs import OnScan, similar_pairs
 from esdedup.records import BadRecord, Record
 from esdedup.schema import IndexMeta
@@ -89,10 +91,19 @@ class Index:
         self._meta = None
         _ = self.meta
 
-    def add(self, documents: Iterable[Mapping[str, Any]], *, id_field: str = "id") -> IngestReport:
+    def add(
+        self,
+        documents: Iterable[Mapping[str, Any]],
+        *,
+        id_field: str = "id",
+        on_duplicate: DuplicatePolicy | None = None,
+    ) -> IngestReport:
         """Writes documents with their tokens, replacing those of the same id.
 
         The index is made if there is none. All are visible to searches afterwards.
+
+        on_duplicate: what to do with near-duplicates of earlier documents; with "fail" they raise
+        RecordError.
 
         Raises RecordError, naming the document by number, for one without text or id, or that the
         store refuses; what came before it may have been written.
@@ -104,6 +115,7 @@ class Index:
             (Record("document", number, source) for number, source in enumerate(documents, 1)),
             _raise,
             id_field=id_field,
+            on_duplicate=on_duplicate,
             fresh=lambda: self.meta,
         )
         self.store.refresh()

@@ -2,41 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 from esdedup.datatypes import Document, Failure
+from esdedup.documents import with_tokens
+from esdedup.duplicates import Arrival, DuplicatePolicy, Originals, Verdict
 from esdedup.exceptions import RecordError
-from esdedup.fields import value_at
+from esdedup.fields import text_of, value_at
 from esdedup.records import BadRecord, Record
 from esdedup.schema import IndexMeta
-from esdedup.sketch import sketch, token_fields
 from esdedup.stores.base import Store
 
 BATCH_DOCUMENTS = 10_000
 BATCH_CHARACTERS = 8_000_000
 MAX_ID_BYTES = 512
 
-_SKETCHED_AT_ONCE = 2_000
-"""Less memory in use at a time, which is a sixth less work than whole batches at once."""
+_TAKEN = "the id is taken by another text, and a data stream takes no changes"
+_TAKEN_BY_LINE = (
+    "another text was indexed from this line of a file of this name before; give the documents ids"
+    " of their own (--id-field)"
+)
 
 DeadLetter = Callable[[BadRecord], None]
 
 
 @dataclass(frozen=True)
 class IngestReport:
-    """What became of the records; read = created + updated + unchanged + failed.
+    """What became of the records; read = created + updated + unchanged + skipped + failed.
 
-    unchanged: a record without an id of its own that was indexed before, from the same line of a
-    file of the same name. failed: handed to the dead letter.
+    unchanged: a record that was indexed before and is not to be overwritten, with the same text.
+    skipped: a near-duplicate that the policy leaves out. failed: handed to the dead letter.
+    duplicates: near-duplicates found, whatever was done with them. truncated: documents compared
+    with the best of more candidates than the policy allows.
     """
 
     read: int = 0
     created: int = 0
     updated: int = 0
     unchanged: int = 0
+    skipped: int = 0
     failed: int = 0
+    duplicates: int = 0
+    truncated: int = 0
 
 
 @dataclass(frozen=True)
@@ -53,6 +61,7 @@ def ingest(
     dead_letter: DeadLetter,
     *,
     id_field: str | None = None,
+    on_duplicate: DuplicatePolicy | None = None,
     on_batch: Callable[[IngestReport], None] | None = None,
     fresh: Callable[[], IndexMeta] | None = None,
 ) -> IngestReport:
@@ -61,6 +70,8 @@ def ingest(
     A record's id is its `id_field`, by default `id` where it has one. One without gets the id
     "file:line", which is never taken from another text: such a document is only created.
 
+    on_duplicate: what to do with near-duplicates of what the store holds or came before; by
+    default they are written as any other document.
     dead_letter: called with every record that is not written and why.
     on_batch: called with the report so far after each batch. fresh: gives what the index says now,
     which may come to name a next scheme while this goes on.
@@ -69,50 +80,19 @@ def ingest(
     acknowledged, and doing the same again completes it.
     """
     report = IngestReport()
+    policy = on_duplicate or DuplicatePolicy()
+    originals = Originals(store, meta, policy) if policy.action != "keep" else None
     for batch in _batches(_items(records, meta.text_field, id_field)):
         items = [item for item in batch if isinstance(item, _Item)]
         bad = [item for item in batch if isinstance(item, BadRecord)]
-        report = _write(store, fresh() if fresh is not None else meta, items, dead_letter, report)
+        writer = _Writer(store, fresh() if fresh is not None else meta, dead_letter, policy)
+        report = writer.write(items, originals, report)
         for record in bad:
             dead_letter(record)
         report = replace(report, read=report.read + len(batch), failed=report.failed + len(bad))
         if on_batch is not None:
             on_batch(report)
     return report
-
-
-def with_tokens(documents: Sequence[Document], meta: IndexMeta) -> list[Document]:
-    """The documents with their token fields, replacing any that they had."""
-    enriched: list[Document] = []
-    for first in range(0, len(documents), _SKETCHED_AT_ONCE):
-        some = documents[first : first + _SKETCHED_AT_ONCE]
-        texts = [text_of(document.source, meta.text_field) for document in some]
-        fields = fields_of(texts, meta)
-        enriched += [
-            Document(document.id, {**document.source, **tokens})
-            for document, tokens in zip(some, fields, strict=True)
-        ]
-    return enriched
-
-
-def fields_of(texts: Sequence[str], meta: IndexMeta) -> list[dict[str, Any]]:
-    """What is added to the documents of these texts: a field of tokens for each scheme."""
-    fields: list[dict[str, Any]] = [{} for _ in texts]
-    for one in meta.all:
-        tokens = token_fields(sketch(texts, one.scheme), one.scheme)
-        for row, row_tokens in zip(fields, tokens, strict=True):
-            row[one.field] = row_tokens
-    return fields
-
-
-def text_of(source: Any, text_field: str) -> str:
-    """The text of a document. Raises RecordError where it has none."""
-    value = value_at(source, text_field)
-    if value is None:
-        raise RecordError(f"the field {text_field!r} is missing")
-    if not isinstance(value, str):
-        raise RecordError(f"the field {text_field!r} is no text but {type(value).__name__}")
-    return value
 
 
 def _items(
@@ -162,35 +142,110 @@ def _batches(items: Iterable[_Item | BadRecord]) -> Iterator[list[_Item | BadRec
         yield batch
 
 
-def _write(
-    store: Store,
-    meta: IndexMeta,
-    items: list[_Item],
-    dead_letter: DeadLetter,
-    report: IngestReport,
-) -> IngestReport:
-    documents = with_tokens([item.document for item in items], meta)
-    for own in (True, False):
-        chosen = [
-            (item, document)
-            for item, document in zip(items, documents, strict=True)
-            if item.own_id is own
+@dataclass(frozen=True)
+class _Writer:
+    """Writes a batch by the policy."""
+
+    store: Store
+    meta: IndexMeta
+    dead_letter: DeadLetter
+    policy: DuplicatePolicy
+
+    def write(
+        self, items: list[_Item], originals: Originals | None, report: IngestReport
+    ) -> IngestReport:
+        if originals is None:
+            return self._put(items, None, report)[0]
+        texts = [text_of(item.document.source, self.meta.text_field) for item in items]
+        arrivals = [
+            Arrival(item.document.id, text) for item, text in zip(items, texts, strict=True)
         ]
-        if not chosen:
-            continue
-        written = store.write([document for _, document in chosen], create=not own)
-        failures, unchanged = _without_unchanged(store, meta.field, chosen, written.failures)
-        records = {item.document.id: item.record for item, _ in chosen}
-        for failure in failures:
-            dead_letter(bad_record(records[failure.id], failure.reason))
+        verdicts = originals.find(arrivals)
+        marks = {arrival.id: verdict for arrival, verdict in zip(arrivals, verdicts, strict=True)}
+        alike = [verdict.original is not None for verdict in verdicts]
+        written = [
+            item
+            for item, like in zip(items, alike, strict=True)
+            if not like or self.policy.action == "mark"
+        ]
+        report, failed = self._put(written, marks, report)
+        originals.forget(failed)
+        if self.policy.action == "mark" and failed:
+            self._mark_again(written, marks, failed, originals)
+        rest = [
+            (item, verdict)
+            for item, verdict, like in zip(items, verdicts, alike, strict=True)
+            if like and self.policy.action != "mark"
+        ]
+        lost = [item for item, verdict in rest if verdict.original in failed]
+        left_out = [(item, verdict) for item, verdict in rest if verdict.original not in failed]
+        report = self._leave_out(left_out, report)
         report = replace(
             report,
-            created=report.created + written.created,
-            updated=report.updated + written.updated,
-            unchanged=report.unchanged + unchanged,
-            failed=report.failed + len(failures),
+            duplicates=report.duplicates + sum(alike) - len(lost),
+            truncated=report.truncated + sum(verdict.truncated for verdict in verdicts),
         )
-    return report
+        # What was like a document that was not written then may be the first of its kind.
+        return self.write(lost, originals, report) if lost else report
+
+    def _mark_again(
+        self,
+        items: list[_Item],
+        marks: dict[str, Verdict],
+        failed: set[str],
+        originals: Originals,
+    ) -> None:
+        """What was said to be like a document that was not written is like another, or none."""
+        wrong = [item for item in items if marks[item.document.id].original in failed]
+        if wrong := [item for item in wrong if item.document.id not in failed]:
+            originals.forget(item.document.id for item in wrong)
+            # They are counted already.
+            self.write(wrong, originals, IngestReport())
+
+    def _leave_out(self, rest: list[tuple[_Item, Verdict]], report: IngestReport) -> IngestReport:
+        if self.policy.action == "skip":
+            return replace(report, skipped=report.skipped + len(rest))
+        for item, verdict in rest:
+            reason = f"it is like {verdict.original!r}: Jaccard similarity {verdict.similarity:.3f}"
+            self.dead_letter(bad_record(item.record, reason))
+        return replace(report, failed=report.failed + len(rest))
+
+    def _put(
+        self, items: list[_Item], marks: dict[str, Verdict] | None, report: IngestReport
+    ) -> tuple[IngestReport, set[str]]:
+        """Writes items; the ids that were refused too."""
+        documents = with_tokens([item.document for item in items], self.meta)
+        if marks is not None and self.policy.action == "mark":
+            documents = [self._marked(document, marks[document.id]) for document in documents]
+        refused: set[str] = set()
+        for own in (True, False):
+            chosen = [
+                (item, document)
+                for item, document in zip(items, documents, strict=True)
+                if item.own_id is own
+            ]
+            if not chosen:
+                continue
+            written = self.store.write([document for _, document in chosen], create=not own)
+            failures, unchanged = _without_unchanged(
+                self.store, self.meta.field, chosen, written.failures
+            )
+            records = {item.document.id: item.record for item, _ in chosen}
+            for failure in failures:
+                self.dead_letter(bad_record(records[failure.id], failure.reason))
+            refused |= {failure.id for failure in failures}
+            report = replace(
+                report,
+                created=report.created + written.created,
+                updated=report.updated + written.updated,
+                unchanged=report.unchanged + unchanged,
+                failed=report.failed + len(failures),
+            )
+        return report, refused
+
+    def _marked(self, document: Document, verdict: Verdict) -> Document:
+        ours = {**document.tokens_in(self.meta.field), **verdict.fields()}
+        return Document(document.id, {**document.source, self.meta.field: ours})
 
 
 def _without_unchanged(
@@ -210,11 +265,11 @@ def _without_unchanged(
         if document.id in conflicts
         and stored.get(document.id) == document.tokens_in(field)["digest"]
     }
+    own = {document.id: item.own_id for item, document in chosen}
     kept = [
         replace(
             failure,
-            reason="another text was indexed from this line of a file of this name before;"
-            " give the documents ids of their own (--id-field)",
+            reason=_TAKEN if own[failure.id] else _TAKEN_BY_LINE,
         )
         if failure.conflict
         else failure

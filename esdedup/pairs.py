@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from esdedup.buckets import band_pairs, segment_pairs
 from esdedup.datatypes import Metric, Pair
 from esdedup.exceptions import RecordError, StoreError, UsageError
-from esdedup.fields import value_at
-from esdedup.ingest import text_of
+from esdedup.fields import text_of, value_at
 from esdedup.schema import IndexMeta
 from esdedup.search import check_threshold, distance_for, require_simhash
 from esdedup.segments import probe_masks, segment_values

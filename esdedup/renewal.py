@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from esdedup.documents import fields_of
 from esdedup.fields import value_at
-from esdedup.ingest import fields_of
 from esdedup.schema import IndexMeta
 from esdedup.sketch import digest
 from esdedup.stores.client import Cluster

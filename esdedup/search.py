@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from esdedup.datatypes import Candidate, Candidates, Match, Metric, RecallQuery, Result
 from esdedup.exceptions import RecordError, UsageError
-from esdedup.ingest import text_of
+from esdedup.fields import text_of
 from esdedup.schema import IndexMeta
 from esdedup.scheme import Scheme
 from esdedup.segments import Layout, probe_masks, segment_values

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import esdedup
-from esdedup.ingest import fields_of
+from esdedup.documents import fields_of
 from esdedup.schema import IndexMeta
 from tests.clusters import all_documents, call, esdedup_command, fill, words
 from tests.servers.proxy import Proxy

@@ -15,7 +15,7 @@ import pytest
 
 import esdedup
 from esdedup.datatypes import Document
-from esdedup.ingest import with_tokens
+from esdedup.documents import with_tokens
 from esdedup.schema import IndexMeta
 from esdedup.stores import LocalStore
 

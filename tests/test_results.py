@@ -14,7 +14,7 @@ import pytest
 
 import esdedup
 from esdedup.datatypes import FIELD, Document
-from esdedup.ingest import with_tokens
+from esdedup.documents import with_tokens
 from esdedup.schema import IndexMeta
 from esdedup.sketch import shingle_sets, sketch
 from esdedup.stores import Store

@@ -23,8 +23,8 @@ import pytest
 
 import esdedup
 from esdedup.datatypes import FIELD, Candidates, Document, RecallQuery, WriteReport
+from esdedup.documents import with_tokens
 from esdedup.fields import value_at
-from esdedup.ingest import with_tokens
 from esdedup.schema import IndexMeta
 from esdedup.stores import BulkPolicy, LocalStore, Store, open_cluster
 from tests.conftest import delete_index

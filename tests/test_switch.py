@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import esdedup
-from esdedup.ingest import fields_of
+from esdedup.documents import fields_of
 from esdedup.schema import IndexMeta
 from tests.clusters import all_documents, call, esdedup_command, fill, words
 

@@ -15,6 +15,7 @@ from esdedup.cli.options import AsJson, SchemeOption, Target, TextField, with_ta
 from esdedup.cli.output import message, print_json, print_table, wants_json
 from esdedup.cli.progress import Advance, Documents, progress
 from esdedup.cli.scheme_file import read_scheme
+from esdedup.duplicates import DuplicatePolicy, OnDuplicate
 from esdedup.exceptions import EsdedupError, UsageError
 from esdedup.index import Index
 from esdedup.ingest import IngestReport, ingest
@@ -46,6 +47,18 @@ DeadLetterPath = Annotated[
         help="File to append records to that were not indexed.",
     ),
 ]
+OnDuplicateOption = Annotated[
+    OnDuplicate,
+    typer.Option(
+        "--on-duplicate",
+        help="What to do with a near-duplicate of an earlier document: keep it as any other, mark"
+        " it with the original's id and the similarity, skip it, or fail it into the dead letters.",
+    ),
+]
+DuplicateThreshold = Annotated[
+    float,
+    typer.Option(help="Least Jaccard similarity of a near-duplicate, above 0, up to 1."),
+]
 Retries = Annotated[
     int,
     typer.Option(min=0, help="How often a rejected or unanswered bulk request is sent again."),
@@ -60,6 +73,8 @@ def index(
     text_field: TextField = None,
     id_field: IdField = None,
     scheme: SchemeOption = None,
+    on_duplicate: OnDuplicateOption = "keep",
+    duplicate_threshold: DuplicateThreshold = 0.8,
     dead_letter: DeadLetterPath = None,
     retries: Retries = 6,
     as_json: AsJson = None,
@@ -70,6 +85,7 @@ def index(
     that doing the same again completes a run that was stopped.
     """
     _check_files(files, format)
+    policy = DuplicatePolicy(on_duplicate, duplicate_threshold)
     wanted = read_scheme(scheme) if scheme is not None else None
     letter_path = dead_letter or Path(f"{target.index}.dead-letter.jsonl")
     with ExitStack() as stack:
@@ -78,8 +94,13 @@ def index(
         opened.create()
         advance, documents = stack.enter_context(progress("Indexing", _total_bytes(files)))
         records = _records(files, format, advance)
-        report = _ingest(opened, records, letters, id_field, documents)
+        report = _ingest(opened, records, letters, id_field, policy, documents)
     _show(report, opened.store.where, wants_json(as_json))
+    if report.truncated:
+        message(
+            f"{report.truncated} documents had more candidates than the {policy.candidates} that"
+            " they were compared with: a duplicate may have been missed"
+        )
     if report.failed:
         message(f"{report.failed} of {report.read} records were not indexed: see {letters.path}")
         raise typer.Exit(1)
@@ -90,6 +111,7 @@ def _ingest(
     records: Iterator[Record | BadRecord],
     letters: DeadLetterFile,
     id_field: str | None,
+    policy: DuplicatePolicy,
     documents: Documents,
 ) -> IngestReport:
     """Ingests; where that stops early, says what was acknowledged before."""
@@ -107,6 +129,7 @@ def _ingest(
             records,
             letters,
             id_field=id_field,
+            on_duplicate=policy,
             on_batch=on_batch,
             fresh=lambda: index.meta,
         )

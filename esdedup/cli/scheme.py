@@ -16,7 +16,7 @@ from esdedup.cli.output import message, print_json, print_table, wants_json
 from esdedup.cli.scheme_file import CHANCE_SIMILARITY, describe
 from esdedup.corpus import weighted_as_given, weighted_by_corpus, weighted_by_frequencies
 from esdedup.exceptions import RecordError, UsageError
-from esdedup.ingest import text_of
+from esdedup.fields import text_of
 from esdedup.minhash import MinHash
 from esdedup.records import Record, read_records
 from esdedup.scheme import Scheme
