@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, overload
 
 from esdedup.datatypes import FIELD
@@ -85,12 +85,25 @@ def _enriched(batch: list[Action], text_field: str, scheme: Scheme) -> list[Any]
                 places.append((row, path))
                 texts.append(text)
     if texts:
-        fields = token_fields(sketch(texts, scheme), scheme)
+        partial = [path[-1:] == ("doc",) for _, path in places]
+        fields = added_fields(texts, partial, scheme)
         for (row, path), tokens in zip(places, fields, strict=True):
-            # A partial update merges objects: of an empty text, it must take old tokens away.
-            whole = {**_cleared(scheme), **tokens} if path[-1:] == ("doc",) else tokens
-            actions[row] = _with_fields(actions[row], path, whole)
+            actions[row] = _with_fields(actions[row], path, tokens)
     return actions
+
+
+def added_fields(
+    texts: Sequence[str], partial: Sequence[bool], scheme: Scheme
+) -> list[dict[str, Any]]:
+    """What goes under FIELD beside each text; `partial` says which is in the `doc` of an update.
+
+    A partial update merges objects: of an empty text, it must take old tokens away.
+    """
+    cleared = _cleared(scheme)
+    return [
+        {**cleared, **tokens} if merged else tokens
+        for tokens, merged in zip(token_fields(sketch(texts, scheme), scheme), partial, strict=True)
+    ]
 
 
 def _parsed(action: Action) -> Any:

@@ -8,7 +8,7 @@ import sys
 
 import typer
 
-from esdedup.cli import index, pairs, scheme, similar, stats
+from esdedup.cli import index, pairs, proxy, scheme, similar, stats
 from esdedup.exceptions import EsdedupError, UsageError
 
 app = typer.Typer(
@@ -24,6 +24,7 @@ app.command("similar")(similar.similar)
 app.command("pairs")(pairs.pairs)
 app.command("stats")(stats.stats)
 app.command("scheme")(scheme.scheme)
+app.command("proxy")(proxy.proxy)
 
 
 def _version(value: bool) -> None:
