@@ -287,7 +287,7 @@ def test_malformed_lines_get_the_servers_own_errors(setup: Setup, names: list[st
         answers = [
             httpx.post(f"{url}/{name}/_bulk", content=body, headers=NDJSON) for url, name in places
         ]
-        first, second = (
+        direct, passed = (
             (answer.status_code, scrubbed(answer.json(), name))
             for answer, (_, name) in zip(answers, places, strict=True)
         )

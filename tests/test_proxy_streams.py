@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import signal
@@ -25,8 +26,10 @@ from tests.servers.proxy import Proxy
 LINES = int(os.environ.get("ESDEDUP_TEST_STREAM_LINES", "200_000"))
 """Of the long stream: a million takes minutes."""
 PEAK_MB = 300
+MANY, MIDDLE = 90_000, 60_000
+"""Documents of several parts; when those are read, parts have been sent and others will be."""
 NDJSON = {"content-type": "application/x-ndjson"}
-WORDS = "the council met on monday and voted for a new bridge over".split()
+WORDS = ["the", "council", "met", "on", "monday", "and", "voted", "for", "a", "new", "bridge"]
 
 
 @pytest.fixture
@@ -88,12 +91,13 @@ def test_a_long_stream_takes_little_memory(
 def test_what_is_acknowledged_survives_the_death_of_the_upstream(
     node_factory: NodeFactory, tmp_path: Path
 ) -> None:
-    node, count = node_factory(), 60_000
+    node, count = node_factory(), MANY
     with esdedup.open(node.url, "dying") as index:
         index.create()
 
     def kill(number: int) -> None:
-        if number == 40_000:
+        if number == MIDDLE:
+            wait_for_second_part(node.url, "dying")
             node.kill()
 
     with Enriching(node.url, tmp_path) as proxy:
@@ -121,18 +125,16 @@ def test_what_is_acknowledged_survives_the_death_of_the_upstream(
 def test_a_part_that_fails_ends_the_writing(
     elasticsearch_url: str, name: str, tmp_path: Path, fault: Any
 ) -> None:
-    count = 50_000
+    count = MANY
     with (
         Proxy(elasticsearch_url) as guard,
         Enriching(guard.url, tmp_path) as proxy,
     ):
-        asked = False
 
         def fail(number: int) -> None:
-            nonlocal asked
-            if guard.bulk_requests and not asked:
-                asked = True
-                guard.drop_after(2) if fault == "drop" else guard.fail_next(1, fault)
+            if number == MIDDLE:
+                wait_for_second_part(elasticsearch_url, name)
+                guard.drop_after(1) if fault == "drop" else guard.fail_next(1, fault)
 
         got = statuses(answer := post(proxy.url, lines(name, count, fail)), count)
     status = 502 if fault == "drop" else fault
@@ -165,9 +167,7 @@ def test_where_nothing_was_acknowledged_the_upstreams_error_is_the_answer(
 def test_packed_bodies_that_break_off_are_refused(
     elasticsearch_url: str, name: str, tmp_path: Path
 ) -> None:
-    import gzip
-
-    whole = gzip.compress(b"".join(lines(name, 40_000)))
+    whole = gzip.compress(b"".join(lines(name, 30_000)))
     headers = {**NDJSON, "content-encoding": "gzip"}
     with Enriching(elasticsearch_url, tmp_path) as proxy:
         url = f"{proxy.url}/_bulk"
@@ -203,36 +203,44 @@ def test_an_upstream_that_is_silent_or_not_there(node_factory: NodeFactory, tmp_
         assert answer.status_code == answer.json()["status"] == 504
 
 
-def connections(url: str) -> int:
-    """Open connections to an address."""
+def sockets(url: str, column: int) -> list[str]:
+    """The queues of open sockets, written:unread, that have an address's port in a column."""
     port = f":{httpx.URL(url).port:04X}"
-    rows = Path("/proc/net/tcp").read_text("ascii").splitlines()[1:]
-    return sum(1 for row in rows if row.split()[2].endswith(port) and row.split()[3] == "01")
+    tables = [Path(f"/proc/net/{table}").read_text("ascii") for table in ("tcp", "tcp6")]
+    rows = [row.split() for table in tables for row in table.splitlines()]
+    return [row[4] for row in rows if row[column].endswith(port) and row[3] == "01"]
+
+
+def unread(url: str) -> bool:
+    """Whether a server has not read what was sent to it."""
+    return any(int(queues.split(":")[1], 16) for queues in sockets(url, 1))
+
+
+def connections(url: str) -> int:
+    """How many connections to a server are open at the other end."""
+    return len(sockets(url, 2))
 
 
 def test_a_client_that_hangs_up_ends_its_request(node_factory: NodeFactory, tmp_path: Path) -> None:
     node = node_factory()
     with esdedup.open(node.url, "left") as index:
         index.create()
-    heads = (
-        b"POST /_bulk HTTP/1.1\r\nhost: x\r\ncontent-length: 90000000\r\n\r\n",
-        b"POST /_reindex HTTP/1.1\r\nhost: x\r\ncontent-length: 90000000\r\n\r\n",
-        b"GET /_search HTTP/1.1\r\nhost: x\r\n\r\n",
-    )
-    body = b"".join(lines("left", 50_000))
+    body = b"".join(lines("left", 1000))
+    more = b" HTTP/1.1\r\nhost: x\r\ncontent-length: 90000000\r\n\r\n" + body
+    whole = b" HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
+    reaching = [b"POST /_bulk" + whole, b"POST /_reindex" + more, b"GET /_search" + whole]
+    requests = [b"POST /_bulk" + more, b"PUT /left/_doc/1" + more, *reaching]
     assert node.pid is not None
     with Enriching(node.url, tmp_path) as proxy:
         address = ("127.0.0.1", httpx.URL(proxy.url).port or 0)
-        for head in heads:
+        for request in requests:
             os.kill(node.pid, signal.SIGSTOP)
             with socket.create_connection(address) as client:
-                client.settimeout(2)
-                try:
-                    client.sendall(head + (b"" if head.startswith(b"GET") else body))
-                except TimeoutError:
-                    pass  # More than the proxy holds for an upstream that takes nothing.
-                time.sleep(1)
-            wait_for(lambda: connections(node.url) == 0, head)
+                client.sendall(request)
+                if request in reaching:
+                    wait_for(lambda: unread(node.url), request[:60])
+            if request in reaching:
+                wait_for(lambda: connections(node.url) == 0, request[:60])
             os.kill(node.pid, signal.SIGCONT)
             assert httpx.get(f"{proxy.url}/_cluster/health", timeout=60).status_code == 200
         log = proxy.log
@@ -245,6 +253,12 @@ def wait_for(condition: Callable[[], bool], what: object) -> None:
     while not condition():
         assert time.monotonic() < deadline, what
         time.sleep(0.05)
+
+
+def wait_for_second_part(url: str, name: str) -> None:
+    """Until the server has a document of the second part, so that it has all of the first."""
+    wanted = f"{url}/{name}/_doc/25000"
+    wait_for(lambda: httpx.get(wanted, timeout=60).status_code == 200, wanted)
 
 
 def test_tokens_are_those_that_pairs_finds(

@@ -59,7 +59,8 @@ class Bulk:
                 if failure is not None:
                     merged.refuse(part.items, failure, UNSENT)
                     continue
-                failure = source.refusal = await self._send(part, merged)
+                failure = await self._send(part, merged)
+                source.refusal = source.refusal or failure
             if failure is not None and not merged.parts:
                 await reply(send, failure)
             else:

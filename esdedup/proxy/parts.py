@@ -85,21 +85,25 @@ class BulkBody:
         growing = _Growing()
         try:
             async for block in _blocks(actions_of(unpacked(self._chunks, self._encoding))):
+                # Noted here: it can be set while the block is at work, which then has its items.
+                refused = self.refusal is not None
                 try:
-                    if self.refusal is None:
+                    if not refused:
                         await self._enrich(block, growing)
                 except (LookupFailed, NoAnswer) as error:
                     if growing.lines:
-                        yield growing.part(None)
+                        yield growing.part(self.refusal)
                         growing = _Growing()
-                    self.refusal = error.answer
-                if self.refusal is not None:
+                    self.refusal, refused = error.answer, True
+                if refused:
                     growing.items += [self._item(action) for action in block if action.operation]
                 if growing.full:
                     yield growing.part(self.refusal)
                     growing = _Growing()
         except (BadEncoding, LineTooLong) as error:
             self.refusal = self.refusal or _unreadable(error)
+            # One item at least: what can't be read may not look like nothing.
+            growing.items = growing.items or [Item("index", self._default, None)]
             yield growing.part(self.refusal)
             return
         if growing.lines or growing.items:
