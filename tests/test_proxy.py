@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import ssl
+import subprocess
+import sys
 import uuid
 import zlib
 from collections.abc import Callable, Iterator
@@ -22,6 +25,7 @@ import pytest
 import esdedup
 from esdedup.datatypes import FIELD
 from esdedup.proxy.documents import Source, with_tokens
+from esdedup.proxy.upstream import Upstream
 from esdedup.schema import IndexMeta
 from tests.conftest import delete_index
 from tests.servers.credentials import Credentials
@@ -348,3 +352,27 @@ def test_credentials_are_the_clients_own(setup: Setup, names: list[str], tmp_pat
         assert bulk(proxy.url, lines, auth=("u", "wrong")).status_code == 401
         assert bulk(proxy.url, lines, auth=("u", "p")).json()["errors"] is False
     assert stored(setup.direct, name, "1")[FIELD] == tokens(TEXT)
+
+
+@pytest.mark.parametrize("missing", ["uvicorn", "httpx"])
+def test_without_its_packages_the_command_says_how_to_install_them(missing: str) -> None:
+    code = f"import sys; sys.modules[{missing!r}] = None; from esdedup.cli import main; main()"
+    command = [sys.executable, "-c", code, "proxy", "--upstream", "http://127.0.0.1:1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "pip install 'esdedup[proxy]'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("upstream", "said"),
+    [
+        ("ftp://127.0.0.1", "http(s)://host:port"),
+        ("http://u:p@127.0.0.1", "credentials"),
+        ("http://127.0.0.1:x", "127.0.0.1:x"),
+    ],
+)
+def test_addresses_that_cannot_be_used(upstream: str, said: str) -> None:
+    with pytest.raises(esdedup.UsageError, match=re.escape(said)):
+        Upstream(upstream)
+    with pytest.raises(esdedup.UsageError, match="nowhere"):
+        Upstream("https://127.0.0.1", ca_certs="nowhere.pem")

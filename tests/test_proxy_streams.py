@@ -23,8 +23,8 @@ from tests.servers.ports import free_port
 from tests.servers.provide import NodeFactory
 from tests.servers.proxy import Proxy
 
-LINES = int(os.environ.get("ESDEDUP_TEST_STREAM_LINES", "200_000"))
-"""Of the long stream: a million takes minutes."""
+LINES = int(os.environ.get("ESDEDUP_TEST_STREAM_LINES", "1_000_000"))
+"""Of the long stream; fewer where a machine is slow."""
 PEAK_MB = 300
 MANY, MIDDLE = 90_000, 60_000
 """Documents of several parts; when those are read, parts have been sent and others will be."""

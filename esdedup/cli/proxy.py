@@ -40,13 +40,12 @@ def proxy(
     sends them; everything else passes as it is. The clients' own credentials are used.
     """
     try:
-        import httpx  # noqa: F401
         import uvicorn
+
+        from esdedup.proxy.service import Service
+        from esdedup.proxy.upstream import Upstream
     except ImportError as error:
         raise MissingExtra("the proxy needs more: pip install 'esdedup[proxy]'") from error
-    from esdedup.proxy.service import Service
-    from esdedup.proxy.upstream import Upstream
-
     service = Service(Upstream(upstream, ca_certs=ca_certs, timeout=timeout))
     message(f"Listening on http://{host}:{port}, passing to {upstream}")
     uvicorn.run(
