@@ -2,9 +2,11 @@
 
 from esdedup.connection import Connection
 from esdedup.datatypes import Document, Match, Pair, Result, Statistics
+from esdedup.duplicates import DuplicatePolicy
 from esdedup.enrich import enrich
 from esdedup.exceptions import (
     AuthenticationFailed,
+    DuplicateFound,
     EsdedupError,
     IndexNotFound,
     InputError,
@@ -33,6 +35,8 @@ __all__ = [
     "BulkPolicy",
     "Connection",
     "Document",
+    "DuplicateFound",
+    "DuplicatePolicy",
     "EsdedupError",
     "FeatureWeights",
     "Index",

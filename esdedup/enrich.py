@@ -2,95 +2,230 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
-from typing import Any, overload
+import uuid
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Protocol, overload
 
-from esdedup.datatypes import FIELD
+from esdedup.duplicates import Arrival, DuplicatePolicy, Originals
+from esdedup.exceptions import DuplicateFound, UsageError
 from esdedup.fields import value_at
+from esdedup.schema import IndexMeta
 from esdedup.scheme import Scheme
 from esdedup.sketch import sketch, token_fields
+from esdedup.stores.base import Store
 
 Action = str | bytes | Mapping[str, Any]
-_BATCH = 1_000
+_BATCH = 500
 _Path = tuple[str, ...]
 
 
+class OpenIndex(Protocol):
+    """An index that says what its documents get, as `esdedup.open` gives it."""
+
+    store: Store
+
+    @property
+    def meta(self) -> IndexMeta:
+        """What it says now."""
+        ...
+
+
 @overload
 def enrich(
-    actions: Iterable[Action], *, text_field: str = "text", scheme: Scheme | None = None
+    actions: Iterable[Action],
+    *,
+    text_field: str = "text",
+    scheme: Scheme | None = None,
+    index: OpenIndex | None = None,
+    on_duplicate: DuplicatePolicy | None = None,
 ) -> Iterator[Any]: ...
 @overload
 def enrich(
-    actions: AsyncIterable[Action], *, text_field: str = "text", scheme: Scheme | None = None
+    actions: AsyncIterable[Action],
+    *,
+    text_field: str = "text",
+    scheme: Scheme | None = None,
+    index: OpenIndex | None = None,
+    on_duplicate: DuplicatePolicy | None = None,
 ) -> AsyncIterator[Any]: ...
 def enrich(
     actions: Iterable[Action] | AsyncIterable[Action],
     *,
     text_field: str = "text",
     scheme: Scheme | None = None,
+    index: OpenIndex | None = None,
+    on_duplicate: DuplicatePolicy | None = None,
 ) -> Iterator[Any] | AsyncIterator[Any]:
     """Bulk actions with the token fields added, in the same order; an async iterator for one.
 
     Made to stand in any bulk helper of the two clients:
 
-        helpers.bulk(client, esdedup.enrich(actions))
+        helpers.bulk(client, esdedup.enrich(actions, index=index))
 
     Actions have the forms that those helpers take. The document of an index or create action, and
     the `doc` and `upsert` of an update, get the fields where they hold the text; anything else
     (a delete, a script, a document without the text) passes as it is. Nothing of the caller's is
-    changed in place. The index must have been made with the same scheme, as
-    `esdedup.open(...).create()` does.
+    changed in place. The next actions are sketched while the last ones are sent.
 
-    text_field: the name of the field with the text. scheme: the default one, if None.
+    index: an open index, which says the scheme and the fields, also while they are changed by
+    `esdedup switch`. Or, without it, text_field: the name of the field with the text; scheme: what
+    the index was made with, the default one if None.
+    on_duplicate: what to do with near-duplicates among index and create actions; needs the index.
+    With "skip" they are left out; with "mark" documents without an `_id` get one.
+
+    Raises UsageError for options that contradict each other; then, with "fail", DuplicateFound.
     """
-    chosen = scheme or Scheme()
+    enricher = _enricher(text_field, scheme, index, on_duplicate or DuplicatePolicy())
     if isinstance(actions, AsyncIterable):
-        return _enrich_async(actions, text_field, chosen)
-    return _enrich_sync(actions, text_field, chosen)
+        return _enrich_async(actions, enricher)
+    return _enrich_sync(actions, enricher)
 
 
-def _enrich_sync(actions: Iterable[Action], text_field: str, scheme: Scheme) -> Iterator[Any]:
-    batch: list[Action] = []
-    for action in actions:
-        batch.append(action)
-        if len(batch) == _BATCH:
-            yield from _enriched(batch, text_field, scheme)
-            batch = []
-    yield from _enriched(batch, text_field, scheme)
+def _enricher(
+    text_field: str, scheme: Scheme | None, index: OpenIndex | None, policy: DuplicatePolicy
+) -> _Enricher:
+    if index is None:
+        if policy.action != "keep":
+            raise UsageError("to look for near-duplicates, enrich needs the open index (index=)")
+        meta = IndexMeta(scheme or Scheme(), text_field)
+        return _Enricher(lambda: meta, policy, None)
+    if scheme is not None and scheme.id != index.meta.scheme.id:
+        raise UsageError("give enrich either the index or a scheme: the index has another one")
+    opened = index
+    originals = None
+    if policy.action != "keep":
+        originals = Originals(index.store, index.meta, policy)
+    return _Enricher(lambda: opened.meta, policy, originals)
 
 
-async def _enrich_async(
-    actions: AsyncIterable[Action], text_field: str, scheme: Scheme
-) -> AsyncIterator[Any]:
+def _enrich_sync(actions: Iterable[Action], enricher: _Enricher) -> Iterator[Any]:
+    with ThreadPoolExecutor(1) as pool:
+        waiting: Future[list[Any]] | None = None
+        batch: list[Action] = []
+        for action in actions:
+            batch.append(action)
+            if len(batch) == _BATCH:
+                coming = pool.submit(enricher.enriched, batch)
+                if waiting is not None:
+                    yield from waiting.result()
+                waiting, batch = coming, []
+        if waiting is not None:
+            yield from waiting.result()
+        yield from enricher.enriched(batch)
+
+
+async def _enrich_async(actions: AsyncIterable[Action], enricher: _Enricher) -> AsyncIterator[Any]:
+    waiting: asyncio.Future[list[Any]] | None = None
     batch: list[Action] = []
     async for action in actions:
         batch.append(action)
         if len(batch) == _BATCH:
-            for done in _enriched(batch, text_field, scheme):
-                yield done
+            if waiting is not None:
+                for done in await waiting:
+                    yield done
+            waiting = asyncio.ensure_future(asyncio.to_thread(enricher.enriched, batch))
             batch = []
-    for done in _enriched(batch, text_field, scheme):
+    if waiting is not None:
+        for done in await waiting:
+            yield done
+    for done in await asyncio.to_thread(enricher.enriched, batch):
         yield done
 
 
-def _enriched(batch: list[Action], text_field: str, scheme: Scheme) -> list[Any]:
-    actions = [_parsed(action) for action in batch]
-    places: list[tuple[int, _Path]] = []
-    texts: list[str] = []
-    for row, action in enumerate(actions):
-        for path, document in _documents(action):
-            text = value_at(document, text_field)
-            if isinstance(text, str):
-                places.append((row, path))
-                texts.append(text)
-    if texts:
-        fields = token_fields(sketch(texts, scheme), scheme)
-        for (row, path), tokens in zip(places, fields, strict=True):
-            # A partial update merges objects: of an empty text, it must take old tokens away.
-            whole = {**_cleared(scheme), **tokens} if path[-1:] == ("doc",) else tokens
-            actions[row] = _with_fields(actions[row], path, whole)
-    return actions
+@dataclass(frozen=True)
+class _Enricher:
+    """Adds fields to batches of actions. meta: says what an index holds, at any moment."""
+
+    meta: Callable[[], IndexMeta]
+    policy: DuplicatePolicy
+    originals: Originals | None
+
+    def enriched(self, batch: list[Action]) -> list[Any]:
+        meta = self.meta()
+        actions = [_parsed(action) for action in batch]
+        places: list[tuple[int, _Path]] = []
+        texts: list[str] = []
+        for row, action in enumerate(actions):
+            for path, document in _documents(action):
+                text = value_at(document, meta.text_field)
+                if isinstance(text, str):
+                    places.append((row, path))
+                    texts.append(text)
+        if not texts:
+            return actions
+        partial = [path[-1:] == ("doc",) for _, path in places]
+        dropped: set[int] = set()
+        marks: list[dict[str, Any]] = [{} for _ in places]
+        if self.originals is not None:
+            dropped = self._judge(self.originals, actions, places, texts, marks)
+        for one in meta.all:
+            fields = added_fields(texts, partial, one.scheme)
+            for (row, path), tokens, mark in zip(places, fields, marks, strict=True):
+                ours = {**tokens, **mark} if one is meta else tokens
+                actions[row] = _with_fields(actions[row], path, {one.field: ours})
+        return [action for row, action in enumerate(actions) if row not in dropped]
+
+    def _judge(
+        self,
+        originals: Originals,
+        actions: list[Any],
+        places: list[tuple[int, _Path]],
+        texts: list[str],
+        marks: list[dict[str, Any]],
+    ) -> set[int]:
+        """The actions to leave out; what marks a document goes into `marks`."""
+        whole = [at for at, (_, path) in enumerate(places) if path[-1:] not in _PARTS]
+        arrivals = []
+        for at in whole:
+            row = places[at][0]
+            id = actions[row].get("_id")
+            if id is None:
+                # By this, a later one can be said to be like it.
+                id = uuid.uuid4().hex
+                if self.policy.action == "mark":
+                    actions[row] = {**actions[row], "_id": id}
+            arrivals.append(Arrival(str(id), texts[at]))
+        dropped = set()
+        for at, arrival, verdict in zip(whole, arrivals, originals.find(arrivals), strict=True):
+            if self.policy.action == "mark":
+                marks[at] = verdict.fields()
+            elif verdict.original is not None:
+                if self.policy.action == "fail":
+                    raise DuplicateFound(
+                        f"document {arrival.id!r} is like {verdict.original!r}: Jaccard similarity"
+                        f" {verdict.similarity:.3f}"
+                    )
+                dropped.add(places[at][0])
+        return dropped
+
+
+_PARTS = (("doc",), ("upsert",))
+
+
+def added_fields(
+    texts: Sequence[str], partial: Sequence[bool], scheme: Scheme
+) -> list[dict[str, Any]]:
+    """What goes under our field beside each text; `partial`: which is in the `doc` of an update.
+
+    A partial update merges objects: of an empty text, it must take old tokens away.
+    """
+    cleared = _cleared(scheme)
+    return [
+        {**cleared, **tokens} if merged else tokens
+        for tokens, merged in zip(token_fields(sketch(texts, scheme), scheme), partial, strict=True)
+    ]
 
 
 def _parsed(action: Action) -> Any:
@@ -125,8 +260,8 @@ def _cleared(scheme: Scheme) -> dict[str, None]:
     return dict.fromkeys(names + (["simhash", "fingerprint"] if scheme.simhash else []))
 
 
-def _with_fields(value: Mapping[str, Any], path: _Path, tokens: dict[str, Any]) -> dict[str, Any]:
+def _with_fields(value: Mapping[str, Any], path: _Path, fields: dict[str, Any]) -> dict[str, Any]:
     """A copy with the fields put into the document at the path."""
     if not path:
-        return {**value, FIELD: tokens}
-    return {**value, path[0]: _with_fields(value[path[0]], path[1:], tokens)}
+        return {**value, **fields}
+    return {**value, path[0]: _with_fields(value[path[0]], path[1:], fields)}

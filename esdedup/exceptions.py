@@ -6,6 +6,7 @@ EsdedupError                 never raised itself; catch it to catch them all
 │   └── MissingExtra         an optional package is not installed
 ├── InputError               an input can't be read to its end
 ├── RecordError              one record of an input can't be used
+│   └── DuplicateFound       it is like an earlier one, and the policy is to fail
 ├── StoreError               the store refused or failed
 │   ├── IndexNotFound        there is no such index
 │   ├── AuthenticationFailed the server refused the credentials
@@ -38,6 +39,10 @@ class InputError(EsdedupError):
 
 class RecordError(EsdedupError, ValueError):
     """One input record can't be used; the message says why."""
+
+
+class DuplicateFound(RecordError):
+    """A document is a near-duplicate, which the policy forbids."""
 
 
 class StoreError(EsdedupError):

@@ -19,7 +19,9 @@ SHIPPED = ["document.json", "minhash.json", "simhash.json"]
 
 PURE = ("exceptions", "datatypes", "fields", "characters", "text", "hashing", "shingles", "tokens",
         "minhash", "banding", "segments", "simhash", "weights", "verify", "buckets")  # fmt: skip
-SERVICES = ("ingest", "search", "pairs", "enrich", "index", "records")
+SERVICES = ("documents", "duplicates", "ingest", "search", "pairs", "enrich", "index", "records",
+            "obstacles", "attach", "templates", "check", "renewal", "backfill", "switch",
+            "workers")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +88,8 @@ def test_exported_names() -> None:
 
 
 def modules() -> dict[str, Path]:
-    paths = [*PACKAGE.glob("*.py"), *PACKAGE.glob("stores/*.py"), *PACKAGE.glob("cli/*.py")]
+    folders = ("", "stores/", "cli/", "proxy/")
+    paths = [path for folder in folders for path in PACKAGE.glob(f"{folder}*.py")]
     return {path.relative_to(PACKAGE).with_suffix("").as_posix(): path for path in paths}
 
 
@@ -111,10 +114,21 @@ def test_layers() -> None:
             assert not any(module.startswith("cli") for module in ours), name
         if name.startswith("stores/"):
             assert not ours & set(SERVICES), name
+        if name.startswith("proxy/"):
+            allowed = {*PURE, "enrich", "sketch", "schema", "scheme"}
+            others = {module for module in ours if not module.startswith("proxy.")}
+            assert others & {m.replace("/", ".") for m in modules()} <= allowed, name
 
 
 def test_a_client_library_is_imported_in_one_module() -> None:
-    for library in ("elasticsearch", "elastic_transport", "opensearchpy", "sqlite3"):
+    for library in (
+        "elasticsearch",
+        "elastic_transport",
+        "opensearchpy",
+        "sqlite3",
+        "httpx",
+        "uvicorn",
+    ):
         users = {
             name
             for name, path in modules().items()
@@ -123,6 +137,8 @@ def test_a_client_library_is_imported_in_one_module() -> None:
         expected = {
             "opensearchpy": {"stores/opensearch"},
             "sqlite3": {"stores/sqlite", "stores/local"},
+            "httpx": {"proxy/upstream"},
+            "uvicorn": {"cli/proxy"},
         }.get(library, {"stores/elasticsearch"})
         assert users == expected, library
 

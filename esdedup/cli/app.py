@@ -8,7 +8,17 @@ import sys
 
 import typer
 
-from esdedup.cli import attach, backfill, index, pairs, scheme, similar, stats, switch
+from esdedup.cli import (
+    attach,
+    backfill,
+    index,
+    pairs,
+    proxy,
+    scheme,
+    similar,
+    stats,
+    switch,
+)
 from esdedup.exceptions import EsdedupError, UsageError
 
 app = typer.Typer(
@@ -29,6 +39,7 @@ app.command("check")(attach.check_command)
 app.command("switch")(switch.switch_command)
 app.command("backfill")(backfill.backfill_command)
 app.command("scheme")(scheme.scheme)
+app.command("proxy")(proxy.proxy)
 
 
 def _version(value: bool) -> None:

@@ -1,0 +1,99 @@
+"""Which documents get tokens: what the mappings of the upstream's indices say."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from esdedup.datatypes import FIELD
+from esdedup.exceptions import UsageError
+from esdedup.proxy.exchange import Answer, Headers
+from esdedup.proxy.upstream import Upstream
+from esdedup.schema import IndexMeta, common_meta, meta_of
+
+_SECONDS = 10.0
+_ENTRIES = 1_000
+_IDENTITY = (b"authorization", b"es-security-runas-user")
+_ASKED = b"/_mapping?filter_path=*.mappings._meta." + FIELD.encode()
+
+log = logging.getLogger(__name__)
+
+
+class LookupFailed(Exception):
+    """The upstream could not say what an index holds; sent again, the request may pass."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(f"status {answer.status}")
+        self.answer = answer
+
+
+@dataclass(frozen=True)
+class _Entry:
+    meta: IndexMeta | None
+    until: float
+
+
+class Schemes:
+    """The metas of indices, asked for with the clients' own credentials and kept a while."""
+
+    def __init__(self, upstream: Upstream) -> None:
+        self._upstream = upstream
+        self._entries: OrderedDict[tuple[str, tuple[bytes, ...]], _Entry] = OrderedDict()
+
+    async def meta(self, index: str, headers: Headers) -> IndexMeta | None:
+        """What an index, alias or data stream says of its tokens; None: no tokens.
+
+        headers: the client's, whose rights count. Raises LookupFailed and NoAnswer.
+        """
+        if not _is_one_name(index):
+            return None
+        identity = [pair for pair in headers if pair[0] in _IDENTITY]
+        key = (index, tuple(value for _, value in identity))
+        entry = self._entries.get(key)
+        if entry is None or entry.until < time.monotonic():
+            entry = _Entry(await self._ask(index, identity), time.monotonic() + _SECONDS)
+            self._entries[key] = entry
+            while len(self._entries) > _ENTRIES:
+                self._entries.popitem(last=False)
+        return entry.meta
+
+    def forget(self) -> None:
+        """Asks anew from now on: a mapping may have been changed."""
+        self._entries.clear()
+
+    async def _ask(self, index: str, identity: Headers) -> IndexMeta | None:
+        target = b"/" + quote(index, safe="").encode() + _ASKED
+        answer = await self._upstream.ask("GET", target, identity)
+        if answer.status == 429 or answer.status >= 500:
+            raise LookupFailed(answer)
+        if answer.status != 200:
+            if answer.status == 403:
+                log.warning("no right to read the mapping of %r: its documents pass", index)
+            return None
+        try:
+            return _agreed(index, json.loads(answer.body))
+        except (UsageError, ValueError, KeyError, TypeError, AttributeError) as error:
+            log.warning("the mapping of %r can't be read, its documents pass: %s", index, error)
+            return None
+
+
+def _agreed(name: str, answer: dict[str, Any]) -> IndexMeta | None:
+    """The meta of all indices under a name that have one, None where they differ."""
+    mappings = {index: each["mappings"] for index, each in answer.items()}
+    attached = {index: mapping for index, mapping in mappings.items() if meta_of(mapping)}
+    return common_meta(attached, name)
+
+
+def _is_one_name(index: str) -> bool:
+    """Whether this can name an index to write to, rather than many, or a path of the API."""
+    return (
+        bool(index)
+        and index[0] not in "_-"
+        and not set(index) & set("*,")
+        and index.strip(".") != ""
+    )
