@@ -18,7 +18,7 @@ from esdedup.pairs import OnScan, similar_pairs
 from esdedup.records import BadRecord, Record
 from esdedup.schema import IndexMeta
 from esdedup.scheme import Scheme
-from esdedup.search import Limits, Query, similar
+from esdedup.search import Limits, Query, request_body, similar
 from esdedup.stores import BulkPolicy, LocalStore, Store, open_cluster
 
 DEFAULT_FILE = "esdedup.db"
@@ -144,22 +144,38 @@ class Index:
         distance: int | None = None,
         k: int = 10,
         candidates: int = 1_000,
+        filters: Sequence[Mapping[str, Any]] = (),
     ) -> Result:
         """The documents most similar to a text, or to a document of the index.
 
         metric: "jaccard", with the least similarity `threshold`, or "hamming", with the most
         differing bits `distance` (None: what the segments guarantee by equality alone).
         k: at most so many matches. candidates: to verify, at most; the result tells if there were
-        more.
+        more. filters: queries in the cluster's own language that a match must meet too.
         """
         limits = Limits(metric, threshold, distance, k, candidates)
-        return self.similar_many([self.query(text, id)], limits)[0]
+        return self.similar_many([self.query(text, id, filters)], limits)[0]
+
+    def request_body(
+        self, query: Query, limits: Limits, *, collapse: bool = False
+    ) -> dict[str, Any]:
+        """The body of the `_search` that finds the candidates of a query, for any client to send.
+
+        collapse: only the best of each group, of documents that have one.
+        """
+        body = request_body(self.meta, query, limits)
+        return {**body, "collapse": {"field": f"{self.meta.field}.group"}} if collapse else body
 
     def similar_many(self, queries: Sequence[Query], limits: Limits) -> list[Result]:
         """The results of many queries, in order."""
         return similar(self.store, self.meta, queries, limits)
 
-    def query(self, text: str | None = None, id: str | None = None) -> Query:
+    def query(
+        self,
+        text: str | None = None,
+        id: str | None = None,
+        filters: Sequence[Mapping[str, Any]] = (),
+    ) -> Query:
         """A query by text, or by the id of a document, which it then leaves out.
 
         Raises UsageError unless exactly one of them is given.
@@ -167,10 +183,10 @@ class Index:
         if (text is None) == (id is None):
             raise UsageError("give either a text or the id of a document")
         if text is not None:
-            return Query(text)
+            return Query(text, filters=filters)
         assert id is not None
         try:
-            return Query(text_of(self.get(id).source, self.meta.text_field), exclude=id)
+            return Query(text_of(self.get(id).source, self.meta.text_field), id, filters)
         except RecordError as error:
             raise StoreError(f"document {id!r}: {error}") from error
 

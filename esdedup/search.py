@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from esdedup.datatypes import Candidate, Candidates, Match, Metric, RecallQuery, Result
 from esdedup.exceptions import RecordError, UsageError
 from esdedup.fields import text_of
+from esdedup.queries import recall_body
 from esdedup.schema import IndexMeta
 from esdedup.scheme import Scheme
 from esdedup.segments import Layout, probe_masks, segment_values
 from esdedup.simhash import from_hex
-from esdedup.sketch import shingle_sets, sketch
+from esdedup.sketch import Sketches, shingle_sets, sketch
 from esdedup.stores.base import Store
 from esdedup.tokens import encode, encode_at
 from esdedup.verify import hamming, jaccard
@@ -81,12 +82,7 @@ def similar(
     """
     texts = [query.text for query in queries]
     sketches = sketch(texts, meta.scheme)
-    if limits.metric == "jaccard":
-        recalls = _band_queries(meta, require_bands(sketches.bands), queries)
-    else:
-        layout = require_simhash(meta.scheme)
-        distance = distance_for(layout, limits.distance)
-        recalls = _segment_queries(meta, require_prints(sketches.fingerprints), queries, distance)
+    recalls = _recall_queries(meta, sketches, queries, limits)
     asked = np.flatnonzero(sketches.filled).tolist()
     found = store.recall([recalls[row] for row in asked], limits.candidates)
     results = [Result([], 0, False)] * len(queries)
@@ -95,8 +91,32 @@ def similar(
             results[row] = _verify_jaccard(meta, texts[row], candidates, limits)
         else:
             prints = require_prints(sketches.fingerprints)[row : row + 1]
+            distance = distance_for(require_simhash(meta.scheme), limits.distance)
             results[row] = _verify_hamming(meta, prints, candidates, limits, distance)
     return results
+
+
+def request_body(meta: IndexMeta, query: Query, limits: Limits) -> dict[str, Any]:
+    """The body of a `_search` that recalls the candidates of a query, for any client to send.
+
+    The score of a hit is the number of tokens that it shares with the text; to verify it is up to
+    the sender. A text without any shingle finds nothing.
+    """
+    sketches = sketch([query.text], meta.scheme)
+    (recall,) = _recall_queries(meta, sketches, [query], limits)
+    body = recall_body(recall, limits.candidates)
+    if not sketches.filled[0]:
+        body["query"] = {"match_none": {}}
+    return body
+
+
+def _recall_queries(
+    meta: IndexMeta, sketches: Sketches, queries: Sequence[Query], limits: Limits
+) -> list[RecallQuery]:
+    if limits.metric == "jaccard":
+        return _band_queries(meta, require_bands(sketches.bands), queries)
+    distance = distance_for(require_simhash(meta.scheme), limits.distance)
+    return _segment_queries(meta, require_prints(sketches.fingerprints), queries, distance)
 
 
 def require_bands(bands: NDArray[np.uint64] | None) -> NDArray[np.uint64]:

@@ -67,7 +67,16 @@ def rows(done: subprocess.CompletedProcess[str]) -> list[Any]:
 
 def test_the_whole_path_on_a_local_file() -> None:
     assert rows(run("index", "articles.jsonl")) == [
-        {"read": 6, "created": 6, "updated": 0, "unchanged": 0, "failed": 0}
+        {
+            "read": 6,
+            "created": 6,
+            "updated": 0,
+            "unchanged": 0,
+            "skipped": 0,
+            "failed": 0,
+            "duplicates": 0,
+            "truncated": 0,
+        }
     ]
     pairs = rows(run("pairs"))
     assert [(pair["left"], pair["right"]) for pair in pairs] == [("a", "b"), ("d", "e")]
@@ -109,7 +118,16 @@ def test_file_formats(folder: Path) -> None:
     (folder / "e.jsonl.zst").write_bytes(frame + frame)
     files = ["a.csv", "b.tsv", "c.txt", "d.jsonl.gz", "e.jsonl.zst", "-"]
     (report,) = rows(run("index", *files, input='{"id": "6", "text": "twelve"}\n'))
-    assert report == {"read": 9, "created": 8, "updated": 1, "unchanged": 0, "failed": 0}
+    assert report == {
+        "read": 9,
+        "created": 8,
+        "updated": 1,
+        "unchanged": 0,
+        "skipped": 0,
+        "failed": 0,
+        "duplicates": 0,
+        "truncated": 0,
+    }
     (found,) = rows(run("similar", "--id", "1", "-t", "0.01", "--source"))
     assert found["matches"] == []
     (found,) = rows(run("similar", "--text", "nine 你好", "--source"))
@@ -132,7 +150,18 @@ def test_bad_records_go_to_the_dead_letter_and_the_rest_go_on(folder: Path) -> N
     ]
     write_lines(folder / "mixed.jsonl", [ARTICLES[0], *bad, ARTICLES[2]])
     done = run("index", "mixed.jsonl", status=1)
-    assert rows(done) == [{"read": 10, "created": 2, "updated": 0, "unchanged": 0, "failed": 8}]
+    assert rows(done) == [
+        {
+            "read": 10,
+            "created": 2,
+            "updated": 0,
+            "unchanged": 0,
+            "skipped": 0,
+            "failed": 8,
+            "duplicates": 0,
+            "truncated": 0,
+        }
+    ]
     assert "mixed.jsonl:2: not valid JSON" in done.stderr
     assert "8 of 10 records were not indexed: see documents.dead-letter.jsonl" in done.stderr
     letters = json_lines(Path("documents.dead-letter.jsonl").read_text("utf-8"))
@@ -160,8 +189,8 @@ USAGE = [
     (["index", "articles.jsonl", "--format", "xml"], "xml"),
     (["index", "articles.jsonl", "--scheme", "absent.json"], "scheme file absent.json"),
     (["index"], "Missing argument"),
-    (["similar"], "one of --text, --file and --id"),
-    (["similar", "--text", "x", "--id", "a"], "one of --text, --file and --id"),
+    (["similar"], "one of --text, --file, --id and --batch"),
+    (["similar", "--text", "x", "--id", "a"], "one of --text, --file, --id and --batch"),
     (["similar", "--text", "x", "-t", "1.5"], "threshold 1.5"),
     (["similar", "--text", "x", "-d", "3"], "--distance goes with"),
     (["similar", "--text", "x", "-m", "hamming", "-d", "64"], "distance 64"),

@@ -31,6 +31,7 @@ app = typer.Typer(
 )
 app.command("index")(index.index)
 app.command("similar")(similar.similar)
+app.command("query")(similar.query)
 app.command("pairs")(pairs.pairs)
 app.command("stats")(stats.stats)
 app.command("attach")(attach.attach_command)

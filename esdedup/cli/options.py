@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
@@ -125,6 +126,16 @@ TextField = Annotated[
     str | None,
     typer.Option(show_default="the index's own; text for a new one", help="Field with the text."),
 ]
+FilterOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--filter",
+        metavar="JSON",
+        show_default=False,
+        help="A query of the cluster that matches must meet too, such as"
+        ' \'{"term": {"tenant": "a"}}\'; may be given several times.',
+    ),
+]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 AsJson = Annotated[
     bool | None,
@@ -148,6 +159,20 @@ Distance = Annotated[
         show_default="what the segments guarantee by equality alone",
     ),
 ]
+
+
+def read_filters(filters: list[str] | None) -> list[dict[str, Any]]:
+    """The queries that --filter gives. Raises UsageError for what is no JSON object."""
+    read = []
+    for text in filters or ():
+        try:
+            found = json.loads(text)
+        except ValueError as error:
+            raise UsageError(f"--filter {text}: no JSON: {error}") from error
+        if not isinstance(found, dict):
+            raise UsageError(f'--filter {text}: use an object like {{"term": {{"field": "x"}}}}')
+        read.append(found)
+    return read
 
 
 @dataclass(frozen=True)
