@@ -365,3 +365,39 @@ def call_root(url: str) -> Any:
         return call(url, "GET", "/")
     except AssertionError as error:
         return error
+
+
+def test_a_sidecar_for_what_takes_no_updates(url: str, name: str) -> None:
+    stored = {
+        "_source": {"enabled": False},
+        "properties": {"text": {"type": "text", "store": True}},
+    }
+    part = {"_source": {"excludes": ["secret"]}}
+    alias = f"{name}-all"
+    for kind, mapping in (("none", stored), ("part", part), ("blocked", {})):
+        call(url, "PUT", f"/{name}-{kind}", {"mappings": mapping, "aliases": {alias: {}}})
+        texts = {f"{kind}{n}": {"text": words(n), "secret": "s"} for n in range(30)}
+        fill(url, f"{name}-{kind}", texts)
+    call(url, "PUT", f"/{name}-blocked/_settings", {"index.blocks.write": True})
+    beside = f"{name}-sidecar"
+    ran = esdedup_command(url, "backfill", alias, "--sidecar", beside)
+    assert (ran.status, ran.json[0]["written"]) == (0, 90), ran.err
+    found = esdedup_command(url, "similar", "-i", beside, "--id", "none7").json[0]
+    assert sorted(match["id"] for match in found["matches"]) == ["blocked7", "part7"]
+    assert all_documents(url, beside)["part3"]["esdedup"] == {
+        **expected(words(3)),
+        "origin": f"{name}-part",
+    }
+    fill(url, f"{name}-none", {"none7": {"text": words(100)}})
+    again = esdedup_command(url, "backfill", alias, "--sidecar", beside).json[0]
+    assert (again["written"], again["unchanged"]) == (1, 89)
+    assert esdedup_command(url, "similar", "-i", beside, "--id", "none7").json[0]["matches"] == []
+    assert esdedup_command(url, "backfill", alias, "--sidecar", alias).status == 2
+    call(url, "PUT", f"/{name}-lost", {"mappings": {"_source": {"enabled": False}}})
+    fill(url, f"{name}-lost", {"1": {"text": words(1)}})
+    ran = esdedup_command(
+        url, "backfill", f"{name}-lost", "--sidecar", f"{beside}2", "--text-field", "text"
+    )
+    assert ran.status == 1
+    assert "_source is disabled" in ran.err
+    call(url, "DELETE", f"/{beside}2")

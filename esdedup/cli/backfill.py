@@ -7,14 +7,25 @@ from typing import Annotated, Any
 
 import typer
 
+from esdedup.attach import plan_attach
 from esdedup.backfill import BackfillPlan, Effort, Share, backfill, plan_backfill
 from esdedup.cli.dead_letter import DeadLetterFile
-from esdedup.cli.options import AsJson, ClusterTarget, IndexArgument, with_target
+from esdedup.cli.options import (
+    AsJson,
+    ClusterTarget,
+    IndexArgument,
+    SchemeOption,
+    TextField,
+    with_target,
+)
 from esdedup.cli.output import message, print_json, print_table, wants_json
 from esdedup.cli.progress import progress
-from esdedup.exceptions import EsdedupError, StoreError
+from esdedup.cli.scheme_file import read_scheme
+from esdedup.exceptions import EsdedupError, StoreError, UsageError
 from esdedup.records import BadRecord
+from esdedup.sidecar import fill_sidecar, make_sidecar, readable
 from esdedup.stores import BulkPolicy, Cluster
+from esdedup.stores.indices import path_of
 from esdedup.stores.updates import UpdateReport
 
 Stale = Annotated[
@@ -40,6 +51,14 @@ DeadLetterPath = Annotated[
         help="File to append the documents to that could not be updated.",
     ),
 ]
+SidecarOption = Annotated[
+    str | None,
+    typer.Option(
+        "--sidecar",
+        metavar="NAME",
+        help="Fill this index, with the same ids, instead: for documents that can't be updated.",
+    ),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Count the documents, change nothing.")]
 Retries = Annotated[int, typer.Option(min=0, help="How often a refused request is sent again.")]
 
@@ -52,6 +71,9 @@ def backfill_command(
     workers: Workers = 1,
     slice: SliceOption = None,
     max_rate: MaxRate = None,
+    sidecar: SidecarOption = None,
+    text_field: TextField = None,
+    scheme: SchemeOption = None,
     dry_run: DryRun = False,
     dead_letter: DeadLetterPath = None,
     retries: Retries = 6,
@@ -64,18 +86,62 @@ def backfill_command(
     """
     share = Share.parse(slice) if slice is not None else Share()
     effort = Effort(workers, share, max_rate)
+    path = dead_letter or Path(f"{index}.dead-letter.jsonl")
+    if sidecar is None and (scheme is not None or text_field is not None):
+        raise UsageError("--scheme and --text-field go with --sidecar; an index has its own")
     with target.connected(BulkPolicy(retries=retries)) as cluster:
+        if sidecar is not None:
+            if stale or slice or workers > 1 or max_rate is not None:
+                raise UsageError("--sidecar goes without --stale, --slice, --workers, --max-rate")
+            _fill_sidecar(cluster, index, sidecar, text_field, scheme, path, wants_json(as_json))
+            return
         plan = plan_backfill(cluster, index, stale=stale, effort=effort)
         tell_left_out(plan)
         if dry_run:
             print_json({"waiting": plan.waiting, "indices": list(plan.indices)})
             return
-        with DeadLetterFile(dead_letter or Path(f"{index}.dead-letter.jsonl")) as letters:
+        with DeadLetterFile(path) as letters:
             report = run(target, cluster, plan, effort, letters)
-    show(report, plan, wants_json(as_json))
+    left_out = {obstacle.index for obstacle in plan.left_out}
+    title = f"{plan.named.kind.capitalize()} {plan.named.name!r}, scheme {plan.meta.scheme.id}"
+    show(report, title, len(left_out), wants_json(as_json))
     if report.failures:
         message(f"{report.failed} documents were not updated: see {letters.path}")
     if report.failures or plan.left_out:
+        raise typer.Exit(1)
+
+
+def _fill_sidecar(
+    cluster: Cluster,
+    index: str,
+    sidecar: str,
+    text_field: str | None,
+    scheme: Path | None,
+    letter_path: Path,
+    as_json: bool,
+) -> None:
+    wanted = read_scheme(scheme) if scheme is not None else None
+    plan = plan_attach(cluster, index, wanted, text_field)
+    make_sidecar(cluster, plan.named, sidecar, plan.meta)
+    chosen, left_out = readable(cluster, plan.named, plan.meta)
+    for obstacle in left_out:
+        message(f"Left out: {obstacle}")
+    waiting = sum(cluster.count(path_of(state.name)) for state in chosen)
+    with DeadLetterFile(letter_path) as letters, progress("Filling", waiting) as (advance, shown):
+        total = UpdateReport()
+
+        def on_update(done: UpdateReport) -> None:
+            nonlocal total
+            for failure in done.failures:
+                letters(BadRecord(failure.id, 0, "", failure.reason))
+            total += done
+            advance(done.read)
+            shown(total.read)
+
+        report = fill_sidecar(cluster, chosen, sidecar, plan.meta, on_update)
+    title = f"Sidecar index {sidecar!r} of {index!r}, scheme {plan.meta.scheme.id}"
+    show(report, title, len(left_out), as_json)
+    if report.failures or left_out:
         raise typer.Exit(1)
 
 
@@ -122,7 +188,7 @@ def _stopped(report: UpdateReport) -> str:
     )
 
 
-def show(report: UpdateReport, plan: BackfillPlan, as_json: bool) -> None:
+def show(report: UpdateReport, title: str, left_out: int, as_json: bool) -> None:
     """The report on standard output."""
     numbers: dict[str, Any] = {
         "read": report.read,
@@ -132,7 +198,7 @@ def show(report: UpdateReport, plan: BackfillPlan, as_json: bool) -> None:
         "gone": report.gone,
         "conflicts": report.conflicts,
         "failed": report.failed,
-        "left_out": len({obstacle.index for obstacle in plan.left_out}),
+        "left_out": left_out,
     }
     if as_json:
         print_json(numbers)
@@ -140,5 +206,5 @@ def show(report: UpdateReport, plan: BackfillPlan, as_json: bool) -> None:
     print_table(
         [("Documents", "text"), ("", "number")],
         [(name.replace("_", " "), f"{count:,}") for name, count in numbers.items()],
-        title=f"{plan.named.kind.capitalize()} {plan.named.name!r}, scheme {plan.meta.scheme.id}",
+        title=title,
     )

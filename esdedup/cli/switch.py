@@ -86,7 +86,7 @@ def _fill(
     if filling.left_out:
         raise StoreError(f"{name!r} can't change its scheme while indices behind it are left out")
     report = run(target, cluster, filling, effort, letters)
-    show(report, filling, as_json)
+    show(report, f"Scheme {plan.following.scheme.id} of {name!r}", 0, as_json)
     if report.failures:
         raise StoreError(
             f"{report.failed} documents were not updated (see {letters.path}): searches go on with"
@@ -117,7 +117,7 @@ def _forget(
     if plan.stage != "forget":
         _wait("until no reader uses them")
     report = run(target, cluster, forgetting, effort, letters)
-    show(report, forgetting, as_json)
+    show(report, f"Field {forgetting.meta.former!r} of {name!r}, emptied", 0, as_json)
     if report.failures:
         raise StoreError(f"{report.failed} documents were not updated: see {letters.path}")
     finish(cluster, plan)
