@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from esdedup.datatypes import Document
-from esdedup.fields import text_of
+from esdedup.exceptions import RecordError
+from esdedup.fields import has_field, text_of, value_at
 from esdedup.schema import IndexMeta
 from esdedup.sketch import sketch, token_fields
 
 _SKETCHED_AT_ONCE = 2_000
 """Less memory in use at a time, which is a sixth less work than whole batches at once."""
+
+OURS = ("scheme", "digest", "minhash", "simhash", "fingerprint")
+"""What is made of a text."""
 
 
 def with_tokens(documents: Sequence[Document], meta: IndexMeta) -> list[Document]:
@@ -36,3 +40,24 @@ def fields_of(texts: Sequence[str], meta: IndexMeta) -> list[dict[str, Any]]:
         for row, row_tokens in zip(fields, tokens, strict=True):
             row[one.field] = row_tokens
     return fields
+
+
+def partial_document(fields: Mapping[str, Any], id_field: str, meta: IndexMeta) -> Document:
+    """Fields to merge into a document, with what changes beside its text.
+
+    Raises RecordError where the id is missing.
+    """
+    id = value_at(fields, id_field)
+    if not isinstance(id, (str, int)) or isinstance(id, bool):
+        raise RecordError(f"the id field {id_field!r} is missing, or neither text nor a number")
+    source = dict(fields)
+    if has_field(fields, meta.text_field):
+        text = value_at(fields, meta.text_field)
+        tokens = fields_of([text], meta)[0] if isinstance(text, str) else {}
+        # What was said of another text goes with it; the document is a group of its own.
+        mark = {"original": None, "similarity": None, "group": str(id)}
+        for one in meta.all:
+            gone: dict[str, Any] = dict.fromkeys(OURS)
+            source[one.field] = {**gone, **tokens.get(one.field, {})}
+        source[meta.field].update(mark)
+    return Document(str(id), source)

@@ -22,6 +22,11 @@ def value_at(source: Mapping[str, Any], path: str) -> Any:
     return None if found is _MISSING else found
 
 
+def has_field(source: Mapping[str, Any], path: str) -> bool:
+    """Whether a field is there, be it null."""
+    return _at(source, path) is not _MISSING
+
+
 def _at(source: Any, path: str) -> Any:
     if not isinstance(source, Mapping):
         return _MISSING

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from esdedup.connection import Connection, connection_to
 from esdedup.datatypes import Document, Match, Metric, Pair, Result, Statistics
+from esdedup.documents import partial_document
 from esdedup.duplicates import DuplicatePolicy
 from esdedup.exceptions import IndexNotFound, RecordError, StoreError, UsageError
 from esdedup.fields import text_of
@@ -120,6 +121,20 @@ class Index:
         )
         self.store.refresh()
         return report
+
+    def update(self, documents: Iterable[Mapping[str, Any]], *, id_field: str = "id") -> int:
+        """Merges fields into documents that exist, with new tokens where the text is among them.
+
+        A text that is null takes the tokens away. Returns the number of documents; raises
+        RecordError for one without an id, or that does not exist, after the others were written.
+        """
+        partial = [partial_document(fields, id_field, self.meta) for fields in documents]
+        report = self.store.update(partial)
+        self.store.refresh()
+        if report.failures:
+            failure = report.failures[0]
+            raise RecordError(f"document {failure.id!r}: {failure.reason}")
+        return report.updated
 
     def get(self, id: str) -> Document:
         """A document, without its tokens. Raises StoreError where there is none."""

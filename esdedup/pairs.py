@@ -85,6 +85,8 @@ def _jaccard_pairs(
         return
     blocks = list(band_pairs(np.concatenate(parts)))
     del parts
+    if not blocks:
+        return
     left = np.concatenate([block[0] for block in blocks])
     right = np.concatenate([block[1] for block in blocks])
     verified = [

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from esdedup.documents import fields_of
+from esdedup.documents import OURS, fields_of
 from esdedup.fields import value_at
 from esdedup.schema import IndexMeta
 from esdedup.sketch import digest
@@ -84,7 +84,7 @@ def _cleared(hit: Hit, meta: IndexMeta) -> dict[str, Any]:
     if _stored(hit, meta) == (None, None):
         return {}
     source = hit.get("_source", {})
-    names = ["scheme", "digest", "minhash", "simhash", "fingerprint"]
+    names = list(OURS)
     if value_at(source, f"{meta.field}.original") is not None:
         names += ["original", "similarity"]
     cleared: dict[str, Any] = dict.fromkeys(names)

@@ -41,6 +41,13 @@ class Store(Protocol):
         """
         ...
 
+    def update(self, documents: Sequence[Document]) -> WriteReport:
+        """Merges fields into documents that exist, objects into objects; null takes a value away.
+
+        One that does not exist is a failure.
+        """
+        ...
+
     def get(self, ids: Sequence[str]) -> list[Document]:
         """The documents that exist, in the order of `ids`, without their tokens."""
         ...

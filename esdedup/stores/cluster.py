@@ -14,6 +14,7 @@ from esdedup.datatypes import (
     Candidate,
     Candidates,
     Document,
+    Failure,
     RecallQuery,
     Statistics,
     WriteReport,
@@ -116,6 +117,23 @@ class ClusterStore:
             self._creates_only = True
             return self.write(documents)
 
+    def update(self, documents: Sequence[Document]) -> WriteReport:
+        targets = {target["_id"]: target for target in self._targets([d.id for d in documents])}
+        absent = [
+            Failure(d.id, "there is no such document") for d in documents if d.id not in targets
+        ]
+        # The server merges, so that nobody's change of other fields is lost.
+        actions = [
+            Action(
+                document.id,
+                line({"update": {**targets[document.id], "retry_on_conflict": 10}})
+                + line({"doc": document.source}, f"document {document.id!r}"),
+            )
+            for document in documents
+            if document.id in targets
+        ]
+        return self.cluster.bulk(actions, self.where, self._path) + WriteReport(failures=absent)
+
     def get(self, ids: Sequence[str]) -> list[Document]:
         found: list[Document] = []
         for first in range(0, len(ids), _SCAN_PAGE):
@@ -140,14 +158,7 @@ class ClusterStore:
                 yield [Document(hit["_id"], hit.get("_source", {})) for hit in hits]
 
     def delete(self, ids: Sequence[str]) -> int:
-        targets: list[dict[str, Any]] = [{"_id": id} for id in ids]
-        if self._is_several():
-            # Through an alias or data stream only documents' own indices take a delete.
-            self.refresh()
-            targets = [
-                {key: hit[key] for key in ("_index", "_id", "routing") if key in hit}
-                for hit in self._hits(list(ids), source=False)
-            ]
+        targets = self._targets(ids)
         actions = [Action(target["_id"], line({"delete": target})) for target in targets]
         report = self.cluster.bulk(actions, self.where, self._path)
         # A document that was not there answers 404, which is no failure to delete it.
@@ -155,6 +166,17 @@ class ClusterStore:
         if broken:
             raise StoreError(f"{self.where}: {broken[0].id} was not deleted: {broken[0].reason}")
         return report.updated
+
+    def _targets(self, ids: Sequence[str]) -> list[dict[str, Any]]:
+        """What names documents in a bulk request; those that are not there may be left out."""
+        if not self._is_several():
+            return [{"_id": id} for id in ids]
+        # Through an alias or data stream only documents' own indices take changes.
+        self.refresh()
+        return [
+            {key: hit[key] for key in ("_index", "_id", "routing") if key in hit}
+            for hit in self._hits(list(ids), source=False)
+        ]
 
     def refresh(self) -> None:
         self.cluster.ask("POST", f"{self._path}/_refresh")

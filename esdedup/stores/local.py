@@ -28,11 +28,8 @@ from esdedup.datatypes import (
 from esdedup.exceptions import IndexNotFound, RecordError, UsageError
 from esdedup.fields import only
 from esdedup.schema import IndexMeta
-from esdedup.serialise import to_json
+from esdedup.stores.rows import as_document, as_row, chunks, is_unicode, marks, merged
 from esdedup.stores.sqlite import Database
-
-_VARIABLES = 500
-"""Values an SQL statement takes at once; SQLite's own limit is far above."""
 
 _PAGE = 1_000
 
@@ -45,7 +42,7 @@ class LocalStore:
     """
 
     def __init__(self, path: str | Path, index: str) -> None:
-        if not index or "\0" in index or not _is_unicode(index):
+        if not index or "\0" in index or not is_unicode(index):
             raise UsageError(f"index name {index!r}: use any other text")
         self._database = Database(Path(path))
         self._index = index
@@ -87,7 +84,7 @@ class LocalStore:
         failures: list[Failure] = []
         latest: dict[str, Document] = {}
         for document in documents:
-            if not _is_unicode(document.id):
+            if not is_unicode(document.id):
                 raise RecordError(f"document {document.id!r}: the id is no valid Unicode")
         with self._writing() as db:
             taken = self._tokens_of(db, [document.id for document in documents])
@@ -102,11 +99,26 @@ class LocalStore:
             self._insert(db, list(latest.values()))
         return WriteReport(created, updated, failures)
 
+    def update(self, documents: Sequence[Document]) -> WriteReport:
+        latest: dict[str, Document] = {}
+        failures: list[Failure] = []
+        with self._writing() as db:
+            for document in documents:
+                known = latest.get(document.id) or self._whole(db, document.id)
+                if known is None:
+                    failures.append(Failure(document.id, "there is no such document"))
+                else:
+                    whole = merged(known.source, document.source)
+                    latest[document.id] = Document(document.id, whole)
+            self._forget(db, self._tokens_of(db, list(latest)))
+            self._insert(db, list(latest.values()))
+        return WriteReport(updated=len(documents) - len(failures), failures=failures)
+
     def get(self, ids: Sequence[str]) -> list[Document]:
         found: dict[str, Document] = {}
         with self._reading() as db:
-            for some in _chunks(ids):
-                for document in self._read(db, f"id IN ({_marks(some)})", some):
+            for some in chunks(ids):
+                for document in self._read(db, f"id IN ({marks(some)})", some):
                     found[document.id] = document
         return [found[id] for id in ids if id in found]
 
@@ -187,7 +199,7 @@ class LocalStore:
         # A document has one token of each position and a group is of one position, so that
         # counting tokens counts groups.
         tokens = [token for group in query.groups for token in group]
-        exclude = query.exclude if _is_unicode(query.exclude or "") else None
+        exclude = query.exclude if is_unicode(query.exclude or "") else None
         found = db.execute(
             f"SELECT id, source, tokens, met FROM (SELECT document, count(*) AS met"
             f" FROM {self._table(query.kind)} WHERE token IN (SELECT value FROM json_each(?))"
@@ -196,7 +208,7 @@ class LocalStore:
             (json.dumps(tokens), exclude, limit + 1),
         ).fetchall()
         candidates = [
-            Candidate(_document(id, source, tokens), met) for id, source, tokens, met in found
+            Candidate(as_document(id, source, tokens), met) for id, source, tokens, met in found
         ]
         return Candidates(candidates[:limit], len(candidates) > limit)
 
@@ -204,17 +216,28 @@ class LocalStore:
         rows = db.execute(
             f"SELECT id, source, tokens FROM {self._table('documents')} WHERE {where}", values
         )
-        return [_document(*row) for row in rows]
+        return [as_document(*row) for row in rows]
+
+    def _whole(self, db: sqlite3.Connection, id: str) -> Document | None:
+        """A document with its tokens."""
+        if not is_unicode(id):
+            return None
+        row = db.execute(
+            f"SELECT source, tokens FROM {self._table('documents')} WHERE id = ?", (id,)
+        ).fetchone()
+        if row is None:
+            return None
+        return Document(id, {**json.loads(row[0]), FIELD: json.loads(row[1])})
 
     def _tokens_of(
         self, db: sqlite3.Connection, ids: Sequence[str]
     ) -> dict[str, tuple[int, dict[str, Any]]]:
         """The number and the tokens of those of the documents that exist."""
         found: dict[str, tuple[int, dict[str, Any]]] = {}
-        for some in _chunks(ids):
+        for some in chunks(ids):
             for id, number, tokens in db.execute(
                 f"SELECT id, number, tokens FROM {self._table('documents')}"
-                f" WHERE id IN ({_marks(some)})",
+                f" WHERE id IN ({marks(some)})",
                 some,
             ):
                 found[id] = (number, json.loads(tokens))
@@ -229,7 +252,7 @@ class LocalStore:
                 [
                     (token, number)
                     for number, tokens in stored.values()
-                    for token in tokens.get(kind, ())
+                    for token in tokens.get(kind) or ()
                 ],
             )
         db.executemany(
@@ -243,14 +266,14 @@ class LocalStore:
         ).fetchone()[0]
         db.executemany(
             f"INSERT INTO {self._table('documents')} VALUES(?, ?, ?, ?, ?)",
-            (_row(number, document) for number, document in enumerate(documents, first)),
+            (as_row(number, document) for number, document in enumerate(documents, first)),
         )
         for kind in ("minhash", "simhash"):
             # In the order of the tree, which takes them in faster: by a fifth at 500,000 documents.
             rows = sorted(
                 (token, number)
                 for number, document in enumerate(documents, first)
-                for token in document.tokens.get(kind, ())
+                for token in document.tokens.get(kind) or ()
             )
             db.executemany(f"INSERT OR IGNORE INTO {self._table(kind)} VALUES(?, ?)", rows)
 
@@ -259,38 +282,3 @@ class LocalStore:
         cased = re.sub("[A-Z^]", lambda found: f"^{found[0].lower()}", self._index)
         quoted = cased.replace('"', '""')
         return f'"{name}:{quoted}"'
-
-
-def _document(id: str, source: str, tokens: str) -> Document:
-    kept = {
-        name: value
-        for name, value in json.loads(tokens).items()
-        if name not in ("minhash", "simhash")
-    }
-    return Document(id, {**json.loads(source), **({FIELD: kept} if kept else {})})
-
-
-def _row(number: int, document: Document) -> tuple[int, str, str, str | None, str]:
-    source = {name: value for name, value in document.source.items() if name != FIELD}
-    return (
-        number,
-        document.id,
-        to_json(source, f"document {document.id!r}"),
-        document.tokens.get("scheme"),
-        json.dumps(document.tokens),
-    )
-
-
-def _chunks(values: Sequence[str]) -> Iterator[list[str]]:
-    # What is no Unicode can't be stored, so that it can't be found either.
-    known = [value for value in values if _is_unicode(value)]
-    return (known[i : i + _VARIABLES] for i in range(0, len(known), _VARIABLES))
-
-
-def _is_unicode(text: str) -> bool:
-    """Whether a text is free of half surrogate pairs, which neither SQLite nor JSON take."""
-    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
-
-
-def _marks(values: Sequence[str]) -> str:
-    return ",".join("?" * len(values))

@@ -1,0 +1,59 @@
+"""Documents as rows of the local store's tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from esdedup.datatypes import FIELD, Document
+from esdedup.serialise import to_json
+
+_VARIABLES = 500
+"""Values an SQL statement takes at once; SQLite's own limit is far above."""
+
+
+def as_document(id: str, source: str, tokens: str) -> Document:
+    """A document as callers get it, without its lists of tokens."""
+    kept = {
+        name: value
+        for name, value in json.loads(tokens).items()
+        if name not in ("minhash", "simhash")
+    }
+    return Document(id, {**json.loads(source), **({FIELD: kept} if kept else {})})
+
+
+def merged(old: Any, new: Any) -> Any:
+    """As a cluster merges a partial document."""
+    if not (isinstance(old, Mapping) and isinstance(new, Mapping)):
+        return new
+    return {**old, **{key: merged(old.get(key), value) for key, value in new.items()}}
+
+
+def as_row(number: int, document: Document) -> tuple[int, str, str, str | None, str]:
+    """The columns of a document: number, id, fields, scheme, tokens."""
+    source = {name: value for name, value in document.source.items() if name != FIELD}
+    return (
+        number,
+        document.id,
+        to_json(source, f"document {document.id!r}"),
+        document.tokens.get("scheme"),
+        json.dumps(document.tokens),
+    )
+
+
+def chunks(values: Sequence[str]) -> Iterator[list[str]]:
+    """So few ids at a time as one statement takes."""
+    # What is no Unicode can't be stored, so that it can't be found either.
+    known = [value for value in values if is_unicode(value)]
+    return (known[i : i + _VARIABLES] for i in range(0, len(known), _VARIABLES))
+
+
+def is_unicode(text: str) -> bool:
+    """Whether a text is free of half surrogate pairs, which neither SQLite nor JSON take."""
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def marks(values: Sequence[str]) -> str:
+    """The place holders for values in a statement."""
+    return ",".join("?" * len(values))
