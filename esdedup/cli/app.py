@@ -29,18 +29,20 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+_OTHERS = "For an index that others write to"
+
 app.command("index")(index.index)
 app.command("similar")(similar.similar)
-app.command("query")(similar.query)
 app.command("pairs")(pairs.pairs)
 app.command("stats")(stats.stats)
-app.command("attach")(attach.attach_command)
-app.command("template")(attach.template_command)
-app.command("check")(attach.check_command)
-app.command("switch")(switch.switch_command)
-app.command("backfill")(backfill.backfill_command)
 app.command("scheme")(scheme.scheme)
-app.command("proxy")(proxy.proxy)
+app.command("attach", rich_help_panel=_OTHERS)(attach.attach_command)
+app.command("backfill", rich_help_panel=_OTHERS)(backfill.backfill_command)
+app.command("check", rich_help_panel=_OTHERS)(attach.check_command)
+app.command("switch", rich_help_panel=_OTHERS)(switch.switch_command)
+app.command("template", rich_help_panel=_OTHERS)(attach.template_command)
+app.command("query", rich_help_panel=_OTHERS)(similar.query)
+app.command("proxy", rich_help_panel=_OTHERS)(proxy.proxy)
 
 
 def _version(value: bool) -> None:
