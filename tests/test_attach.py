@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -401,3 +402,36 @@ def test_a_sidecar_for_what_takes_no_updates(url: str, name: str) -> None:
     assert ran.status == 1
     assert "_source is disabled" in ran.err
     call(url, "DELETE", f"/{beside}2")
+
+
+def test_a_cluster_is_spared(url: str, name: str) -> None:
+    fill(url, name, {f"d{n}": {"text": words(n, 8)} for n in range(300)})
+    esdedup_command(url, "attach", name)
+    began = time.monotonic()
+    ran = esdedup_command(url, "backfill", name, "--max-rate", "150")
+    assert ran.json[0]["written"] == 300
+    assert time.monotonic() - began >= 1.0
+    for wrong in ("0", "-1", "x"):
+        assert esdedup_command(url, "backfill", name, "--max-rate", wrong).status == 2
+
+
+def test_a_cluster_that_has_enough_is_waited_for(url: str, name: str) -> None:
+    fill(url, name, {f"d{n}": {"text": words(n, 8)} for n in range(100)})
+    esdedup_command(url, "attach", name)
+    product = "opensearch" if "opensearch" in str(call_root(url)) else "elasticsearch"
+    with Proxy(url, product) as proxy:
+        proxy.fail_next(2, 429)
+        ran = esdedup_command(proxy.url, "backfill", name)
+        assert (ran.status, ran.json[0]["written"]) == (0, 100)
+        fill(url, name, {f"e{n}": {"text": words(n, 8)} for n in range(100)})
+        # The answer is lost, and the update was made: the same again is no change.
+        proxy.drop_after(1)
+        ran = esdedup_command(proxy.url, "backfill", name)
+        assert (ran.status, ran.json[0]["read"]) == (0, 100)
+        assert ran.json[0]["written"] + ran.json[0]["unchanged"] == 100
+        proxy.fail_next(50, 503)
+        fill(url, name, {"f": {"text": words(1)}})
+        ran = esdedup_command(proxy.url, "backfill", name, "--retries", "1")
+        assert ran.status == 1
+        assert "Run the same command again" in ran.err
+    assert esdedup_command(url, "check", name).json[0]["with_tokens"] == 200
