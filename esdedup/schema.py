@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Any
 
@@ -133,8 +133,28 @@ def common_meta(mappings: Mapping[str, Mapping[str, Any]], name: str) -> IndexMe
             f"{name!r} names {len(metas)} indices, and {', '.join(bare)} has no esdedup field:"
             f" esdedup attach {name}"
         )
-    first, *others = sorted(attached)
+    metas_by_name = dict(sorted(attached.items()))
+    # While an index changes its scheme, some may be a step further than others. The old tokens
+    # are in all of them until the change is at its end, and the next only when each has the field.
+    behind = {index: meta for index, meta in metas_by_name.items() if meta.next is not None}
+    for meta in behind.values():
+        if any(_is_ahead(other, meta) for other in metas_by_name.values()):
+            return meta
+    first, *others = metas_by_name
     for index in others:
-        # One index may be further with a change of scheme than another.
         attached[first].require(attached[index], f"{first}, beside {index} behind {name!r},")
-    return attached[first]
+    former = {meta.former for meta in attached.values()} - {None}
+    return replace(
+        attached[first],
+        next=attached[first].next if len(behind) == len(attached) else None,
+        former=min(former, default=None, key=str),
+    )
+
+
+def _is_ahead(other: IndexMeta, meta: IndexMeta) -> bool:
+    """Whether another index has made the change already that this one is in."""
+    return (
+        meta.next is not None
+        and other.scheme.id == meta.next.scheme.id
+        and (other.field, other.former) == (meta.next.field, meta.field)
+    )

@@ -15,7 +15,7 @@ from esdedup.attach import put_mapping
 from esdedup.datatypes import FIELD
 from esdedup.exceptions import IndexNotFound, StoreError, UsageError
 from esdedup.index import META_SECONDS
-from esdedup.schema import IndexMeta, common_meta, index_mapping
+from esdedup.schema import IndexMeta, common_meta, index_mapping, meta_of
 from esdedup.scheme import Scheme
 from esdedup.stores.client import Cluster
 from esdedup.stores.indices import Named, resolve, states
@@ -52,7 +52,8 @@ def plan_switch(
     """
     named = resolve(cluster, name)
     meta = _meta(cluster, named)
-    following = meta.next
+    # Where it was stopped at its first step, only some of the indices name the next scheme.
+    following = meta.next or _begun(cluster, named)
     if following is None:
         if scheme is None and text_field is None:
             if meta.former is None:
@@ -71,7 +72,12 @@ def plan_switch(
             f"{name!r} is changing to scheme {following.scheme.id} already, not {scheme.id}:"
             " leave the scheme out to go on"
         )
-    return SwitchPlan(named, "fill", meta, following)
+    return SwitchPlan(named, "begin" if meta.next is None else "fill", meta, following)
+
+
+def _begun(cluster: Cluster, named: Named) -> IndexMeta | None:
+    metas = [meta_of(state.mapping) for state in states(cluster, named)]
+    return next((meta.next for meta in metas if meta is not None and meta.next), None)
 
 
 def begin(cluster: Cluster, plan: SwitchPlan) -> None:

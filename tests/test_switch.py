@@ -13,6 +13,8 @@ import esdedup
 from esdedup.documents import fields_of
 from esdedup.schema import IndexMeta
 from tests.clusters import all_documents, call, esdedup_command, fill, words
+from tests.conftest import delete_index
+from tests.servers.proxy import Proxy
 
 OLD = esdedup.Scheme()
 NEW = esdedup.Scheme(shingling=esdedup.Shingling("char", 5), seed=9)
@@ -29,10 +31,10 @@ def name(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     made = f"esdedup-switch-{uuid.uuid4().hex[:10]}"
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("esdedup.index.META_SECONDS", 0.2)
-    monkeypatch.setattr("esdedup.cli.switch.WAIT_SECONDS", 1.0)
+    monkeypatch.setattr("esdedup.cli.switch.WAIT_SECONDS", 0.5)
     (tmp_path / "new.json").write_text(json_of(NEW))
     yield made
-    call(url, "DELETE", f"/{made}")
+    delete_index(url, made)
 
 
 def json_of(scheme: esdedup.Scheme) -> str:
@@ -125,3 +127,32 @@ def test_a_switch_that_was_stopped_goes_on(url: str, name: str) -> None:
     with esdedup.open(url, name) as index:
         assert (index.scheme, index.meta.field) == (OLD, "esdedup")
         assert {match.id for match in index.similar(id="3").matches} == {"copy", "bare"}
+
+
+def test_a_switch_that_was_stopped_between_two_indices(url: str, name: str) -> None:
+    """Between any two of its requests searches work, and the same command goes on."""
+    alias, parts = f"{name}-both", [f"{name}-{part}" for part in "abc"]
+    for part in parts:
+        call(url, "PUT", f"/{part}", {"aliases": {alias: {}}})
+        fill(url, part, {f"{part}{n}": {"text": words(n)} for n in range(5)})
+    esdedup_command(url, "attach", alias)
+    esdedup_command(url, "backfill", alias)
+    stages = []
+    for allowed in range(20):
+        with Proxy(url) as proxy:
+            proxy.stop_mappings_after(allowed)
+            ran = esdedup_command(proxy.url, "switch", alias, "--scheme", "new.json", "--yes")
+        with esdedup.open(url, alias) as index:
+            found = index.similar(id=f"{parts[0]}3").matches
+            assert [match.id for match in found] == [f"{parts[1]}3", f"{parts[2]}3"]
+            stages.append((index.scheme == NEW, index.meta.next is None, index.meta.former))
+        if ran.status == 0:
+            break
+    assert ran.status == 0, ran.err
+    assert {(False, True, None), (False, False, None), (True, True, "esdedup")} <= set(stages)
+    assert stages[-1] == (True, True, None)
+    for part in parts:
+        for source in all_documents(url, part).values():
+            assert source["esdedup"] is None
+            assert source["esdedup_2"]["scheme"] == NEW.id
+        call(url, "DELETE", f"/{part}")

@@ -47,6 +47,7 @@ class _Faults:
     failure_status: int = HTTPStatus.SERVICE_UNAVAILABLE
     passes_until_drop: int = 0
     bulk_requests: int = 0
+    mappings_left: int | None = None
 
     def arrived(self) -> int | None:
         """Counts a _bulk request; the status to answer with if it shall not be passed on."""
@@ -64,6 +65,14 @@ class _Faults:
                 return False
             self.passes_until_drop -= 1
             return self.passes_until_drop == 0
+
+    def refuses_mapping(self) -> bool:
+        """Counts a mapping that is to be put; whether it is one too many."""
+        with self.lock:
+            if self.mappings_left is None:
+                return False
+            self.mappings_left -= 1
+            return self.mappings_left < 0
 
 
 class Proxy:
@@ -123,6 +132,11 @@ class Proxy:
         """Breaks off the answer to the n-th _bulk request from now, which the server has done."""
         with self.faults.lock:
             self.faults.passes_until_drop = n
+
+    def stop_mappings_after(self, n: int) -> None:
+        """Refuses every mapping that is put after the next n."""
+        with self.faults.lock:
+            self.faults.mappings_left = n
 
     def close(self) -> None:
         self._server.shutdown()
@@ -209,6 +223,9 @@ class _Handler(BaseHTTPRequestHandler):
         bulk = urlsplit(self.path).path.endswith("/_bulk")
         if proxy.read_only and _writes(self.command, urlsplit(self.path).path):
             return _forbidden(self._product, self.path, body if bulk else None)
+        mapping = self.command == "PUT" and urlsplit(self.path).path.endswith("/_mapping")
+        if mapping and proxy.faults.refuses_mapping():
+            return _error(self._product, 500, "fault", "a fault that the test asked for")
         failure = proxy.faults.arrived() if bulk else None
         if failure is not None:
             kind = "es_rejected_execution_exception"
