@@ -6,14 +6,15 @@ before it, which it may not show yet. Who comes second is the duplicate.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from esdedup.buckets import band_pairs
+from esdedup.datatypes import Document
 from esdedup.exceptions import UsageError
 from esdedup.hashing import U64
 from esdedup.schema import IndexMeta
@@ -84,7 +85,7 @@ class _Row:
 
     id: str
     text: str
-    group: str
+    verdict: Verdict
     digest: str
     bands: U64
 
@@ -93,45 +94,49 @@ class Originals:
     """Finds the originals of documents of one run, batch by batch.
 
     It remembers the documents of the last batches; older ones a refresh has made visible.
+    meta: says what the index holds, which may change meanwhile. truncated: documents so far that
+    had more candidates than the policy lets them be compared with.
+
+    Raises UsageError where the index has no MinHash tokens.
     """
 
-    def __init__(self, store: Store, meta: IndexMeta, policy: DuplicatePolicy) -> None:
+    def __init__(
+        self, store: Store, meta: Callable[[], IndexMeta], policy: DuplicatePolicy
+    ) -> None:
+        self.truncated = 0
         self._store = store
-        self._meta = meta
+        self._current = meta
+        self._meta = meta()
         self._policy = policy
         self._recent: list[_Row] = []
         self._older: list[_Row] = []
+        if self._meta.scheme.minhash is None:
+            raise UsageError("to look for near-duplicates, an index needs MinHash tokens")
 
     def find(self, arrivals: Sequence[Arrival]) -> list[Verdict]:
         """A verdict for each document of a batch, in order."""
         if not arrivals:
             return []
-        texts = [arrival.text for arrival in arrivals]
-        sketches = sketch(texts, self._meta.scheme)
-        require_bands(sketches.bands)
-        stored, truncated = self._stored(arrivals)
-        pairs = self._recent_pairs(arrivals, sketches)
+        self._follow(self._current())
+        sketches = sketch([arrival.text for arrival in arrivals], self._meta.scheme)
+        stored = self._stored(arrivals)
         before = self._older + self._recent
-        known = len(before)
-        ids = [row.id for row in before] + [arrival.id for arrival in arrivals]
-        groups = [row.group for row in before]
-        last = {id: row for row, id in enumerate(ids[:known])}
-        kept = [True] * known
+        classes = _Classes(before, arrivals, sketches, self._meta, self._policy.threshold)
+        last: dict[str, int] = {}
+        for row in before:
+            classes.add(row.digest, row.id, row.verdict, last)
         verdicts: list[Verdict] = []
-        for at, arrival in enumerate(arrivals):
-            near = [(value, group, id) for id, value, group in stored[at] if id not in last]
-            near += [
-                (value, groups[row], ids[row])
-                for row, value in pairs.get(at, ())
-                # A document that came twice is what it was last.
-                if kept[row] and last[ids[row]] == row and ids[row] != arrival.id
-            ]
-            verdicts.append(_verdict(arrival.id, near, truncated[at]))
-            groups.append(verdicts[-1].group)
-            written = verdicts[-1].original is None or self._policy.action == "mark"
-            kept.append(written)
-            if written:
-                last[arrival.id] = known + at
+        for arrival, digest, (near, truncated) in zip(
+            arrivals, sketches.digests, stored, strict=True
+        ):
+            # What came in this run is in the store as it was before.
+            near = [each for each in near if each[2] not in last]
+            near += classes.near(digest, arrival.id, last)
+            verdict = _verdict(arrival.id, near, truncated)
+            verdicts.append(verdict)
+            self.truncated += truncated
+            if self._is_written(verdict):
+                classes.add(digest, arrival.id, verdict, last)
         self._remember(arrivals, verdicts, sketches)
         return verdicts
 
@@ -141,10 +146,21 @@ class Originals:
         self._recent = [row for row in self._recent if row.id not in gone]
         self._older = [row for row in self._older if row.id not in gone]
 
+    def _is_written(self, verdict: Verdict) -> bool:
+        return verdict.original is None or self._policy.action == "mark"
+
+    def _follow(self, meta: IndexMeta) -> None:
+        """Sketches what it remembers anew where the index has changed its scheme."""
+        if meta.scheme.id != self._meta.scheme.id:
+            self._older, self._recent = (
+                _sketched_anew(rows, meta) for rows in (self._older, self._recent)
+            )
+        self._meta = meta
+
     def _stored(
         self, arrivals: Sequence[Arrival]
-    ) -> tuple[list[list[tuple[str, float, str]]], list[bool]]:
-        """The similar documents that the store shows: id, similarity, group."""
+    ) -> list[tuple[list[tuple[float, str, str]], bool]]:
+        """The similar documents that the store shows: similarity, group, id; and if cut off."""
         limit = self._policy.candidates
         limits = Limits(threshold=self._policy.threshold, matches=limit, candidates=limit)
         queries = [Query(arrival.text, exclude=arrival.id) for arrival in arrivals]
@@ -153,60 +169,27 @@ class Originals:
         for arrival, result in zip(arrivals, results, strict=True):
             near = []
             for match in result.matches:
-                ours = match.source.get(self._meta.field, {})
-                group = ours.get("group") or match.id
-                # What is a duplicate of this very document is not its original.
-                if group != arrival.id and ours.get("original") != arrival.id:
-                    near.append((match.id, match.similarity or 0.0, group))
-            found.append(near)
-        return found, [result.truncated for result in results]
-
-    def _recent_pairs(
-        self, arrivals: Sequence[Arrival], sketches: Sketches
-    ) -> dict[int, list[tuple[int, float]]]:
-        """For each of the batch the similar rows before it, known ones and those of the batch."""
-        before = self._older + self._recent
-        known = len(before)
-        texts = [row.text for row in before] + [arrival.text for arrival in arrivals]
-        digests = [row.digest for row in before] + sketches.digests
-        filled = [True] * known + sketches.filled.tolist()
-        # Thousands of equal texts would be millions of pairs; the first of them stands for all.
-        first: dict[str, int] = {}
-        for row, digest in enumerate(digests):
-            if filled[row]:
-                first.setdefault(digest, row)
-        rows = np.fromiter(first.values(), np.int64, len(first))
-        bands = require_bands(sketches.bands)
-        columns = (
-            np.concatenate([np.stack([row.bands for row in before]), bands]) if known else bands
-        )
-        found: dict[int, list[tuple[int, float]]] = {}
-        for left, right in band_pairs(columns[rows]):
-            late = rows[right] >= known
-            a, b = rows[left[late]], rows[right[late]]
-            for one, other, value in _verified(texts, a, b, self._meta, self._policy.threshold):
-                found.setdefault(other - known, []).append((one, value))
-        for at, digest in enumerate(sketches.digests):
-            if filled[known + at] and first[digest] != known + at:
-                twin = first[digest]
-                found[at] = [(twin, 1.0), *found.get(twin - known, ())]
+                ours = Document(match.id, match.source).tokens_in(self._meta.field)
+                verdict = Verdict(ours.get("group") or match.id, ours.get("original"))
+                if not _follows(verdict, arrival.id):
+                    near.append((match.similarity or 0.0, verdict.group, match.id))
+            found.append((near, result.truncated))
         return found
 
     def _remember(
         self, arrivals: Sequence[Arrival], verdicts: Sequence[Verdict], sketches: Sketches
     ) -> None:
         bands = require_bands(sketches.bands)
-        written = [
-            verdict.original is None or self._policy.action == "mark" for verdict in verdicts
-        ]
-        again = {arrival.id for arrival, kept in zip(arrivals, written, strict=True) if kept}
+        written = [row for row, verdict in enumerate(verdicts) if self._is_written(verdict)]
+        again = {arrivals[row].id for row in written}
         if any(row.id in again for row in (*self._older, *self._recent)):
             self.forget(again)
-        for row, (arrival, verdict) in enumerate(zip(arrivals, verdicts, strict=True)):
-            if written[row] and sketches.filled[row]:
-                digest = sketches.digests[row]
-                known = _Row(arrival.id, arrival.text, verdict.group, digest, bands[row])
-                self._recent.append(known)
+        latest = {arrivals[row].id: row for row in written}
+        self._recent += [
+            _Row(id, arrivals[row].text, verdicts[row], sketches.digests[row], bands[row])
+            for id, row in latest.items()
+            if sketches.filled[row]
+        ]
         if len(self._recent) >= _RECENT_DOCUMENTS or (
             len(self._recent) >= _RECENT_DOCUMENTS // 4
             and sum(len(row.text) for row in self._recent) >= _RECENT_CHARACTERS
@@ -214,6 +197,80 @@ class Originals:
             # What came before this generation has long been written: now it is visible too.
             self._store.refresh()
             self._older, self._recent = self._recent, []
+
+
+def _sketched_anew(rows: list[_Row], meta: IndexMeta) -> list[_Row]:
+    sketches = sketch([row.text for row in rows], meta.scheme)
+    bands = require_bands(sketches.bands)
+    return [
+        replace(row, digest=digest, bands=row_bands)
+        for row, digest, row_bands in zip(rows, sketches.digests, bands, strict=True)
+    ]
+
+
+def _follows(verdict: Verdict, id: str) -> bool:
+    """Whether a document is a duplicate of this very one, which then can't be its duplicate."""
+    return id in (verdict.group, verdict.original)
+
+
+class _Classes:
+    """Documents by their text: all of equal texts are alike, and compared once.
+
+    Thousands of equal texts would be millions of pairs.
+    """
+
+    def __init__(
+        self,
+        before: Sequence[_Row],
+        arrivals: Sequence[Arrival],
+        sketches: Sketches,
+        meta: IndexMeta,
+        threshold: float,
+    ) -> None:
+        self._rows: dict[str, list[tuple[str, Verdict, int]]] = {}
+        self._near: dict[str, list[tuple[str, float]]] = {}
+        self._count = 0
+        texts = {row.digest: (row.text, row.bands) for row in before}
+        fresh = set()
+        bands = require_bands(sketches.bands)
+        for at in np.flatnonzero(sketches.filled).tolist():
+            fresh.add(sketches.digests[at])
+            texts.setdefault(sketches.digests[at], (arrivals[at].text, bands[at]))
+        if not fresh:
+            return
+        digests = list(texts)
+        for digest in fresh:
+            self._near[digest] = [(digest, 1.0)]
+        contents = [found[0] for found in texts.values()]
+        columns = np.vstack([found[1] for found in texts.values()])
+        is_fresh = np.array([digest in fresh for digest in digests])
+        for left, right in band_pairs(columns):
+            wanted = is_fresh[left] | is_fresh[right]
+            for one, other, value in _verified(
+                contents, left[wanted], right[wanted], meta, threshold
+            ):
+                self._near.setdefault(digests[one], []).append((digests[other], value))
+                self._near.setdefault(digests[other], []).append((digests[one], value))
+
+    def add(self, digest: str, id: str, verdict: Verdict, last: dict[str, int]) -> None:
+        """Adds a document that is written, in place of an earlier one of its id.
+
+        last: for each id the number of its last document, which this keeps.
+        """
+        self._rows.setdefault(digest, []).append((id, verdict, self._count))
+        last[id] = self._count
+        self._count += 1
+
+    def near(self, digest: str, id: str, last: dict[str, int]) -> list[tuple[float, str, str]]:
+        """The similar documents before: similarity, group, id; one of each text."""
+        found = []
+        for other, similarity in self._near.get(digest, ()):
+            for row_id, verdict, number in self._rows.get(other, ()):
+                # A document that came twice is what it was last.
+                if last[row_id] == number and row_id != id and not _follows(verdict, id):
+                    found.append((similarity, verdict.group, row_id))
+                    break
+        return found
 
 
 def _verdict(id: str, near: list[tuple[float, str, str]], truncated: bool) -> Verdict:

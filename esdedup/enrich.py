@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import uuid
 from collections.abc import (
     AsyncIterable,
@@ -28,6 +29,8 @@ from esdedup.stores.base import Store
 
 Action = str | bytes | Mapping[str, Any]
 _BATCH = 500
+
+log = logging.getLogger("esdedup")
 _Path = tuple[str, ...]
 
 
@@ -106,7 +109,7 @@ def _enricher(
     opened = index
     originals = None
     if policy.action != "keep":
-        originals = Originals(index.store, index.meta, policy)
+        originals = Originals(index.store, lambda: opened.meta, policy)
     return _Enricher(lambda: opened.meta, policy, originals)
 
 
@@ -198,7 +201,15 @@ class _Enricher:
                     actions[row] = {**actions[row], "_id": id}
             arrivals.append(Arrival(str(id), texts[at]))
         dropped = set()
-        for at, arrival, verdict in zip(whole, arrivals, originals.find(arrivals), strict=True):
+        before = originals.truncated
+        verdicts = originals.find(arrivals)
+        if originals.truncated and not before:
+            log.warning(
+                "documents have more candidates than the %d that they are compared with: a"
+                " duplicate may be missed",
+                self.policy.candidates,
+            )
+        for at, arrival, verdict in zip(whole, arrivals, verdicts, strict=True):
             if self.policy.action == "mark":
                 marks[at] = verdict.fields()
             elif verdict.original is not None:

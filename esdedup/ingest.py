@@ -81,11 +81,12 @@ def ingest(
     """
     report = IngestReport()
     policy = on_duplicate or DuplicatePolicy()
-    originals = Originals(store, meta, policy) if policy.action != "keep" else None
+    current = fresh or (lambda: meta)
+    originals = Originals(store, current, policy) if policy.action != "keep" else None
     for batch in _batches(_items(records, meta.text_field, id_field)):
         items = [item for item in batch if isinstance(item, _Item)]
         bad = [item for item in batch if isinstance(item, BadRecord)]
-        writer = _Writer(store, fresh() if fresh is not None else meta, dead_letter, policy)
+        writer = _Writer(store, current(), dead_letter, policy)
         report = writer.write(items, originals, report)
         for record in bad:
             dead_letter(record)

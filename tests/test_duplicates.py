@@ -18,9 +18,12 @@ from hypothesis import strategies as st
 
 import esdedup
 from esdedup import DuplicatePolicy
+from esdedup.duplicates import Arrival, Originals
 from esdedup.ingest import ingest
 from esdedup.records import BadRecord, Record
+from esdedup.schema import IndexMeta
 from esdedup.sketch import shingle_sets
+from esdedup.stores import LocalStore
 from esdedup.verify import jaccard
 from tests.clusters import all_documents, call, esdedup_command, words
 from tests.conftest import delete_index
@@ -192,6 +195,36 @@ def test_a_document_is_no_duplicate_of_its_former_self(index: esdedup.Index) -> 
     tokens = stored(index, "abcd")
     assert "original" not in tokens["c"]
     assert tokens["d"]["original"] == "a"
+
+
+def test_no_two_documents_are_each_others_original(index: esdedup.Index) -> None:
+    pair = {"a": words(1), "b": words(1)}
+    index.add([{"id": id, "text": text} for id, text in pair.items()])
+    for order in ("ab", "ba", "ab"):
+        add(index, {id: pair[id] for id in order}, DuplicatePolicy("mark"))
+        tokens = stored(index, "ab")
+        assert len({ours["group"] for ours in tokens.values()}) == 1
+        assert sum("original" in ours for ours in tokens.values()) == 1
+
+
+def test_equal_texts_where_the_first_got_another_one(index: esdedup.Index) -> None:
+    documents = [{"id": id, "text": words(n)} for id, n in (("a", 1), ("a", 2), ("c", 1), ("d", 1))]
+    report = index.add(documents, on_duplicate=DuplicatePolicy("skip"))
+    assert report.skipped == 1
+    assert set(stored(index, "acd")) == {"a", "c"}
+
+
+def test_the_scheme_changes_meanwhile(tmp_path: Path) -> None:
+    old = IndexMeta(SCHEME)
+    new = IndexMeta(esdedup.Scheme(shingling=esdedup.Shingling("char", 5), seed=3))
+    now = [old]
+    store = LocalStore(tmp_path / "x.db", "x")
+    store.create(old)
+    originals = Originals(store, lambda: now[0], DuplicatePolicy("skip"))
+    assert originals.find([Arrival("a", words(1))])[0].original is None
+    now[0] = new
+    assert originals.find([Arrival("b", words(1))])[0].original == "a"
+    store.close()
 
 
 def test_thousands_of_equal_texts(index: esdedup.Index) -> None:
