@@ -115,7 +115,9 @@ def main() -> None:
         alone.append(time.perf_counter() - began)
     medians = {name: statistics.median(found) for name, found in rates.items()}
     print(f"{product}, {len(documents):,} documents, {options.rounds} rounds")
-    print(f"{'':14}{'docs a second':>14}{'lowest':>9}{'highest':>9}{'client CPU, us a document':>27}")
+    print(
+        f"{'':14}{'docs a second':>14}{'lowest':>9}{'highest':>9}{'client CPU, us a document':>27}"
+    )
     for name in ways:
         each = 1e6 * statistics.median(processor[name]) / len(documents)
         print(
