@@ -25,12 +25,13 @@ The raw figures are written after each size. The indices are deleted at the end.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import resource
 import statistics
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +103,7 @@ class Bench:
         for name in (INDEX, PLAIN):
             self.ask("DELETE", f"/{name}")
             self.ask("PUT", f"/{name}", {"settings": settings})
-            self.ask("GET", f"/_cluster/health/{name}", wait_for_status="green", timeout="60s")
+            self.ask("GET", f"/_cluster/health/{name}", wait_for_status="green")
         self.index.create()
 
     def drop(self) -> None:
@@ -156,7 +157,9 @@ class Bench:
     def copies(self, size: int, count: int, seed: int) -> tuple[list[str], list[str], list[str]]:
         """Edited copies of documents below `size`, the originals' ids, and their texts."""
         rng = np.random.default_rng([seed, size])
-        copies, ids, originals = [], [], []
+        copies: list[str] = []
+        ids: list[str] = []
+        originals: list[str] = []
         while len(ids) < count:
             first = int(rng.integers(0, max(1, size // CHUNK))) * CHUNK
             chunk = self.texts.chunk(first // CHUNK)
@@ -192,10 +195,11 @@ class Bench:
         times: dict[str, list[float]] = {"similar": [], "terms": [], "recall": []}
         recalls = self._recall_bodies(texts)
         for number, (text, body, recall) in enumerate(zip(texts, bodies, recalls, strict=True)):
-            work = {
-                "similar": lambda text=text: self.index.similar(text),
-                "terms": lambda body=body: self.ask("POST", f"/{INDEX}/_search", body),
-                "recall": lambda recall=recall: self.ask("POST", f"/{INDEX}/_search", recall),
+            search = functools.partial(self.ask, "POST", f"/{INDEX}/_search")
+            work: dict[str, Callable[[], Any]] = {
+                "similar": functools.partial(self.index.similar, text),
+                "terms": functools.partial(search, body),
+                "recall": functools.partial(search, recall),
             }
             for name in sorted(work, reverse=bool(number % 2)):
                 began = time.perf_counter()
@@ -326,8 +330,8 @@ def main() -> None:
     raw: Figures = {"start_mb": peak_mb(), "nodes": options.nodes, "sizes": []}
     with servers.served(options) as url:
         bench = Bench(url, Growing(CHARACTERS))
-        version = bench.ask("GET", "/")["version"]["number"]
-        raw["product"] = f"{bench.cluster.client.product.split()[0]} {version}"
+        node = next(iter(bench.ask("GET", "/_nodes/_local")["nodes"].values()))
+        raw["product"] = f"{bench.cluster.client.product.split()[0]} {node['version']}"
         warm_up(bench, options.nodes)
         print(f"{raw['product']}, nodes: {options.nodes}")
         print(HEAD, flush=True)

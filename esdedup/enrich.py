@@ -28,8 +28,8 @@ from esdedup.stores.base import Store
 
 Action = str | bytes | Mapping[str, Any]
 _BATCH = 250
-"""Sketched at once: of twice as many, the arrays are so large that memory is given back to the
-system and taken again for each batch, which is a quarter of the work."""
+"""Sketched at once: the arrays of twice as many may be so large that their memory goes back to the
+system and is taken again for each batch, which is a quarter of the work."""
 
 _Path = tuple[str, ...]
 
