@@ -14,7 +14,8 @@ texts takes is not counted. At each size:
 - Queries: 200 edited copies of indexed documents, none of them in the index, each a whole call of
   `Index.similar` by the client's clock, sketching and verifying included. Beside each, in turn, a
   plain `terms` query of the same tokens, which matches the same documents, with just so many hits
-  and their `_source` without tokens. Both run once before they are timed.
+  and their `_source` without tokens. What `similar` sends, alone, is in the
+  JSON as `recall_ms`. All run once before they are timed.
 - Recall: 1,000 more such copies; the share whose original is among what is recalled, beside the
   mean of the S-curve at the pairs' exact Jaccard similarities.
 - Memory: the most that this process had resident so far.
@@ -145,7 +146,10 @@ class Bench:
         if merge:
             self.ask("POST", f"/{name}/_forcemerge", max_num_segments="1")
         last = None
+        # Files stay as long as the last commit or an open reader holds them.
+        self.ask("POST", f"/{name}/_flush")
         while True:
+            self.ask("POST", f"/{name}/_refresh")
             stats = self.ask("GET", f"/{name}/_stats/store,segments,merge")["_all"]["primaries"]
             size = int(stats["store"]["size_in_bytes"])
             now = (stats["segments"]["count"], size)

@@ -50,8 +50,8 @@ PANELS: list[tuple[str, dict[str, tuple[str, ...]]]] = [
 ]
 LINES = ("-", "--", ":")
 COLOURS = ("tab:blue", "tab:orange", "tab:green", "tab:red")
-TOP = {"Ingest, documents a second", "Bytes a document (merged)", "Memory of the client, MB"}
-"""Panels whose axis begins at zero, because their lines should be seen to be level."""
+LOGARITHMIC = {"Query, ms"}
+"""Panels that are so upwards too; the others begin at zero, where level lines are seen as such."""
 
 
 def points(run: Figures, path: Sequence[str]) -> tuple[list[int], list[float]]:
@@ -89,14 +89,16 @@ def draw(runs: list[Figures], out: Path) -> None:
         axes.set_title(title, fontsize=11)
         axes.set_xscale("log")
         axes.set_xlabel("documents")
-        if title in TOP:
-            axes.set_ylim(bottom=0)
+        if title in LOGARITHMIC:
+            axes.set_yscale("log")
+            low, high = axes.get_ylim()
+            axes.set_ylim(low, high * (high / low) ** 0.6)  # Room for the legend.
         elif title.startswith("Recall"):
             axes.set_ylim(0.9, 1.005)
         else:
-            axes.set_yscale("log")
+            axes.set_ylim(0, 1.45 * axes.get_ylim()[1])
         axes.grid(visible=True, which="both", alpha=0.25)
-        axes.legend(fontsize=8)
+        axes.legend(fontsize=7, loc="lower left" if title.startswith("Recall") else "upper left")
     figure.suptitle("; ".join(name_of(run) for run in runs) + ": documents of 400 characters")
     out.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(out.with_suffix(".png"), dpi=110, metadata={"Software": None})
