@@ -28,9 +28,12 @@ from esdedup.sketch import sketch, token_fields
 from esdedup.stores.base import Store
 
 Action = str | bytes | Mapping[str, Any]
-_BATCH = 500
+_BATCH = 250
+"""Sketched at once: the arrays of twice as many may be so large that their memory goes back to the
+system and is taken again for each batch, which is a quarter of the work."""
 
 log = logging.getLogger("esdedup")
+
 _Path = tuple[str, ...]
 
 
@@ -252,7 +255,8 @@ def _parsed(action: Action) -> Any:
 
 def _documents(action: Any) -> Iterator[tuple[_Path, Mapping[str, Any]]]:
     """The documents in an action, with the keys under which each lies."""
-    if not isinstance(action, Mapping):
+    # A plain dict is told at once, and nearly every action is one.
+    if not isinstance(action, (dict, Mapping)):
         return
     kind, source = action.get("_op_type", "index"), action.get("_source")
     # The helpers take an object "_source" for the body, and the action itself where it has none.

@@ -26,8 +26,9 @@ U32 = NDArray[np.uint32]
 EMPTY = np.uint32(0xFFFFFFFF)
 """Every row of the signature of an empty set."""
 
-_PERMUTATIONS_AT_ONCE = 2
-"""Fewer calls of numpy, and the block that they share still fits the cache."""
+_VALUES_AT_ONCE = 1 << 13
+"""Permuted values of a call of numpy: of one text all permutations at once, as a call costs more
+than the work; of many texts two, whose block still fits the cache."""
 
 
 @dataclass(frozen=True)
@@ -78,12 +79,13 @@ def signatures(shingles: Ragged, permutations: int, seed: int) -> U32:
 
 def _minima(hashes: U64, starts: NDArray[np.int64], permutations: int, seed: int) -> U32:
     values = (hashes >> np.uint64(32)).astype(np.uint32)
-    permuted = np.empty((_PERMUTATIONS_AT_ONCE, values.size), np.uint32)
+    at_once = min(permutations, max(2, _VALUES_AT_ONCE // max(1, values.size)))
+    permuted = np.empty((at_once, values.size), np.uint32)
     minima = np.empty((permutations, starts.size), np.uint32)
     multipliers = keys(permutations, "minhash-multiplier", seed).astype(np.uint32) | np.uint32(1)
     addends = keys(permutations, "minhash-addend", seed).astype(np.uint32)
-    for first in range(0, permutations, _PERMUTATIONS_AT_ONCE):
-        some = slice(first, first + _PERMUTATIONS_AT_ONCE)
+    for first in range(0, permutations, at_once):
+        some = slice(first, first + at_once)
         block = permuted[: len(multipliers[some])]
         np.multiply(values, multipliers[some, None], out=block)
         np.add(block, addends[some, None], out=block)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -81,7 +81,7 @@ def similar(
     Every match is verified exactly. A text without any shingle matches nothing.
     """
     texts = [query.text for query in queries]
-    sketches = sketch(texts, meta.scheme)
+    sketches = sketch(texts, _asked(meta.scheme, limits))
     recalls = _recall_queries(meta, sketches, queries, limits)
     asked = np.flatnonzero(sketches.filled).tolist()
     found = store.recall([recalls[row] for row in asked], limits.candidates)
@@ -102,12 +102,21 @@ def request_body(meta: IndexMeta, query: Query, limits: Limits) -> dict[str, Any
     The score of a hit is the number of tokens that it shares with the text; to verify it is up to
     the sender. A text without any shingle finds nothing.
     """
-    sketches = sketch([query.text], meta.scheme)
+    sketches = sketch([query.text], _asked(meta.scheme, limits))
     (recall,) = _recall_queries(meta, sketches, [query], limits)
     body = recall_body(recall, limits.candidates)
     if not sketches.filled[0]:
         body["query"] = {"match_none": {}}
     return body
+
+
+def _asked(scheme: Scheme, limits: Limits) -> Scheme:
+    """The half of a scheme that a metric needs, if there is that; the other is left out."""
+    if limits.metric == "jaccard" and scheme.minhash is not None:
+        return replace(scheme, simhash=None)
+    if limits.metric == "hamming" and scheme.simhash is not None:
+        return replace(scheme, minhash=None)
+    return scheme
 
 
 def _recall_queries(

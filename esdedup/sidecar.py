@@ -9,34 +9,54 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from esdedup.datatypes import Failure
+from esdedup.datatypes import FIELD, Failure
 from esdedup.documents import fields_of
-from esdedup.exceptions import UsageError
+from esdedup.exceptions import StoreError, UsageError
 from esdedup.fields import value_at
 from esdedup.obstacles import Obstacle, field_at, obstacles
 from esdedup.queries import scan_body
 from esdedup.renewal import digests
-from esdedup.schema import IndexMeta, index_mapping
+from esdedup.schema import IndexMeta, index_mapping, meta_of
 from esdedup.stores.bulk import Action
 from esdedup.stores.client import Cluster, line
-from esdedup.stores.cluster import ClusterStore
-from esdedup.stores.indices import IndexState, Named, path_of, states
+from esdedup.stores.indices import IndexState, Named, check_name, path_of, resolve, states
+from esdedup.stores.responses import reason_of
 from esdedup.stores.updates import UpdateReport
 
 _PAGE = 1_000
+_COMPARED = ("scheme", "digest", "origin")
+
+
+_MARK = f"{FIELD}_sidecar_of"
+"""The key of the mapping's `_meta` that says that an index is one: only such a one is written to,
+because its documents are replaced."""
 
 
 def make_sidecar(cluster: Cluster, named: Named, sidecar: str, meta: IndexMeta) -> None:
-    """Makes the index, if there is none. Raises SchemeMismatch where it holds something else."""
-    if sidecar == named.name or sidecar in named.indices:
-        raise UsageError(f"sidecar {sidecar!r}: name another index than {named.name!r}")
-    store = ClusterStore(cluster, sidecar)
-    if store.meta() is None:
-        mapping = {"dynamic": False, **index_mapping(meta)}
-        # Where it was made meanwhile, what follows tells whether it fits.
-        path, taken = path_of(sidecar), frozenset({400})
-        cluster.ask("PUT", path, {"mappings": mapping}, allowed=taken)
-    store.create(meta)
+    """Makes the index, if there is none.
+
+    Raises UsageError where the name is of something else than a sidecar of this very name,
+    SchemeMismatch where it holds another scheme.
+    """
+    check_name(sidecar)
+    mapping = {"dynamic": False, **index_mapping(meta, {_MARK: named.name})}
+    status, answer = cluster.ask(
+        "PUT", path_of(sidecar), {"mappings": mapping}, allowed=frozenset({400})
+    )
+    if status == 200:
+        return
+    if "exists" not in reason_of(answer):
+        raise StoreError(f"index {sidecar!r}: {reason_of(answer)}")
+    found = states(cluster, resolve(cluster, sidecar))
+    origins = {state.mapping.get("_meta", {}).get(_MARK) for state in found}
+    if len(found) != 1 or found[0].name != sidecar or origins != {named.name}:
+        raise UsageError(
+            f"sidecar {sidecar!r}: it exists and is no sidecar of {named.name!r}, so that filling"
+            " it could replace others' documents: name an index that does not exist"
+        )
+    stored = meta_of(found[0].mapping)
+    if stored is not None:
+        stored.require(meta, f"index {sidecar!r}")
 
 
 def readable(
@@ -48,7 +68,7 @@ def readable(
     for state in states(cluster, named):
         if state.closed:
             left_out += [each for each in obstacles(state, meta) if "closed" in each.reason]
-        elif _is_hidden(state) and _reading(state, meta) is None:
+        elif _is_hidden(state, meta) and _reading(state, meta) is None:
             left_out += [each for each in obstacles(state, meta) if "_source" in each.reason]
         else:
             chosen.append(state)
@@ -69,7 +89,7 @@ def fill_sidecar(
     total = UpdateReport()
     for state in chosen:
         body = scan_body({"match_all": {}}, [meta.text_field], _PAGE)
-        if _is_hidden(state):
+        if _is_hidden(state, meta):
             body |= {"_source": False, **(_reading(state, meta) or {})}
         with cluster.point_in_time(path_of(state.name)) as point:
             for hits in cluster.pages(point, body):
@@ -81,10 +101,13 @@ def fill_sidecar(
     return total
 
 
-def _is_hidden(state: IndexState) -> bool:
+def _is_hidden(state: IndexState, meta: IndexMeta) -> bool:
     source = state.mapping.get("_source", {})
     disabled = str(source.get("enabled", "true")).lower() == "false"
-    return disabled or "disabled" in (source.get("mode"), state.setting("mapping.source.mode"))
+    modes = (source.get("mode"), state.setting("mapping.source.mode"))
+    filtered = bool(source.get("includes") or source.get("excludes"))
+    # Of a text that may be left out of `_source`, what is kept elsewhere is surely whole.
+    return disabled or "disabled" in modes or (filtered and _reading(state, meta) is not None)
 
 
 def _reading(state: IndexState, meta: IndexMeta) -> dict[str, Any] | None:
@@ -109,22 +132,28 @@ def _fill(
     with_text = [row for row, text in enumerate(texts) if isinstance(text, str)]
     wanted = digests([texts[row] for row in with_text], meta)
     known = _known(cluster, [hits[row]["_id"] for row in with_text], sidecar, meta)
-    fresh = [
-        row
-        for row, digest in zip(with_text, wanted, strict=True)
-        if known.get(hits[row]["_id"]) != (meta.scheme.id, digest)
-    ]
+    fresh: list[int] = []
+    failures: list[Failure] = []
+    for row, digest in zip(with_text, wanted, strict=True):
+        id, index = hits[row]["_id"], hits[row]["_index"]
+        scheme_id, stored, origin = known.get(id, (None, None, index))
+        if origin != index:
+            reason = f"the sidecar has a document of this id, from {origin}"
+            failures.append(Failure(f"{index}/{id}", reason))
+        elif (scheme_id, stored) != (meta.scheme.id, digest):
+            fresh.append(row)
     fields = fields_of([texts[row] for row in fresh], meta)
     actions = [
         Action(hits[row]["_id"], b"".join(_lines(hits[row], sidecar, meta, texts[row], tokens)))
         for row, tokens in zip(fresh, fields, strict=True)
     ]
     report = cluster.bulk(actions, f"index {sidecar!r}")
-    failures = [Failure(f"{sidecar}/{each.id}", each.reason) for each in report.failures]
+    unchanged = len(with_text) - len(fresh) - len(failures)
+    failures += [Failure(f"{sidecar}/{each.id}", each.reason) for each in report.failures]
     return UpdateReport(
         read=len(hits),
         written=report.created + report.updated,
-        unchanged=len(with_text) - len(fresh),
+        unchanged=unchanged,
         without_text=len(hits) - len(with_text),
         failures=failures,
     )
@@ -140,14 +169,15 @@ def _lines(
 
 def _known(
     cluster: Cluster, ids: list[str], sidecar: str, meta: IndexMeta
-) -> dict[str, tuple[Any, Any]]:
-    """The scheme and digest of those documents that the sidecar has."""
+) -> dict[str, tuple[Any, Any, Any]]:
+    """The scheme, digest and origin of those documents that the sidecar has."""
     if not ids:
         return {}
-    paths = {"_source_includes": f"{meta.field}.scheme,{meta.field}.digest"}
+    paths = {"_source_includes": ",".join(f"{meta.field}.{n}" for n in _COMPARED)}
     _, answer = cluster.ask("POST", f"{path_of(sidecar)}/_mget", {"ids": ids}, paths)
     found = {}
     for item in answer["docs"]:
-        ours = item.get("_source", {}).get(meta.field) or {}
-        found[item["_id"]] = (ours.get("scheme"), ours.get("digest"))
+        if item.get("found"):
+            ours = item["_source"].get(meta.field) or {}
+            found[item["_id"]] = (ours.get("scheme"), ours.get("digest"), ours.get("origin"))
     return found

@@ -393,7 +393,16 @@ def test_a_sidecar_for_what_takes_no_updates(url: str, name: str) -> None:
     again = esdedup_command(url, "backfill", alias, "--sidecar", beside).json[0]
     assert (again["written"], again["unchanged"]) == (1, 89)
     assert esdedup_command(url, "similar", "-i", beside, "--id", "none7").json[0]["matches"] == []
-    assert esdedup_command(url, "backfill", alias, "--sidecar", alias).status == 2
+    fill(url, f"{name}-own", {"1": {"text": words(1), "price": 5}})
+    call(url, "PUT", f"/{name}-own/_alias/{name}-alias")
+    for wrong in (alias, f"{name}-part", f"{name}-own", f"{name}-alias", "A*"):
+        ran = esdedup_command(url, "backfill", alias, "--sidecar", wrong)
+        assert ran.status == 2, ran.err
+    assert all_documents(url, f"{name}-own") == {"1": {"text": words(1), "price": 5}}
+    fill(url, f"{name}-part", {"none3": {"text": words(200)}})
+    ran = esdedup_command(url, "backfill", alias, "--sidecar", beside)
+    assert (ran.status, ran.json[0]["failed"], ran.json[0]["written"]) == (1, 1, 0)
+    assert f"a document of this id, from {name}-none" in ran.err
     call(url, "PUT", f"/{name}-lost", {"mappings": {"_source": {"enabled": False}}})
     fill(url, f"{name}-lost", {"1": {"text": words(1)}})
     ran = esdedup_command(

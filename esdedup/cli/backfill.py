@@ -91,8 +91,10 @@ def backfill_command(
         raise UsageError("--scheme and --text-field go with --sidecar; an index has its own")
     with target.connected(BulkPolicy(retries=retries)) as cluster:
         if sidecar is not None:
-            if stale or slice or workers > 1 or max_rate is not None:
-                raise UsageError("--sidecar goes without --stale, --slice, --workers, --max-rate")
+            if stale or slice or workers > 1 or max_rate is not None or dry_run:
+                raise UsageError(
+                    "--sidecar goes without --stale, --slice, --workers, --max-rate, --dry-run"
+                )
             _fill_sidecar(cluster, index, sidecar, text_field, scheme, path, wants_json(as_json))
             return
         plan = plan_backfill(cluster, index, stale=stale, effort=effort)

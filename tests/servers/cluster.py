@@ -2,13 +2,13 @@
 
 import contextlib
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from tests.servers.jars import Installation, install
-from tests.servers.node import Node, PortTaken
+from tests.servers.node import QUICK_START, Node, PortTaken
 from tests.servers.ports import free_port
 
 
@@ -48,13 +48,16 @@ def start_cluster(
     size: int = 3,
     heap: str = "512m",
     settings: Mapping[str, Any] | None = None,
+    jvm_flags: Sequence[str] = QUICK_START,
 ) -> Cluster:
     """A running cluster of so many nodes, with their homes below `home`."""
     installation = install(product, version)
     for attempts_left in (2, 1, 0):
         # Every member knows the ports of all, so a port lost to another process costs a new try
         # of the whole, in fresh homes.
-        nodes = _members(installation, home / f"try-{3 - attempts_left}", size, heap, settings)
+        nodes = _members(
+            installation, home / f"try-{3 - attempts_left}", size, heap, settings, jvm_flags
+        )
         try:
             _start_together(nodes)
             break
@@ -70,6 +73,7 @@ def _members(
     size: int,
     heap: str,
     settings: Mapping[str, Any] | None,
+    jvm_flags: Sequence[str],
 ) -> list[Node]:
     names = [f"node-{number}" for number in range(1, size + 1)]
     ports = [(free_port(), free_port()) for _ in names]
@@ -80,7 +84,15 @@ def _members(
         **(settings or {}),
     }
     return [
-        Node(installation, home / name, heap=heap, name=name, ports=pair, settings=common)
+        Node(
+            installation,
+            home / name,
+            heap=heap,
+            name=name,
+            ports=pair,
+            settings=common,
+            jvm_flags=jvm_flags,
+        )
         for name, pair in zip(names, ports, strict=True)
     ]
 

@@ -1,0 +1,47 @@
+"""Servers for the benchmarks: one that runs, or nodes of their own, started from jars."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--url", help="a server that runs; otherwise nodes are started")
+    parser.add_argument(
+        "--product", choices=("elasticsearch", "opensearch"), default="elasticsearch"
+    )
+    parser.add_argument("--version", help="of the product, by default what the tests take")
+    parser.add_argument("--nodes", type=int, choices=(1, 3), default=1)
+    parser.add_argument("--heap", default="1g", help="of each node")
+
+
+@contextlib.contextmanager
+def served(options: argparse.Namespace) -> Iterator[str]:
+    """The address of the server that the options ask for; what was started ends."""
+    if options.url is not None:
+        yield options.url
+        return
+    # Nodes are made as for the tests, which need the packages of the `test` extra.
+    sys.path.append(str(Path(__file__).parent.parent))
+    from tests.servers.cluster import start_cluster
+    from tests.servers.node import Node
+    from tests.servers.provide import ELASTICSEARCH, OPENSEARCH
+
+    default = ELASTICSEARCH if options.product == "elasticsearch" else OPENSEARCH
+    version = options.version or default.version
+    with tempfile.TemporaryDirectory(prefix="esdedup-benchmark-") as folder:
+        home, heap = Path(folder), options.heap
+        # No flags: those of the tests start nodes quickly, and make them slow.
+        if options.nodes == 1:
+            with Node.start(options.product, version, home, heap, jvm_flags=()) as node:
+                yield node.url
+        else:
+            with start_cluster(
+                options.product, version, home, options.nodes, heap, jvm_flags=()
+            ) as cluster:
+                yield cluster.urls[0]
