@@ -7,11 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from esdedup.backfill import BackfillPlan, Effort, Share, backfill, plan_backfill
+from esdedup.backfill import BackfillPlan, backfill, plan_backfill
 from esdedup.cli.dead_letter import DeadLetterFile
 from esdedup.cli.options import AsJson, ClusterTarget, IndexArgument, with_target
 from esdedup.cli.output import message, print_json, print_table, wants_json
 from esdedup.cli.progress import progress
+from esdedup.effort import Effort, Share
 from esdedup.exceptions import EsdedupError, StoreError
 from esdedup.records import BadRecord
 from esdedup.stores import BulkPolicy, Cluster
