@@ -30,13 +30,20 @@ from tests.servers.ports import free_port
 from tests.servers.provide import ELASTICSEARCH, OPENSEARCH, NodeFactory, Server, refusing
 
 CLI = Path(__file__).parent.parent / "cli.py"
-DOCUMENTS = int(os.environ.get("ESDEDUP_TEST_BACKFILL_DOCUMENTS", "30000"))
+DOCUMENTS = int(os.environ.get("ESDEDUP_TEST_BACKFILL_DOCUMENTS", "10000"))
 META = IndexMeta(esdedup.Scheme())
+CLUSTER_DOCUMENTS = 8_000
 SHARDS = {"number_of_shards": 6, "number_of_replicas": 1}
 
 log = logging.getLogger(__name__)
 
 Sources = dict[str, dict[str, Any]]
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where dead letters go."""
+    monkeypatch.chdir(tmp_path)
 
 
 def texts(count: int) -> Sources:
@@ -49,12 +56,6 @@ class Run:
 
     process: subprocess.Popen[bytes]
     folder: Path
-
-    @classmethod
-    def start(cls, folder: Path, url: str, *arguments: str) -> Run:
-        command = [sys.executable, str(CLI), *arguments, "--url", url]
-        with (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
-            return cls(subprocess.Popen(command, stdout=out, stderr=err, cwd=folder), folder)
 
     def end(self) -> tuple[int, dict[str, Any]]:
         """The exit status, and the report or nothing."""
@@ -72,6 +73,27 @@ class Run:
 
     def children(self) -> set[int]:
         return {pid for pid, parent in _processes() if parent == self.process.pid}
+
+
+Start = Callable[..., Run]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts commands, which end with the test."""
+    runs: list[Run] = []
+
+    def start_one(url: str, *arguments: str) -> Run:
+        command = [sys.executable, str(CLI), *arguments, "--url", url]
+        with (tmp_path / "out").open("wb") as out, (tmp_path / "err").open("wb") as err:
+            process = subprocess.Popen(command, stdout=out, stderr=err, cwd=tmp_path)
+        runs.append(Run(process, tmp_path))
+        return runs[-1]
+
+    yield start_one
+    for run in runs:
+        run.process.kill()
+        run.process.wait()
 
 
 def _processes() -> list[tuple[int, int]]:
@@ -101,10 +123,10 @@ def await_ended(pids: set[int]) -> float:
     return time.monotonic() - began
 
 
-def count(url: str, index: str, query: dict[str, Any] | None = None) -> int:
-    """The number of documents that match, or that have tokens."""
+def count(url: str, index: str) -> int:
+    """The number of documents with tokens."""
     call(url, "POST", f"/{index}/_refresh")
-    body = {"query": query or {"exists": {"field": "esdedup.scheme"}}}
+    body = {"query": {"exists": {"field": "esdedup.scheme"}}}
     return int(call(url, "POST", f"/{index}/_count", body)["count"])
 
 
@@ -203,22 +225,22 @@ class Writer(threading.Thread):
             pending = {id: change for (id, change), status in refused if status >= 400}
 
 
-def test_killed_runs_beside_a_writer(node_factory: NodeFactory, tmp_path: Path) -> None:
+def test_killed_runs_beside_a_writer(node_factory: NodeFactory, start: Start) -> None:
     url, name = node_factory().url, "killed"
     settings = {"number_of_shards": 2, "number_of_replicas": 0}
     call(url, "PUT", f"/{name}", {"settings": settings})
     before = texts(DOCUMENTS)
     fill(url, name, before)
-    log.info("filled")
     assert esdedup_command(url, "attach", name).status == 0
     arguments = ("backfill", name, "--workers", "2")
     writer = Writer(url, name, before)
     writer.start()
     began = time.monotonic()
 
-    for part in (0.001, 0.2, 0.2):
+    for part in (0.001, 0.1, 0.2):
         wanted = count(url, name) + part * DOCUMENTS
-        run = Run.start(tmp_path, url, *arguments)
+        # So slow that it is killed in the midst of it.
+        run = start(url, *arguments, "--max-rate", str(DOCUMENTS // 20))
         await_tokens(url, name, wanted)
         workers = run.children()
         assert run.running
@@ -229,7 +251,7 @@ def test_killed_runs_beside_a_writer(node_factory: NodeFactory, tmp_path: Path) 
     assert count(url, name) < DOCUMENTS * 0.95
 
     changes = writer.changes
-    last = Run.start(tmp_path, url, *arguments)
+    last = start(url, *arguments)
     status, report = last.end()
     assert status == 0, last.err
     assert adds_up(report)
@@ -289,8 +311,8 @@ def bring_back(cluster: Cluster) -> None:
     call(cluster.urls[0], "GET", "/_cluster/health?wait_for_status=green&timeout=60s")
 
 
-def test_a_cluster_that_loses_a_node(cluster: Cluster, tmp_path: Path) -> None:
-    urls, documents = ",".join(cluster.urls), texts(20_000)
+def test_a_cluster_that_loses_a_node(cluster: Cluster, start: Start, tmp_path: Path) -> None:
+    urls, documents = ",".join(cluster.urls), texts(CLUSTER_DOCUMENTS)
     first = cluster.urls[0]
     for name in ("made", "bare"):
         call(first, "PUT", f"/{name}", {"settings": SHARDS})
@@ -303,28 +325,28 @@ def test_a_cluster_that_loses_a_node(cluster: Cluster, tmp_path: Path) -> None:
     source = tmp_path / "documents.jsonl"
     lines = [json.dumps({"id": id, **fields}) for id, fields in documents.items()]
     source.write_text("\n".join(lines))
-    run = Run.start(tmp_path, urls, "index", str(source), "-i", "made")
-    await_true("documents", lambda: count(first, "made") > 3_000)
+    run = start(urls, "index", str(source), "-i", "made")
+    await_true("documents", lambda: count(first, "made") > 0)
     assert run.running
     other = lose(cluster, master(cluster))
     status, report = run.end()
     assert status == 0, run.err
     log.info("index: %s %s", report, run.err)
-    assert report["read"] == report["created"] + report["updated"] == 20_000
+    assert report["read"] == report["created"] + report["updated"] == CLUSTER_DOCUMENTS
     assert_whole(other, "made", {id: {"id": id, **part} for id, part in documents.items()})
 
     bring_back(cluster)
     # So slow that the node is lost in the midst of it.
-    run = Run.start(tmp_path, urls, "backfill", "bare", "--workers", "2", "--max-rate", "5000")
-    await_tokens(first, "bare", 3_000)
+    run = start(urls, "backfill", "bare", "--workers", "2", "--max-rate", "1600")
+    await_tokens(first, "bare", 500)
     assert run.running
     other = lose(cluster, reader(cluster))
     status, report = run.end()
     assert status == 0, run.err
     log.info("backfill: %s %s", report, run.err)
-    assert "the point in time that was read has gone" in run.err
+    assert "the point in time that was read is lost" in run.err
     assert adds_up(report)
-    assert 20_000 - 3_000 <= report["written"] <= 20_000
+    assert report["read"] >= CLUSTER_DOCUMENTS
     assert_whole(other, "bare", documents)
     # A part of an index must never be taken for the whole.
     store = connect(connection_to(urls), BulkPolicy(retries=2, base=0.1))
@@ -333,18 +355,17 @@ def test_a_cluster_that_loses_a_node(cluster: Cluster, tmp_path: Path) -> None:
     store.client.close()
 
 
-@pytest.mark.parametrize("server", [ELASTICSEARCH, OPENSEARCH], ids=str)
-def test_the_only_node_is_killed(server: Server, node_factory: NodeFactory, tmp_path: Path) -> None:
-    node, documents = node_factory(server), texts(12_000)
+def test_the_only_node_is_killed(node_factory: NodeFactory, start: Start) -> None:
+    node, documents = node_factory(), texts(5_000)
     url, name = node.url, "only"
     settings = {"number_of_shards": 2, "number_of_replicas": 0}
     call(url, "PUT", f"/{name}", {"settings": settings})
     fill(url, name, documents)
     assert esdedup_command(url, "attach", name).status == 0
-    arguments = ("backfill", name, "--workers", "2", "--max-rate", "3000")
+    arguments = ("backfill", name, "--workers", "2", "--max-rate", "1000")
 
-    run = Run.start(tmp_path, url, *arguments, "--retries", "1")
-    await_tokens(url, name, 1_000)
+    run = start(url, *arguments, "--retries", "1")
+    await_tokens(url, name, 500)
     node.kill()
     status, _ = run.end()
     assert status == 1
@@ -354,14 +375,13 @@ def test_the_only_node_is_killed(server: Server, node_factory: NodeFactory, tmp_
     assert "Traceback" not in run.err
 
     node.restart()
-    wanted = count(url, name) + 2_000
-    run = Run.start(tmp_path, url, *arguments)
+    wanted = count(url, name) + 500
+    run = start(url, *arguments)
     await_tokens(url, name, wanted)
     node.kill()
-    time.sleep(1)
     node.restart()
     status, report = run.end()
-    log.info("%s: %s %s", server, report, run.err)
+    log.info("%s %s", report, run.err)
     assert status == 0, run.err
     assert adds_up(report)
     assert_whole(url, name, documents)

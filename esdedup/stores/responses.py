@@ -57,8 +57,8 @@ def error_of(status: int, body: Any, where: str) -> EsdedupError:
         return StoreUnavailable(f"{where}: the server is not ready ({status}): {reason}")
     if any(gone in reason for gone in _CONTEXT_GONE):
         return PointInTimeLost(
-            f"{where}: the point in time that was read has gone with a node that held a part of"
-            f" it, or after a long pause; run this again: {reason}"
+            f"{where}: the point in time that was read is lost, with a node that held a part of it"
+            f" or after a long pause: {reason}"
         )
     return StoreError(f"{where}: the server answered {status}: {reason}")
 
