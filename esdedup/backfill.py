@@ -135,7 +135,10 @@ def backfill(
     effort: Effort,
     on_update: OnUpdate | None = None,
 ) -> UpdateReport:
-    """Fills until no document waits; a document is counted once it is written.
+    """Fills until no document waits, or only some that others wrote meanwhile and keep writing.
+
+    A document is counted once it is written. A point in time that is lost with a node is opened
+    anew, and what was counted of it stays.
 
     on_update: called with what became of a page of documents. Raises the errors of the store;
     what was written stays, and the same again goes on from there.
@@ -168,9 +171,9 @@ def _fill(
             continue
         if plan.work == "renew" or not done.written:
             return total
-        if done.written >= before:
-            # It would never end.
-            log.warning("Others keep writing documents without tokens to %r", index)
+        if done.written > before / 2:
+            # Pass after pass would find some, and none would be the last.
+            log.warning("Others keep writing documents to %r that need this: run it again", index)
             return total
         before = done.written
 
