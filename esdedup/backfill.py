@@ -7,14 +7,15 @@ machines: those stay the same whoever asks, while slices of a point in time are 
 
 from __future__ import annotations
 
+import logging
 import math
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from esdedup.connection import Connection
-from esdedup.exceptions import IndexNotFound, StoreError, UsageError
+from esdedup.effort import Effort, Pace, slices
+from esdedup.exceptions import IndexNotFound, StoreError
 from esdedup.obstacles import Obstacle, obstacles, searchable_text
 from esdedup.queries import has_text, not_sketched, scan_body, sketched
 from esdedup.renewal import forget, paths_to_read, renew
@@ -22,8 +23,12 @@ from esdedup.schema import IndexMeta, common_meta
 from esdedup.stores import BulkPolicy
 from esdedup.stores.client import Cluster
 from esdedup.stores.indices import IndexState, Named, path_of, resolve, states
+from esdedup.stores.responses import PointInTimeLost
+from esdedup.stores.retry import retrying, wait
 from esdedup.stores.updates import Hit, UpdateReport
 from esdedup.workers import in_processes
+
+log = logging.getLogger("esdedup")
 
 _PAGE_DOCUMENTS = 1_000
 _PAGE_CHARACTERS = 8_000_000
@@ -31,51 +36,10 @@ _PAGE_CHARACTERS = 8_000_000
 Work = Literal["fill", "renew", "forget"]
 """Tokens for documents without; for those whose text changed; or none any more."""
 
+_Done = UpdateReport | PointInTimeLost
+"""What became of a page, or why there are no more."""
+
 OnUpdate = Callable[[UpdateReport], None]
-
-
-@dataclass(frozen=True)
-class Share:
-    """One of several equal shares of the work; number counts from 1.
-
-    Raises UsageError for numbers that are none.
-    """
-
-    number: int = 1
-    of: int = 1
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.number <= self.of:
-            raise UsageError(
-                f"slice {self.number}/{self.of}: use 1/{self.of} to {self.of}/{self.of}"
-            )
-
-    @staticmethod
-    def parse(text: str) -> Share:
-        """The share that "3/16" names. Raises UsageError for another form."""
-        number, slash, of = text.partition("/")
-        if not (slash and number.isdecimal() and of.isdecimal()):
-            raise UsageError(f"slice {text!r}: use a form like 3/16")
-        return Share(int(number), int(of))
-
-
-@dataclass(frozen=True)
-class Effort:
-    """How hard to work.
-
-    workers: processes. share: this machine's. rate: most documents a second, or None; of all
-    workers of this machine together.
-    """
-
-    workers: int = 1
-    share: Share = Share()
-    rate: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.workers < 1:
-            raise UsageError(f"workers {self.workers}: use at least 1")
-        if self.rate is not None and not self.rate > 0:
-            raise UsageError(f"rate {self.rate}: use a number of documents a second above 0")
 
 
 @dataclass(frozen=True)
@@ -171,21 +135,47 @@ def backfill(
     effort: Effort,
     on_update: OnUpdate | None = None,
 ) -> UpdateReport:
-    """Fills until no document waits; a document is counted once it is written.
+    """Fills until no document waits, or only some that others wrote meanwhile and keep writing.
+
+    A document is counted once it is written. A point in time that is lost with a node is opened
+    anew, and what was counted of it stays.
 
     on_update: called with what became of a page of documents. Raises the errors of the store;
     what was written stays, and the same again goes on from there.
     """
     total = UpdateReport()
     for index in plan.indices:
-        while True:
-            done = _pass(connection, cluster, plan, index, effort, on_update)
-            cluster.ask("POST", f"{path_of(index)}/_refresh")
-            total += done
-            # Others may have written documents since the point in time of this pass.
-            if plan.work == "renew" or not done.written:
-                break
+        total += _fill(connection, cluster, plan, index, effort, on_update)
     return total
+
+
+def _fill(
+    connection: Connection,
+    cluster: Cluster,
+    plan: BackfillPlan,
+    index: str,
+    effort: Effort,
+    on_update: OnUpdate | None,
+) -> UpdateReport:
+    """Pass after pass over one index, as others may have written since the last one began."""
+    total, fruitless, before = UpdateReport(), 0, math.inf
+    while True:
+        done, lost = _pass(connection, cluster, plan, index, effort, on_update)
+        cluster.ask("POST", f"{path_of(index)}/_refresh")
+        total += done
+        if lost is not None:
+            fruitless = 0 if done.written else fruitless + 1
+            if fruitless > cluster.policy.retries:
+                raise lost
+            wait(cluster.policy, fruitless, str(lost))
+            continue
+        if plan.work == "renew" or not done.written:
+            return total
+        if done.written > before / 2:
+            # Pass after pass would find some, and none would be the last.
+            log.warning("Others keep writing documents to %r that need this: run it again", index)
+            return total
+        before = done.written
 
 
 def _pass(
@@ -195,16 +185,19 @@ def _pass(
     index: str,
     effort: Effort,
     on_update: OnUpdate | None,
-) -> UpdateReport:
-    """Everything that waits in one index at this moment."""
-    total = UpdateReport()
+) -> tuple[UpdateReport, PointInTimeLost | None]:
+    """Everything that waits in one index at this moment; why it ended early, if it did."""
+    total, lost = UpdateReport(), None
     with cluster.point_in_time(path_of(index)) as point:
-        jobs = [_Job(point, plan, slice, effort) for slice in _slices(effort)]
+        jobs = [_Job(point, plan, slice, effort) for slice in slices(effort)]
         for done in _done(connection, cluster, jobs):
+            if isinstance(done, PointInTimeLost):
+                lost = done
+                continue
             total += done
             if on_update is not None:
                 on_update(done)
-    return total
+    return total, lost
 
 
 @dataclass(frozen=True)
@@ -224,20 +217,7 @@ class _Job:
         return body if self.slice is None else {**body, "slice": self.slice}
 
 
-def _slices(effort: Effort) -> list[dict[str, Any] | None]:
-    workers, share = effort.workers, effort.share
-    if share.of > 1:
-        first = (share.number - 1) * workers
-        return [
-            {"field": "_seq_no", "id": first + worker, "max": share.of * workers}
-            for worker in range(workers)
-        ]
-    if workers > 1:
-        return [{"id": worker, "max": workers} for worker in range(workers)]
-    return [None]
-
-
-def _done(connection: Connection, cluster: Cluster, jobs: Sequence[_Job]) -> Iterator[UpdateReport]:
+def _done(connection: Connection, cluster: Cluster, jobs: Sequence[_Job]) -> Iterator[_Done]:
     """What became of each page, from one process a job; from this one where there is but one."""
     if len(jobs) == 1:
         yield from _work(cluster, jobs[0])
@@ -245,30 +225,28 @@ def _done(connection: Connection, cluster: Cluster, jobs: Sequence[_Job]) -> Ite
         yield from in_processes(_work_alone, [(connection, cluster.policy, job) for job in jobs])
 
 
-def _work_alone(connection: Connection, policy: BulkPolicy, job: _Job) -> Iterator[UpdateReport]:
+def _work_alone(connection: Connection, policy: BulkPolicy, job: _Job) -> Iterator[_Done]:
     from esdedup.stores import connect
 
-    cluster = connect(connection, policy)
+    cluster = retrying(lambda: connect(connection, policy), policy)
     try:
         yield from _work(cluster, job)
     finally:
         cluster.client.close()
 
 
-def _work(cluster: Cluster, job: _Job) -> Iterator[UpdateReport]:
-    rate = None if job.effort.rate is None else job.effort.rate / job.effort.workers
-    began, read = time.monotonic(), 0
+def _work(cluster: Cluster, job: _Job) -> Iterator[_Done]:
+    """Page by page; a lost point in time is no reason to stop what others write at this moment."""
+    pace = Pace(job.effort)
     body = job.body
-    if rate is not None:
-        # So small that the cluster is not hit by a page's worth at once.
-        body["size"] = max(1, min(_PAGE_DOCUMENTS, math.ceil(rate)))
-    most = body["size"]
-    for hits in cluster.pages(job.point, body):
-        body["size"] = _page_of(hits, most)
-        yield _update(cluster, hits, job.plan)
-        read += len(hits)
-        if rate is not None:
-            time.sleep(max(0.0, began + read / rate - time.monotonic()))
+    body["size"] = most = pace.page(_PAGE_DOCUMENTS)
+    try:
+        for hits in cluster.pages(job.point, body):
+            body["size"] = _page_of(hits, most)
+            yield _update(cluster, hits, job.plan)
+            pace.keep(len(hits))
+    except PointInTimeLost as error:
+        yield error
 
 
 def _update(cluster: Cluster, hits: Sequence[Hit], plan: BackfillPlan) -> UpdateReport:

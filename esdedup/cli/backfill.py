@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from esdedup.attach import plan_attach
-from esdedup.backfill import BackfillPlan, Effort, Share, backfill, plan_backfill
+from esdedup.backfill import BackfillPlan, backfill, plan_backfill
 from esdedup.cli.dead_letter import DeadLetterFile
 from esdedup.cli.options import (
     AsJson,
@@ -21,6 +21,7 @@ from esdedup.cli.options import (
 from esdedup.cli.output import message, print_json, print_table, wants_json
 from esdedup.cli.progress import progress
 from esdedup.cli.scheme_file import read_scheme
+from esdedup.effort import Effort, Share
 from esdedup.exceptions import EsdedupError, StoreError, UsageError
 from esdedup.records import BadRecord
 from esdedup.sidecar import fill_sidecar, make_sidecar, readable

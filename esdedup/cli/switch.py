@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from esdedup.backfill import Effort, plan_backfill, plan_forgetting
+from esdedup.backfill import plan_backfill, plan_forgetting
 from esdedup.cli.backfill import MaxRate, Retries, Workers, run, show, tell_left_out
 from esdedup.cli.dead_letter import DeadLetterFile
 from esdedup.cli.options import (
@@ -24,6 +24,7 @@ from esdedup.cli.options import (
 )
 from esdedup.cli.output import message, wants_json
 from esdedup.cli.scheme_file import read_scheme
+from esdedup.effort import Effort
 from esdedup.exceptions import StoreError
 from esdedup.schema import index_mapping
 from esdedup.stores import BulkPolicy, Cluster

@@ -13,7 +13,7 @@ from typing import Any
 
 from esdedup.datatypes import Failure, WriteReport
 from esdedup.exceptions import StoreError, StoreUnavailable, UsageError
-from esdedup.stores.responses import RETRIED, TooLarge, error_of, reason_of
+from esdedup.stores.responses import TooLarge, error_of, passes, reason_of
 from esdedup.stores.retry import BulkPolicy, wait
 
 _FATAL = frozenset(
@@ -124,7 +124,7 @@ def _sort_items(
     for action, item in zip(actions, items, strict=True):
         (result,) = item.values()
         status = result["status"]
-        if status in RETRIED:
+        if passes(status, result):
             rejected.append((action, reason_of(result)))
         elif _is_fatal(result):
             raise error_of(status, result, where)

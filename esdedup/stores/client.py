@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
 from esdedup.datatypes import WriteReport
+from esdedup.exceptions import StoreError
 from esdedup.serialise import to_json
 from esdedup.stores.bulk import Action, write_actions
+from esdedup.stores.responses import error_of, reason_of
 from esdedup.stores.retry import BulkPolicy, retrying
 
 _KEEP_ALIVE = "10m"
@@ -73,6 +75,22 @@ class Cluster:
         _, answer = self.ask("POST", f"{path}/_count", {"query": query} if query else {})
         return int(answer["count"])
 
+    def get_many(
+        self, body: Mapping[str, Any], path: str = "", params: Mapping[str, str] | None = None
+    ) -> list[Mapping[str, Any]]:
+        """The documents of a multi-get that are there, asked for again while a shard is not."""
+
+        def get() -> list[Mapping[str, Any]]:
+            _, answer = self.client.request("POST", f"{path}/_mget", body, params)
+            for item in answer["docs"]:
+                if "error" in item:
+                    # An item has no status; a shard that is moving is no deleted document.
+                    status = 404 if "index_not_found" in reason_of(item) else 503
+                    raise error_of(status, item, self.client.shown)
+            return [item for item in answer["docs"] if item["found"]]
+
+        return retrying(get, self.policy)
+
     @contextmanager
     def point_in_time(self, path: str) -> Iterator[str]:
         """A point in time over an index, given back at the end."""
@@ -80,7 +98,9 @@ class Cluster:
         try:
             yield point
         finally:
-            self.client.close_point_in_time(point)
+            # It ends by itself after a while, and what was read from it stays good.
+            with suppress(StoreError):
+                self.client.close_point_in_time(point)
 
     def pages(self, point: str, body: Mapping[str, Any]) -> Iterator[list[dict[str, Any]]]:
         """The hits of a search over a point in time, page by page.

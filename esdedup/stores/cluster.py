@@ -31,7 +31,7 @@ from esdedup.schema import TOKEN_PATHS, IndexMeta, common_meta, index_mapping
 from esdedup.stores.bulk import Action, CreatesOnly
 from esdedup.stores.client import Cluster, line
 from esdedup.stores.indices import check_name, path_of
-from esdedup.stores.responses import RETRIED, reason_of
+from esdedup.stores.responses import passes, reason_of
 from esdedup.stores.retry import retrying
 
 _QUERIES_A_REQUEST = 50
@@ -210,15 +210,8 @@ class ClusterStore:
         return bool(self._several)
 
     def _get(self, ids: list[str]) -> list[Document]:
-        _, answer = self.cluster.ask("POST", f"{self._path}/_mget", {"ids": ids}, _NO_TOKENS)
-        for item in answer["docs"]:
-            if "error" in item:
-                raise self._item_error(item["error"])
-        return [
-            Document(item["_id"], item.get("_source", {}))
-            for item in answer["docs"]
-            if item["found"]
-        ]
+        found = self.cluster.get_many({"ids": ids}, self._path, _NO_TOKENS)
+        return [Document(item["_id"], item.get("_source", {})) for item in found]
 
     def _search_ids(self, ids: list[str]) -> list[Document]:
         """Documents by id of whatever index; a get needs one index to look in."""
@@ -244,7 +237,7 @@ class ClusterStore:
 
     def _candidates(self, response: Mapping[str, Any]) -> Candidates:
         if "error" in response:
-            if response.get("status") in RETRIED:
+            if passes(response.get("status", 500), response):
                 raise StoreUnavailable(f"{self.where}: {reason_of(response)}")
             raise self._item_error(response["error"])
         hits, total = response["hits"]["hits"], response["hits"]["total"]

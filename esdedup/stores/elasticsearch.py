@@ -99,7 +99,9 @@ def identify(connection: Connection) -> tuple[Literal["elasticsearch", "opensear
     """
     client = _connect(connection)
     try:
-        answer = client.perform_request("GET", "/", headers={"accept": _JSON})
+        # Each address is tried once: any node may be the one that is down.
+        each = client.options(max_retries=max(0, len(connection.urls) - 1), retry_on_timeout=True)
+        answer = each.perform_request("GET", "/", headers={"accept": _JSON})
         return "elasticsearch", str(answer.body.get("version", {}).get("number", ""))
     except elastic_transport.TransportError as error:
         raise _unreachable(error, connection.shown) from error

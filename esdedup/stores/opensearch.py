@@ -55,9 +55,9 @@ class OpenSearchClient:
         return 200, answer
 
     def open_point_in_time(self, index: str, keep_alive: str) -> str:
-        _, answer = self.request(
-            "POST", f"{index}/_search/point_in_time", params={"keep_alive": keep_alive}
-        )
+        # By default a shard that is not there is left out without a word.
+        params = {"keep_alive": keep_alive, "allow_partial_pit_creation": "false"}
+        _, answer = self.request("POST", f"{index}/_search/point_in_time", params=params)
         return str(answer["pit_id"])
 
     def close_point_in_time(self, id: str) -> None:

@@ -17,9 +17,26 @@ from esdedup.exceptions import (
 RETRIED = frozenset({429, 502, 503, 504})
 """Statuses that pass by themselves: too many requests, and a server or proxy that is not ready."""
 
+# Between the end of a node and the moment that the others know of it; OpenSearch answers 500 then.
+_NODE_GONE = ("node_not_connected_", "node_disconnected_", "node_closed_", "connect_transport_")
+
+# Elasticsearch and a node that came back; OpenSearch without the node.
+_CONTEXT_GONE = ("search_context_missing", "no node found for id")
+
 
 class TooLarge(StoreError):
     """The request was larger than the server takes (413)."""
+
+
+class PointInTimeLost(StoreError):
+    """A node that held a part of a point in time has gone, or it was open for too long."""
+
+
+def passes(status: int, body: Any) -> bool:
+    """Whether the same request may succeed in a moment."""
+    if status in RETRIED:
+        return True
+    return status == 500 and any(gone in reason_of(body) for gone in _NODE_GONE)
 
 
 def error_of(status: int, body: Any, where: str) -> EsdedupError:
@@ -36,8 +53,13 @@ def error_of(status: int, body: Any, where: str) -> EsdedupError:
         return IndexNotFound(f"{where}: there is no such index: {_index_in(body)}")
     if status == 413:
         return TooLarge(f"{where}: the request is larger than the server takes (413)")
-    if status in RETRIED:
+    if passes(status, body):
         return StoreUnavailable(f"{where}: the server is not ready ({status}): {reason}")
+    if any(gone in reason for gone in _CONTEXT_GONE):
+        return PointInTimeLost(
+            f"{where}: the point in time that was read is lost, with a node that held a part of it"
+            f" or after a long pause: {reason}"
+        )
     return StoreError(f"{where}: the server answered {status}: {reason}")
 
 
@@ -64,10 +86,18 @@ def reason_of(body: Any) -> str:
     if not isinstance(error, Mapping) or "type" not in error:
         found = error.get("result", error) if isinstance(error, Mapping) else error
         return str(found)[:500] or "no reason given"
-    cause = error
-    while isinstance(cause.get("caused_by"), Mapping):
-        cause = cause["caused_by"]
+    cause = _cause_of(error)
     text = f"{error.get('type')}: {error.get('reason')}"
     if cause is not error:
         text += f" ({cause.get('type')}: {cause.get('reason')})"
     return text
+
+
+def _cause_of(error: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The deepest cause; what failed in single shards stands in a list of its own."""
+    while True:
+        (shard, *_) = error.get("failed_shards") or [{}]
+        inner = error.get("caused_by") or shard.get("reason")
+        if not isinstance(inner, Mapping):
+            return error
+        error = inner

@@ -12,10 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from esdedup.datatypes import Failure
-from esdedup.exceptions import StoreUnavailable
 from esdedup.stores.bulk import Action
 from esdedup.stores.client import Cluster, line
-from esdedup.stores.responses import reason_of
 
 _ATTEMPTS = 12
 
@@ -133,16 +131,7 @@ def _read_again(cluster: Cluster, hits: list[Hit], paths: list[str]) -> tuple[li
         }
         for hit in hits
     ]
-    for attempt in range(cluster.policy.retries + 1):
-        _, answer = cluster.ask("POST", "/_mget", {"docs": wanted})
-        broken = [item["error"] for item in answer["docs"] if "error" in item]
-        if not broken:
-            break
-        # A shard that is moving is no deleted document.
-        if attempt == cluster.policy.retries:
-            raise StoreUnavailable(f"{cluster.client.shown}: {reason_of(broken[0])}")
-        time.sleep(cluster.policy.delay(attempt))
-    found = [item for item in answer["docs"] if item["found"]]
+    found = cluster.get_many({"docs": wanted})
     return found, len(hits) - len(found)
 
 

@@ -1,0 +1,87 @@
+"""How hard to work: processes, machines, and documents a second."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from esdedup.exceptions import UsageError
+
+
+@dataclass(frozen=True)
+class Share:
+    """One of several equal shares of the work; number counts from 1.
+
+    Raises UsageError for numbers that are none.
+    """
+
+    number: int = 1
+    of: int = 1
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.number <= self.of:
+            raise UsageError(
+                f"slice {self.number}/{self.of}: use 1/{self.of} to {self.of}/{self.of}"
+            )
+
+    @staticmethod
+    def parse(text: str) -> Share:
+        """The share that "3/16" names. Raises UsageError for another form."""
+        number, slash, of = text.partition("/")
+        if not (slash and number.isdecimal() and of.isdecimal()):
+            raise UsageError(f"slice {text!r}: use a form like 3/16")
+        return Share(int(number), int(of))
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How hard to work.
+
+    workers: processes. share: this machine's. rate: most documents a second, or None; of all
+    workers of this machine together.
+    """
+
+    workers: int = 1
+    share: Share = Share()
+    rate: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.workers < 1:
+            raise UsageError(f"workers {self.workers}: use at least 1")
+        if self.rate is not None and not self.rate > 0:
+            raise UsageError(f"rate {self.rate}: use a number of documents a second above 0")
+
+
+def slices(effort: Effort) -> list[dict[str, Any] | None]:
+    """The slice of a search that each worker reads; None for all of it."""
+    workers, share = effort.workers, effort.share
+    if share.of > 1:
+        first = (share.number - 1) * workers
+        return [
+            {"field": "_seq_no", "id": first + worker, "max": share.of * workers}
+            for worker in range(workers)
+        ]
+    if workers > 1:
+        return [{"id": worker, "max": workers} for worker in range(workers)]
+    return [None]
+
+
+class Pace:
+    """Holds one worker to its part of the rate."""
+
+    def __init__(self, effort: Effort) -> None:
+        self._rate = None if effort.rate is None else effort.rate / effort.workers
+        self._began = time.monotonic()
+        self._read = 0
+
+    def page(self, most: int) -> int:
+        """How many documents to read at once: the cluster is not hit by more than a second's."""
+        return most if self._rate is None else max(1, min(most, math.ceil(self._rate)))
+
+    def keep(self, read: int) -> None:
+        """Sleeps where these documents came too soon."""
+        self._read += read
+        if self._rate is not None:
+            time.sleep(max(0.0, self._began + self._read / self._rate - time.monotonic()))
