@@ -74,7 +74,9 @@ def plan_attach(
         if stored is None or stored.next != wanted.next:
             mapping = index_mapping(wanted, state.mapping.get("_meta"))
         changes.append(Change(state.name, mapping, tuple(obstacles(state, wanted))))
-    _require_text_field(found, wanted, text_field)
+    if text_field is None:
+        # What nobody named and no index has is a mistake to be told at once.
+        require_text_field(found, wanted)
     template = plan_template(cluster, named, wanted) if named.kind == "data stream" else None
     return AttachPlan(named, wanted, tuple(changes), template)
 
@@ -91,16 +93,16 @@ def _wanted(
     )
 
 
-def _require_text_field(found: list[IndexState], meta: IndexMeta, text_field: str | None) -> None:
-    """A text field that nobody named and no index has is a mistake to be told at once."""
+def require_text_field(found: list[IndexState], meta: IndexMeta) -> None:
+    """Raises UsageError where indices have fields, and none the one that shall hold the text."""
     missing = [
         obstacle.reason
         for state in found
         for obstacle in obstacles(state, meta)
-        if obstacle.reason.startswith("no document has")
+        if obstacle.kind == "no text"
     ]
     mapped = any(state.mapping.get("properties") for state in found)
-    if text_field is None and mapped and len(missing) == len(found):
+    if mapped and len(missing) == len(found):
         raise UsageError(f"index {found[0].name!r}: {missing[0]}")
 
 
@@ -140,10 +142,7 @@ def put_mapping(cluster: Cluster, index: str, mapping: Mapping[str, Any]) -> Non
 
 def _explained(reason: str) -> str:
     if "Limit of total fields" in reason:
-        return (
-            f"the mapping has no room for the 9 fields of esdedup ({reason}): raise"
-            " index.mapping.total_fields.limit"
-        )
+        return f"the mapping has no room ({reason}): raise index.mapping.total_fields.limit"
     if "synthetic source" in reason:
         return f"this version takes no such fields beside a synthetic _source ({reason})"
     return reason

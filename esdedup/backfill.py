@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from esdedup.connection import Connection
@@ -18,8 +18,8 @@ from esdedup.effort import Effort, Pace, slices
 from esdedup.exceptions import IndexNotFound, StoreError
 from esdedup.obstacles import Obstacle, obstacles, searchable_text
 from esdedup.queries import has_text, not_sketched, scan_body, sketched
-from esdedup.renewal import forget, paths_to_read, renew
-from esdedup.schema import IndexMeta, common_meta
+from esdedup.renewal import fields_to_read, forget, renew
+from esdedup.schema import TOKEN_PATHS, IndexMeta, common_meta
 from esdedup.stores import BulkPolicy
 from esdedup.stores.client import Cluster
 from esdedup.stores.indices import IndexState, Named, path_of, resolve, states
@@ -47,7 +47,8 @@ class BackfillPlan:
     """The indices to fill, those that can't be, and the documents that wait for it.
 
     waiting: an estimate; documents of this share that lack the scheme's id, or that have it where
-    stale ones are looked for. work: what is done with them.
+    stale ones are looked for. work: what is done with them. marks_in: the field whose groups and
+    marks are taken over.
     """
 
     named: Named
@@ -57,6 +58,7 @@ class BackfillPlan:
     query: dict[str, Any]
     work: Work
     waiting: int
+    marks_in: str | None = None
 
 
 def plan_backfill(
@@ -77,15 +79,16 @@ def plan_backfill(
     meta = common_meta({state.name: state.mapping for state in found}, name)
     if meta is None:
         raise IndexNotFound(f"{name!r} holds no esdedup field: esdedup attach {name}")
+    marks_in = None
     if following:
         if meta.next is None:
             raise StoreError(f"{name!r} is not changing its scheme")
-        meta = meta.next
+        meta, marks_in = meta.next, meta.field
     chosen, left_out = _fillable(found, meta)
     query = sketched(meta) if stale else _lacking(found, meta)
     work: Work = "renew" if stale else "fill"
     waiting = _count(cluster, chosen, query, effort)
-    return BackfillPlan(named, meta, chosen, left_out, query, work, waiting)
+    return BackfillPlan(named, meta, chosen, left_out, query, work, waiting, marks_in)
 
 
 def plan_forgetting(cluster: Cluster, name: str, effort: Effort | None = None) -> BackfillPlan:
@@ -162,7 +165,8 @@ def _fill(
     while True:
         done, lost = _pass(connection, cluster, plan, index, effort, on_update)
         cluster.ask("POST", f"{path_of(index)}/_refresh")
-        total += done
+        # What can't be written is read again by the next pass, and counted then.
+        total = replace(total, read=total.settled, without_text=0, failures=[]) + done
         if lost is not None:
             fruitless = 0 if done.written else fruitless + 1
             if fruitless > cluster.policy.retries:
@@ -189,7 +193,7 @@ def _pass(
     """Everything that waits in one index at this moment; why it ended early, if it did."""
     total, lost = UpdateReport(), None
     with cluster.point_in_time(path_of(index)) as point:
-        jobs = [_Job(point, plan, slice, effort) for slice in slices(effort)]
+        jobs = [_Job(point, plan, some, effort) for some in slices(effort)]
         for done in _done(connection, cluster, jobs):
             if isinstance(done, PointInTimeLost):
                 lost = done
@@ -206,15 +210,18 @@ class _Job:
 
     point: str
     plan: BackfillPlan
-    slice: dict[str, Any] | None
+    slices: Sequence[dict[str, Any] | None]
     effort: Effort
 
-    @property
-    def body(self) -> dict[str, Any]:
+    def body(self, slice: dict[str, Any] | None) -> dict[str, Any]:
         """The search for a page of documents."""
-        body = scan_body(self.plan.query, paths_to_read(self.plan.meta), _PAGE_DOCUMENTS)
+        plan = self.plan
+        fields = fields_to_read(plan.meta, plan.marks_in)
+        if plan.work == "forget":
+            fields = {"includes": [str(plan.meta.former)], "excludes": TOKEN_PATHS}
+        body = scan_body(plan.query, fields, _PAGE_DOCUMENTS)
         body["seq_no_primary_term"] = True
-        return body if self.slice is None else {**body, "slice": self.slice}
+        return body if slice is None else {**body, "slice": slice}
 
 
 def _done(connection: Connection, cluster: Cluster, jobs: Sequence[_Job]) -> Iterator[_Done]:
@@ -238,13 +245,14 @@ def _work_alone(connection: Connection, policy: BulkPolicy, job: _Job) -> Iterat
 def _work(cluster: Cluster, job: _Job) -> Iterator[_Done]:
     """Page by page; a lost point in time is no reason to stop what others write at this moment."""
     pace = Pace(job.effort)
-    body = job.body
-    body["size"] = most = pace.page(_PAGE_DOCUMENTS)
+    most = pace.page(_PAGE_DOCUMENTS)
     try:
-        for hits in cluster.pages(job.point, body):
-            body["size"] = _page_of(hits, most)
-            yield _update(cluster, hits, job.plan)
-            pace.keep(len(hits))
+        for slice in job.slices:
+            body = {**job.body(slice), "size": most}
+            for hits in cluster.pages(job.point, body):
+                body["size"] = _page_of(hits, most)
+                yield _update(cluster, hits, job.plan)
+                pace.keep(len(hits))
     except PointInTimeLost as error:
         yield error
 
@@ -253,7 +261,7 @@ def _update(cluster: Cluster, hits: Sequence[Hit], plan: BackfillPlan) -> Update
     if plan.work == "forget":
         assert plan.meta.former is not None
         return forget(cluster, hits, plan.meta.former)
-    return renew(cluster, hits, plan.meta)
+    return renew(cluster, hits, plan.meta, plan.marks_in)
 
 
 def _page_of(hits: Sequence[Mapping[str, Any]], most: int) -> int:

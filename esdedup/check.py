@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from esdedup.exceptions import PermissionDenied
 from esdedup.fields import value_at
 from esdedup.obstacles import Obstacle, obstacles, searchable_text
 from esdedup.queries import bare, has_text, other_scheme, scan_body, sketched
@@ -35,8 +37,9 @@ class IndexCheck:
     """The findings on one index.
 
     meta: what it says of its tokens, None where it is not attached; then nothing is counted below.
-    bare: documents with the text and without tokens. other: with another scheme's tokens. stale:
-    whose text is another than their tokens were made of, None where that was not looked at.
+    bare: documents without tokens that may have the text; where they are few, only those that
+    have it. other: with another scheme's tokens. stale: whose text is another than their tokens
+    were made of, None where that was not looked at.
     """
 
     index: str
@@ -98,11 +101,13 @@ def check(
     """
     named = resolve(cluster, name)
     found = states(cluster, named)
-    checks = tuple(_check(cluster, state, stale, on_scan) for state in found)
-    metas = [each.meta for each in checks if each.meta is not None]
+    metas = [meta for state in found if (meta := meta_of(state.mapping)) is not None]
     template = None
     if named.kind == "data stream" and metas:
-        template = plan_template(cluster, named, metas[-1])
+        # Who may not see templates is told of the rest.
+        with contextlib.suppress(PermissionDenied):
+            template = plan_template(cluster, named, metas[-1])
+    checks = tuple(_check(cluster, state, stale, on_scan) for state in found)
     return Check(named, checks, template)
 
 
@@ -119,15 +124,16 @@ def _check(
     lacking = bare(meta)
     if searchable_text(state, meta):
         lacking["bool"]["filter"] = [has_text(meta)]
+    readable = not any(each.kind == "source" and "disabled" in each.reason for each in found)
     return IndexCheck(
         state.name,
         meta,
         found,
         cluster.count(path),
         cluster.count(path, sketched(meta)),
-        _tally(cluster, path, lacking),
+        _bare(cluster, path, lacking, meta, readable),
         _tally(cluster, path, other_scheme(meta)),
-        _stale(cluster, path, meta, on_scan) if stale else None,
+        _stale(cluster, path, meta, on_scan) if stale and readable else None,
     )
 
 
@@ -146,6 +152,23 @@ def _tally(cluster: Cluster, path: str, query: Mapping[str, Any]) -> Tally:
     )
     hits = answer["hits"]
     return Tally(hits["total"]["value"], tuple(hit["_id"] for hit in hits["hits"]))
+
+
+def _bare(
+    cluster: Cluster, path: str, query: Mapping[str, Any], meta: IndexMeta, readable: bool
+) -> Tally:
+    """Documents that match; where one page holds them all, only those whose text is a string."""
+    tally = _tally(cluster, path, query)
+    if not readable or not 0 < tally.count <= _PAGE:
+        return tally
+    body = {"query": query, "size": _PAGE, "_source": [meta.text_field]}
+    _, answer = cluster.ask("POST", f"{path}/_search", body)
+    ids = [
+        hit["_id"]
+        for hit in answer["hits"]["hits"]
+        if isinstance(value_at(hit.get("_source", {}), meta.text_field), str)
+    ]
+    return Tally(len(ids), tuple(ids[:_EXAMPLES]))
 
 
 def _stale(

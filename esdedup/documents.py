@@ -17,6 +17,9 @@ _SKETCHED_AT_ONCE = 2_000
 OURS = ("scheme", "digest", "minhash", "simhash", "fingerprint")
 """What is made of a text."""
 
+MARKS = ("group", "original", "similarity")
+"""What an ingest policy adds."""
+
 
 def with_tokens(documents: Sequence[Document], meta: IndexMeta) -> list[Document]:
     """The documents with their token fields, replacing any that they had."""
@@ -58,6 +61,5 @@ def partial_document(fields: Mapping[str, Any], id_field: str, meta: IndexMeta) 
         mark = {"original": None, "similarity": None, "group": str(id)}
         for one in meta.all:
             gone: dict[str, Any] = dict.fromkeys(OURS)
-            source[one.field] = {**gone, **tokens.get(one.field, {})}
-        source[meta.field].update(mark)
+            source[one.field] = {**gone, **tokens.get(one.field, {}), **mark}
     return Document(str(id), source)

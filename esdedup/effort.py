@@ -9,6 +9,9 @@ from typing import Any
 
 from esdedup.exceptions import UsageError
 
+_LANES, _MOST_SLICES = 8, 1024
+"""Slices of a machine's share, whatever its workers, and what a cluster takes by default."""
+
 
 @dataclass(frozen=True)
 class Share:
@@ -21,10 +24,10 @@ class Share:
     of: int = 1
 
     def __post_init__(self) -> None:
+        if self.of > _MOST_SLICES:
+            raise UsageError(f"slice {self.number}/{self.of}: use at most {_MOST_SLICES} slices")
         if not 1 <= self.number <= self.of:
-            raise UsageError(
-                f"slice {self.number}/{self.of}: use 1/{self.of} to {self.of}/{self.of}"
-            )
+            raise UsageError(f"slice {self.number}/{self.of}: the first number is 1 to {self.of}")
 
     @staticmethod
     def parse(text: str) -> Share:
@@ -50,22 +53,26 @@ class Effort:
     def __post_init__(self) -> None:
         if self.workers < 1:
             raise UsageError(f"workers {self.workers}: use at least 1")
-        if self.rate is not None and not self.rate > 0:
+        if self.rate is not None and not (self.rate > 0 and math.isfinite(self.rate)):
             raise UsageError(f"rate {self.rate}: use a number of documents a second above 0")
 
 
-def slices(effort: Effort) -> list[dict[str, Any] | None]:
-    """The slice of a search that each worker reads; None for all of it."""
+def slices(effort: Effort) -> list[list[dict[str, Any] | None]]:
+    """The slices of a search that each worker reads, one after the other; None for all of it.
+
+    A machine's share is the same whatever the number of its workers, and of the others'.
+    """
     workers, share = effort.workers, effort.share
     if share.of > 1:
-        first = (share.number - 1) * workers
-        return [
-            {"field": "_seq_no", "id": first + worker, "max": share.of * workers}
-            for worker in range(workers)
+        lanes = max(1, min(_LANES, _MOST_SLICES // share.of))
+        first, most = (share.number - 1) * lanes, share.of * lanes
+        mine: list[dict[str, Any] | None] = [
+            {"field": "_seq_no", "id": first + lane, "max": most} for lane in range(lanes)
         ]
+        return [mine[worker::workers] for worker in range(min(workers, lanes))]
     if workers > 1:
-        return [{"id": worker, "max": workers} for worker in range(workers)]
-    return [None]
+        return [[{"id": worker, "max": workers}] for worker in range(workers)]
+    return [[None]]
 
 
 class Pace:

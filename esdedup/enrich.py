@@ -179,8 +179,8 @@ class _Enricher:
         for one in meta.all:
             fields = added_fields(texts, partial, one.scheme)
             for (row, path), tokens, mark in zip(places, fields, marks, strict=True):
-                ours = {**tokens, **mark} if one is meta else tokens
-                actions[row] = _with_fields(actions[row], path, {one.field: ours})
+                ours = {one.field: {**tokens, **mark}}
+                actions[row] = _with_fields(actions[row], path, ours)
         return [action for row, action in enumerate(actions) if row not in dropped]
 
     def _judge(

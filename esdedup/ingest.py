@@ -245,8 +245,11 @@ class _Writer:
         return report, refused
 
     def _marked(self, document: Document, verdict: Verdict) -> Document:
-        ours = {**document.tokens_in(self.meta.field), **verdict.fields()}
-        return Document(document.id, {**document.source, self.meta.field: ours})
+        marked = {
+            one.field: {**document.tokens_in(one.field), **verdict.fields()}
+            for one in self.meta.all
+        }
+        return Document(document.id, {**document.source, **marked})
 
 
 def _without_unchanged(

@@ -70,8 +70,11 @@ def other_scheme(meta: IndexMeta) -> dict[str, Any]:
     }
 
 
-def scan_body(query: dict[str, Any], paths: list[str], size: int) -> dict[str, Any]:
-    """One page of a scan over the documents that match, with only the given fields."""
+def scan_body(query: dict[str, Any], paths: Any, size: int) -> dict[str, Any]:
+    """One page of a scan over the documents that match, with only the given fields.
+
+    paths: dotted names, or what else `_source` takes.
+    """
     return {
         "query": query,
         "size": size,

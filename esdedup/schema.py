@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import Any
 
 from esdedup.datatypes import FIELD
-from esdedup.exceptions import SchemeMismatch, UsageError
+from esdedup.exceptions import SchemeMismatch, StoreError, UsageError
 from esdedup.scheme import Scheme
 
 TOKEN_PATHS = [f"{FIELD}*.minhash", f"{FIELD}*.simhash"]
@@ -25,7 +25,7 @@ class IndexMeta:
 
     scheme: what made them. text_field: the field that holds the text. field: the object field that
     holds them. While an index changes its scheme, next: what is being filled beside them; then
-    former: the field that is to be emptied.
+    former: the field that is to be emptied. spent: fields that were emptied so, free to be used.
 
     Raises UsageError for names that can't be fields.
     """
@@ -35,6 +35,7 @@ class IndexMeta:
     field: str = FIELD
     next: IndexMeta | None = None
     former: str | None = None
+    spent: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not _FIELD_NAME.fullmatch(self.field):
@@ -57,7 +58,9 @@ class IndexMeta:
         }
         if self.next is not None:
             document["next"] = self.next.to_json()
-        return document if self.former is None else {**document, "former": self.former}
+        if self.former is not None:
+            document["former"] = self.former
+        return document if not self.spent else {**document, "spent": list(self.spent)}
 
     @staticmethod
     def from_json(document: Mapping[str, Any]) -> IndexMeta:
@@ -71,6 +74,7 @@ class IndexMeta:
             str(document.get("field", FIELD)),
             None if following is None else IndexMeta.from_json(following),
             document.get("former"),
+            tuple(document.get("spent", ())),
         )
 
     def require(self, other: IndexMeta, where: str) -> None:
@@ -122,14 +126,14 @@ def meta_of(mapping: Mapping[str, Any]) -> IndexMeta | None:
 def common_meta(mappings: Mapping[str, Mapping[str, Any]], name: str) -> IndexMeta | None:
     """What all the indices behind a name say, or None where none says anything.
 
-    mappings: by index. Raises SchemeMismatch where they differ, UsageError where only some say.
+    mappings: by index. Raises SchemeMismatch where they differ, StoreError where only some say.
     """
     metas = {index: meta_of(mapping) for index, mapping in mappings.items()}
     attached = {index: meta for index, meta in metas.items() if meta is not None}
     if not attached:
         return None
     if bare := sorted(metas.keys() - attached.keys()):
-        raise UsageError(
+        raise StoreError(
             f"{name!r} names {len(metas)} indices, and {', '.join(bare)} has no esdedup field:"
             f" esdedup attach {name}"
         )

@@ -67,9 +67,9 @@ def readable(
     left_out: list[Obstacle] = []
     for state in states(cluster, named):
         if state.closed:
-            left_out += [each for each in obstacles(state, meta) if "closed" in each.reason]
+            left_out += [each for each in obstacles(state, meta) if each.kind == "closed"]
         elif _is_hidden(state, meta) and _reading(state, meta) is None:
-            left_out += [each for each in obstacles(state, meta) if "_source" in each.reason]
+            left_out += [each for each in obstacles(state, meta) if each.kind == "source"]
         else:
             chosen.append(state)
     return chosen, left_out

@@ -11,15 +11,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from esdedup.attach import put_mapping
+from esdedup.attach import put_mapping, require_text_field
 from esdedup.datatypes import FIELD
 from esdedup.exceptions import IndexNotFound, StoreError, UsageError
 from esdedup.index import META_SECONDS
+from esdedup.obstacles import obstacles
+from esdedup.queries import sketched
 from esdedup.schema import IndexMeta, common_meta, index_mapping, meta_of
 from esdedup.scheme import Scheme
 from esdedup.stores.client import Cluster
-from esdedup.stores.indices import Named, resolve, states
-from esdedup.templates import install_template, plan_template
+from esdedup.stores.indices import IndexState, path_of, resolve, states
+from esdedup.templates import renew_template
 
 WAIT_SECONDS = META_SECONDS + 2.0
 """How long after a step every reader and writer has seen it."""
@@ -36,7 +38,7 @@ class SwitchPlan:
     meta: what the index says. following: what it shall say at last.
     """
 
-    named: Named
+    name: str
     stage: Stage
     meta: IndexMeta
     following: IndexMeta
@@ -47,76 +49,110 @@ def plan_switch(
 ) -> SwitchPlan:
     """Where it stands, so that a change that was stopped goes on.
 
-    scheme: the new one; None to go on with a change that has begun. Raises UsageError where that is
-    another one, or none has begun; IndexNotFound where there is no such index or no tokens.
+    scheme, text_field: the new ones; None to go on with a change that has begun. Raises UsageError
+    where that is to others, or none has begun, or no index has such a text field; IndexNotFound
+    where there is no such index or no tokens.
     """
-    named = resolve(cluster, name)
-    meta = _meta(cluster, named)
+    found = states(cluster, resolve(cluster, name))
+    meta = _meta(found, name)
     # Where it was stopped at its first step, only some of the indices name the next scheme.
-    following = meta.next or _begun(cluster, named)
-    if following is None:
-        if scheme is None and text_field is None:
-            if meta.former is None:
-                raise UsageError(f"{name!r} is not changing its scheme: name a new one (--scheme)")
-            return SwitchPlan(named, "forget", meta, meta)
-        following = IndexMeta(
-            scheme or meta.scheme, text_field or meta.text_field, _other_field(meta.field)
-        )
-        if (following.scheme.id, following.text_field) == (meta.scheme.id, meta.text_field):
-            return SwitchPlan(named, "forget" if meta.former else "done", meta, meta)
-        if meta.former is not None:
-            raise UsageError(f"{name!r} has a former field to empty first: esdedup switch {name}")
-        return SwitchPlan(named, "begin", meta, following)
-    if scheme is not None and scheme.id != following.scheme.id:
-        raise UsageError(
-            f"{name!r} is changing to scheme {following.scheme.id} already, not {scheme.id}:"
-            " leave the scheme out to go on"
-        )
-    return SwitchPlan(named, "begin" if meta.next is None else "fill", meta, following)
-
-
-def _begun(cluster: Cluster, named: Named) -> IndexMeta | None:
-    metas = [meta_of(state.mapping) for state in states(cluster, named)]
-    return next((meta.next for meta in metas if meta is not None and meta.next), None)
+    following = meta.next or _begun(found)
+    if following is not None:
+        _require_same(name, following, scheme, text_field)
+        return SwitchPlan(name, "begin" if meta.next is None else "fill", meta, following)
+    if scheme is None and text_field is None:
+        if meta.former is None:
+            raise UsageError(f"{name!r} is not changing its scheme: name a new one (--scheme)")
+        return SwitchPlan(name, "forget", meta, meta)
+    following = IndexMeta(
+        scheme or meta.scheme, text_field or meta.text_field, _free_field(found, meta)
+    )
+    if (following.scheme.id, following.text_field) == (meta.scheme.id, meta.text_field):
+        return SwitchPlan(name, "forget" if meta.former else "done", meta, meta)
+    if meta.former is not None:
+        raise UsageError(f"{name!r} has a former field to empty first: esdedup switch {name}")
+    require_text_field(found, following)
+    return SwitchPlan(name, "begin", meta, following)
 
 
 def begin(cluster: Cluster, plan: SwitchPlan) -> None:
-    """Puts the next field into the mapping; writers fill it from now on."""
-    _put(cluster, plan.named, replace(plan.meta, next=plan.following))
+    """Puts the next field into the mapping; writers fill it from now on.
+
+    Raises StoreError, before anything is changed, where something hinders it.
+    """
+    found = states(cluster, resolve(cluster, plan.name))
+    hindrances = [
+        str(obstacle)
+        for state in found
+        for obstacle in obstacles(state, plan.following)
+        if obstacle.stops != "nothing"
+    ]
+    if hindrances:
+        raise StoreError("; ".join(hindrances))
+    _put(cluster, plan.name, replace(plan.meta, next=plan.following))
 
 
 def complete(cluster: Cluster, plan: SwitchPlan) -> None:
     """Makes the next scheme the one that searches use.
 
-    Call it when no document waits. Raises StoreError where the index is not being changed so.
+    Call it when no document waits. Raises StoreError where the index is not being changed so, or
+    where documents have tokens of the old scheme and none has any of the next.
     """
-    meta = _meta(cluster, plan.named)
+    meta = _meta(states(cluster, resolve(cluster, plan.name)), plan.name)
     if meta.next is None or meta.next.scheme.id != plan.following.scheme.id:
-        raise StoreError(f"{plan.named.name!r} is not changing to {plan.following.scheme.id}")
-    _put(cluster, plan.named, replace(meta.next, former=meta.field))
+        raise StoreError(f"{plan.name!r} is not changing to {plan.following.scheme.id}")
+    path = path_of(plan.name)
+    if cluster.count(path, sketched(meta)) and not cluster.count(path, sketched(meta.next)):
+        raise StoreError(
+            f"no document of {plan.name!r} got tokens of scheme {meta.next.scheme.id}: searches go"
+            f" on with the old ones. Is {meta.next.text_field!r} the field with the text?"
+        )
+    _put(cluster, plan.name, replace(meta.next, former=meta.field, spent=meta.spent))
 
 
 def finish(cluster: Cluster, plan: SwitchPlan) -> None:
     """Says that the former field is empty."""
-    _put(cluster, plan.named, replace(_meta(cluster, plan.named), former=None))
+    meta = _meta(states(cluster, resolve(cluster, plan.name)), plan.name)
+    if meta.former is not None:
+        spent = (*(name for name in meta.spent if name != meta.former), meta.former)
+        _put(cluster, plan.name, replace(meta, former=None, spent=spent))
 
 
-def _other_field(field: str) -> str:
-    return f"{FIELD}_2" if field != f"{FIELD}_2" else FIELD
+def _begun(found: list[IndexState]) -> IndexMeta | None:
+    metas = [meta_of(state.mapping) for state in found]
+    return next((meta.next for meta in metas if meta is not None and meta.next), None)
 
 
-def _meta(cluster: Cluster, named: Named) -> IndexMeta:
-    mappings = {state.name: state.mapping for state in states(cluster, named)}
-    meta = common_meta(mappings, named.name)
+def _require_same(
+    name: str, following: IndexMeta, scheme: Scheme | None, text_field: str | None
+) -> None:
+    asked = (scheme or following.scheme).id, text_field or following.text_field
+    if asked != (following.scheme.id, following.text_field):
+        raise UsageError(
+            f"{name!r} is changing to scheme {following.scheme.id} of the field"
+            f" {following.text_field!r} already: leave the scheme and the text field out to go on"
+        )
+
+
+def _free_field(found: list[IndexState], meta: IndexMeta) -> str:
+    """A field for the next tokens: one that was emptied, or one that no index has."""
+    taken = {name for state in found for name in state.mapping.get("properties", {})}
+    names = [FIELD, *(f"{FIELD}_{number}" for number in range(2, len(taken) + 3))]
+    free = [name for name in names if name not in taken or name in meta.spent]
+    return next(name for name in free if name != meta.field)
+
+
+def _meta(found: list[IndexState], name: str) -> IndexMeta:
+    meta = common_meta({state.name: state.mapping for state in found}, name)
     if meta is None:
-        raise IndexNotFound(f"{named.name!r} holds no esdedup field: esdedup attach {named.name}")
+        raise IndexNotFound(f"{name!r} holds no esdedup field: esdedup attach {name}")
     return meta
 
 
-def _put(cluster: Cluster, named: Named, meta: IndexMeta) -> None:
-    """Puts it for all indices behind a name, and for those that a data stream makes next."""
+def _put(cluster: Cluster, name: str, meta: IndexMeta) -> None:
+    """Puts it for all indices behind a name, and for those that are made next."""
+    named = resolve(cluster, name)
     for state in states(cluster, named):
         others: Mapping[str, Any] = state.mapping.get("_meta", {})
         put_mapping(cluster, state.name, index_mapping(meta, others))
-    if named.kind == "data stream":
-        install_template(cluster, plan_template(cluster, named, meta))
+    renew_template(cluster, named, meta)

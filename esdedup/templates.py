@@ -5,6 +5,7 @@ A user's own index template is never changed; what to add to it is shown.
 
 from __future__ import annotations
 
+import fnmatch
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -62,6 +63,13 @@ def plan_template(cluster: Cluster, named: Named, meta: IndexMeta) -> TemplatePl
     return TemplatePlan(name, template_body(meta), index_template, used)
 
 
+def renew_template(cluster: Cluster, named: Named, meta: IndexMeta) -> None:
+    """Puts the component template of a name anew, where there is one of ours."""
+    stored = _stored(cluster, f"esdedup-{named.name}")
+    if named.kind == "data stream" or stored is not None:
+        install_template(cluster, plan_template(cluster, named, meta))
+
+
 def template_body(meta: IndexMeta) -> dict[str, Any]:
     """The component template with the fields of a scheme."""
     return {"template": {"mappings": index_mapping(meta)}}
@@ -104,8 +112,6 @@ def _template_of(cluster: Cluster, named: Named) -> str | None:
 
 
 def _matches(pattern: str, named: Named) -> bool:
-    import fnmatch
-
     names = [named.indices[-1], named.name]
     return any(fnmatch.fnmatchcase(name, pattern) for name in names)
 

@@ -283,7 +283,7 @@ def test_an_alias_stands_for_indices_of_one_scheme(
     second = Place(place.target, f"{place.index}-second")
     second.call("PUT", "", {"aliases": {alias.index: {}}})
     request.addfinalizer(lambda: delete_index(str(place.target), second.index))
-    with pytest.raises(esdedup.UsageError, match=r"names 2 indices.*-second has no esdedup field"):
+    with pytest.raises(esdedup.StoreError, match=r"names 2 indices.*-second has no esdedup field"):
         by_alias.meta()
     made = second.open()
     request.addfinalizer(made.close)

@@ -94,11 +94,18 @@ def test_searches_and_writers_work_all_the_time(url: str, name: str) -> None:
 def test_a_switch_that_was_stopped_goes_on(url: str, name: str) -> None:
     with esdedup.open(url, name) as index:
         index.add({"id": str(n), "text": words(n)} for n in range(20))
-    # A document that can't be updated stops it before searches change.
+    # An index that can't be updated stops it before anything changes.
     call(url, "PUT", f"/{name}/_settings", {"index.blocks.write": True})
     ran = esdedup_command(url, "switch", name, "--scheme", "new.json", "--yes")
     assert ran.status == 1
     assert "blocks.write" in ran.err
+    call(url, "PUT", f"/{name}/_settings", {"index.blocks.write": False})
+    with esdedup.open(url, name) as index:
+        assert (index.scheme, index.meta.next) == (OLD, None)
+    with Proxy(url) as proxy:
+        proxy.stop_mappings_after(1)
+        ran = esdedup_command(proxy.url, "switch", name, "--scheme", "new.json", "--yes")
+    assert ran.status == 1
     with esdedup.open(url, name) as index:
         assert (index.scheme, index.meta.next is not None) == (OLD, True)
         assert index.similar(id="3", threshold=0.9).candidates == 0
@@ -106,7 +113,7 @@ def test_a_switch_that_was_stopped_goes_on(url: str, name: str) -> None:
     ran = esdedup_command(url, "switch", name, "--scheme", "third.json", "--yes")
     assert ran.status == 2
     assert "is changing to scheme" in ran.err
-    call(url, "PUT", f"/{name}/_settings", {"index.blocks.write": False})
+    assert esdedup_command(url, "switch", name, "--text-field", "other").status == 2
     ran = esdedup_command(url, "switch", name)
     assert ran.status == 0, ran.err
     assert "Not without a yes" in ran.err
@@ -156,3 +163,52 @@ def test_a_switch_that_was_stopped_between_two_indices(url: str, name: str) -> N
             assert source["esdedup"] is None
             assert source["esdedup_2"]["scheme"] == NEW.id
         call(url, "DELETE", f"/{part}")
+
+
+def test_groups_and_marks_are_taken_over(url: str, name: str) -> None:
+    with esdedup.open(url, name) as index:
+        documents = [{"id": f"d{n}", "text": words(n // 2)} for n in range(20)]
+        index.add(documents, on_duplicate=esdedup.DuplicatePolicy("mark"))
+    call(url, "POST", f"/{name}/_update/d5", {"doc": {"text": words(99)}})
+    assert esdedup_command(url, "switch", name, "--scheme", "new.json", "--yes").status == 0
+    for number in range(20):
+        ours = all_documents(url, name)[f"d{number}"]["esdedup_2"]
+        first = f"d{number - number % 2}" if number != 5 else "d5"
+        assert ours["group"] == first
+        assert ours.get("original") == (None if first == f"d{number}" else first)
+    body = {"size": 30, "collapse": {"field": "esdedup_2.group"}}
+    assert len(call(url, "POST", f"/{name}/_search", body)["hits"]["hits"]) == 11
+
+
+def test_what_others_keep_under_our_names_stays(url: str, name: str) -> None:
+    mapping = {"properties": {"esdedup": {"properties": {"reviewer": {"type": "keyword"}}}}}
+    call(url, "PUT", f"/{name}", {"mappings": mapping})
+    fill(url, name, {"1": {"text": words(1), "esdedup": {"reviewer": "ann"}}})
+    refused = esdedup_command(url, "attach", name)
+    assert refused.status == 1
+    assert "not of esdedup" in refused.err
+    assert esdedup_command(url, "attach", name, "--field", "esdedup_tokens").status == 0
+    assert esdedup_command(url, "backfill", name).status == 0
+    Path("old.json").write_text(json_of(OLD))
+    for scheme in ("new.json", "old.json", "new.json"):
+        ran = esdedup_command(url, "switch", name, "--scheme", scheme, "--yes")
+        assert ran.status == 0, ran.err
+    document = all_documents(url, name)["1"]
+    assert document["esdedup"] == {"reviewer": "ann"}
+    used = {key for key, value in document.items() if key.startswith("esdedup") and value}
+    assert len(used) == 2
+
+
+def test_a_text_field_that_no_document_has(url: str, name: str) -> None:
+    with esdedup.open(url, name) as index:
+        index.add([{"id": "1", "text": words(1)}])
+    ran = esdedup_command(url, "switch", name, "--text-field", "txet", "--yes")
+    assert ran.status == 2
+    assert "'txet'" in ran.err
+    fill(url, name, {"2": {"txet": 5}})
+    ran = esdedup_command(url, "switch", name, "--text-field", "txet", "--yes")
+    assert ran.status == 1
+    assert "no document" in ran.err
+    with esdedup.open(url, name) as index:
+        assert index.meta.text_field == "text"
+        assert index.similar(words(1)).matches[0].id == "1"

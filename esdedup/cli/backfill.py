@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from esdedup.attach import plan_attach
-from esdedup.backfill import BackfillPlan, backfill, plan_backfill
+from esdedup.backfill import BackfillPlan, OnUpdate, backfill, plan_backfill
 from esdedup.cli.dead_letter import DeadLetterFile
 from esdedup.cli.options import (
     AsJson,
@@ -104,7 +105,12 @@ def backfill_command(
             print_json({"waiting": plan.waiting, "indices": list(plan.indices)})
             return
         with DeadLetterFile(path) as letters:
-            report = run(target, cluster, plan, effort, letters)
+            connection = target.connection()
+            report = run(
+                lambda on_update: backfill(connection, cluster, plan, effort, on_update),
+                plan.waiting,
+                letters,
+            )
     left_out = {obstacle.index for obstacle in plan.left_out}
     title = f"{plan.named.kind.capitalize()} {plan.named.name!r}, scheme {plan.meta.scheme.id}"
     show(report, title, len(left_out), wants_json(as_json))
@@ -130,18 +136,12 @@ def _fill_sidecar(
     for obstacle in left_out:
         message(f"Left out: {obstacle}")
     waiting = sum(cluster.count(path_of(state.name)) for state in chosen)
-    with DeadLetterFile(letter_path) as letters, progress("Filling", waiting) as (advance, shown):
-        total = UpdateReport()
-
-        def on_update(done: UpdateReport) -> None:
-            nonlocal total
-            for failure in done.failures:
-                letters(BadRecord(failure.id, 0, "", failure.reason))
-            total += done
-            advance(done.read)
-            shown(total.read)
-
-        report = fill_sidecar(cluster, chosen, sidecar, plan.meta, on_update)
+    with DeadLetterFile(letter_path) as letters:
+        report = run(
+            lambda on_update: fill_sidecar(cluster, chosen, sidecar, plan.meta, on_update),
+            waiting,
+            letters,
+        )
     title = f"Sidecar index {sidecar!r} of {index!r}, scheme {plan.meta.scheme.id}"
     show(report, title, len(left_out), as_json)
     if report.failures or left_out:
@@ -157,31 +157,29 @@ def tell_left_out(plan: BackfillPlan) -> None:
 
 
 def run(
-    target: ClusterTarget,
-    cluster: Cluster,
-    plan: BackfillPlan,
-    effort: Effort,
-    letters: DeadLetterFile,
+    work: Callable[[OnUpdate], UpdateReport], waiting: int, letters: DeadLetterFile
 ) -> UpdateReport:
-    """Backfills with a bar of progress; where that stops early, says what was written before."""
+    """Works with a bar of progress; where that stops early, says what was written before."""
     total = UpdateReport()
-    with progress("Filling", plan.waiting) as (advance, documents):
+    with progress("Filling", waiting) as (advance, documents):
 
         def on_update(done: UpdateReport) -> None:
             nonlocal total
-            for failure in done.failures:
-                letters(BadRecord(failure.id, 0, "", failure.reason))
             total += done
             advance(done.read)
             documents(total.read)
 
         try:
-            return backfill(target.connection(), cluster, plan, effort, on_update)
+            total = work(on_update)
         except EsdedupError as error:
             raise type(error)(f"{error}\n{_stopped(total)}") from error
         except KeyboardInterrupt:
             message(f"Interrupted. {_stopped(total)}")
             raise
+        finally:
+            for failure in {failure.id: failure for failure in total.failures}.values():
+                letters(BadRecord(failure.id, 0, "", failure.reason))
+    return total
 
 
 def _stopped(report: UpdateReport) -> str:

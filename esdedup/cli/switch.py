@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from esdedup.backfill import plan_backfill, plan_forgetting
+from esdedup.backfill import BackfillPlan, backfill, plan_backfill, plan_forgetting
 from esdedup.cli.backfill import MaxRate, Retries, Workers, run, show, tell_left_out
 from esdedup.cli.dead_letter import DeadLetterFile
 from esdedup.cli.options import (
@@ -28,7 +28,12 @@ from esdedup.effort import Effort
 from esdedup.exceptions import StoreError
 from esdedup.schema import index_mapping
 from esdedup.stores import BulkPolicy, Cluster
+from esdedup.stores.updates import UpdateReport
 from esdedup.switch import WAIT_SECONDS, SwitchPlan, begin, complete, finish, plan_switch
+
+_ROUNDS = 3
+"""Meanwhile a data stream may get another index, or one that knows no esdedup write; what the last
+round leaves lacks the old tokens too."""
 
 Keep = Annotated[
     bool, typer.Option("--keep", help="Leave the old scheme's tokens in place for now.")
@@ -75,24 +80,29 @@ def _fill(
     letters: DeadLetterFile,
     as_json: bool,
 ) -> None:
-    name = plan.named.name
+    name = plan.name
     if plan.stage == "begin":
         message(f"From scheme {plan.meta.scheme.id} in the field {plan.meta.field!r}")
         message(f"to scheme {plan.following.scheme.id} in the field {plan.following.field!r}:")
         message(json.dumps(index_mapping(plan.following)["properties"]))
         begin(cluster, plan)
-        _wait("until every writer fills both")
-    filling = plan_backfill(cluster, name, following=True, effort=effort)
-    tell_left_out(filling)
-    if filling.left_out:
-        raise StoreError(f"{name!r} can't change its scheme while indices behind it are left out")
-    report = run(target, cluster, filling, effort, letters)
-    show(report, f"Scheme {plan.following.scheme.id} of {name!r}", 0, as_json)
-    if report.failures:
-        raise StoreError(
-            f"{report.failed} documents were not updated (see {letters.path}): searches go on with"
-            f" the old scheme. Run esdedup switch {name} again"
-        )
+    _wait("until every writer fills both")
+    total = UpdateReport()
+    for _ in range(_ROUNDS):
+        filling = plan_backfill(cluster, name, following=True, effort=effort)
+        tell_left_out(filling)
+        if filling.left_out:
+            raise StoreError(f"{name!r} can't change its scheme while indices are left out")
+        report = _run(target, cluster, filling, effort, letters)
+        total += report
+        if report.failures:
+            raise StoreError(
+                f"{report.failed} documents were not updated (see {letters.path}): searches go on"
+                f" with the old scheme. Run esdedup switch {name} again"
+            )
+        if not report.written:
+            break
+    show(total, f"Scheme {plan.following.scheme.id} of {name!r}", 0, as_json)
     complete(cluster, plan)
     message(f"Searches use scheme {plan.following.scheme.id} from now on")
 
@@ -106,7 +116,7 @@ def _forget(
     yes: bool,
     as_json: bool,
 ) -> None:
-    name = plan.named.name
+    name = plan.name
     forgetting = plan_forgetting(cluster, name, effort)
     question = (
         f"Remove the old tokens, in the field {forgetting.meta.former!r}, from"
@@ -115,13 +125,30 @@ def _forget(
     if not yes and not (sys.stdin.isatty() and typer.confirm(question, err=True)):
         message(f"{question} Not without a yes: esdedup switch {name} --yes")
         return
-    if plan.stage != "forget":
-        _wait("until no reader uses them")
-    report = run(target, cluster, forgetting, effort, letters)
+    _wait("until no reader uses them")
+    tell_left_out(forgetting)
+    report = _run(target, cluster, forgetting, effort, letters)
     show(report, f"Field {forgetting.meta.former!r} of {name!r}, emptied", 0, as_json)
     if report.failures:
         raise StoreError(f"{report.failed} documents were not updated: see {letters.path}")
+    if forgetting.left_out:
+        raise StoreError(f"the indices left out still have the field: esdedup switch {name} --yes")
     finish(cluster, plan)
+
+
+def _run(
+    target: ClusterTarget,
+    cluster: Cluster,
+    plan: BackfillPlan,
+    effort: Effort,
+    letters: DeadLetterFile,
+) -> UpdateReport:
+    connection = target.connection()
+    return run(
+        lambda on_update: backfill(connection, cluster, plan, effort, on_update),
+        plan.waiting,
+        letters,
+    )
 
 
 def _wait(why: str) -> None:

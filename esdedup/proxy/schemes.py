@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import time
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -14,12 +15,17 @@ from esdedup.datatypes import FIELD
 from esdedup.exceptions import UsageError
 from esdedup.proxy.exchange import Answer, Headers
 from esdedup.proxy.upstream import Upstream
-from esdedup.schema import IndexMeta, common_meta, meta_of
+from esdedup.schema import IndexMeta, meta_of
 
 _SECONDS = 10.0
 _ENTRIES = 1_000
 _IDENTITY = (b"authorization", b"es-security-runas-user")
-_ASKED = b"/_mapping?filter_path=*.mappings._meta." + FIELD.encode()
+# The number is asked for because an index without any of the rest would not be in the answer.
+_ASKED = (
+    b"?filter_path=*.mappings._meta." + FIELD.encode() + b",*.aliases.*.is_write_index"
+    b",*.settings.index.uuid"
+)
+_GENERATION = re.compile(r"^\.ds-.*-(\d{6,})$")
 
 log = logging.getLogger(__name__)
 
@@ -76,17 +82,35 @@ class Schemes:
                 log.warning("no right to read the mapping of %r: its documents pass", index)
             return None
         try:
-            return _agreed(index, json.loads(answer.body))
+            return _of_write_index(index, json.loads(answer.body))
         except (UsageError, ValueError, KeyError, TypeError, AttributeError) as error:
             log.warning("the mapping of %r can't be read, its documents pass: %s", index, error)
             return None
 
 
-def _agreed(name: str, answer: dict[str, Any]) -> IndexMeta | None:
-    """The meta of all indices under a name that have one, None where they differ."""
-    mappings = {index: each["mappings"] for index, each in answer.items()}
-    attached = {index: mapping for index, mapping in mappings.items() if meta_of(mapping)}
-    return common_meta(attached, name)
+def _of_write_index(name: str, answer: dict[str, Any]) -> IndexMeta | None:
+    """What the index says that documents sent to a name go to; the others do not matter.
+
+    answer: by index, with what `_ASKED` names.
+    """
+    index = _write_index(name, answer)
+    return None if index is None else meta_of(answer[index].get("mappings", {}))
+
+
+def _write_index(name: str, answer: dict[str, Any]) -> str | None:
+    if len(answer) <= 1:
+        return next(iter(answer), None)
+    generations = {index: _GENERATION.search(index) for index in answer}
+    if all(generations.values()):
+        # Of a data stream the last.
+        numbers = {index: int(found[1]) for index, found in generations.items() if found}
+        return max(numbers, key=numbers.__getitem__)
+    chosen = [
+        index
+        for index, found in answer.items()
+        if str(found.get("aliases", {}).get(name, {}).get("is_write_index", "")).lower() == "true"
+    ]
+    return chosen[0] if len(chosen) == 1 else None
 
 
 def _is_one_name(index: str) -> bool:

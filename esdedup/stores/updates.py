@@ -46,6 +46,11 @@ class UpdateReport:
         """The number of failures."""
         return len(self.failures)
 
+    @property
+    def settled(self) -> int:
+        """Documents that need not be read again."""
+        return self.written + self.unchanged + self.gone
+
     def __add__(self, other: UpdateReport) -> UpdateReport:
         return UpdateReport(
             self.read + other.read,
@@ -63,11 +68,12 @@ Changes = Callable[[Sequence[Hit]], tuple[list[Change], UpdateReport]]
 
 
 def update(
-    cluster: Cluster, hits: Sequence[Hit], changes: Changes, paths: list[str]
+    cluster: Cluster, hits: Sequence[Hit], changes: Changes, fields: Mapping[str, Any]
 ) -> UpdateReport:
     """Changes documents as they are at the moment of writing.
 
-    hits: with at least the fields of `paths`, which are read again where a document changed.
+    hits: with at least what `fields` names of their `_source`, which is read again where a document
+    changed.
     Raises the errors of the store.
     """
     report = UpdateReport(read=len(hits))
@@ -80,7 +86,7 @@ def update(
             return report
         # A writer that is quicker than this must not be met in step each time.
         time.sleep(random.uniform(0, 0.02 * attempt))
-        pending, vanished = _read_again(cluster, conflicts, paths)
+        pending, vanished = _read_again(cluster, conflicts, fields)
         report += UpdateReport(conflicts=len(conflicts), gone=vanished)
         if not pending:
             return report
@@ -120,13 +126,15 @@ def _lines(hit: Hit, fields: dict[str, Any]) -> Iterator[bytes]:
     yield line({"doc": fields})
 
 
-def _read_again(cluster: Cluster, hits: list[Hit], paths: list[str]) -> tuple[list[Hit], int]:
+def _read_again(
+    cluster: Cluster, hits: list[Hit], fields: Mapping[str, Any]
+) -> tuple[list[Hit], int]:
     """The documents as they are now, seen by searches or not, and how many are gone."""
     wanted = [
         {
             "_index": hit["_index"],
             "_id": hit["_id"],
-            "_source": paths,
+            "_source": fields,
             **({"routing": hit["_routing"]} if "_routing" in hit else {}),
         }
         for hit in hits
