@@ -444,3 +444,67 @@ def test_a_cluster_that_has_enough_is_waited_for(url: str, name: str) -> None:
         assert ran.status == 1
         assert "Run the same command again" in ran.err
     assert esdedup_command(url, "check", name).json[0]["with_tokens"] == 200
+
+
+def test_machines_with_different_numbers_of_workers(url: str, name: str) -> None:
+    settings = {"number_of_shards": 3, "number_of_replicas": 0}
+    call(url, "PUT", f"/{name}", {"settings": settings})
+    fill(url, name, {f"d{n}": {"text": words(n, 5)} for n in range(1_000)})
+    esdedup_command(url, "attach", name)
+    for share, workers in (("1/2", "3"), ("2/2", "1")):
+        arguments = ("backfill", name, "--slice", share, "--workers", workers)
+        assert esdedup_command(url, *arguments).status == 0
+    assert esdedup_command(url, "check", name).json[0]["with_tokens"] == 1_000
+
+
+def test_a_text_below_a_nested_object(url: str, name: str) -> None:
+    nested = {"type": "nested", "properties": {"body": {"type": "text"}}}
+    call(url, "PUT", f"/{name}", {"mappings": {"properties": {"n": nested}}})
+    fill(url, name, {"1": {"n": {"body": words(1)}}})
+    esdedup_command(url, "attach", name, "--text-field", "n.body")
+    assert esdedup_command(url, "check", name).json[0]["without_tokens"]["count"] == 1
+    assert esdedup_command(url, "backfill", name).json[0]["written"] == 1
+    assert esdedup_command(url, "check", name).status == 0
+
+
+def test_the_limit_of_fields_is_counted_as_the_server_does(url: str, name: str) -> None:
+    properties = {
+        "text": {"type": "text", "fields": {"raw": {"type": "keyword"}}},
+        "o": {"properties": {"p": {"type": "date"}, "q": {"properties": {"r": {"type": "long"}}}}},
+        "also": {"type": "alias", "path": "o.p"},
+    }
+    taken, ours = 7, 9
+    call(url, "PUT", f"/{name}", {"mappings": {"properties": properties}})
+    limit = "index.mapping.total_fields.limit"
+    call(url, "PUT", f"/{name}/_settings", {limit: taken + ours - 1})
+    ran = esdedup_command(url, "attach", name)
+    assert ran.status == 1
+    assert f"has {taken} fields and no room for {ours} more" in ran.err
+    call(url, "PUT", f"/{name}/_settings", {limit: taken + ours})
+    assert esdedup_command(url, "attach", name).status == 0
+
+
+def test_documents_that_keep_something_else_in_our_field(url: str, name: str) -> None:
+    call(url, "PUT", f"/{name}", {"mappings": {"dynamic": False}})
+    documents: dict[str, dict[str, Any]] = {f"d{n}": {"text": words(n)} for n in range(5)}
+    documents["own"] = {"text": words(9), "esdedup": "mine"}
+    fill(url, name, documents)
+    esdedup_command(url, "attach", name, "--text-field", "text")
+    ran = esdedup_command(url, "backfill", name)
+    assert (ran.status, ran.json[0]["written"], ran.json[0]["failed"]) == (1, 5, 1)
+    assert ran.json[0]["read"] == 6
+    assert "is not of esdedup" in ran.err
+    assert all_documents(url, name)["own"] == documents["own"]
+    assert len(Path(f"{name}.dead-letter.jsonl").read_text().splitlines()) == 1
+    with esdedup.open(url, name) as index:
+        assert len(index.similar(id="d1", metric="hamming", distance=7).matches) <= 5
+        assert list(index.pairs()) == []
+
+
+def test_texts_that_are_none_are_no_work(url: str, name: str) -> None:
+    call(url, "PUT", f"/{name}", {"mappings": {"properties": {"text": {"type": "keyword"}}}})
+    fill(url, name, {"1": {"text": words(1, 4)}, "2": {"text": ["a", "b"]}, "3": {"n": 1}})
+    esdedup_command(url, "attach", name)
+    assert esdedup_command(url, "check", name).json[0]["without_tokens"]["examples"] == ["1"]
+    assert esdedup_command(url, "backfill", name).json[0]["without_text"] == 2
+    assert esdedup_command(url, "check", name).status == 0
