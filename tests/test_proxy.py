@@ -8,6 +8,7 @@ import re
 import ssl
 import subprocess
 import sys
+import time
 import uuid
 import zlib
 from collections.abc import Callable, Iterator
@@ -27,6 +28,7 @@ from esdedup.datatypes import FIELD
 from esdedup.proxy.documents import Source, with_tokens
 from esdedup.proxy.upstream import Upstream
 from esdedup.schema import IndexMeta
+from tests.clusters import esdedup_command
 from tests.conftest import delete_index
 from tests.servers.credentials import Credentials
 from tests.servers.enriching import Enriching
@@ -332,7 +334,39 @@ def test_aliases_other_fields_and_schemes(setup: Setup, names: list[str]) -> Non
     assert found[FIELD] != tokens(TEXT)
     attach(url, second)  # Through the proxy, which asks again then.
     bulk(url, [{"create": {"_index": alias, "_id": "2"}}, {"body": {"text": TEXT}}])
-    assert stored(url, first, "2") == {"body": {"text": TEXT}}
+    assert stored(url, first, "2") == found
+    # What counts is the index that the documents go to.
+    moved = [
+        {"add": {"index": name, "alias": alias, "is_write_index": name == second}} for name in names
+    ]
+    httpx.post(f"{url}/_aliases", json={"actions": moved}).raise_for_status()
+    bulk(url, [{"create": {"_index": alias, "_id": "3"}}, {"body": {"text": TEXT}}])
+    assert stored(url, second, "3") == {"body": {"text": TEXT}}
+    bulk(url, [{"create": {"_index": alias, "_id": "4"}}, {"text": TEXT}])
+    assert stored(url, second, "4") == {"text": TEXT, FIELD: tokens(TEXT)}
+
+
+def test_a_data_stream_whose_next_index_has_no_fields(setup: Setup, names: list[str]) -> None:
+    if setup.product != "opensearch":
+        return  # The other servers' jars have no data streams.
+    name, url = names[0], setup.proxy.url
+    template = {"index_patterns": [name], "data_stream": {}, "priority": 900}
+    strict = {"dynamic": "strict", "properties": {"text": {"type": "text"}}}
+    body = {**template, "template": {"mappings": strict}}
+    httpx.put(f"{url}/_index_template/{name}", json=body).raise_for_status()
+    httpx.put(f"{url}/_data_stream/{name}").raise_for_status()
+    esdedup_command(setup.direct, "attach", name)
+    document = {"@timestamp": "2026-11-21", "text": TEXT}
+    for expected in (True, False):
+        done = httpx.post(f"{url}/{name}/_doc?refresh=true", json=document)
+        assert done.status_code == 201, done.text
+        where = done.json()
+        assert (FIELD in stored(url, where["_index"], where["_id"])) is expected
+        httpx.post(f"{url}/{name}/_rollover").raise_for_status()
+        time.sleep(10.5)  # So long the proxy keeps what it was told.
+    httpx.delete(f"{url}/_data_stream/{name}")
+    httpx.delete(f"{url}/_index_template/{name}")
+    httpx.delete(f"{url}/_component_template/esdedup-{name}")
 
 
 def test_credentials_are_the_clients_own(setup: Setup, names: list[str], tmp_path: Path) -> None:
