@@ -8,8 +8,10 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from esdedup.datatypes import WriteReport
+from esdedup.exceptions import StoreUnavailable
 from esdedup.serialise import to_json
 from esdedup.stores.bulk import Action, write_actions
+from esdedup.stores.responses import reason_of
 from esdedup.stores.retry import BulkPolicy, retrying
 
 _KEEP_ALIVE = "10m"
@@ -70,7 +72,20 @@ class Cluster:
 
     def count(self, path: str, query: Mapping[str, Any] | None = None) -> int:
         """The number of documents of an index that match."""
-        _, answer = self.ask("POST", f"{path}/_count", {"query": query} if query else {})
+        body = {"query": query} if query else {}
+        return retrying(lambda: self._count(path, body), self.policy)
+
+    def _count(self, path: str, body: Mapping[str, Any]) -> int:
+        _, answer = self.client.request("POST", f"{path}/_count", body)
+        shards = answer["_shards"]
+        # OpenSearch does not count a shard that is nowhere as one that failed.
+        missing = shards["total"] - shards["successful"]
+        if missing:
+            why = [f": {reason_of(each['reason'])}" for each in shards.get("failures", ())]
+            raise StoreUnavailable(
+                f"{self.client.shown}: {path[1:]}: {missing} of {shards['total']} shards did not"
+                f" answer{''.join(why[:1])}"
+            )
         return int(answer["count"])
 
     @contextmanager
