@@ -5,11 +5,14 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 import esdedup
-from tests.clusters import call
+from esdedup.datatypes import Document
+from esdedup.stores.cluster import ClusterStore
+from tests.clusters import call, words
 from tests.conftest import delete_index
 
 
@@ -52,3 +55,58 @@ def test_a_missing_shard_is_no_smaller_count(
             both.statistics()
         # Twice it was asked again.
         assert time.monotonic() - start >= 0.3
+
+
+ROUTED = [f"d{number}" for number in range(40)]
+
+
+def route(url: str, name: str, *, required: bool) -> None:
+    """Documents of others, each with a routing of its own, on five shards."""
+    mappings = {"_routing": {"required": True}} if required else {}
+    body = {"settings": {"number_of_shards": 5, "number_of_replicas": 0}, "mappings": mappings}
+    call(url, "PUT", f"/{name}", body)
+    lines = []
+    for number, id in enumerate(ROUTED):
+        lines += [{"index": {"_id": id, "routing": f"r{number % 7}"}}, {"text": words(number)}]
+    assert not call(url, "POST", f"/{name}/_bulk?refresh=true", lines)["errors"]
+
+
+@pytest.mark.parametrize("required", [False, True])
+def test_documents_with_a_routing(
+    url: str, name: str, index: esdedup.Index, required: bool
+) -> None:
+    route(url, name, required=required)
+    index.create()
+    assert [found.id for found in index.store.get([*ROUTED, "no", "d3"])] == [*ROUTED, "d3"]
+    assert index.get("d7").source["text"] == words(7)
+    assert index.similar(id="d7").matches == []
+    assert index.update([{"id": id, "text": words(1)} for id in ROUTED]) == len(ROUTED)
+    # Each is still the one document that it was.
+    assert index.statistics().documents == len(ROUTED)
+    for id in ROUTED:
+        assert len(index.similar(id=id, k=100).matches) == len(ROUTED) - 1
+    with pytest.raises(esdedup.RecordError, match="'no': there is no such document"):
+        index.update([{"id": "d1", "n": 1}, {"id": "no", "n": 1}, {"id": "d1", "m": 2}])
+    assert (index.get("d1").source["n"], index.get("d1").source["m"]) == (1, 2)
+    assert index.delete(["no", "d0", *ROUTED]) == len(ROUTED)
+    assert index.delete(ROUTED) == 0
+    assert index.statistics().documents == 0
+
+
+def test_a_document_that_is_found_takes_one_request(
+    url: str, name: str, index: esdedup.Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index.add([{"id": id, "text": "one two three"} for id in ROUTED])
+    assert isinstance(index.store, ClusterStore)
+    client = index.store.cluster.client
+    request, asked = client.request, []
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        asked.append(arguments[1].removeprefix(f"/{name}"))
+        return request(*arguments, **options)
+
+    monkeypatch.setattr(client, "request", counted)
+    assert len(index.store.get(ROUTED)) == len(ROUTED)
+    assert index.store.update([Document(id, {"n": 1}) for id in ROUTED]).updated == len(ROUTED)
+    assert index.store.delete(ROUTED) == len(ROUTED)
+    assert asked == ["/_mget", "/_bulk", "/_bulk"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from esdedup.datatypes import (
@@ -37,6 +38,8 @@ from esdedup.stores.retry import retrying
 _QUERIES_A_REQUEST = 50
 _SCAN_PAGE = 2_000
 _NO_TOKENS = {"_source_excludes": ",".join(TOKEN_PATHS)}
+_UPDATE = {"retry_on_conflict": 10}
+_NEEDS_ROUTING = "routing_missing_exception"
 
 
 class ClusterStore:
@@ -118,7 +121,23 @@ class ClusterStore:
             return self.write(documents)
 
     def update(self, documents: Sequence[Document]) -> WriteReport:
-        targets = {target["_id"]: target for target in self._targets([d.id for d in documents])}
+        if self._is_several():
+            return self._update_found(documents)
+        report = self._update(documents, {document.id: {} for document in documents})
+        missed = {failure.id for failure in report.failures if _is_missed(failure)}
+        if not missed:
+            return report
+        others = [failure for failure in report.failures if failure.id not in missed]
+        some = [document for document in documents if document.id in missed]
+        return replace(report, failures=others) + self._update_found(some)
+
+    def _update_found(self, documents: Sequence[Document]) -> WriteReport:
+        targets = self._targets([document.id for document in documents])
+        return self._update(documents, {target["_id"]: target for target in targets})
+
+    def _update(
+        self, documents: Sequence[Document], targets: Mapping[str, Mapping[str, Any]]
+    ) -> WriteReport:
         absent = [
             Failure(d.id, "there is no such document") for d in documents if d.id not in targets
         ]
@@ -126,7 +145,7 @@ class ClusterStore:
         actions = [
             Action(
                 document.id,
-                line({"update": {**targets[document.id], "retry_on_conflict": 10}})
+                line({"update": {"_id": document.id, **targets[document.id], **_UPDATE}})
                 + line({"doc": document.source}, f"document {document.id!r}"),
             )
             for document in documents
@@ -135,11 +154,14 @@ class ClusterStore:
         return self.cluster.bulk(actions, self.where, self._path) + WriteReport(failures=absent)
 
     def get(self, ids: Sequence[str]) -> list[Document]:
-        found: list[Document] = []
+        found: dict[str, Document] = {}
         for first in range(0, len(ids), _SCAN_PAGE):
             some = list(ids[first : first + _SCAN_PAGE])
-            found += self._search_ids(some) if self._is_several() else self._get(some)
-        return found
+            if not self._is_several():
+                found |= self._get(some)
+            if missed := [id for id in some if id not in found]:
+                found |= self._search_ids(missed)
+        return [found[id] for id in ids if id in found]
 
     def recall(self, queries: Sequence[RecallQuery], limit: int) -> list[Candidates]:
         answers: list[Candidates] = []
@@ -158,20 +180,27 @@ class ClusterStore:
                 yield [Document(hit["_id"], hit.get("_source", {})) for hit in hits]
 
     def delete(self, ids: Sequence[str]) -> int:
-        targets = self._targets(ids)
+        deleted, missed = 0, list(ids)
+        if not self._is_several():
+            deleted, missed = self._delete([{"_id": id} for id in ids])
+        return deleted + self._delete(self._targets(missed))[0] if missed else deleted
+
+    def _delete(self, targets: Sequence[Mapping[str, Any]]) -> tuple[int, list[str]]:
+        """The number of documents deleted, and the ids of those that were not there."""
         actions = [Action(target["_id"], line({"delete": target})) for target in targets]
         report = self.cluster.bulk(actions, self.where, self._path)
-        # A document that was not there answers 404, which is no failure to delete it.
-        broken = [failure for failure in report.failures if "not_found" not in failure.reason]
-        if broken:
-            raise StoreError(f"{self.where}: {broken[0].id} was not deleted: {broken[0].reason}")
-        return report.updated
+        for failure in report.failures:
+            # A document that was not there answers 404, which is no failure to delete it.
+            if not _is_missed(failure):
+                raise StoreError(f"{self.where}: {failure.id} was not deleted: {failure.reason}")
+        return report.updated, [failure.id for failure in report.failures]
 
     def _targets(self, ids: Sequence[str]) -> list[dict[str, Any]]:
-        """What names documents in a bulk request; those that are not there may be left out."""
-        if not self._is_several():
-            return [{"_id": id} for id in ids]
-        # Through an alias or data stream only documents' own indices take changes.
+        """What names documents in a bulk request, of those that are there.
+
+        Through an alias or data stream only documents' own indices take changes, and one written
+        with a routing is found only with it.
+        """
         self.refresh()
         return [
             {key: hit[key] for key in ("_index", "_id", "routing") if key in hit}
@@ -209,24 +238,22 @@ class ClusterStore:
             self._mappings()
         return bool(self._several)
 
-    def _get(self, ids: list[str]) -> list[Document]:
+    def _get(self, ids: list[str]) -> dict[str, Document]:
+        """Documents by id, but for those that were written with a routing to another shard."""
         _, answer = self.cluster.ask("POST", f"{self._path}/_mget", {"ids": ids}, _NO_TOKENS)
         for item in answer["docs"]:
-            if "error" in item:
+            if "error" in item and item["error"].get("type") != _NEEDS_ROUTING:
                 raise self._item_error(item["error"])
-        return [
-            Document(item["_id"], item.get("_source", {}))
+        return {
+            item["_id"]: Document(item["_id"], item.get("_source", {}))
             for item in answer["docs"]
-            if item["found"]
-        ]
-
-    def _search_ids(self, ids: list[str]) -> list[Document]:
-        """Documents by id of whatever index; a get needs one index to look in."""
-        found = {
-            hit["_id"]: Document(hit["_id"], hit.get("_source", {}))
-            for hit in self._hits(ids, {"excludes": TOKEN_PATHS})
+            if item.get("found")
         }
-        return [found[id] for id in ids if id in found]
+
+    def _search_ids(self, ids: list[str]) -> dict[str, Document]:
+        """Documents by id of whatever index and routing; a get needs to know both."""
+        hits = self._hits(ids, {"excludes": TOKEN_PATHS})
+        return {hit["_id"]: Document(hit["_id"], hit.get("_source", {})) for hit in hits}
 
     def _hits(self, ids: list[str], source: Any) -> list[dict[str, Any]]:
         hits: list[dict[str, Any]] = []
@@ -258,3 +285,9 @@ class ClusterStore:
         if error.get("type") == "index_not_found_exception":
             return IndexNotFound(f"there is no {self.where}")
         return StoreError(f"{self.where}: {error.get('type')}: {error.get('reason')}")
+
+
+def _is_missed(failure: Failure) -> bool:
+    """Whether a document was not where its id alone says that it is."""
+    missed = ("document_missing_exception:", f"{_NEEDS_ROUTING}:")
+    return failure.reason == "not_found" or failure.reason.startswith(missed)
