@@ -14,6 +14,7 @@ from esdedup.datatypes import Document
 from esdedup.stores.cluster import ClusterStore
 from tests.clusters import call, words
 from tests.conftest import delete_index
+from tests.servers.proxy import Proxy
 
 
 @pytest.fixture(params=["elasticsearch", "elasticsearch8", "opensearch"])
@@ -110,3 +111,40 @@ def test_a_document_that_is_found_takes_one_request(
     assert index.store.update([Document(id, {"n": 1}) for id in ROUTED]).updated == len(ROUTED)
     assert index.store.delete(ROUTED) == len(ROUTED)
     assert asked == ["/_mget", "/_bulk", "/_bulk"]
+
+
+def test_a_point_in_time_that_is_gone(index: esdedup.Index) -> None:
+    index.add([{"id": "1", "text": "one two three"}])
+    assert isinstance(index.store, ClusterStore)
+    cluster = index.store.cluster
+    with cluster.point_in_time(f"/{index.store.index}") as point:
+        pass
+    body = {"query": {"match_all": {}}, "sort": [{"_shard_doc": "asc"}]}
+    with pytest.raises(esdedup.StoreError, match=r"all shards failed.*No search context found"):
+        list(cluster.pages(point, body))
+
+
+def test_an_index_that_keeps_no_source(url: str, name: str, index: esdedup.Index) -> None:
+    call(url, "PUT", f"/{name}", {"mappings": {"_source": {"enabled": False}}})
+    index.add([{"id": "1", "text": "one two three"}])
+    with pytest.raises(esdedup.StoreError, match="_source is disabled"):
+        index.similar("one two three")
+    with pytest.raises(esdedup.StoreError, match="_source is disabled"):
+        list(index.pairs())
+
+
+def test_who_lacks_a_privilege_on_an_index_named_like_a_block(url: str, name: str) -> None:
+    name = f"{name}-blockchain"
+    product = "opensearch" if "OpenSearch" in product_of(url) else "elasticsearch"
+    with (
+        Proxy(url, product, read_only=True) as proxy,
+        esdedup.open(proxy.url, name) as index,
+        pytest.raises(esdedup.PermissionDenied, match=f"{name}.*unauthorized"),
+    ):
+        index.create()
+
+
+def product_of(url: str) -> str:
+    with esdedup.open(url) as index:
+        assert isinstance(index.store, ClusterStore)
+        return index.store.cluster.client.product

@@ -284,7 +284,7 @@ class ClusterStore:
     def _item_error(self, error: Mapping[str, Any]) -> StoreError:
         if error.get("type") == "index_not_found_exception":
             return IndexNotFound(f"there is no {self.where}")
-        return StoreError(f"{self.where}: {error.get('type')}: {error.get('reason')}")
+        return StoreError(f"{self.where}: {reason_of(error)}")
 
 
 def _is_missed(failure: Failure) -> bool:
