@@ -89,8 +89,12 @@ def test_documents_with_a_routing(
     with pytest.raises(esdedup.RecordError, match="'no': there is no such document"):
         index.update([{"id": "d1", "n": 1}, {"id": "no", "n": 1}, {"id": "d1", "m": 2}])
     assert (index.get("d1").source["n"], index.get("d1").source["m"]) == (1, 2)
-    assert index.delete(["no", "d0", *ROUTED]) == len(ROUTED)
+    assert index.store.delete(["d5", "d6"]) == 2
+    # Also before searches see it.
+    assert [found.id for found in index.store.get(["d4", "d5", "d6"])] == ["d4"]
+    assert index.delete(["no", "d0", *ROUTED]) == len(ROUTED) - 2
     assert index.delete(ROUTED) == 0
+    assert index.store.get(ROUTED) == []
     assert index.statistics().documents == 0
 
 

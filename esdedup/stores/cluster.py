@@ -27,7 +27,7 @@ from esdedup.exceptions import (
     StoreUnavailable,
     UsageError,
 )
-from esdedup.queries import other_scheme, recall_body, scan_body, sketched
+from esdedup.queries import QUERIES_AT_ONCE, other_scheme, recall_body, scan_body, sketched
 from esdedup.schema import TOKEN_PATHS, IndexMeta, common_meta, index_mapping
 from esdedup.stores.bulk import Action, CreatesOnly
 from esdedup.stores.client import Cluster, line
@@ -35,7 +35,6 @@ from esdedup.stores.indices import check_name, path_of
 from esdedup.stores.responses import RETRIED, reason_of
 from esdedup.stores.retry import retrying
 
-_QUERIES_A_REQUEST = 50
 _SCAN_PAGE = 2_000
 _NO_TOKENS = {"_source_excludes": ",".join(TOKEN_PATHS)}
 _UPDATE = {"retry_on_conflict": 10}
@@ -157,16 +156,13 @@ class ClusterStore:
         found: dict[str, Document] = {}
         for first in range(0, len(ids), _SCAN_PAGE):
             some = list(ids[first : first + _SCAN_PAGE])
-            if not self._is_several():
-                found |= self._get(some)
-            if missed := [id for id in some if id not in found]:
-                found |= self._search_ids(missed)
+            found |= self._search_ids(some) if self._is_several() else self._get_ids(some)
         return [found[id] for id in ids if id in found]
 
     def recall(self, queries: Sequence[RecallQuery], limit: int) -> list[Candidates]:
         answers: list[Candidates] = []
-        for first in range(0, len(queries), _QUERIES_A_REQUEST):
-            some = queries[first : first + _QUERIES_A_REQUEST]
+        for first in range(0, len(queries), QUERIES_AT_ONCE):
+            some = queries[first : first + QUERIES_AT_ONCE]
             # A part of the shards would be a silent truncation.
             header = line({"allow_partial_search_results": False})
             body = b"".join(header + line(recall_body(query, limit)) for query in some)
@@ -202,9 +198,12 @@ class ClusterStore:
         with a routing is found only with it.
         """
         self.refresh()
+        return self._search_targets(ids)
+
+    def _search_targets(self, ids: Sequence[str]) -> list[dict[str, Any]]:
         return [
             {key: hit[key] for key in ("_index", "_id", "routing") if key in hit}
-            for hit in self._hits(list(ids), source=False)
+            for hit in (self._hits(list(ids), source=False) if ids else ())
         ]
 
     def refresh(self) -> None:
@@ -238,9 +237,16 @@ class ClusterStore:
             self._mappings()
         return bool(self._several)
 
-    def _get(self, ids: list[str]) -> dict[str, Document]:
-        """Documents by id, but for those that were written with a routing to another shard."""
-        _, answer = self.cluster.ask("POST", f"{self._path}/_mget", {"ids": ids}, _NO_TOKENS)
+    def _get_ids(self, ids: list[str]) -> dict[str, Document]:
+        """Documents by id of one index, as they are now, whether searches see that or not."""
+        found = self._get({"ids": ids})
+        missed = [id for id in ids if id not in found]
+        # Only searches find what was written with a routing, whose shard no id tells.
+        routed = [target for target in self._search_targets(missed) if "routing" in target]
+        return found | self._get({"docs": routed}) if routed else found
+
+    def _get(self, body: Mapping[str, Any]) -> dict[str, Document]:
+        _, answer = self.cluster.ask("POST", f"{self._path}/_mget", body, _NO_TOKENS)
         for item in answer["docs"]:
             if "error" in item and item["error"].get("type") != _NEEDS_ROUTING:
                 raise self._item_error(item["error"])
@@ -251,7 +257,7 @@ class ClusterStore:
         }
 
     def _search_ids(self, ids: list[str]) -> dict[str, Document]:
-        """Documents by id of whatever index and routing; a get needs to know both."""
+        """Documents by id of whatever index; a get needs one index to look in."""
         hits = self._hits(ids, {"excludes": TOKEN_PATHS})
         return {hit["_id"]: Document(hit["_id"], hit.get("_source", {})) for hit in hits}
 
