@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esdedup.buckets import band_pairs
+from esdedup.datatypes import tokens_in
 from esdedup.exceptions import UsageError
 from esdedup.hashing import U64
 from esdedup.schema import IndexMeta
@@ -93,9 +94,16 @@ class Originals:
     """Finds the originals of documents of one run, batch by batch.
 
     It remembers the documents of the last batches; older ones a refresh has made visible.
+
+    Raises UsageError for an index without MinHash tokens.
     """
 
     def __init__(self, store: Store, meta: IndexMeta, policy: DuplicatePolicy) -> None:
+        if meta.scheme.minhash is None:
+            raise UsageError(
+                f"to {policy.action} near-duplicates as they come in needs MinHash tokens, and the"
+                " index has none: keep them, or make an index of a scheme with MinHash"
+            )
         self._store = store
         self._meta = meta
         self._policy = policy
@@ -153,7 +161,7 @@ class Originals:
         for arrival, result in zip(arrivals, results, strict=True):
             near = []
             for match in result.matches:
-                ours = match.source.get(self._meta.field, {})
+                ours = tokens_in(match.source, self._meta.field)
                 group = ours.get("group") or match.id
                 # What is a duplicate of this very document is not its original.
                 if group != arrival.id and ours.get("original") != arrival.id:
