@@ -152,3 +152,16 @@ def product_of(url: str) -> str:
     with esdedup.open(url) as index:
         assert isinstance(index.store, ClusterStore)
         return index.store.cluster.client.product
+
+
+def test_a_block_is_told_as_one(url: str, name: str, index: esdedup.Index) -> None:
+    index.add([{"id": "1", "text": "one two three"}])
+    call(url, "PUT", f"/{name}/_settings", {"index.blocks.write": True})
+    for work in (
+        lambda: index.add([{"id": "2", "text": "x"}]),
+        lambda: index.update([{"id": "1", "n": 1}]),
+        lambda: index.delete(["1"]),
+    ):
+        with pytest.raises(esdedup.StoreError, match="blocked by") as caught:
+            work()
+        assert not isinstance(caught.value, esdedup.PermissionDenied)
