@@ -26,8 +26,16 @@ class Document:
 
     def tokens_in(self, field: str) -> Mapping[str, Any]:
         """What lies under a field of ours, or nothing."""
-        found = self.source.get(field)
-        return found if isinstance(found, Mapping) else {}
+        return tokens_in(self.source, field)
+
+
+def tokens_in(source: Mapping[str, Any], field: str) -> Mapping[str, Any]:
+    """What lies under a field of ours in a document's source, or nothing."""
+    found = source.get(field)
+    if isinstance(found, list) and len(found) == 1:
+        # The servers take an array of one object for the object, and keep it as it was written.
+        (found,) = found
+    return found if isinstance(found, Mapping) else {}
 
 
 @dataclass(frozen=True)

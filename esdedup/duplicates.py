@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esdedup.buckets import band_pairs
-from esdedup.datatypes import Document
+from esdedup.datatypes import tokens_in
 from esdedup.exceptions import UsageError
 from esdedup.hashing import U64
 from esdedup.schema import IndexMeta
@@ -111,7 +111,10 @@ class Originals:
         self._recent: list[_Row] = []
         self._older: list[_Row] = []
         if self._meta.scheme.minhash is None:
-            raise UsageError("to look for near-duplicates, an index needs MinHash tokens")
+            raise UsageError(
+                f"to {policy.action} near-duplicates as they come in needs MinHash tokens, and the"
+                " index has none: keep them, or make an index of a scheme with MinHash"
+            )
 
     def find(self, arrivals: Sequence[Arrival]) -> list[Verdict]:
         """A verdict for each document of a batch, in order."""
@@ -169,7 +172,7 @@ class Originals:
         for arrival, result in zip(arrivals, results, strict=True):
             near = []
             for match in result.matches:
-                ours = Document(match.id, match.source).tokens_in(self._meta.field)
+                ours = tokens_in(match.source, self._meta.field)
                 verdict = Verdict(ours.get("group") or match.id, ours.get("original"))
                 if not _follows(verdict, arrival.id):
                     near.append((match.similarity or 0.0, verdict.group, match.id))

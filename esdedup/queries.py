@@ -13,6 +13,9 @@ from typing import Any
 from esdedup.datatypes import RecallQuery
 from esdedup.schema import TOKEN_PATHS, IndexMeta
 
+QUERIES_AT_ONCE = 50
+"""Recall queries of one request, and those whose candidates are in memory at the same time."""
+
 
 def recall_body(query: RecallQuery, limit: int) -> dict[str, Any]:
     """The search for the `limit` documents that share most token groups with a query."""

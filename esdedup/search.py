@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from esdedup.datatypes import Candidate, Candidates, Match, Metric, RecallQuery, Result
 from esdedup.exceptions import RecordError, UsageError
 from esdedup.fields import text_of
-from esdedup.queries import recall_body
+from esdedup.queries import QUERIES_AT_ONCE, recall_body
 from esdedup.schema import IndexMeta
 from esdedup.scheme import Scheme
 from esdedup.segments import Layout, probe_masks, segment_values
@@ -25,6 +26,8 @@ from esdedup.verify import hamming, jaccard
 MAX_CANDIDATES = 10_000
 MAX_PROBES = 65_536
 """The most terms that a cluster takes in one query by default."""
+
+_HEX = re.compile("[0-9a-fA-F]+")
 
 
 @dataclass(frozen=True)
@@ -84,16 +87,37 @@ def similar(
     sketches = sketch(texts, _asked(meta.scheme, limits))
     recalls = _recall_queries(meta, sketches, queries, limits)
     asked = np.flatnonzero(sketches.filled).tolist()
-    found = store.recall([recalls[row] for row in asked], limits.candidates)
+    verify = _verifier(meta, texts, sketches, limits)
     results = [Result([], 0, False)] * len(queries)
-    for row, candidates in zip(asked, found, strict=True):
-        if limits.metric == "jaccard":
-            results[row] = _verify_jaccard(meta, texts[row], candidates, limits)
-        else:
-            prints = require_prints(sketches.fingerprints)[row : row + 1]
-            distance = distance_for(require_simhash(meta.scheme), limits.distance)
-            results[row] = _verify_hamming(meta, prints, candidates, limits, distance)
+    for first in range(0, len(asked), QUERIES_AT_ONCE):
+        some = asked[first : first + QUERIES_AT_ONCE]
+        wanted = [recalls[row] for row in some]
+        for row, result in zip(some, _results(store, wanted, limits, some, verify), strict=True):
+            results[row] = result
     return results
+
+
+def _results(
+    store: Store,
+    recalls: Sequence[RecallQuery],
+    limits: Limits,
+    rows: Sequence[int],
+    verify: Callable[[int, Candidates], Result],
+) -> list[Result]:
+    # When this returns the candidates are gone, before the next ones are fetched.
+    found = store.recall(recalls, limits.candidates)
+    return [verify(row, candidates) for row, candidates in zip(rows, found, strict=True)]
+
+
+def _verifier(
+    meta: IndexMeta, texts: Sequence[str], sketches: Sketches, limits: Limits
+) -> Callable[[int, Candidates], Result]:
+    """Makes the result of a query, given by its row, of its candidates."""
+    if limits.metric == "jaccard":
+        return lambda row, found: _verify_jaccard(meta, texts[row], found, limits)
+    prints = require_prints(sketches.fingerprints)
+    distance = distance_for(require_simhash(meta.scheme), limits.distance)
+    return lambda row, found: _verify_hamming(meta, prints[row], found, limits, distance)
 
 
 def request_body(meta: IndexMeta, query: Query, limits: Limits) -> dict[str, Any]:
@@ -221,19 +245,21 @@ def _has_text(candidate: Candidate, meta: IndexMeta) -> bool:
 
 
 def _verify_hamming(
-    meta: IndexMeta,
-    fingerprint: NDArray[np.uint64],
-    candidates: Candidates,
-    limits: Limits,
-    distance: int,
+    meta: IndexMeta, own: NDArray[np.uint64], candidates: Candidates, limits: Limits, distance: int
 ) -> Result:
-    found = candidates.found
-    prints = from_hex([c.document.tokens_in(meta.field)["fingerprint"] for c in found])
-    distances = hamming(prints, fingerprint) if found else np.empty(0, np.int64)
+    found = [each for each in candidates.found if _has_print(each, meta, own.size)]
+    prints = from_hex([each.document.tokens_in(meta.field)["fingerprint"] for each in found])
+    distances = hamming(prints, own[None, :]) if found else np.empty(0, np.int64)
     matches = [
         Match(candidate.document.id, None, value, candidate.matched, candidate.document.source)
         for candidate, value in zip(found, distances.tolist(), strict=True)
         if value <= distance
     ]
     matches.sort(key=lambda match: (match.distance, match.id))
-    return Result(matches[: limits.matches], len(found), candidates.truncated)
+    return Result(matches[: limits.matches], len(candidates.found), candidates.truncated)
+
+
+def _has_print(candidate: Candidate, meta: IndexMeta, words: int) -> bool:
+    """A foreign writer may have put something else there, or tokens without it."""
+    found = candidate.document.tokens_in(meta.field).get("fingerprint")
+    return isinstance(found, str) and len(found) == 16 * words and _HEX.fullmatch(found) is not None

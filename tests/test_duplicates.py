@@ -319,3 +319,20 @@ def test_the_command(
     assert len(groups) == len(set(groups)) < 10
     assert esdedup_command(elasticsearch_url, *arguments, "drop").status == 2
     delete_index(elasticsearch_url, name)
+
+
+def test_an_index_without_minhash_is_told_before_anything_is_written(
+    target: str | Path, request: pytest.FixtureRequest
+) -> None:
+    name = f"esdedup-duplicates-{uuid.uuid4().hex[:10]}"
+    scheme = esdedup.Scheme(minhash=None)
+    if isinstance(target, str):
+        request.addfinalizer(lambda: delete_index(str(target), name))
+    with esdedup.open(target, name, scheme=scheme) as index:
+        with pytest.raises(esdedup.UsageError, match=r"to skip .*needs MinHash") as e:
+            add(index, {"": "", "a": "one two three"}, DuplicatePolicy("skip"))
+        assert "metric" not in str(e.value)
+        with pytest.raises(esdedup.UsageError, match="needs MinHash"):
+            esdedup.enrich([], index=index, on_duplicate=DuplicatePolicy("mark"))
+        assert index.statistics().documents == 0
+        assert add(index, {"a": "one two three"}, DuplicatePolicy("keep")).created == 1

@@ -8,13 +8,15 @@ from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
 from esdedup.datatypes import WriteReport
-from esdedup.exceptions import StoreError
+from esdedup.exceptions import StoreError, StoreUnavailable
 from esdedup.serialise import to_json
 from esdedup.stores.bulk import Action, write_actions
 from esdedup.stores.responses import error_of, reason_of
 from esdedup.stores.retry import BulkPolicy, retrying
 
 _KEEP_ALIVE = "10m"
+NEEDS_ROUTING = "routing_missing_exception"
+"""Without its routing, a document is not found."""
 
 
 class Client(Protocol):
@@ -72,7 +74,20 @@ class Cluster:
 
     def count(self, path: str, query: Mapping[str, Any] | None = None) -> int:
         """The number of documents of an index that match."""
-        _, answer = self.ask("POST", f"{path}/_count", {"query": query} if query else {})
+        body = {"query": query} if query else {}
+        return retrying(lambda: self._count(path, body), self.policy)
+
+    def _count(self, path: str, body: Mapping[str, Any]) -> int:
+        _, answer = self.client.request("POST", f"{path}/_count", body)
+        shards = answer["_shards"]
+        # OpenSearch does not count a shard that is nowhere as one that failed.
+        missing = shards["total"] - shards["successful"]
+        if missing:
+            why = [f": {reason_of(each['reason'])}" for each in shards.get("failures", ())]
+            raise StoreUnavailable(
+                f"{self.client.shown}: {path[1:]}: {missing} of {shards['total']} shards did not"
+                f" answer{''.join(why[:1])}"
+            )
         return int(answer["count"])
 
     def get_many(
@@ -83,11 +98,11 @@ class Cluster:
         def get() -> list[Mapping[str, Any]]:
             _, answer = self.client.request("POST", f"{path}/_mget", body, params)
             for item in answer["docs"]:
-                if "error" in item:
+                if "error" in item and item["error"].get("type") != NEEDS_ROUTING:
                     # An item has no status; a shard that is moving is no deleted document.
                     status = 404 if "index_not_found" in reason_of(item) else 503
                     raise error_of(status, item, self.client.shown)
-            return [item for item in answer["docs"] if item["found"]]
+            return [item for item in answer["docs"] if item.get("found")]
 
         return retrying(get, self.policy)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from esdedup.datatypes import (
@@ -26,17 +27,17 @@ from esdedup.exceptions import (
     StoreUnavailable,
     UsageError,
 )
-from esdedup.queries import other_scheme, recall_body, scan_body, sketched
+from esdedup.queries import QUERIES_AT_ONCE, other_scheme, recall_body, scan_body, sketched
 from esdedup.schema import TOKEN_PATHS, IndexMeta, common_meta, index_mapping
 from esdedup.stores.bulk import Action, CreatesOnly
-from esdedup.stores.client import Cluster, line
+from esdedup.stores.client import NEEDS_ROUTING, Cluster, line
 from esdedup.stores.indices import check_name, path_of
 from esdedup.stores.responses import passes, reason_of
 from esdedup.stores.retry import retrying
 
-_QUERIES_A_REQUEST = 50
 _SCAN_PAGE = 2_000
 _NO_TOKENS = {"_source_excludes": ",".join(TOKEN_PATHS)}
+_UPDATE = {"retry_on_conflict": 10}
 
 
 class ClusterStore:
@@ -118,7 +119,23 @@ class ClusterStore:
             return self.write(documents)
 
     def update(self, documents: Sequence[Document]) -> WriteReport:
-        targets = {target["_id"]: target for target in self._targets([d.id for d in documents])}
+        if self._is_several():
+            return self._update_found(documents)
+        report = self._update(documents, {document.id: {} for document in documents})
+        missed = {failure.id for failure in report.failures if _is_missed(failure)}
+        if not missed:
+            return report
+        others = [failure for failure in report.failures if failure.id not in missed]
+        some = [document for document in documents if document.id in missed]
+        return replace(report, failures=others) + self._update_found(some)
+
+    def _update_found(self, documents: Sequence[Document]) -> WriteReport:
+        targets = self._targets([document.id for document in documents])
+        return self._update(documents, {target["_id"]: target for target in targets})
+
+    def _update(
+        self, documents: Sequence[Document], targets: Mapping[str, Mapping[str, Any]]
+    ) -> WriteReport:
         absent = [
             Failure(d.id, "there is no such document") for d in documents if d.id not in targets
         ]
@@ -126,7 +143,7 @@ class ClusterStore:
         actions = [
             Action(
                 document.id,
-                line({"update": {**targets[document.id], "retry_on_conflict": 10}})
+                line({"update": {"_id": document.id, **targets[document.id], **_UPDATE}})
                 + line({"doc": document.source}, f"document {document.id!r}"),
             )
             for document in documents
@@ -135,16 +152,16 @@ class ClusterStore:
         return self.cluster.bulk(actions, self.where, self._path) + WriteReport(failures=absent)
 
     def get(self, ids: Sequence[str]) -> list[Document]:
-        found: list[Document] = []
+        found: dict[str, Document] = {}
         for first in range(0, len(ids), _SCAN_PAGE):
             some = list(ids[first : first + _SCAN_PAGE])
-            found += self._search_ids(some) if self._is_several() else self._get(some)
-        return found
+            found |= self._search_ids(some) if self._is_several() else self._get_ids(some)
+        return [found[id] for id in ids if id in found]
 
     def recall(self, queries: Sequence[RecallQuery], limit: int) -> list[Candidates]:
         answers: list[Candidates] = []
-        for first in range(0, len(queries), _QUERIES_A_REQUEST):
-            some = queries[first : first + _QUERIES_A_REQUEST]
+        for first in range(0, len(queries), QUERIES_AT_ONCE):
+            some = queries[first : first + QUERIES_AT_ONCE]
             # A part of the shards would be a silent truncation.
             header = line({"allow_partial_search_results": False})
             body = b"".join(header + line(recall_body(query, limit)) for query in some)
@@ -158,24 +175,34 @@ class ClusterStore:
                 yield [Document(hit["_id"], hit.get("_source", {})) for hit in hits]
 
     def delete(self, ids: Sequence[str]) -> int:
-        targets = self._targets(ids)
+        deleted, missed = 0, list(ids)
+        if not self._is_several():
+            deleted, missed = self._delete([{"_id": id} for id in ids])
+        return deleted + self._delete(self._targets(missed))[0] if missed else deleted
+
+    def _delete(self, targets: Sequence[Mapping[str, Any]]) -> tuple[int, list[str]]:
+        """The number of documents deleted, and the ids of those that were not there."""
         actions = [Action(target["_id"], line({"delete": target})) for target in targets]
         report = self.cluster.bulk(actions, self.where, self._path)
-        # A document that was not there answers 404, which is no failure to delete it.
-        broken = [failure for failure in report.failures if "not_found" not in failure.reason]
-        if broken:
-            raise StoreError(f"{self.where}: {broken[0].id} was not deleted: {broken[0].reason}")
-        return report.updated
+        for failure in report.failures:
+            # A document that was not there answers 404, which is no failure to delete it.
+            if not _is_missed(failure):
+                raise StoreError(f"{self.where}: {failure.id} was not deleted: {failure.reason}")
+        return report.updated, [failure.id for failure in report.failures]
 
     def _targets(self, ids: Sequence[str]) -> list[dict[str, Any]]:
-        """What names documents in a bulk request; those that are not there may be left out."""
-        if not self._is_several():
-            return [{"_id": id} for id in ids]
-        # Through an alias or data stream only documents' own indices take changes.
+        """What names documents in a bulk request, of those that are there.
+
+        Through an alias or data stream only documents' own indices take changes, and one written
+        with a routing is found only with it.
+        """
         self.refresh()
+        return self._search_targets(ids)
+
+    def _search_targets(self, ids: Sequence[str]) -> list[dict[str, Any]]:
         return [
             {key: hit[key] for key in ("_index", "_id", "routing") if key in hit}
-            for hit in self._hits(list(ids), source=False)
+            for hit in (self._hits(list(ids), source=False) if ids else ())
         ]
 
     def refresh(self) -> None:
@@ -209,17 +236,22 @@ class ClusterStore:
             self._mappings()
         return bool(self._several)
 
-    def _get(self, ids: list[str]) -> list[Document]:
-        found = self.cluster.get_many({"ids": ids}, self._path, _NO_TOKENS)
-        return [Document(item["_id"], item.get("_source", {})) for item in found]
+    def _get_ids(self, ids: list[str]) -> dict[str, Document]:
+        """Documents by id of one index, as they are now, whether searches see that or not."""
+        found = self._get({"ids": ids})
+        missed = [id for id in ids if id not in found]
+        # Only searches find what was written with a routing, whose shard no id tells.
+        routed = [target for target in self._search_targets(missed) if "routing" in target]
+        return found | self._get({"docs": routed}) if routed else found
 
-    def _search_ids(self, ids: list[str]) -> list[Document]:
+    def _get(self, body: Mapping[str, Any]) -> dict[str, Document]:
+        found = self.cluster.get_many(body, self._path, _NO_TOKENS)
+        return {item["_id"]: Document(item["_id"], item.get("_source", {})) for item in found}
+
+    def _search_ids(self, ids: list[str]) -> dict[str, Document]:
         """Documents by id of whatever index; a get needs one index to look in."""
-        found = {
-            hit["_id"]: Document(hit["_id"], hit.get("_source", {}))
-            for hit in self._hits(ids, {"excludes": TOKEN_PATHS})
-        }
-        return [found[id] for id in ids if id in found]
+        hits = self._hits(ids, {"excludes": TOKEN_PATHS})
+        return {hit["_id"]: Document(hit["_id"], hit.get("_source", {})) for hit in hits}
 
     def _hits(self, ids: list[str], source: Any) -> list[dict[str, Any]]:
         hits: list[dict[str, Any]] = []
@@ -250,4 +282,10 @@ class ClusterStore:
     def _item_error(self, error: Mapping[str, Any]) -> StoreError:
         if error.get("type") == "index_not_found_exception":
             return IndexNotFound(f"there is no {self.where}")
-        return StoreError(f"{self.where}: {error.get('type')}: {error.get('reason')}")
+        return StoreError(f"{self.where}: {reason_of(error)}")
+
+
+def _is_missed(failure: Failure) -> bool:
+    """Whether a document was not where its id alone says that it is."""
+    missed = ("document_missing_exception:", f"{NEEDS_ROUTING}:")
+    return failure.reason == "not_found" or failure.reason.startswith(missed)

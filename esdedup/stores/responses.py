@@ -47,9 +47,10 @@ def error_of(status: int, body: Any, where: str) -> EsdedupError:
             f"{where}: the server refused the credentials (401). Check the user name and password,"
             " the API key or the token"
         )
-    if status == 403 and "block" not in reason:
+    # A block of an index (`cluster_block_exception` and its kin) is no lack of a privilege.
+    if status == 403 and not _types(body)[0].endswith("_block_exception"):
         return PermissionDenied(f"{where}: the user lacks a privilege (403): {reason}")
-    if status == 404 and "index_not_found" in reason:
+    if status == 404 and "index_not_found_exception" in _types(body):
         return IndexNotFound(f"{where}: there is no such index: {_index_in(body)}")
     if status == 413:
         return TooLarge(f"{where}: the request is larger than the server takes (413)")
@@ -63,9 +64,20 @@ def error_of(status: int, body: Any, where: str) -> EsdedupError:
     return StoreError(f"{where}: the server answered {status}: {reason}")
 
 
+def _types(body: Any) -> list[str]:
+    """The types of an error and of its deepest cause; a name in a reason may look like one."""
+    error = _error_in(body)
+    return [str(error.get("type")), str(_deepest(error).get("type"))]
+
+
 def _index_in(body: Any) -> str:
+    error = _error_in(body)
+    return str(error.get("index") or _deepest(error).get("index") or "?")
+
+
+def _error_in(body: Any) -> Mapping[str, Any]:
     error = body.get("error") if isinstance(body, Mapping) else None
-    return str(error.get("index", "?")) if isinstance(error, Mapping) else "?"
+    return error if isinstance(error, Mapping) else {}
 
 
 def no_secure_connection(shown: str, reason: str) -> StoreUnavailable:
@@ -86,18 +98,25 @@ def reason_of(body: Any) -> str:
     if not isinstance(error, Mapping) or "type" not in error:
         found = error.get("result", error) if isinstance(error, Mapping) else error
         return str(found)[:500] or "no reason given"
-    cause = _cause_of(error)
-    text = f"{error.get('type')}: {error.get('reason')}"
-    if cause is not error:
-        text += f" ({cause.get('type')}: {cause.get('reason')})"
-    return text
+    outer, cause = _shown(error), _shown(_deepest(error))
+    return outer if cause == outer else f"{outer} ({cause})"
 
 
-def _cause_of(error: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The deepest cause; what failed in single shards stands in a list of its own."""
-    while True:
-        (shard, *_) = error.get("failed_shards") or [{}]
-        inner = error.get("caused_by") or shard.get("reason")
-        if not isinstance(inner, Mapping):
-            return error
-        error = inner
+def _deepest(error: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The cause of an error; of one of many shards, that only says that they failed, the first's.
+
+    Both products give `root_cause` with every error, mostly the error itself once more.
+    """
+    cause = error
+    if not isinstance(error.get("caused_by"), Mapping):
+        shards = [shard.get("reason") for shard in error.get("failed_shards") or ()]
+        causes = [each for each in (*shards, *(error.get("root_cause") or ())) if each]
+        cause = next((each for each in causes if isinstance(each, Mapping)), error)
+    while isinstance(cause.get("caused_by"), Mapping):
+        cause = cause["caused_by"]
+    return cause
+
+
+def _shown(error: Mapping[str, Any]) -> str:
+    reason = error.get("reason")
+    return f"{error.get('type')}: {reason}" if reason else str(error.get("type"))
