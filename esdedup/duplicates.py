@@ -6,22 +6,17 @@ before it, which it may not show yet. Who comes second is the duplicate.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
-from esdedup.buckets import band_pairs
 from esdedup.datatypes import tokens_in
 from esdedup.exceptions import UsageError
-from esdedup.hashing import U64
+from esdedup.recent import Arrival, Classes, Row, Verdict, follows, sketched_anew
 from esdedup.schema import IndexMeta
 from esdedup.search import Limits, Query, check_threshold, require_bands, similar
-from esdedup.sketch import Sketches, shingle_sets, sketch
+from esdedup.sketch import Sketches, sketch
 from esdedup.stores.base import Store
-from esdedup.verify import jaccard
 
 OnDuplicate = Literal["keep", "mark", "skip", "fail"]
 
@@ -51,45 +46,6 @@ class DuplicatePolicy:
         check_threshold(self.threshold)
 
 
-@dataclass(frozen=True)
-class Arrival:
-    """A document on its way in."""
-
-    id: str
-    text: str
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Which earlier document one is like; no original where it is like none.
-
-    group: the id of the first of the documents that are like each other, its own where it is that.
-    truncated: there were more candidates than were compared.
-    """
-
-    group: str
-    original: str | None = None
-    similarity: float | None = None
-    truncated: bool = False
-
-    def fields(self) -> dict[str, Any]:
-        """What "mark" adds to our field."""
-        if self.original is None:
-            return {"group": self.group}
-        return {"group": self.group, "original": self.original, "similarity": self.similarity}
-
-
-@dataclass(frozen=True)
-class _Row:
-    """A document that came before, with what is needed to compare with it."""
-
-    id: str
-    text: str
-    verdict: Verdict
-    digest: str
-    bands: U64
-
-
 class Originals:
     """Finds the originals of documents of one run, batch by batch.
 
@@ -108,8 +64,8 @@ class Originals:
         self._current = meta
         self._meta = meta()
         self._policy = policy
-        self._recent: list[_Row] = []
-        self._older: list[_Row] = []
+        self._recent: list[Row] = []
+        self._older: list[Row] = []
         if self._meta.scheme.minhash is None:
             raise UsageError(
                 f"to {policy.action} near-duplicates as they come in needs MinHash tokens, and the"
@@ -124,7 +80,7 @@ class Originals:
         sketches = sketch([arrival.text for arrival in arrivals], self._meta.scheme)
         stored = self._stored(arrivals)
         before = self._older + self._recent
-        classes = _Classes(before, arrivals, sketches, self._meta, self._policy.threshold)
+        classes = Classes(before, arrivals, sketches, self._meta, self._policy.threshold)
         last: dict[str, int] = {}
         for row in before:
             classes.add(row.digest, row.id, row.verdict, last)
@@ -156,7 +112,7 @@ class Originals:
         """Sketches what it remembers anew where the index has changed its scheme."""
         if meta.scheme.id != self._meta.scheme.id:
             self._older, self._recent = (
-                _sketched_anew(rows, meta) for rows in (self._older, self._recent)
+                sketched_anew(rows, meta) for rows in (self._older, self._recent)
             )
         self._meta = meta
 
@@ -174,7 +130,7 @@ class Originals:
             for match in result.matches:
                 ours = tokens_in(match.source, self._meta.field)
                 verdict = Verdict(ours.get("group") or match.id, ours.get("original"))
-                if not _follows(verdict, arrival.id):
+                if not follows(verdict, arrival.id):
                     near.append((match.similarity or 0.0, verdict.group, match.id))
             found.append((near, result.truncated))
         return found
@@ -189,7 +145,7 @@ class Originals:
             self.forget(again)
         latest = {arrivals[row].id: row for row in written}
         self._recent += [
-            _Row(id, arrivals[row].text, verdicts[row], sketches.digests[row], bands[row])
+            Row(id, arrivals[row].text, verdicts[row], sketches.digests[row], bands[row])
             for id, row in latest.items()
             if sketches.filled[row]
         ]
@@ -202,100 +158,8 @@ class Originals:
             self._older, self._recent = self._recent, []
 
 
-def _sketched_anew(rows: list[_Row], meta: IndexMeta) -> list[_Row]:
-    sketches = sketch([row.text for row in rows], meta.scheme)
-    bands = require_bands(sketches.bands)
-    return [
-        replace(row, digest=digest, bands=row_bands)
-        for row, digest, row_bands in zip(rows, sketches.digests, bands, strict=True)
-    ]
-
-
-def _follows(verdict: Verdict, id: str) -> bool:
-    """Whether a document is a duplicate of this very one, which then can't be its duplicate."""
-    return id in (verdict.group, verdict.original)
-
-
-class _Classes:
-    """Documents by their text: all of equal texts are alike, and compared once.
-
-    Thousands of equal texts would be millions of pairs.
-    """
-
-    def __init__(
-        self,
-        before: Sequence[_Row],
-        arrivals: Sequence[Arrival],
-        sketches: Sketches,
-        meta: IndexMeta,
-        threshold: float,
-    ) -> None:
-        self._rows: dict[str, list[tuple[str, Verdict, int]]] = {}
-        self._near: dict[str, list[tuple[str, float]]] = {}
-        self._count = 0
-        texts = {row.digest: (row.text, row.bands) for row in before}
-        fresh = set()
-        bands = require_bands(sketches.bands)
-        for at in np.flatnonzero(sketches.filled).tolist():
-            fresh.add(sketches.digests[at])
-            texts.setdefault(sketches.digests[at], (arrivals[at].text, bands[at]))
-        if not fresh:
-            return
-        digests = list(texts)
-        for digest in fresh:
-            self._near[digest] = [(digest, 1.0)]
-        contents = [found[0] for found in texts.values()]
-        columns = np.vstack([found[1] for found in texts.values()])
-        is_fresh = np.array([digest in fresh for digest in digests])
-        for left, right in band_pairs(columns):
-            wanted = is_fresh[left] | is_fresh[right]
-            for one, other, value in _verified(
-                contents, left[wanted], right[wanted], meta, threshold
-            ):
-                self._near.setdefault(digests[one], []).append((digests[other], value))
-                self._near.setdefault(digests[other], []).append((digests[one], value))
-
-    def add(self, digest: str, id: str, verdict: Verdict, last: dict[str, int]) -> None:
-        """Adds a document that is written, in place of an earlier one of its id.
-
-        last: for each id the number of its last document, which this keeps.
-        """
-        self._rows.setdefault(digest, []).append((id, verdict, self._count))
-        last[id] = self._count
-        self._count += 1
-
-    def near(self, digest: str, id: str, last: dict[str, int]) -> list[tuple[float, str, str]]:
-        """The similar documents before: similarity, group, id; one of each text."""
-        found = []
-        for other, similarity in self._near.get(digest, ()):
-            for row_id, verdict, number in self._rows.get(other, ()):
-                # A document that came twice is what it was last.
-                if last[row_id] == number and row_id != id and not _follows(verdict, id):
-                    found.append((similarity, verdict.group, row_id))
-                    break
-        return found
-
-
 def _verdict(id: str, near: list[tuple[float, str, str]], truncated: bool) -> Verdict:
     if not near:
         return Verdict(id, truncated=truncated)
     similarity, group, original = max(near, key=lambda each: (each[0], each[2]))
     return Verdict(group, original, similarity, truncated)
-
-
-def _verified(
-    texts: Sequence[str],
-    left: NDArray[np.int64],
-    right: NDArray[np.int64],
-    meta: IndexMeta,
-    threshold: float,
-) -> Iterator[tuple[int, int, float]]:
-    if not left.size:
-        return
-    rows, position = np.unique(np.concatenate([left, right]), return_inverse=True)
-    sets = shingle_sets([texts[row] for row in rows.tolist()], meta.scheme)
-    similarity = jaccard(sets, position[: left.size], position[left.size :])
-    near = similarity >= threshold
-    yield from zip(
-        left[near].tolist(), right[near].tolist(), similarity[near].tolist(), strict=True
-    )

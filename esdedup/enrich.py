@@ -19,9 +19,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol, overload
 
-from esdedup.duplicates import Arrival, DuplicatePolicy, Originals
+from esdedup.duplicates import DuplicatePolicy, Originals
 from esdedup.exceptions import DuplicateFound, UsageError
 from esdedup.fields import value_at
+from esdedup.recent import Arrival
 from esdedup.schema import IndexMeta
 from esdedup.scheme import Scheme
 from esdedup.sketch import sketch, token_fields

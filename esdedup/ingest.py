@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 from esdedup.datatypes import Document, Failure
 from esdedup.documents import with_tokens
-from esdedup.duplicates import Arrival, DuplicatePolicy, Originals, Verdict
+from esdedup.duplicates import DuplicatePolicy, Originals
 from esdedup.exceptions import RecordError
 from esdedup.fields import text_of, value_at
+from esdedup.recent import Arrival, Verdict
 from esdedup.records import BadRecord, Record
 from esdedup.schema import IndexMeta
 from esdedup.stores.base import Store

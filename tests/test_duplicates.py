@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 
 import esdedup
 from esdedup import DuplicatePolicy
-from esdedup.duplicates import Arrival, Originals
+from esdedup.duplicates import Originals
 from esdedup.ingest import ingest
+from esdedup.recent import Arrival
 from esdedup.records import BadRecord, Record
 from esdedup.schema import IndexMeta
 from esdedup.sketch import shingle_sets
@@ -260,7 +261,7 @@ def test_any_order_in_any_batches(tmp_path: Path, members: list[int], sizes: lis
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_enrich(elasticsearch_url: str, asynchronous: bool) -> None:
     name = f"esdedup-duplicates-{uuid.uuid4().hex[:10]}"
-    texts = corpus(3_000)
+    texts = corpus(1_200)
     expected = leaders(texts, 0.8)
     actions = [{"_index": name, "_id": id, "text": text} for id, text in texts.items()]
     with esdedup.open(elasticsearch_url, name) as index:

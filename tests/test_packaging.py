@@ -19,9 +19,9 @@ SHIPPED = ["document.json", "minhash.json", "simhash.json"]
 
 PURE = ("exceptions", "datatypes", "fields", "characters", "text", "hashing", "shingles", "tokens",
         "minhash", "banding", "segments", "simhash", "weights", "verify", "buckets")  # fmt: skip
-SERVICES = ("documents", "duplicates", "ingest", "search", "pairs", "enrich", "index", "records",
-            "obstacles", "attach", "templates", "check", "renewal", "backfill", "switch",
-            "workers")  # fmt: skip
+SERVICES = ("documents", "duplicates", "recent", "ingest", "search", "pairs", "enrich", "index",
+            "records", "obstacles", "attach", "templates", "check", "renewal", "backfill", "effort",
+            "sidecar", "switch", "workers")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
