@@ -8,7 +8,6 @@ import re
 import ssl
 import subprocess
 import sys
-import time
 import uuid
 import zlib
 from collections.abc import Callable, Iterator
@@ -363,7 +362,6 @@ def test_a_data_stream_whose_next_index_has_no_fields(setup: Setup, names: list[
         where = done.json()
         assert (FIELD in stored(url, where["_index"], where["_id"])) is expected
         httpx.post(f"{url}/{name}/_rollover").raise_for_status()
-        time.sleep(10.5)  # So long the proxy keeps what it was told.
     httpx.delete(f"{url}/_data_stream/{name}")
     httpx.delete(f"{url}/_index_template/{name}")
     httpx.delete(f"{url}/_component_template/esdedup-{name}")

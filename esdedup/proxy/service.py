@@ -190,7 +190,10 @@ def _may_change_mappings(request: Request) -> bool:
     path = request.path.rstrip(b"/")
     if request.method in ("PUT", "DELETE"):
         return b"/_doc/" not in path
-    return request.method == "POST" and path.endswith((b"/_aliases", b"/_mapping"))
+    last = path.rpartition(b"/")[2]
+    return request.method == "POST" and (
+        last in (b"_aliases", b"_mapping") or b"/_rollover" in path
+    )
 
 
 def _gzip(headers: Headers) -> Headers:
