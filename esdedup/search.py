@@ -21,7 +21,7 @@ from esdedup.simhash import from_hex
 from esdedup.sketch import Sketches, shingle_sets, sketch
 from esdedup.stores.base import Store
 from esdedup.tokens import encode, encode_at
-from esdedup.verify import hamming, jaccard
+from esdedup.verify import hamming, jaccard_with
 
 MAX_CANDIDATES = 10_000
 MAX_PROBES = 65_536
@@ -84,10 +84,11 @@ def similar(
     Every match is verified exactly. A text without any shingle matches nothing.
     """
     texts = [query.text for query in queries]
-    sketches = sketch(texts, _asked(meta.scheme, limits))
+    exact = limits.metric == "jaccard"
+    sketches = sketch(texts, _asked(meta.scheme, limits), with_shingles=exact)
     recalls = _recall_queries(meta, sketches, queries, limits)
     asked = np.flatnonzero(sketches.filled).tolist()
-    verify = _verifier(meta, texts, sketches, limits)
+    verify = _verifier(meta, sketches, limits)
     results = [Result([], 0, False)] * len(queries)
     for first in range(0, len(asked), QUERIES_AT_ONCE):
         some = asked[first : first + QUERIES_AT_ONCE]
@@ -110,11 +111,13 @@ def _results(
 
 
 def _verifier(
-    meta: IndexMeta, texts: Sequence[str], sketches: Sketches, limits: Limits
+    meta: IndexMeta, sketches: Sketches, limits: Limits
 ) -> Callable[[int, Candidates], Result]:
     """Makes the result of a query, given by its row, of its candidates."""
     if limits.metric == "jaccard":
-        return lambda row, found: _verify_jaccard(meta, texts[row], found, limits)
+        sets = sketches.shingles
+        assert sets is not None
+        return lambda row, found: _verify_jaccard(meta, sets[row], found, limits)
     prints = require_prints(sketches.fingerprints)
     distance = distance_for(require_simhash(meta.scheme), limits.distance)
     return lambda row, found: _verify_hamming(meta, prints[row], found, limits, distance)
@@ -220,12 +223,12 @@ def _segment_queries(
     ]
 
 
-def _verify_jaccard(meta: IndexMeta, text: str, candidates: Candidates, limits: Limits) -> Result:
+def _verify_jaccard(
+    meta: IndexMeta, shingles: NDArray[np.uint64], candidates: Candidates, limits: Limits
+) -> Result:
     found = [candidate for candidate in candidates.found if _has_text(candidate, meta)]
     texts = [text_of(candidate.document.source, meta.text_field) for candidate in found]
-    sets = shingle_sets([text, *texts], meta.scheme)
-    others = np.arange(1, len(texts) + 1)
-    similarity = jaccard(sets, np.zeros(len(texts), np.int64), others)
+    similarity = jaccard_with(shingles, shingle_sets(texts, meta.scheme))
     matches = [
         Match(candidate.document.id, value, None, candidate.matched, candidate.document.source)
         for candidate, value in zip(found, similarity.tolist(), strict=True)

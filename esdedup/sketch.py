@@ -33,36 +33,49 @@ class Sketches:
     filled: whether a text has any shingle at all, shape (n,). One that has none gets no tokens.
     bands: band hashes, shape (n, bands), or None where the scheme has no MinHash.
     fingerprints: shape (n, bits // 64), or None where the scheme has no SimHash.
+    shingles: the sets of shingle hashes, sorted, or None unless they were asked for.
     """
 
     digests: list[str]
     filled: NDArray[np.bool_]
     bands: U64 | None
     fingerprints: U64 | None
+    shingles: Ragged | None = None
 
     def __len__(self) -> int:
         return len(self.digests)
 
 
-def sketch(texts: Sequence[str], scheme: Scheme) -> Sketches:
-    """The sketches of texts, in order."""
-    parts = [_sketch_block(texts[block], scheme) for block in _blocks(texts)]
+def sketch(texts: Sequence[str], scheme: Scheme, *, with_shingles: bool = False) -> Sketches:
+    """The sketches of texts, in order.
+
+    with_shingles: keep the sets of shingles too, for a scheme with MinHash.
+    """
+    parts = [_sketch_block(texts[block], scheme, with_shingles) for block in _blocks(texts)]
     if len(parts) == 1:
         return parts[0]
+    shingles = [part.shingles for part in parts if part.shingles is not None]
     return Sketches(
         digests=[digest for part in parts for digest in part.digests],
         filled=np.concatenate([part.filled for part in parts]),
         bands=_concatenated([part.bands for part in parts]),
         fingerprints=_concatenated([part.fingerprints for part in parts]),
+        shingles=_joined(shingles) if shingles else None,
     )
 
 
 def shingle_sets(texts: Sequence[str], scheme: Scheme) -> Ragged:
     """The sets of shingle hashes of texts, sorted, as exact Jaccard similarity compares them."""
-    parts = [_shingles(texts[block], scheme) for block in _blocks(texts)]
-    offsets = np.zeros(len(texts) + 1, np.int64)
-    np.cumsum(np.concatenate([part.counts for part in parts]), out=offsets[1:])
-    return distinct(Ragged(np.concatenate([part.hashes for part in parts]), offsets))
+    return _joined([distinct(_shingles(texts[block], scheme)) for block in _blocks(texts)])
+
+
+def _joined(parts: list[Ragged]) -> Ragged:
+    if len(parts) == 1:
+        return parts[0]
+    counts = np.concatenate([part.counts for part in parts])
+    offsets = np.zeros(counts.size + 1, np.int64)
+    np.cumsum(counts, out=offsets[1:])
+    return Ragged(np.concatenate([part.hashes for part in parts]), offsets)
 
 
 def digest(normalised: str) -> str:
@@ -92,20 +105,22 @@ def token_fields(sketches: Sketches, scheme: Scheme) -> list[dict[str, Any]]:
     return fields
 
 
-def _sketch_block(texts: Sequence[str], scheme: Scheme) -> Sketches:
+def _sketch_block(texts: Sequence[str], scheme: Scheme, with_shingles: bool) -> Sketches:
     normalised = normalise(texts, scheme.normalisation)
     tokens = tokenise(normalised, scheme.shingling, scheme.seed)
     minhash, simhash = scheme.minhash, scheme.simhash
-    bands = prints = None
+    bands = prints = sets = None
     if minhash is not None:
         shingles = shingle(tokens, scheme.shingling.size)
         # A token needs no more of the signature than its bands take.
         signature = signatures(shingles, minhash.bands * minhash.rows, scheme.seed)
         bands = band_hashes(signature, minhash.bands, minhash.rows, minhash.token_bits)
+        sets = distinct(shingles) if with_shingles else None
     if simhash is not None:
         features = shingle(tokens, simhash.feature_size)
         prints = fingerprints(features, simhash.layout.bits, simhash.weighting, simhash.table)
-    return Sketches([digest(text) for text in normalised], tokens.counts > 0, bands, prints)
+    digests = [digest(text) for text in normalised]
+    return Sketches(digests, tokens.counts > 0, bands, prints, sets)
 
 
 def _shingles(texts: Sequence[str], scheme: Scheme) -> Ragged:

@@ -41,6 +41,23 @@ def jaccard(sets: Ragged, left: I64, right: I64) -> NDArray[np.float64]:
     return similarity
 
 
+def jaccard_with(one: U64, sets: Ragged) -> NDArray[np.float64]:
+    """Exact Jaccard similarity of one shingle set with each of others: shape (len(sets),).
+
+    one: sorted and without repetitions, as each row of `sets`. As `jaccard`, but for few sets
+    quicker.
+    """
+    if not one.size:
+        return np.zeros(len(sets), np.float64)
+    position = np.searchsorted(one, sets.hashes)
+    position[position == one.size] = 0
+    met = np.zeros(sets.hashes.size + 1, np.int64)
+    np.cumsum(one[position] == sets.hashes, out=met[1:])
+    intersection = met[sets.offsets[1:]] - met[sets.offsets[:-1]]
+    similarity: NDArray[np.float64] = intersection / (one.size + sets.counts - intersection)
+    return similarity
+
+
 def _keys(offsets: I64, counts: I64, identity: I64, rows: I64, identities: int) -> I64:
     """A number for every element of the given rows that says its pair and its identity."""
     lengths = counts[rows]

@@ -26,7 +26,7 @@ from esdedup.simhash import SimHash, fingerprints, from_hex, to_hex
 from esdedup.sketch import shingle_sets, sketch, token_fields
 from esdedup.text import Normalisation, normalise
 from esdedup.tokens import ALPHABET, decode, encode, token_length
-from esdedup.verify import hamming, jaccard
+from esdedup.verify import hamming, jaccard, jaccard_with
 from esdedup.weights import given_weights, inverse_document_frequency
 from tests import reference
 
@@ -405,3 +405,13 @@ def test_signature_bands_depend_on_their_rows_only() -> None:
     hashes = band_hashes(signature, 4, 3, 36)
     assert (hashes[0] == hashes[1]).tolist() == [True, False, False, False]
     assert int(hashes.max()) < 2**36
+
+
+@given(st.lists(st.sets(st.integers(0, 40)), min_size=1, max_size=8))
+def test_jaccard_with_one_is_that_of_pairs(sets: list[set[int]]) -> None:
+    hashes = np.array([value for each in sets for value in sorted(each)], np.uint64)
+    offsets = np.cumsum([0, *map(len, sets)])
+    ragged = Ragged(hashes, offsets)
+    first = np.zeros(len(sets), np.int64)
+    expected = jaccard(ragged, first, np.arange(len(sets)))
+    assert jaccard_with(ragged[0], ragged).tolist() == expected.tolist()
