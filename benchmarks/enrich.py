@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import gc
 import json
 import statistics
 import time
@@ -88,6 +89,10 @@ def main() -> None:
     }
     rates: dict[str, list[float]] = collections.defaultdict(list)
     processor: dict[str, list[float]] = collections.defaultdict(list)
+    # The documents kept here for the rounds are not those of a client, whose collector of garbage
+    # would not go through them.
+    gc.collect()
+    gc.freeze()
     with servers.served(options) as url, esdedup.open(url, INDEX) as index:
         assert isinstance(index.store, ClusterStore)
         ask = index.store.cluster.client.request
