@@ -15,14 +15,14 @@ from typing import Any, Literal
 
 from esdedup.connection import Connection
 from esdedup.effort import Effort, Pace, slices
-from esdedup.exceptions import IndexNotFound, StoreError
-from esdedup.obstacles import Obstacle, obstacles, searchable_text
-from esdedup.queries import has_text, not_sketched, scan_body, sketched
-from esdedup.renewal import fields_to_read, forget, renew
-from esdedup.schema import TOKEN_PATHS, IndexMeta, common_meta
+from esdedup.exceptions import StoreError
+from esdedup.obstacles import Obstacle, hindrances, searchable_text
+from esdedup.queries import not_sketched, scan_body, sketched, with_text
+from esdedup.renewal import fields_to_read, forget, renew, without_tokens
+from esdedup.schema import IndexMeta
 from esdedup.stores import BulkPolicy
 from esdedup.stores.client import Cluster
-from esdedup.stores.indices import IndexState, Named, path_of, resolve, states
+from esdedup.stores.indices import IndexState, Named, attached, path_of
 from esdedup.stores.responses import PointInTimeLost
 from esdedup.stores.retry import retrying, wait
 from esdedup.stores.updates import Hit, UpdateReport
@@ -74,11 +74,7 @@ def plan_backfill(
     following: fill the scheme that the index is changing to. Raises IndexNotFound where there is no
     such name, StoreError where it is not attached.
     """
-    named = resolve(cluster, name)
-    found = states(cluster, named)
-    meta = common_meta({state.name: state.mapping for state in found}, name)
-    if meta is None:
-        raise IndexNotFound(f"{name!r} holds no esdedup field: esdedup attach {name}")
+    named, found, meta = attached(cluster, name)
     marks_in = None
     if following:
         if meta.next is None:
@@ -93,10 +89,8 @@ def plan_backfill(
 
 def plan_forgetting(cluster: Cluster, name: str, effort: Effort | None = None) -> BackfillPlan:
     """What there is to empty after a change of the scheme. Raises StoreError where nothing is."""
-    named = resolve(cluster, name)
-    found = states(cluster, named)
-    meta = common_meta({state.name: state.mapping for state in found}, name)
-    if meta is None or meta.former is None:
+    named, found, meta = attached(cluster, name)
+    if meta.former is None:
         raise StoreError(f"{name!r} has no field of a former scheme")
     chosen, left_out = _fillable(found, meta)
     query: dict[str, Any] = {"exists": {"field": f"{meta.former}.scheme"}}
@@ -116,19 +110,18 @@ def _fillable(
 ) -> tuple[tuple[str, ...], tuple[Obstacle, ...]]:
     chosen, left_out = [], []
     for state in found:
-        hindrances = [each for each in obstacles(state, meta) if each.stops != "nothing"]
-        left_out += hindrances
-        if not hindrances:
+        found_here = hindrances(state, meta)
+        left_out += found_here
+        if not found_here:
             chosen.append(state.name)
     return tuple(chosen), tuple(left_out)
 
 
 def _lacking(found: list[IndexState], meta: IndexMeta) -> dict[str, Any]:
     """Documents without the scheme's id; without the text neither, where a query can tell that."""
-    query = not_sketched(meta)
     if all(searchable_text(state, meta) for state in found):
-        query["bool"]["filter"] = [has_text(meta)]
-    return query
+        return with_text(not_sketched(meta), meta)
+    return not_sketched(meta)
 
 
 def backfill(
@@ -218,7 +211,7 @@ class _Job:
         plan = self.plan
         fields = fields_to_read(plan.meta, plan.marks_in)
         if plan.work == "forget":
-            fields = {"includes": [str(plan.meta.former)], "excludes": TOKEN_PATHS}
+            fields = without_tokens(str(plan.meta.former))
         body = scan_body(plan.query, fields, _PAGE_DOCUMENTS)
         body["seq_no_primary_term"] = True
         return body if slice is None else {**body, "slice": slice}

@@ -9,10 +9,11 @@ from typing import Any
 
 from esdedup.exceptions import PermissionDenied
 from esdedup.fields import value_at
-from esdedup.obstacles import Obstacle, obstacles, searchable_text
-from esdedup.queries import bare, has_text, other_scheme, scan_body, sketched
+from esdedup.obstacles import Obstacle, hindrances, obstacles, searchable_text
+from esdedup.queries import bare, other_scheme, scan_body, sketched, with_text
 from esdedup.renewal import digests
 from esdedup.schema import IndexMeta, meta_of
+from esdedup.scheme import Scheme
 from esdedup.stores.client import Cluster
 from esdedup.stores.indices import IndexState, Named, path_of, resolve, states
 from esdedup.templates import TemplatePlan, plan_template
@@ -116,14 +117,13 @@ def _check(
 ) -> IndexCheck:
     meta = meta_of(state.mapping)
     if meta is None:
-        return IndexCheck(state.name, None, tuple(_hindrances(state)))
+        # Which field holds the text, nobody has said yet.
+        return IndexCheck(state.name, None, tuple(hindrances(state, IndexMeta(Scheme()))))
     found = tuple(obstacles(state, meta))
     if state.closed:
         return IndexCheck(state.name, meta, found)
     path = path_of(state.name)
-    lacking = bare(meta)
-    if searchable_text(state, meta):
-        lacking["bool"]["filter"] = [has_text(meta)]
+    lacking = with_text(bare(meta), meta) if searchable_text(state, meta) else bare(meta)
     readable = not any(each.kind == "source" and "disabled" in each.reason for each in found)
     return IndexCheck(
         state.name,
@@ -137,21 +137,19 @@ def _check(
     )
 
 
-def _hindrances(state: IndexState) -> list[Obstacle]:
-    """What would stand in the way of attaching; which text field, nobody has said yet."""
-    from esdedup.scheme import Scheme
-
-    found = obstacles(state, IndexMeta(Scheme()))
-    return [obstacle for obstacle in found if obstacle.stops != "nothing"]
-
-
 def _tally(cluster: Cluster, path: str, query: Mapping[str, Any]) -> Tally:
-    body = {"query": query, "size": _EXAMPLES, "_source": False, "track_total_hits": True}
-    _, answer = cluster.ask(
-        "POST", f"{path}/_search", body, {"allow_partial_search_results": "false"}
-    )
-    hits = answer["hits"]
+    hits = _hits(cluster, path, query, _EXAMPLES, False)
     return Tally(hits["total"]["value"], tuple(hit["_id"] for hit in hits["hits"]))
+
+
+def _hits(
+    cluster: Cluster, path: str, query: Mapping[str, Any], size: int, source: Any
+) -> Mapping[str, Any]:
+    body = {"query": query, "size": size, "_source": source, "track_total_hits": True}
+    whole = {"allow_partial_search_results": "false"}
+    _, answer = cluster.ask("POST", f"{path}/_search", body, whole)
+    hits: Mapping[str, Any] = answer["hits"]
+    return hits
 
 
 def _bare(
@@ -161,11 +159,10 @@ def _bare(
     tally = _tally(cluster, path, query)
     if not readable or not 0 < tally.count <= _PAGE:
         return tally
-    body = {"query": query, "size": _PAGE, "_source": [meta.text_field]}
-    _, answer = cluster.ask("POST", f"{path}/_search", body)
+    hits = _hits(cluster, path, query, _PAGE, [meta.text_field])["hits"]
     ids = [
         hit["_id"]
-        for hit in answer["hits"]["hits"]
+        for hit in hits
         if isinstance(value_at(hit.get("_source", {}), meta.text_field), str)
     ]
     return Tally(len(ids), tuple(ids[:_EXAMPLES]))

@@ -12,10 +12,18 @@ from typing import Literal
 
 from esdedup.datatypes import tokens_in
 from esdedup.exceptions import UsageError
-from esdedup.recent import Arrival, Classes, Row, Verdict, follows, sketched_anew
+from esdedup.recent import (
+    Arrival,
+    Classes,
+    Row,
+    Verdict,
+    digests_and_bands,
+    follows,
+    sketched_anew,
+)
 from esdedup.schema import IndexMeta
 from esdedup.search import Limits, Query, check_threshold, require_bands, similar
-from esdedup.sketch import Sketches, sketch
+from esdedup.sketch import Sketches
 from esdedup.stores.base import Store
 
 OnDuplicate = Literal["keep", "mark", "skip", "fail"]
@@ -77,7 +85,7 @@ class Originals:
         if not arrivals:
             return []
         self._follow(self._current())
-        sketches = sketch([arrival.text for arrival in arrivals], self._meta.scheme)
+        sketches = digests_and_bands([arrival.text for arrival in arrivals], self._meta)
         stored = self._stored(arrivals)
         before = self._older + self._recent
         classes = Classes(before, arrivals, sketches, self._meta, self._policy.threshold)

@@ -219,10 +219,7 @@ class _Enricher:
                 marks[at] = verdict.fields()
             elif verdict.original is not None:
                 if self.policy.action == "fail":
-                    raise DuplicateFound(
-                        f"document {arrival.id!r} is like {verdict.original!r}: Jaccard similarity"
-                        f" {verdict.similarity:.3f}"
-                    )
+                    raise DuplicateFound(f"document {arrival.id!r} is {verdict.reason}")
                 dropped.add(places[at][0])
         return dropped
 

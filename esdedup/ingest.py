@@ -208,8 +208,7 @@ class _Writer:
         if self.policy.action == "skip":
             return replace(report, skipped=report.skipped + len(rest))
         for item, verdict in rest:
-            reason = f"it is like {verdict.original!r}: Jaccard similarity {verdict.similarity:.3f}"
-            self.dead_letter(bad_record(item.record, reason))
+            self.dead_letter(bad_record(item.record, f"it is {verdict.reason}"))
         return replace(report, failed=report.failed + len(rest))
 
     def _put(

@@ -41,6 +41,11 @@ def obstacles(state: IndexState, meta: IndexMeta) -> list[Obstacle]:
     return [obstacle for find in finders for obstacle in find(state, meta)]
 
 
+def hindrances(state: IndexState, meta: IndexMeta) -> list[Obstacle]:
+    """The obstacles without those that are only worth knowing."""
+    return [obstacle for obstacle in obstacles(state, meta) if obstacle.stops != "nothing"]
+
+
 def _closed(state: IndexState, meta: IndexMeta) -> Iterator[Obstacle]:
     if state.closed:
         reason = f"the index is closed: open it (POST /{state.name}/_open)"

@@ -25,7 +25,7 @@ from esdedup.simhash import from_hex
 from esdedup.sketch import shingle_sets
 from esdedup.stores.base import Store
 from esdedup.tokens import decode
-from esdedup.verify import hamming, jaccard
+from esdedup.verify import hamming, jaccard_of_rows
 
 I64 = NDArray[np.int64]
 
@@ -153,9 +153,9 @@ def _fetch_blocks(left: I64, right: I64) -> Iterator[I64]:
 def _verified(
     store: Store, meta: IndexMeta, ids: list[str], left: I64, right: I64, threshold: float
 ) -> _Found:
-    rows, position = np.unique(np.concatenate([left, right]), return_inverse=True)
-    sets = _sets(store, meta, [ids[row] for row in rows.tolist()])
-    similarity = jaccard(sets, position[: left.size], position[left.size :])
+    similarity = jaccard_of_rows(
+        left, right, lambda rows: _sets(store, meta, [ids[row] for row in rows])
+    )
     near = similarity >= threshold
     return _Found(left[near], right[near], similarity[near])
 

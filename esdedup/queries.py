@@ -53,9 +53,9 @@ def not_sketched(meta: IndexMeta) -> dict[str, Any]:
     return {"bool": {"must_not": [sketched(meta)]}}
 
 
-def has_text(meta: IndexMeta) -> dict[str, Any]:
-    """The query for documents that have the text field."""
-    return {"exists": {"field": meta.text_field}}
+def with_text(query: dict[str, Any], meta: IndexMeta) -> dict[str, Any]:
+    """A query, which is a `bool`, only for documents that have the text field."""
+    return {"bool": {**query["bool"], "filter": [{"exists": {"field": meta.text_field}}]}}
 
 
 def bare(meta: IndexMeta) -> dict[str, Any]:

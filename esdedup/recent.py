@@ -14,7 +14,7 @@ from esdedup.hashing import U64
 from esdedup.schema import IndexMeta
 from esdedup.search import require_bands
 from esdedup.sketch import Sketches, shingle_sets, sketch
-from esdedup.verify import jaccard
+from esdedup.verify import jaccard_of_rows
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,11 @@ class Verdict:
     similarity: float | None = None
     truncated: bool = False
 
+    @property
+    def reason(self) -> str:
+        """For messages that say what a document is."""
+        return f"like {self.original!r}: Jaccard similarity {self.similarity:.3f}"
+
     def fields(self) -> dict[str, Any]:
         """What "mark" adds to our field."""
         if self.original is None:
@@ -56,6 +61,11 @@ class Row:
     bands: U64
 
 
+def digests_and_bands(texts: Sequence[str], meta: IndexMeta) -> Sketches:
+    """What documents are compared by; their fingerprints are made when they are written."""
+    return sketch(texts, replace(meta.scheme, simhash=None))
+
+
 def follows(verdict: Verdict, id: str) -> bool:
     """Whether a document is a duplicate of this very one, which then can't be its duplicate."""
     return id in (verdict.group, verdict.original)
@@ -63,7 +73,7 @@ def follows(verdict: Verdict, id: str) -> bool:
 
 def sketched_anew(rows: list[Row], meta: IndexMeta) -> list[Row]:
     """The same documents, for an index that has changed its scheme."""
-    sketches = sketch([row.text for row in rows], meta.scheme)
+    sketches = digests_and_bands([row.text for row in rows], meta)
     bands = require_bands(sketches.bands)
     return [
         replace(row, digest=digest, bands=row_bands)
@@ -140,9 +150,9 @@ def _verified(
 ) -> Iterator[tuple[int, int, float]]:
     if not left.size:
         return
-    rows, position = np.unique(np.concatenate([left, right]), return_inverse=True)
-    sets = shingle_sets([texts[row] for row in rows.tolist()], meta.scheme)
-    similarity = jaccard(sets, position[: left.size], position[left.size :])
+    similarity = jaccard_of_rows(
+        left, right, lambda rows: shingle_sets([texts[row] for row in rows], meta.scheme)
+    )
     near = similarity >= threshold
     yield from zip(
         left[near].tolist(), right[near].tolist(), similarity[near].tolist(), strict=True

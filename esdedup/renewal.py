@@ -19,7 +19,12 @@ from esdedup.text import normalise
 def fields_to_read(meta: IndexMeta, marks_in: str | None = None) -> dict[str, list[str]]:
     """What `renew` needs of a document's `_source`. marks_in: see there."""
     others = [marks_in] if marks_in is not None else []
-    return {"includes": [meta.text_field, meta.field, *others], "excludes": TOKEN_PATHS}
+    return without_tokens(meta.text_field, meta.field, *others)
+
+
+def without_tokens(*names: str) -> dict[str, list[str]]:
+    """These fields of a document's `_source`, but for the lists of tokens in them."""
+    return {"includes": list(names), "excludes": TOKEN_PATHS}
 
 
 def renew(
@@ -44,7 +49,7 @@ def forget(cluster: Cluster, hits: Sequence[Hit], field: str) -> UpdateReport:
     def changes(found: Sequence[Hit]) -> tuple[list[Change], UpdateReport]:
         return [(hit, {field: _nothing(hit, field)}) for hit in found], UpdateReport()
 
-    return update(cluster, hits, changes, {"includes": [field], "excludes": TOKEN_PATHS})
+    return update(cluster, hits, changes, without_tokens(field))
 
 
 def _nothing(hit: Hit, field: str) -> dict[str, None] | None:

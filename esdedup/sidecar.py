@@ -174,10 +174,8 @@ def _known(
     if not ids:
         return {}
     paths = {"_source_includes": ",".join(f"{meta.field}.{n}" for n in _COMPARED)}
-    _, answer = cluster.ask("POST", f"{path_of(sidecar)}/_mget", {"ids": ids}, paths)
     found = {}
-    for item in answer["docs"]:
-        if item.get("found"):
-            ours = item["_source"].get(meta.field) or {}
-            found[item["_id"]] = (ours.get("scheme"), ours.get("digest"), ours.get("origin"))
+    for item in cluster.get_many({"ids": ids}, path_of(sidecar), paths):
+        ours = item["_source"].get(meta.field) or {}
+        found[item["_id"]] = (ours.get("scheme"), ours.get("digest"), ours.get("origin"))
     return found

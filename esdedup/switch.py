@@ -13,14 +13,14 @@ from typing import Any, Literal
 
 from esdedup.attach import put_mapping, require_text_field
 from esdedup.datatypes import FIELD
-from esdedup.exceptions import IndexNotFound, StoreError, UsageError
+from esdedup.exceptions import StoreError, UsageError
 from esdedup.index import META_SECONDS
-from esdedup.obstacles import obstacles
+from esdedup.obstacles import hindrances
 from esdedup.queries import sketched
-from esdedup.schema import IndexMeta, common_meta, index_mapping, meta_of
+from esdedup.schema import IndexMeta, index_mapping, meta_of
 from esdedup.scheme import Scheme
 from esdedup.stores.client import Cluster
-from esdedup.stores.indices import IndexState, path_of, resolve, states
+from esdedup.stores.indices import IndexState, attached, path_of, resolve, states
 from esdedup.templates import renew_template
 
 WAIT_SECONDS = META_SECONDS + 2.0
@@ -53,8 +53,7 @@ def plan_switch(
     where that is to others, or none has begun, or no index has such a text field; IndexNotFound
     where there is no such index or no tokens.
     """
-    found = states(cluster, resolve(cluster, name))
-    meta = _meta(found, name)
+    _, found, meta = attached(cluster, name)
     # Where it was stopped at its first step, only some of the indices name the next scheme.
     following = meta.next or _begun(found)
     if following is not None:
@@ -81,14 +80,9 @@ def begin(cluster: Cluster, plan: SwitchPlan) -> None:
     Raises StoreError, before anything is changed, where something hinders it.
     """
     found = states(cluster, resolve(cluster, plan.name))
-    hindrances = [
-        str(obstacle)
-        for state in found
-        for obstacle in obstacles(state, plan.following)
-        if obstacle.stops != "nothing"
-    ]
-    if hindrances:
-        raise StoreError("; ".join(hindrances))
+    in_the_way = [str(each) for state in found for each in hindrances(state, plan.following)]
+    if in_the_way:
+        raise StoreError("; ".join(in_the_way))
     _put(cluster, plan.name, replace(plan.meta, next=plan.following))
 
 
@@ -98,7 +92,7 @@ def complete(cluster: Cluster, plan: SwitchPlan) -> None:
     Call it when no document waits. Raises StoreError where the index is not being changed so, or
     where documents have tokens of the old scheme and none has any of the next.
     """
-    meta = _meta(states(cluster, resolve(cluster, plan.name)), plan.name)
+    _, _, meta = attached(cluster, plan.name)
     if meta.next is None or meta.next.scheme.id != plan.following.scheme.id:
         raise StoreError(f"{plan.name!r} is not changing to {plan.following.scheme.id}")
     path = path_of(plan.name)
@@ -112,7 +106,7 @@ def complete(cluster: Cluster, plan: SwitchPlan) -> None:
 
 def finish(cluster: Cluster, plan: SwitchPlan) -> None:
     """Says that the former field is empty."""
-    meta = _meta(states(cluster, resolve(cluster, plan.name)), plan.name)
+    _, _, meta = attached(cluster, plan.name)
     if meta.former is not None:
         spent = (*(name for name in meta.spent if name != meta.former), meta.former)
         _put(cluster, plan.name, replace(meta, former=None, spent=spent))
@@ -140,13 +134,6 @@ def _free_field(found: list[IndexState], meta: IndexMeta) -> str:
     names = [FIELD, *(f"{FIELD}_{number}" for number in range(2, len(taken) + 3))]
     free = [name for name in names if name not in taken or name in meta.spent]
     return next(name for name in free if name != meta.field)
-
-
-def _meta(found: list[IndexState], name: str) -> IndexMeta:
-    meta = common_meta({state.name: state.mapping for state in found}, name)
-    if meta is None:
-        raise IndexNotFound(f"{name!r} holds no esdedup field: esdedup attach {name}")
-    return meta
 
 
 def _put(cluster: Cluster, name: str, meta: IndexMeta) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,17 @@ def jaccard(sets: Ragged, left: I64, right: I64) -> NDArray[np.float64]:
         union = counts[a] + counts[b] - intersection
         similarity[block] = intersection / np.maximum(union, 1)
     return similarity
+
+
+def jaccard_of_rows(
+    left: I64, right: I64, sets_of: Callable[[list[int]], Ragged]
+) -> NDArray[np.float64]:
+    """Exact Jaccard similarity of pairs of rows: shape (pairs,).
+
+    sets_of: gives the shingle sets of rows, asked once, for each row that is in any pair.
+    """
+    rows, position = np.unique(np.concatenate([left, right]), return_inverse=True)
+    return jaccard(sets_of(rows.tolist()), position[: left.size], position[left.size :])
 
 
 def jaccard_with(one: U64, sets: Ragged) -> NDArray[np.float64]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +17,7 @@ from esdedup.schema import IndexMeta
 from esdedup.sketch import shingle_sets, sketch
 from esdedup.stores import Store
 from esdedup.verify import hamming, jaccard
+from tests.clusters import call, words
 from tests.conftest import delete_index
 
 META = IndexMeta(esdedup.Scheme())
@@ -72,11 +71,6 @@ def store(index: esdedup.Index) -> Store:
 def documents(texts: list[str], first: int = 0) -> list[Document]:
     plain = [Document(f"d{number}", {"text": text}) for number, text in enumerate(texts, first)]
     return with_tokens(plain, META)
-
-
-def words(seed: int, count: int = 40) -> str:
-    rng = np.random.default_rng(seed)
-    return " ".join(f"w{number}" for number in rng.integers(0, 10**9, count).tolist())
 
 
 def test_nothing_is_there_before_it_is_made(open_index: Open) -> None:
@@ -188,15 +182,6 @@ def brute_force_hamming(texts: list[str], distance: int) -> dict[tuple[str, str]
             left[real].tolist(), right[real].tolist(), apart[real].tolist(), strict=True
         )
     }
-
-
-def call(url: str, method: str, path: str, body: Any = None) -> Any:
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(
-        url + path, data, {"content-type": "application/json"}, method=method
-    )
-    with urllib.request.urlopen(request) as answer:
-        return json.loads(answer.read() or b"{}")
 
 
 def test_updates_keep_text_and_tokens_in_step(index: esdedup.Index) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 from esdedup.exceptions import IndexNotFound, UsageError
+from esdedup.schema import IndexMeta, common_meta
 from esdedup.stores.client import Cluster
 
 _NO_NAME = re.compile(r'[*,?"<>| \\/#:]')
@@ -33,7 +34,7 @@ class IndexState:
     closed: bool
 
     def setting(self, name: str, default: str = "") -> str:
-        """A setting, with or without the prefix "index."."""
+        """A setting, named without the prefix "index."."""
         return str(self.settings.get(f"index.{name}", default))
 
 
@@ -65,6 +66,20 @@ def resolve(cluster: Cluster, name: str) -> Named:
     raise IndexNotFound(
         f"there is no index, alias or data stream {name!r} at {cluster.client.shown}"
     )
+
+
+def attached(cluster: Cluster, name: str) -> tuple[Named, list[IndexState], IndexMeta]:
+    """What stands behind a name that has our field, and what all of it says of its tokens.
+
+    Raises IndexNotFound where there is no such name or no such field, and what `common_meta`
+    raises.
+    """
+    named = resolve(cluster, name)
+    found = states(cluster, named)
+    meta = common_meta({state.name: state.mapping for state in found}, name)
+    if meta is None:
+        raise IndexNotFound(f"{name!r} holds no esdedup field: esdedup attach {name}")
+    return named, found, meta
 
 
 def _all_of(names: str | list[str]) -> tuple[str, ...]:
