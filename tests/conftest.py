@@ -52,6 +52,13 @@ def opensearch_url(server_provider: Provider) -> str:
     return server_provider.url("opensearch_url")
 
 
+@pytest.fixture(params=["elasticsearch", "elasticsearch8", "opensearch"])
+def url(request: pytest.FixtureRequest) -> str:
+    """Each of the clusters in turn; a module that needs fewer has a fixture of its own."""
+    found: str = request.getfixturevalue(f"{request.param}_url")
+    return found
+
+
 @pytest.fixture
 def node_factory(tmp_path: Path) -> Iterator[NodeFactory]:
     """Starts nodes that belong to one test, which may kill and restart them."""

@@ -18,14 +18,7 @@ from tests.clusters import all_documents, call, esdedup_command, fill, words
 from tests.servers.proxy import Proxy
 
 ROUTED = {"_routing": {"required": True}}
-SERVERS = ["elasticsearch", "elasticsearch8", "opensearch"]
 META = IndexMeta(esdedup.Scheme())
-
-
-@pytest.fixture(params=SERVERS)
-def url(request: pytest.FixtureRequest) -> str:
-    found: str = request.getfixturevalue(f"{request.param}_url")
-    return found
 
 
 @pytest.fixture(autouse=True)

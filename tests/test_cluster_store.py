@@ -17,12 +17,6 @@ from tests.conftest import delete_index
 from tests.servers.proxy import Proxy
 
 
-@pytest.fixture(params=["elasticsearch", "elasticsearch8", "opensearch"])
-def url(request: pytest.FixtureRequest) -> str:
-    found: str = request.getfixturevalue(f"{request.param}_url")
-    return found
-
-
 @pytest.fixture
 def name(url: str) -> Iterator[str]:
     made = f"esdedup-cluster-{uuid.uuid4().hex[:12]}"

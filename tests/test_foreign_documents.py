@@ -20,12 +20,6 @@ from tests.clusters import fill, words
 from tests.conftest import delete_index
 
 
-@pytest.fixture(params=["elasticsearch", "elasticsearch8", "opensearch"])
-def url(request: pytest.FixtureRequest) -> str:
-    found: str = request.getfixturevalue(f"{request.param}_url")
-    return found
-
-
 @pytest.fixture
 def index(url: str) -> Iterator[esdedup.Index]:
     name = f"esdedup-foreign-{uuid.uuid4().hex[:12]}"

@@ -14,12 +14,6 @@ from tests.clusters import call, esdedup_command, words
 from tests.conftest import delete_index
 
 
-@pytest.fixture(params=["elasticsearch", "elasticsearch8", "opensearch"])
-def url(request: pytest.FixtureRequest) -> str:
-    found: str = request.getfixturevalue(f"{request.param}_url")
-    return found
-
-
 @pytest.fixture
 def name(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """An index of 40 texts, each twice: of tenant a and, a day later, of tenant b."""
