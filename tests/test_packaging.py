@@ -138,7 +138,7 @@ def test_a_client_library_is_imported_in_one_module() -> None:
         }
         expected = {
             "opensearchpy": {"stores/opensearch"},
-            "sqlite3": {"stores/sqlite", "stores/local"},
+            "sqlite3": {"stores/sqlite", "stores/local", "stores/tables"},
             "httpx": {"proxy/upstream"},
             "uvicorn": {"cli/proxy"},
         }.get(library, {"stores/elasticsearch"})

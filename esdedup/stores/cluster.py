@@ -32,11 +32,12 @@ from esdedup.schema import TOKEN_PATHS, IndexMeta, common_meta, index_mapping
 from esdedup.stores.bulk import Action, CreatesOnly
 from esdedup.stores.client import NEEDS_ROUTING, Cluster, line
 from esdedup.stores.indices import check_name, path_of
+from esdedup.stores.lookup import find_targets, get_documents, search_documents
 from esdedup.stores.responses import passes, reason_of
 from esdedup.stores.retry import retrying
 
 _SCAN_PAGE = 2_000
-_NO_TOKENS = {"_source_excludes": ",".join(TOKEN_PATHS)}
+_NO_TOKENS = {"excludes": TOKEN_PATHS}
 _UPDATE = {"retry_on_conflict": 10}
 
 
@@ -155,7 +156,8 @@ class ClusterStore:
         found: dict[str, Document] = {}
         for first in range(0, len(ids), _SCAN_PAGE):
             some = list(ids[first : first + _SCAN_PAGE])
-            found |= self._search_ids(some) if self._is_several() else self._get_ids(some)
+            look = search_documents if self._is_several() else get_documents
+            found |= look(self.cluster, self._path, some, _NO_TOKENS)
         return [found[id] for id in ids if id in found]
 
     def recall(self, queries: Sequence[RecallQuery], limit: int) -> list[Candidates]:
@@ -191,19 +193,9 @@ class ClusterStore:
         return report.updated, [failure.id for failure in report.failures]
 
     def _targets(self, ids: Sequence[str]) -> list[dict[str, Any]]:
-        """What names documents in a bulk request, of those that are there.
-
-        Through an alias or data stream only documents' own indices take changes, and one written
-        with a routing is found only with it.
-        """
+        """What names documents in a bulk request, of those that are there."""
         self.refresh()
-        return self._search_targets(ids)
-
-    def _search_targets(self, ids: Sequence[str]) -> list[dict[str, Any]]:
-        return [
-            {key: hit[key] for key in ("_index", "_id", "routing") if key in hit}
-            for hit in (self._hits(list(ids), source=False) if ids else ())
-        ]
+        return find_targets(self.cluster, self._path, ids)
 
     def refresh(self) -> None:
         self.cluster.ask("POST", f"{self._path}/_refresh")
@@ -235,33 +227,6 @@ class ClusterStore:
         if self._several is None:
             self._mappings()
         return bool(self._several)
-
-    def _get_ids(self, ids: list[str]) -> dict[str, Document]:
-        """Documents by id of one index, as they are now, whether searches see that or not."""
-        found = self._get({"ids": ids})
-        missed = [id for id in ids if id not in found]
-        # Only searches find what was written with a routing, whose shard no id tells.
-        routed = [target for target in self._search_targets(missed) if "routing" in target]
-        return found | self._get({"docs": routed}) if routed else found
-
-    def _get(self, body: Mapping[str, Any]) -> dict[str, Document]:
-        found = self.cluster.get_many(body, self._path, _NO_TOKENS)
-        return {item["_id"]: Document(item["_id"], item.get("_source", {})) for item in found}
-
-    def _search_ids(self, ids: list[str]) -> dict[str, Document]:
-        """Documents by id of whatever index; a get needs one index to look in."""
-        hits = self._hits(ids, {"excludes": TOKEN_PATHS})
-        return {hit["_id"]: Document(hit["_id"], hit.get("_source", {})) for hit in hits}
-
-    def _hits(self, ids: list[str], source: Any) -> list[dict[str, Any]]:
-        hits: list[dict[str, Any]] = []
-        body = {**scan_body({"ids": {"values": ids}}, [], _SCAN_PAGE), "_source": source}
-        with self.cluster.point_in_time(self._path) as point:
-            for page in self.cluster.pages(point, body):
-                hits += page
-        return [
-            {**hit, **({"routing": hit["_routing"]} if "_routing" in hit else {})} for hit in hits
-        ]
 
     def _search(self, body: bytes) -> list[Candidates]:
         _, answer = self.cluster.client.request("POST", f"{self._path}/_msearch", body)

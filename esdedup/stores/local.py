@@ -8,12 +8,10 @@ documents in twice as fast, but answers a query fourteen times as slowly, of whi
 from __future__ import annotations
 
 import json
-import re
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from esdedup.datatypes import (
     FIELD,
@@ -28,8 +26,9 @@ from esdedup.datatypes import (
 from esdedup.exceptions import IndexNotFound, RecordError, UsageError
 from esdedup.fields import only
 from esdedup.schema import IndexMeta
-from esdedup.stores.rows import as_document, as_row, chunks, is_unicode, marks, merged
+from esdedup.stores.rows import as_document, chunks, is_unicode, marks, merged
 from esdedup.stores.sqlite import Database
+from esdedup.stores.tables import Tables
 
 _PAGE = 1_000
 
@@ -46,6 +45,7 @@ class LocalStore:
             raise UsageError(f"index name {index!r}: use any other text")
         self._database = Database(Path(path))
         self._index = index
+        self._tables = Tables(index)
 
     @property
     def where(self) -> str:
@@ -69,15 +69,7 @@ class LocalStore:
                 "INSERT INTO esdedup_indices VALUES(?, ?)",
                 (self._index, json.dumps(meta.to_json())),
             )
-            db.execute(
-                f"CREATE TABLE {self._table('documents')}(number INTEGER PRIMARY KEY,"
-                " id TEXT NOT NULL UNIQUE, source TEXT NOT NULL, scheme TEXT, tokens TEXT)"
-            )
-            for kind in ("minhash", "simhash"):
-                db.execute(
-                    f"CREATE TABLE {self._table(kind)}(token TEXT NOT NULL, document INTEGER"
-                    " NOT NULL, PRIMARY KEY(token, document)) WITHOUT ROWID"
-                )
+            self._tables.create(db)
 
     def write(self, documents: Sequence[Document], *, create: bool = False) -> WriteReport:
         created = updated = 0
@@ -87,7 +79,7 @@ class LocalStore:
             if not is_unicode(document.id):
                 raise RecordError(f"document {document.id!r}: the id is no valid Unicode")
         with self._writing() as db:
-            taken = self._tokens_of(db, [document.id for document in documents])
+            taken = self._tables.tokens_of(db, [document.id for document in documents])
             for document in documents:
                 known = document.id in taken or document.id in latest
                 if create and known:
@@ -95,8 +87,8 @@ class LocalStore:
                     continue
                 created, updated = created + (not known), updated + known
                 latest[document.id] = document
-            self._forget(db, {id: taken[id] for id in latest.keys() & taken.keys()})
-            self._insert(db, list(latest.values()))
+            self._tables.forget(db, {id: taken[id] for id in latest.keys() & taken.keys()})
+            self._tables.insert(db, list(latest.values()))
         return WriteReport(created, updated, failures)
 
     def update(self, documents: Sequence[Document]) -> WriteReport:
@@ -104,21 +96,21 @@ class LocalStore:
         failures: list[Failure] = []
         with self._writing() as db:
             for document in documents:
-                known = latest.get(document.id) or self._whole(db, document.id)
+                known = latest.get(document.id) or self._tables.whole(db, document.id)
                 if known is None:
                     failures.append(Failure(document.id, "there is no such document"))
                 else:
                     whole = merged(known.source, document.source)
                     latest[document.id] = Document(document.id, whole)
-            self._forget(db, self._tokens_of(db, list(latest)))
-            self._insert(db, list(latest.values()))
+            self._tables.forget(db, self._tables.tokens_of(db, list(latest)))
+            self._tables.insert(db, list(latest.values()))
         return WriteReport(updated=len(documents) - len(failures), failures=failures)
 
     def get(self, ids: Sequence[str]) -> list[Document]:
         found: dict[str, Document] = {}
         with self._reading() as db:
             for some in chunks(ids):
-                for document in self._read(db, f"id IN ({marks(some)})", some):
+                for document in self._tables.read(db, f"id IN ({marks(some)})", some):
                     found[document.id] = document
         return [found[id] for id in ids if id in found]
 
@@ -132,7 +124,7 @@ class LocalStore:
         self._require()
         with self._database.snapshot() as db:
             rows = db.execute(
-                f"SELECT id, source, tokens FROM {self._table('documents')} WHERE scheme = ?",
+                f"SELECT id, source, tokens FROM {self._tables.name('documents')} WHERE scheme = ?",
                 (meta.scheme.id,),
             )
             while page := rows.fetchmany(_PAGE):
@@ -143,8 +135,8 @@ class LocalStore:
 
     def delete(self, ids: Sequence[str]) -> int:
         with self._writing() as db:
-            taken = self._tokens_of(db, ids)
-            self._forget(db, taken)
+            taken = self._tables.tokens_of(db, ids)
+            self._tables.forget(db, taken)
         return len(taken)
 
     def refresh(self) -> None:
@@ -155,7 +147,7 @@ class LocalStore:
             documents, sketched, other = db.execute(
                 "SELECT count(*), count(CASE WHEN scheme = ? THEN 1 END),"
                 " count(CASE WHEN scheme <> ? THEN 1 END)"
-                f" FROM {self._table('documents')}",
+                f" FROM {self._tables.name('documents')}",
                 (meta.scheme.id, meta.scheme.id),
             ).fetchone()
             pages, size = (
@@ -202,8 +194,8 @@ class LocalStore:
         exclude = query.exclude if is_unicode(query.exclude or "") else None
         found = db.execute(
             f"SELECT id, source, tokens, met FROM (SELECT document, count(*) AS met"
-            f" FROM {self._table(query.kind)} WHERE token IN (SELECT value FROM json_each(?))"
-            f" GROUP BY document) JOIN {self._table('documents')} ON number = document"
+            f" FROM {self._tables.name(query.kind)} WHERE token IN (SELECT value FROM json_each(?))"
+            f" GROUP BY document) JOIN {self._tables.name('documents')} ON number = document"
             " WHERE id IS NOT ? ORDER BY met DESC, number LIMIT ?",
             (json.dumps(tokens), exclude, limit + 1),
         ).fetchall()
@@ -211,74 +203,3 @@ class LocalStore:
             Candidate(as_document(id, source, tokens), met) for id, source, tokens, met in found
         ]
         return Candidates(candidates[:limit], len(candidates) > limit)
-
-    def _read(self, db: sqlite3.Connection, where: str, values: Sequence[Any]) -> list[Document]:
-        rows = db.execute(
-            f"SELECT id, source, tokens FROM {self._table('documents')} WHERE {where}", values
-        )
-        return [as_document(*row) for row in rows]
-
-    def _whole(self, db: sqlite3.Connection, id: str) -> Document | None:
-        """A document with its tokens."""
-        if not is_unicode(id):
-            return None
-        row = db.execute(
-            f"SELECT source, tokens FROM {self._table('documents')} WHERE id = ?", (id,)
-        ).fetchone()
-        if row is None:
-            return None
-        return Document(id, {**json.loads(row[0]), FIELD: json.loads(row[1])})
-
-    def _tokens_of(
-        self, db: sqlite3.Connection, ids: Sequence[str]
-    ) -> dict[str, tuple[int, dict[str, Any]]]:
-        """The number and the tokens of those of the documents that exist."""
-        found: dict[str, tuple[int, dict[str, Any]]] = {}
-        for some in chunks(ids):
-            for id, number, tokens in db.execute(
-                f"SELECT id, number, tokens FROM {self._table('documents')}"
-                f" WHERE id IN ({marks(some)})",
-                some,
-            ):
-                found[id] = (number, json.loads(tokens))
-        return found
-
-    def _forget(
-        self, db: sqlite3.Connection, stored: dict[str, tuple[int, dict[str, Any]]]
-    ) -> None:
-        for kind in ("minhash", "simhash"):
-            db.executemany(
-                f"DELETE FROM {self._table(kind)} WHERE token = ? AND document = ?",
-                [
-                    (token, number)
-                    for number, tokens in stored.values()
-                    for token in tokens.get(kind) or ()
-                ],
-            )
-        db.executemany(
-            f"DELETE FROM {self._table('documents')} WHERE number = ?",
-            [(number,) for number, _ in stored.values()],
-        )
-
-    def _insert(self, db: sqlite3.Connection, documents: Sequence[Document]) -> None:
-        first = db.execute(
-            f"SELECT coalesce(max(number), 0) + 1 FROM {self._table('documents')}"
-        ).fetchone()[0]
-        db.executemany(
-            f"INSERT INTO {self._table('documents')} VALUES(?, ?, ?, ?, ?)",
-            (as_row(number, document) for number, document in enumerate(documents, first)),
-        )
-        for kind in ("minhash", "simhash"):
-            # In the order of the tree, which takes them in faster: by a fifth at 500,000 documents.
-            rows = sorted(
-                (token, number)
-                for number, document in enumerate(documents, first)
-                for token in document.tokens.get(kind) or ()
-            )
-            db.executemany(f"INSERT OR IGNORE INTO {self._table(kind)} VALUES(?, ?)", rows)
-
-    def _table(self, name: str) -> str:
-        # SQLite's own names ignore case, and those that begin with sqlite_ are its own.
-        cased = re.sub("[A-Z^]", lambda found: f"^{found[0].lower()}", self._index)
-        quoted = cased.replace('"', '""')
-        return f'"{name}:{quoted}"'
