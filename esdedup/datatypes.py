@@ -6,10 +6,43 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from esdedup.exceptions import UsageError
+
 Metric = Literal["jaccard", "hamming"]
 
 FIELD = "esdedup"
 """The object field of a document under which everything of ours lies, unless another is chosen."""
+
+MOST_SLICES = 1024
+"""What a cluster takes by default."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """One of several equal shares of the work; number counts from 1.
+
+    Raises UsageError for numbers that are none.
+    """
+
+    number: int = 1
+    of: int = 1
+
+    def __post_init__(self) -> None:
+        if self.of > MOST_SLICES:
+            raise UsageError(f"slice {self.number}/{self.of}: use at most {MOST_SLICES} slices")
+        if not 1 <= self.number <= self.of:
+            raise UsageError(f"slice {self.number}/{self.of}: the first number is 1 to {self.of}")
+
+    @staticmethod
+    def parse(text: str) -> Share:
+        """The share that "3/16" names. Raises UsageError for another form."""
+        number, slash, of = text.partition("/")
+        if not (slash and number.isdecimal() and of.isdecimal()):
+            raise UsageError(f"slice {text!r}: use a form like 3/16")
+        return Share(int(number), int(of))
+
+
+WHOLE = Share()
 
 
 @dataclass(frozen=True)
@@ -97,6 +130,31 @@ class WriteReport:
             self.updated + other.updated,
             self.failures + other.failures,
         )
+
+
+@dataclass(frozen=True)
+class Held:
+    """A document as it was read, with its tokens, and what tells whether it is still the same.
+
+    version: equal only while nobody changed the document. index, routing: where it lies in a
+    cluster.
+    """
+
+    document: Document
+    version: str
+    index: str | None = None
+    routing: str | None = None
+
+
+@dataclass(frozen=True)
+class Change:
+    """What to do with a document that is still as it was held.
+
+    fields: to merge into it, objects into objects; or None to delete it.
+    """
+
+    held: Held
+    fields: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True)

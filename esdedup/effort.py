@@ -7,35 +7,11 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from esdedup.datatypes import MOST_SLICES, WHOLE, Share
 from esdedup.exceptions import UsageError
 
-_LANES, _MOST_SLICES = 8, 1024
-"""Slices of a machine's share, whatever its workers, and what a cluster takes by default."""
-
-
-@dataclass(frozen=True)
-class Share:
-    """One of several equal shares of the work; number counts from 1.
-
-    Raises UsageError for numbers that are none.
-    """
-
-    number: int = 1
-    of: int = 1
-
-    def __post_init__(self) -> None:
-        if self.of > _MOST_SLICES:
-            raise UsageError(f"slice {self.number}/{self.of}: use at most {_MOST_SLICES} slices")
-        if not 1 <= self.number <= self.of:
-            raise UsageError(f"slice {self.number}/{self.of}: the first number is 1 to {self.of}")
-
-    @staticmethod
-    def parse(text: str) -> Share:
-        """The share that "3/16" names. Raises UsageError for another form."""
-        number, slash, of = text.partition("/")
-        if not (slash and number.isdecimal() and of.isdecimal()):
-            raise UsageError(f"slice {text!r}: use a form like 3/16")
-        return Share(int(number), int(of))
+_LANES = 8
+"""Slices of a machine's share, whatever its workers."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +23,7 @@ class Effort:
     """
 
     workers: int = 1
-    share: Share = Share()
+    share: Share = WHOLE
     rate: float | None = None
 
     def __post_init__(self) -> None:
@@ -64,7 +40,7 @@ def slices(effort: Effort) -> list[list[dict[str, Any] | None]]:
     """
     workers, share = effort.workers, effort.share
     if share.of > 1:
-        lanes = max(1, min(_LANES, _MOST_SLICES // share.of))
+        lanes = max(1, min(_LANES, MOST_SLICES // share.of))
         first, most = (share.number - 1) * lanes, share.of * lanes
         mine: list[dict[str, Any] | None] = [
             {"field": "_seq_no", "id": first + lane, "max": most} for lane in range(lanes)

@@ -3,12 +3,15 @@
 import contextlib
 import urllib.error
 import urllib.request
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+from esdedup.stores import BulkPolicy, Store
+from tests.places import META, STORES, OpenStore, Place
 from tests.servers.node import Node
 from tests.servers.provide import NodeFactory, Provider, servers_wanted
 
@@ -77,3 +80,34 @@ def delete_index(url: str, name: str) -> None:
     """Deletes an index that a test made, if it came to that."""
     with contextlib.suppress(urllib.error.HTTPError):
         urllib.request.urlopen(urllib.request.Request(f"{url}/{name}", method="DELETE")).close()
+
+
+@pytest.fixture(params=STORES)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    index = f"esdedup-contract-{uuid.uuid4().hex[:12]}"
+    if request.param == "local":
+        yield Place(tmp_path / "store.db", index)
+        return
+    url: str = request.getfixturevalue(f"{request.param}_url")
+    yield Place(url, index)
+    delete_index(url, index)
+
+
+@pytest.fixture
+def open_store(place: Place) -> Iterator[OpenStore]:
+    opened: list[Store] = []
+
+    def open_one(policy: BulkPolicy | None = None) -> Store:
+        opened.append(place.open(policy))
+        return opened[-1]
+
+    yield open_one
+    for store in opened:
+        store.close()
+
+
+@pytest.fixture
+def store(open_store: OpenStore) -> Store:
+    made = open_store()
+    made.create(META)
+    return made

@@ -22,7 +22,8 @@ from esdedup.cli.options import (
 from esdedup.cli.output import message, print_json, print_table, wants_json
 from esdedup.cli.progress import progress
 from esdedup.cli.scheme_file import read_scheme
-from esdedup.effort import Effort, Share
+from esdedup.datatypes import Share
+from esdedup.effort import Effort
 from esdedup.exceptions import EsdedupError, StoreError, UsageError
 from esdedup.records import BadRecord
 from esdedup.sidecar import fill_sidecar, make_sidecar, readable

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from esdedup.datatypes import Candidates, Document, RecallQuery, Statistics, WriteReport
+from esdedup.datatypes import (
+    WHOLE,
+    Candidates,
+    Change,
+    Document,
+    Held,
+    RecallQuery,
+    Share,
+    Statistics,
+    WriteReport,
+)
 from esdedup.schema import IndexMeta
 
 
@@ -48,18 +58,39 @@ class Store(Protocol):
         """
         ...
 
-    def get(self, ids: Sequence[str]) -> list[Document]:
-        """The documents that exist, in the order of `ids`, without their tokens."""
+    def get(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Document]:
+        """The documents that exist, in the order of `ids`, without their tokens.
+
+        paths: dotted names of fields, if not all are wanted.
+        """
+        ...
+
+    def hold(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Held]:
+        """The documents that exist, in the order of `ids`, to be changed later.
+
+        paths: dotted names of fields; None for the whole document, with its tokens.
+        """
+        ...
+
+    def change(self, changes: Sequence[Change]) -> WriteReport:
+        """Changes or deletes documents that nobody changed since they were held.
+
+        What is reported as updated is durable. A document that changed, or is gone, is left as it
+        is and reported as a conflict.
+        """
         ...
 
     def recall(self, queries: Sequence[RecallQuery], limit: int) -> list[Candidates]:
         """For each query the `limit` documents that share most token groups, without tokens."""
         ...
 
-    def scan(self, paths: list[str], meta: IndexMeta) -> Iterator[list[Document]]:
+    def scan(
+        self, paths: list[str], meta: IndexMeta, share: Share = WHOLE
+    ) -> Iterator[list[Document]]:
         """All documents with tokens of a scheme, in batches, with only the given fields.
 
-        paths: dotted names of fields. The order is the store's own.
+        paths: dotted names of fields. share: one of several shares of the documents, which
+        together are all. The order is the store's own; a local file's is that of arrival.
         """
         ...
 

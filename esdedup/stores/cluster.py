@@ -12,11 +12,15 @@ from dataclasses import replace
 from typing import Any
 
 from esdedup.datatypes import (
+    WHOLE,
     Candidate,
     Candidates,
+    Change,
     Document,
     Failure,
+    Held,
     RecallQuery,
+    Share,
     Statistics,
     WriteReport,
 )
@@ -35,6 +39,7 @@ from esdedup.stores.indices import check_name, path_of
 from esdedup.stores.lookup import find_targets, get_documents, search_documents
 from esdedup.stores.responses import passes, reason_of
 from esdedup.stores.retry import retrying
+from esdedup.stores.versions import change_held, get_held, search_held
 
 _SCAN_PAGE = 2_000
 _NO_TOKENS = {"excludes": TOKEN_PATHS}
@@ -152,12 +157,13 @@ class ClusterStore:
         ]
         return self.cluster.bulk(actions, self.where, self._path) + WriteReport(failures=absent)
 
-    def get(self, ids: Sequence[str]) -> list[Document]:
+    def get(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Document]:
         found: dict[str, Document] = {}
+        fields = _NO_TOKENS if paths is None else {"includes": paths, "excludes": TOKEN_PATHS}
         for first in range(0, len(ids), _SCAN_PAGE):
             some = list(ids[first : first + _SCAN_PAGE])
             look = search_documents if self._is_several() else get_documents
-            found |= look(self.cluster, self._path, some, _NO_TOKENS)
+            found |= look(self.cluster, self._path, some, fields)
         return [found[id] for id in ids if id in found]
 
     def recall(self, queries: Sequence[RecallQuery], limit: int) -> list[Candidates]:
@@ -170,8 +176,26 @@ class ClusterStore:
             answers += retrying(functools.partial(self._search, body), self.cluster.policy)
         return answers
 
-    def scan(self, paths: list[str], meta: IndexMeta) -> Iterator[list[Document]]:
+    def hold(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Held]:
+        found: dict[str, Held] = {}
+        for first in range(0, len(ids), _SCAN_PAGE):
+            some = list(ids[first : first + _SCAN_PAGE])
+            if self._is_several():
+                self.refresh()
+            look = search_held if self._is_several() else get_held
+            found |= look(self.cluster, self._path, some, paths)
+        return [found[id] for id in ids if id in found]
+
+    def change(self, changes: Sequence[Change]) -> WriteReport:
+        return change_held(self.cluster, changes, self.where)
+
+    def scan(
+        self, paths: list[str], meta: IndexMeta, share: Share = WHOLE
+    ) -> Iterator[list[Document]]:
         body = scan_body(sketched(meta), paths, _SCAN_PAGE)
+        if share.of > 1:
+            # By sequence number a document is in the same share whoever asks, and when.
+            body["slice"] = {"field": "_seq_no", "id": share.number - 1, "max": share.of}
         with self.cluster.point_in_time(self._path) as point:
             for hits in self.cluster.pages(point, body):
                 yield [Document(hit["_id"], hit.get("_source", {})) for hit in hits]

@@ -11,15 +11,20 @@ import json
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from esdedup.datatypes import (
     FIELD,
+    WHOLE,
     Candidate,
     Candidates,
+    Change,
     Document,
     Failure,
+    Held,
     RecallQuery,
+    Share,
     Statistics,
     WriteReport,
 )
@@ -87,8 +92,7 @@ class LocalStore:
                     continue
                 created, updated = created + (not known), updated + known
                 latest[document.id] = document
-            self._tables.forget(db, {id: taken[id] for id in latest.keys() & taken.keys()})
-            self._tables.insert(db, list(latest.values()))
+            self._tables.replace(db, list(latest.values()))
         return WriteReport(created, updated, failures)
 
     def update(self, documents: Sequence[Document]) -> WriteReport:
@@ -102,17 +106,50 @@ class LocalStore:
                 else:
                     whole = merged(known.source, document.source)
                     latest[document.id] = Document(document.id, whole)
-            self._tables.forget(db, self._tables.tokens_of(db, list(latest)))
-            self._tables.insert(db, list(latest.values()))
+            self._tables.replace(db, list(latest.values()))
         return WriteReport(updated=len(documents) - len(failures), failures=failures)
 
-    def get(self, ids: Sequence[str]) -> list[Document]:
+    def get(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Document]:
         found: dict[str, Document] = {}
         with self._reading() as db:
             for some in chunks(ids):
                 for document in self._tables.read(db, f"id IN ({marks(some)})", some):
                     found[document.id] = document
-        return [found[id] for id in ids if id in found]
+        chosen = [found[id] for id in ids if id in found]
+        if paths is None:
+            return chosen
+        return [Document(document.id, only(document.source, paths)) for document in chosen]
+
+    def hold(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Held]:
+        with self._reading() as db:
+            found = self._tables.held(db, ids)
+        chosen = [found[id] for id in ids if id in found]
+        if paths is None:
+            return chosen
+        return [
+            replace(held, document=Document(held.document.id, only(held.document.source, paths)))
+            for held in chosen
+        ]
+
+    def change(self, changes: Sequence[Change]) -> WriteReport:
+        failures: list[Failure] = []
+        latest: dict[str, Document] = {}
+        gone: list[str] = []
+        with self._writing() as db:
+            found = self._tables.held(db, [change.held.document.id for change in changes])
+            for change in changes:
+                id = change.held.document.id
+                known = found.pop(id, None)
+                if known is None or known.version != change.held.version:
+                    reason = "it changed since it was looked at"
+                    failures.append(Failure(id, reason, conflict=True))
+                elif change.fields is None:
+                    gone.append(id)
+                else:
+                    latest[id] = Document(id, merged(known.document.source, change.fields))
+            self._tables.replace(db, list(latest.values()))
+            self._tables.forget(db, self._tables.tokens_of(db, gone))
+        return WriteReport(updated=len(latest) + len(gone), failures=failures)
 
     def recall(self, queries: Sequence[RecallQuery], limit: int) -> list[Candidates]:
         if any(query.filters for query in queries):
@@ -120,12 +157,21 @@ class LocalStore:
         with self._reading() as db:
             return [self._recall(db, query, limit) for query in queries]
 
-    def scan(self, paths: list[str], meta: IndexMeta) -> Iterator[list[Document]]:
+    def scan(
+        self, paths: list[str], meta: IndexMeta, share: Share = WHOLE
+    ) -> Iterator[list[Document]]:
         self._require()
+        table = self._tables.name("documents")
         with self._database.snapshot() as db:
+            (last,) = db.execute(f"SELECT coalesce(max(number), 0) FROM {table}").fetchone()
             rows = db.execute(
-                f"SELECT id, source, tokens FROM {self._tables.name('documents')} WHERE scheme = ?",
-                (meta.scheme.id,),
+                f"SELECT id, source, tokens FROM {table}"
+                " WHERE scheme = ? AND number > ? AND number <= ? ORDER BY number",
+                (
+                    meta.scheme.id,
+                    last * (share.number - 1) // share.of,
+                    last * share.number // share.of,
+                ),
             )
             while page := rows.fetchmany(_PAGE):
                 yield [

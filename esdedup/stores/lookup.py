@@ -19,11 +19,11 @@ def get_documents(
 
     fields: what to read of their `_source`, as a search takes it.
     """
-    found = _get(cluster, path, [{"_id": id} for id in ids], fields)
+    found = _documents(get_items(cluster, path, [{"_id": id} for id in ids], fields))
     missed = [id for id in ids if id not in found]
     # Only searches find what was written with a routing, whose shard no id tells.
     routed = [target for target in find_targets(cluster, path, missed) if "routing" in target]
-    return found | _get(cluster, path, routed, fields) if routed else found
+    return found | _documents(get_items(cluster, path, routed, fields)) if routed else found
 
 
 def search_documents(
@@ -31,7 +31,7 @@ def search_documents(
 ) -> dict[str, Document]:
     """Documents by id of whatever index; a get needs one index to look in."""
     hits = find_hits(cluster, path, ids, {"_source": fields})
-    return {hit["_id"]: Document(hit["_id"], hit.get("_source", {})) for hit in hits}
+    return _documents(hits)
 
 
 def find_targets(cluster: Cluster, path: str, ids: Sequence[str]) -> list[dict[str, Any]]:
@@ -64,9 +64,13 @@ def find_hits(
     return hits
 
 
-def _get(
-    cluster: Cluster, path: str, targets: list[dict[str, Any]], fields: Mapping[str, Any]
-) -> dict[str, Document]:
+def get_items(
+    cluster: Cluster, path: str, targets: list[dict[str, Any]], fields: Any
+) -> list[Mapping[str, Any]]:
+    """The items of a multi-get that are there. fields: what to read of their `_source`."""
     wanted = [{**target, "_source": fields} for target in targets]
-    found = cluster.get_many({"docs": wanted}, path) if wanted else []
+    return cluster.get_many({"docs": wanted}, path) if wanted else []
+
+
+def _documents(found: Sequence[Mapping[str, Any]]) -> dict[str, Document]:
     return {item["_id"]: Document(item["_id"], item.get("_source", {})) for item in found}
