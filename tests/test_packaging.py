@@ -15,13 +15,13 @@ import esdedup
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "esdedup"
-SHIPPED = ["document.json", "minhash.json", "simhash.json"]
+SHIPPED = ["document.json", "minhash.json", "signature.json", "simhash.json"]
 
 PURE = ("exceptions", "datatypes", "fields", "characters", "text", "hashing", "shingles", "tokens",
         "minhash", "banding", "segments", "simhash", "weights", "verify", "buckets")  # fmt: skip
-SERVICES = ("documents", "duplicates", "recent", "ingest", "search", "pairs", "enrich", "index",
-            "records", "obstacles", "attach", "templates", "check", "renewal", "backfill", "effort",
-            "sidecar", "switch", "workers")  # fmt: skip
+SERVICES = ("documents", "duplicates", "recent", "ingest", "matches", "search", "nearest", "pairs",
+            "enrich", "index", "records", "obstacles", "attach", "templates", "check", "renewal",
+            "backfill", "effort", "sidecar", "switch", "workers")  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -19,6 +19,8 @@ from esdedup.index import DEFAULT_FILE, DEFAULT_INDEX, Index, open
 from esdedup.scheme import Scheme
 from esdedup.stores import BulkPolicy, Cluster, connect
 
+DEFAULT_THRESHOLD = 0.5
+
 _WHERE = "Where the index is"
 _CREDENTIALS = "Credentials of a cluster"
 
@@ -147,8 +149,13 @@ AsJson = Annotated[
 ]
 MetricOption = Annotated[Metric, typer.Option("--metric", "-m", help="What similar means.")]
 Threshold = Annotated[
-    float,
-    typer.Option("--threshold", "-t", help="Least Jaccard similarity, above 0, up to 1."),
+    float | None,
+    typer.Option(
+        "--threshold",
+        "-t",
+        help="Least Jaccard similarity, above 0, up to 1.",
+        show_default=str(DEFAULT_THRESHOLD),
+    ),
 ]
 Distance = Annotated[
     int | None,

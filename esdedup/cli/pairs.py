@@ -5,7 +5,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from esdedup.cli.options import AsJson, Distance, MetricOption, Target, Threshold, with_target
+from esdedup.cli.options import (
+    DEFAULT_THRESHOLD,
+    AsJson,
+    Distance,
+    MetricOption,
+    Target,
+    Threshold,
+    with_target,
+)
 from esdedup.cli.output import message, print_json, print_table, snippet, wants_json
 from esdedup.cli.progress import progress
 from esdedup.cli.similar import check_metric_options
@@ -20,14 +28,15 @@ _FETCHED = 1_000
 def pairs(
     target: Target,
     metric: MetricOption = "jaccard",
-    threshold: Threshold = 0.5,
+    threshold: Threshold = None,
     distance: Distance = None,
     as_json: AsJson = None,
 ) -> None:
     """Find all pairs of similar documents, each once, with their exact similarity."""
     check_metric_options(metric, threshold, distance)
+    wanted = DEFAULT_THRESHOLD if threshold is None else threshold
     with target.open() as index:
-        found = _found(index, metric, threshold, distance)
+        found = _found(index, metric, wanted, distance)
         if wants_json(as_json):
             for pair in found:
                 print_json(_document(pair))

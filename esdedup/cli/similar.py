@@ -10,7 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
+from esdedup.cli.answers import answer, lacking, show
 from esdedup.cli.options import (
+    DEFAULT_THRESHOLD,
     AsJson,
     Distance,
     FilterOption,
@@ -20,8 +22,7 @@ from esdedup.cli.options import (
     read_filters,
     with_target,
 )
-from esdedup.cli.output import message, print_json, print_table, snippet, wants_json
-from esdedup.datatypes import FIELD, Match, Result
+from esdedup.cli.output import message, print_json, wants_json
 from esdedup.exceptions import RecordError, UsageError
 from esdedup.fields import text_of, value_at
 from esdedup.index import Index
@@ -39,6 +40,20 @@ K = Annotated[int, typer.Option("-k", min=1, help="At most so many matches.")]
 CandidatesOption = Annotated[
     int,
     typer.Option("--candidates", min=1, max=10_000, help="Candidates to verify, at most."),
+]
+Nearest = Annotated[
+    bool,
+    typer.Option(
+        "--nearest",
+        help="The k nearest by Jaccard similarity, however unlike, in place of a threshold.",
+    ),
+]
+Recall = Annotated[
+    float,
+    typer.Option(
+        help="Share to find of the documents just at the threshold, between 0 and 1; the lower,"
+        " the fewer candidates."
+    ),
 ]
 Batch = Annotated[
     str | None,
@@ -66,9 +81,11 @@ def similar(
     id: IdOption = None,
     batch: Batch = None,
     metric: MetricOption = "jaccard",
-    threshold: Threshold = 0.5,
+    threshold: Threshold = None,
+    nearest: Nearest = False,
     distance: Distance = None,
     k: K = 10,
+    recall: Recall = 0.999,
     candidates: CandidatesOption = 1_000,
     filter: FilterOption = None,
     source: WithSource = False,
@@ -77,7 +94,8 @@ def similar(
     """Find the documents most similar to a text, a file, an indexed document, or many texts."""
     _check_one(text, file, id, batch)
     check_metric_options(metric, threshold, distance)
-    limits = Limits(metric, threshold, distance, k, candidates)
+    wanted = _threshold(metric, threshold, nearest)
+    limits = Limits(metric, wanted, distance, k, candidates, recall)
     filters = read_filters(filter)
     with target.open() as index:
         if batch is not None:
@@ -86,15 +104,18 @@ def similar(
         query = index.query(_read(file) if file is not None else text, id, filters)
         (result,) = index.similar_many([query], limits)
         text_field = index.meta.text_field
+        values = _has_values(index)
     if result.truncated:
         message(
-            f"More than {result.candidates} candidates: the best {result.candidates} were"
+            f"More than {candidates} candidates: the best {candidates} were"
             " verified, and a match may be missing. Raise --candidates"
         )
+    if (lack := lacking(result, limits, values)) is not None:
+        message(lack)
     if wants_json(as_json):
-        print_json(_document(result, id, source))
+        print_json(answer(result, id, source))
     else:
-        _show(result.matches, text_field)
+        show(result, limits, text_field)
 
 
 @with_target
@@ -104,18 +125,23 @@ def query(
     file: FileOption = None,
     id: IdOption = None,
     metric: MetricOption = "jaccard",
+    threshold: Threshold = None,
+    nearest: Nearest = False,
     distance: Distance = None,
+    recall: Recall = 0.999,
     candidates: CandidatesOption = 1_000,
     filter: FilterOption = None,
     collapse: Collapse = False,
 ) -> None:
     """Print the JSON body of the search for a text's candidates, for any client to send.
 
-    A hit's score is the number of tokens that it shares with the text.
+    A hit's score is the number of tokens that it shares with the text; hits share as many as the
+    recall at the threshold allows to ask for.
     """
     _check_one(text, file, id)
-    check_metric_options(metric, 0.5, distance)
-    limits = Limits(metric, distance=distance, candidates=candidates)
+    check_metric_options(metric, threshold, distance)
+    wanted_threshold = _threshold(metric, threshold, nearest)
+    limits = Limits(metric, wanted_threshold, distance, candidates=candidates, recall=recall)
     with target.open() as index:
         wanted = index.query(_read(file) if file is not None else text, id, read_filters(filter))
         print_json(index.request_body(wanted, limits, collapse=collapse))
@@ -133,7 +159,9 @@ def _answer_all(
     """A line of JSON for each text of a file."""
     if file != STDIN and not Path(file).is_file():
         raise UsageError(f"{file}: there is no such file")
-    bad = truncated = 0
+    bad = truncated = few = 0
+    lack: str | None = None
+    values = _has_values(index)
     for some in _chunks(read_records(file, None, lambda _: None)):
         queries: list[tuple[str, Query]] = []
         for record in some:
@@ -145,11 +173,20 @@ def _answer_all(
         results = index.similar_many([query for _, query in queries], limits)
         for (name, _), result in zip(queries, results, strict=True):
             truncated += result.truncated
-            print_json(_document(result, name, with_source))
+            lack = lacking(result, limits, values)
+            few += lack is not None
+            print_json(answer(result, name, with_source))
     if truncated:
         message(
             f"{truncated} texts had more candidates than {limits.candidates}: matches may be"
             " missing where an answer says truncated. Raise --candidates"
+        )
+    if lack is not None and limits.threshold is not None:
+        message(lack)
+    elif few:
+        message(
+            f"{few} texts have fewer than {limits.matches} matches, or may lack some: see"
+            " expected_recall"
         )
     if bad:
         message(f"{bad} records were not looked for")
@@ -174,11 +211,22 @@ def _chunks(records: Iterable[Record | BadRecord]) -> Iterator[list[Record | Bad
         yield some
 
 
-def check_metric_options(metric: str, threshold: float, distance: int | None) -> None:
+def _threshold(metric: str, threshold: float | None, nearest: bool) -> float | None:
+    """The threshold to look with: None for the nearest. Raises UsageError for options at odds."""
+    if not nearest:
+        return DEFAULT_THRESHOLD if threshold is None else threshold
+    if metric == "hamming":
+        raise UsageError("--nearest goes with --metric jaccard")
+    if threshold is not None:
+        raise UsageError("give one of --threshold and --nearest")
+    return None
+
+
+def check_metric_options(metric: str, threshold: float | None, distance: int | None) -> None:
     """Raises UsageError for a limit that goes with the other metric."""
     if metric == "jaccard" and distance is not None:
         raise UsageError("--distance goes with --metric hamming")
-    if metric == "hamming" and threshold != 0.5:
+    if metric == "hamming" and threshold is not None:
         raise UsageError("--threshold goes with --metric jaccard")
 
 
@@ -192,44 +240,6 @@ def _read(file: str) -> str:
         raise UsageError(f"{file}: byte {error.start} is not valid UTF-8") from error
 
 
-def _document(result: Result, id: str | None, with_source: bool) -> dict[str, Any]:
-    return {
-        "query": id,
-        "matches": [_match(match, with_source) for match in result.matches],
-        "candidates": result.candidates,
-        "truncated": result.truncated,
-    }
-
-
-def _match(match: Match, with_source: bool) -> dict[str, Any]:
-    document: dict[str, Any] = {"id": match.id}
-    if match.similarity is not None:
-        document["similarity"] = match.similarity
-    else:
-        document["distance"] = match.distance
-    document["matched"] = match.matched
-    if with_source:
-        document["source"] = {name: value for name, value in match.source.items() if name != FIELD}
-    return document
-
-
-def _show(matches: list[Match], text_field: str) -> None:
-    if not matches:
-        message("No similar documents")
-        return
-    by_distance = matches[0].similarity is None
-    print_table(
-        [
-            ("distance" if by_distance else "similarity", "number"),
-            ("id", "key"),
-            ("text", "line"),
-        ],
-        [
-            (
-                str(match.distance) if by_distance else f"{match.similarity:.3f}",
-                match.id,
-                snippet(value_at(match.source, text_field)),
-            )
-            for match in matches
-        ],
-    )
+def _has_values(index: Index) -> bool:
+    minhash = index.scheme.minhash
+    return minhash is not None and minhash.signature > 0

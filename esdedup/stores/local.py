@@ -17,6 +17,7 @@ from typing import Any
 
 from esdedup.datatypes import (
     FIELD,
+    TOKEN_KINDS,
     Candidate,
     Candidates,
     Document,
@@ -73,7 +74,7 @@ class LocalStore:
                 f"CREATE TABLE {self._table('documents')}(number INTEGER PRIMARY KEY,"
                 " id TEXT NOT NULL UNIQUE, source TEXT NOT NULL, scheme TEXT, tokens TEXT)"
             )
-            for kind in ("minhash", "simhash"):
+            for kind in TOKEN_KINDS:
                 db.execute(
                     f"CREATE TABLE {self._table(kind)}(token TEXT NOT NULL, document INTEGER"
                     " NOT NULL, PRIMARY KEY(token, document)) WITHOUT ROWID"
@@ -197,15 +198,18 @@ class LocalStore:
 
     def _recall(self, db: sqlite3.Connection, query: RecallQuery, limit: int) -> Candidates:
         # A document has one token of each position and a group is of one position, so that
-        # counting tokens counts groups.
+        # counting tokens counts groups. Only the best are joined: to sort whole documents would
+        # read them all.
         tokens = [token for group in query.groups for token in group]
         exclude = query.exclude if is_unicode(query.exclude or "") else None
+        documents = self._table("documents")
         found = db.execute(
             f"SELECT id, source, tokens, met FROM (SELECT document, count(*) AS met"
             f" FROM {self._table(query.kind)} WHERE token IN (SELECT value FROM json_each(?))"
-            f" GROUP BY document) JOIN {self._table('documents')} ON number = document"
-            " WHERE id IS NOT ? ORDER BY met DESC, number LIMIT ?",
-            (json.dumps(tokens), exclude, limit + 1),
+            f" AND document IS NOT (SELECT number FROM {documents} WHERE id = ?)"
+            " GROUP BY document HAVING met >= ? ORDER BY met DESC, document LIMIT ?)"
+            f" JOIN {documents} ON number = document ORDER BY met DESC, number",
+            (json.dumps(tokens), exclude, query.least, limit + 1),
         ).fetchall()
         candidates = [
             Candidate(as_document(id, source, tokens), met) for id, source, tokens, met in found
@@ -246,15 +250,17 @@ class LocalStore:
     def _forget(
         self, db: sqlite3.Connection, stored: dict[str, tuple[int, dict[str, Any]]]
     ) -> None:
-        for kind in ("minhash", "simhash"):
-            db.executemany(
-                f"DELETE FROM {self._table(kind)} WHERE token = ? AND document = ?",
-                [
-                    (token, number)
-                    for number, tokens in stored.values()
-                    for token in tokens.get(kind) or ()
-                ],
-            )
+        for kind in TOKEN_KINDS:
+            rows = [
+                (token, number)
+                for number, tokens in stored.values()
+                for token in tokens.get(kind) or ()
+            ]
+            # A file of an earlier release has no table of a kind that came later.
+            if rows:
+                db.executemany(
+                    f"DELETE FROM {self._table(kind)} WHERE token = ? AND document = ?", rows
+                )
         db.executemany(
             f"DELETE FROM {self._table('documents')} WHERE number = ?",
             [(number,) for number, _ in stored.values()],
@@ -268,14 +274,15 @@ class LocalStore:
             f"INSERT INTO {self._table('documents')} VALUES(?, ?, ?, ?, ?)",
             (as_row(number, document) for number, document in enumerate(documents, first)),
         )
-        for kind in ("minhash", "simhash"):
+        for kind in TOKEN_KINDS:
             # In the order of the tree, which takes them in faster: by a fifth at 500,000 documents.
             rows = sorted(
                 (token, number)
                 for number, document in enumerate(documents, first)
                 for token in document.tokens.get(kind) or ()
             )
-            db.executemany(f"INSERT OR IGNORE INTO {self._table(kind)} VALUES(?, ?)", rows)
+            if rows:
+                db.executemany(f"INSERT OR IGNORE INTO {self._table(kind)} VALUES(?, ?)", rows)
 
     def _table(self, name: str) -> str:
         # SQLite's own names ignore case, and those that begin with sqlite_ are its own.
