@@ -7,6 +7,7 @@ pairs.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -76,8 +77,15 @@ def _by_jaccard(
     classes = Classes.by(columns.digests, columns.filled)
     ids = [columns.ids[row] for row in classes.rows.tolist()]
     bands = columns.values
+    if len(ids) < len(columns.ids):
+        bands = bands[:, classes.rows]
+    assert meta.scheme.minhash is not None
     candidates = BandJoin.of(
-        bands if len(ids) == len(columns.ids) else bands[:, classes.rows], grouping.max_bucket
+        bands,
+        meta.scheme.minhash.rows,
+        grouping.threshold,
+        grouping.recall,
+        grouping.max_bucket,
     )
     similarity = ExactSimilarity(store, meta, ids)
     work = folder.partial(len(ids))
@@ -91,7 +99,8 @@ def _by_jaccard(
     unknown = np.flatnonzero(work.partner != work.partition)
     value = work.value
     value[unknown] = similarity(work.partition[unknown], unknown)
-    return _expanded(grouping, columns, classes, work.partition, value, candidates.capped)
+    found = _expanded(grouping, columns, classes, work.partition, value, candidates.capped)
+    return replace(found, recall=candidates.recall)
 
 
 def _fold_components(

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from esdedup.exceptions import UsageError
 
 Metric = Literal["jaccard", "hamming"]
+TokenKind = Literal["minhash", "signature", "simhash"]
+
+TOKEN_KINDS: tuple[TokenKind, ...] = get_args(TokenKind)
+"""The fields of tokens, below FIELD."""
 
 FIELD = "esdedup"
 """The object field of a document under which everything of ours lies, unless another is chosen."""
@@ -73,19 +77,20 @@ def tokens_in(source: Mapping[str, Any], field: str) -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class RecallQuery:
-    """What to look for: documents that hold a token of any group.
+    """What to look for: documents that hold a token of at least so many groups.
 
-    kind: "minhash" or "simhash". groups: tokens, those of a group all of one position; a
+    kind: the field of the tokens. groups: tokens, those of a group all of one position; a
     document's rank is the number of groups that it shares a token with. exclude: the id of a
     document to leave out. field: where the tokens lie. filters: queries of the cluster that a
-    document must match too.
+    document must match too. least: groups that it must share a token with, 1 or more.
     """
 
-    kind: Literal["minhash", "simhash"]
+    kind: TokenKind
     groups: list[list[str]]
     exclude: str | None = None
     field: str = FIELD
     filters: Sequence[Mapping[str, Any]] = ()
+    least: int = 1
 
 
 @dataclass(frozen=True)
@@ -178,12 +183,16 @@ class Result:
     """The answer to one query.
 
     matches: the most similar first, ties by id. candidates: documents verified. truncated: more
-    candidates shared a token than were fetched, so that a match may be missing.
+    candidates shared enough tokens than were fetched, so that a match may be missing. recall: the
+    share that is expected to be found, of the documents whose Jaccard similarity is just the
+    threshold, or that of the last match where the nearest were asked for (of more similar ones it
+    is more). None for Hamming distance, where all are, and where there were fewer than asked for.
     """
 
     matches: list[Match]
     candidates: int
     truncated: bool
+    recall: float | None = None
 
 
 @dataclass(frozen=True)

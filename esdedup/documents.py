@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from esdedup.datatypes import Document
+from esdedup.datatypes import TOKEN_KINDS, Document
 from esdedup.exceptions import RecordError
 from esdedup.fields import has_field, text_of, value_at
 from esdedup.schema import IndexMeta
@@ -14,7 +14,7 @@ from esdedup.sketch import sketch, token_fields
 _SKETCHED_AT_ONCE = 2_000
 """Less memory in use at a time, which is a sixth less work than whole batches at once."""
 
-OURS = ("scheme", "digest", "minhash", "simhash", "fingerprint")
+OURS = ("scheme", "digest", *TOKEN_KINDS, "fingerprint")
 """What is made of a text."""
 
 MARKS = ("group", "original", "similarity", "distance")

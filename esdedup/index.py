@@ -17,11 +17,12 @@ from esdedup.exceptions import IndexNotFound, RecordError, StoreError, UsageErro
 from esdedup.fields import text_of
 from esdedup.groups import MAX_BUCKET, Grouping, Groups, OnStep
 from esdedup.ingest import IngestReport, ingest
+from esdedup.nearest import nearest
 from esdedup.pairs import SimilarPairs, similar_pairs
 from esdedup.records import BadRecord, Record
 from esdedup.schema import IndexMeta
 from esdedup.scheme import Scheme
-from esdedup.search import Limits, Query, request_body, similar
+from esdedup.search import RECALL, Limits, Query, request_body, similar
 from esdedup.stores import BulkPolicy, LocalStore, Store, open_cluster
 
 DEFAULT_FILE = "esdedup.db"
@@ -157,20 +158,24 @@ class Index:
         *,
         id: str | None = None,
         metric: Metric = "jaccard",
-        threshold: float = 0.5,
+        threshold: float | None = 0.5,
         distance: int | None = None,
         k: int = 10,
         candidates: int = 1_000,
+        recall: float = 0.999,
         filters: Sequence[Mapping[str, Any]] = (),
     ) -> Result:
         """The documents most similar to a text, or to a document of the index.
 
-        metric: "jaccard", with the least similarity `threshold`, or "hamming", with the most
-        differing bits `distance` (None: what the segments guarantee by equality alone).
+        metric: "jaccard", with the least similarity `threshold` (None: the k nearest, however
+        unlike), or "hamming", with the most differing bits `distance` (None: what the segments
+        guarantee by equality alone).
         k: at most so many matches. candidates: to verify, at most; the result tells if there were
-        more. filters: queries in the cluster's own language that a match must meet too.
+        more. recall: share of the documents just at the threshold that shall be found; the result
+        tells what is expected. filters: queries in the cluster's own language that a match must
+        meet too.
         """
-        limits = Limits(metric, threshold, distance, k, candidates)
+        limits = Limits(metric, threshold, distance, k, candidates, recall)
         return self.similar_many([self.query(text, id, filters)], limits)[0]
 
     def request_body(
@@ -185,7 +190,8 @@ class Index:
 
     def similar_many(self, queries: Sequence[Query], limits: Limits) -> list[Result]:
         """The results of many queries, in order."""
-        return similar(self.store, self.meta, queries, limits)
+        search = nearest if limits.threshold is None else similar
+        return search(self.store, self.meta, queries, limits)
 
     def query(
         self,
@@ -213,6 +219,7 @@ class Index:
         metric: Metric = "jaccard",
         threshold: float = 0.5,
         distance: int | None = None,
+        recall: float = RECALL,
         max_bucket: int = MAX_BUCKET,
         on_step: OnStep | None = None,
     ) -> SimilarPairs:
@@ -227,6 +234,7 @@ class Index:
             metric=metric,
             threshold=threshold,
             distance=distance,
+            recall=recall,
             max_bucket=max_bucket,
             on_step=on_step,
         )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from esdedup.banding import expected_recall, least_bands
 from esdedup.buckets import (
     Capped,
     Column,
@@ -62,18 +63,26 @@ class BandJoin:
     """Pairs of rows that share bands.
 
     bands: shape (bands, n). columns: their buckets. cap: a row is compared with only so many of a
-    bucket. least: bands that a pair must share.
+    bucket. least: bands that a pair must share. recall: the share of the pairs at the threshold that
+    do.
     """
 
     bands: NDArray[np.unsignedinteger]
     columns: list[Column]
     cap: int
     least: int
+    recall: float
 
     @staticmethod
-    def of(bands: NDArray[np.unsignedinteger], cap: int, least: int = 1) -> BandJoin:
-        """The join of band hashes."""
-        return BandJoin(bands, [bucket_column(np.asarray(band)) for band in bands], cap, least)
+    def of(
+        bands: NDArray[np.unsignedinteger], rows: int, threshold: float, recall: float, cap: int
+    ) -> BandJoin:
+        """The join of band hashes for pairs at or over a threshold, found with a recall."""
+        columns = [bucket_column(np.asarray(band)) for band in bands]
+        least = least_bands(threshold, recall, len(bands), rows)
+        return BandJoin(
+            bands, columns, cap, least, expected_recall(threshold, len(bands), rows, least)
+        )
 
     @property
     def capped(self) -> Capped:

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Any
 
-from esdedup.datatypes import FIELD
+from esdedup.datatypes import FIELD, TOKEN_KINDS
 from esdedup.exceptions import SchemeMismatch, StoreError, UsageError
 from esdedup.scheme import Scheme
 
-TOKEN_PATHS = [f"{FIELD}*.minhash", f"{FIELD}*.simhash"]
+TOKEN_PATHS = [f"{FIELD}*.{kind}" for kind in TOKEN_KINDS]
 """What queries leave out of the documents they return, whatever the field's name."""
 
 _FIELD_NAME = re.compile(f"{FIELD}[A-Za-z0-9_]*")
@@ -100,9 +100,8 @@ def _template(name: str) -> dict[str, Any]:
 def field_mapping(scheme: Scheme) -> dict[str, Any]:
     """The mapping of the object field that holds our tokens."""
     mapping = _template("document")
-    for kind in ("minhash", "simhash"):
-        if getattr(scheme, kind) is not None:
-            mapping["properties"].update(_template(kind)["properties"])
+    for kind in scheme.kinds:
+        mapping["properties"].update(_template(kind)["properties"])
     return mapping
 
 

@@ -295,6 +295,34 @@ def test_tokens_are_stored_and_not_returned(place: Place, store: Store) -> None:
         assert place.call("GET", "/_doc/1")["_source"] == made.source
 
 
+def test_tokens_of_single_values_are_kept_beside_the_others(
+    place: Place, open_store: OpenStore
+) -> None:
+    meta = IndexMeta(esdedup.Scheme(minhash=esdedup.MinHash(signature=128)))
+    store = open_store()
+    store.create(meta)
+    texts = {"1": "one two three four", "2": "one two three five", "3": "喊你回家吃饭", "4": "!"}
+    made = with_tokens([Document(id, {"text": text}) for id, text in texts.items()], meta)
+    write(store, made)
+    assert "signature" not in made[3].tokens
+    values = [[token] for token in made[0].tokens["signature"]]
+    assert len(values) == 128
+    shared = len(set(made[0].tokens["signature"]) & set(made[1].tokens["signature"]))
+    assert 20 < shared < 70
+    expected = [("1", 128), ("2", shared)]
+    assert ranked(ask(store, RecallQuery("signature", values))) == expected
+    assert ranked(ask(store, RecallQuery("signature", values, least=128))) == expected[:1]
+    for each in (*store.get(["1"]), ask(store, RecallQuery("signature", values)).found[0].document):
+        assert not each.tokens.keys() & {"minhash", "signature", "simhash"}
+    (stored,) = scanned(store, f"{FIELD}.signature", meta=meta)[2:3]
+    assert value_at(stored.source, f"{FIELD}.signature") == made[2].tokens["signature"]
+    write(store, with_tokens([Document("1", {"text": "six seven eight nine"})], meta))
+    assert ranked(ask(store, RecallQuery("signature", values))) == expected[1:]
+    assert store.delete(["2"]) == 1
+    store.refresh()
+    assert ranked(ask(store, RecallQuery("signature", values))) == []
+
+
 @pytest.mark.parametrize("kind", ["minhash", "simhash"])
 def test_an_update_takes_the_old_tokens_away(store: Store, kind: Any) -> None:
     write(store, [document("1", ["a", "b"], kind), document("2", ["a"], kind)])
@@ -395,6 +423,28 @@ def test_most_groups_come_first(store: Store) -> None:
     assert ranked(found) == expected[:3]
     assert found.truncated
     assert ranked(ask(store, query("absent"))) == []
+
+
+def test_as_many_groups_must_meet_as_are_asked_for(store: Store) -> None:
+    tokens = [f"{position}x" for position in range(8)]
+    write(store, [document(f"d{n}", [*tokens[:n], f"own{n}"]) for n in range(9)])
+    for least in range(1, 9):
+        expected = [(f"d{n}", n) for n in range(8, least - 1, -1)]
+        assert ranked(ask(store, query(*tokens, least=least))) == expected
+        one_out = ask(store, query(*tokens, exclude="d8", least=least))
+        assert ranked(one_out) == expected[1:]
+    assert ranked(ask(store, query(*tokens, least=9))) == []
+    # What shares fewer is no candidate, so that it makes none of them a truncated answer.
+    assert not ask(store, query(*tokens, least=6), limit=3).truncated
+    assert ask(store, query(*tokens, least=5), limit=3).truncated
+    mixed = [query(*tokens, least=8), query(*tokens), query("0x", "absent", least=2)]
+    assert [len(found.found) for found in store.recall(mixed, 100)] == [1, 8, 0]
+
+
+def test_groups_that_must_meet_count_once(store: Store) -> None:
+    write(store, [document("1", ["0a", "1a"], "simhash"), document("2", ["0b"], "simhash")])
+    groups = [["0a", "0b"], ["1a", "1b"]]
+    assert ranked(ask(store, RecallQuery("simhash", groups, least=2))) == [("1", 2)]
 
 
 def test_truncation_is_told_exactly(store: Store) -> None:

@@ -81,7 +81,10 @@ class Store(Protocol):
         ...
 
     def recall(self, queries: Sequence[RecallQuery], limit: int) -> list[Candidates]:
-        """For each query the `limit` documents that share most token groups, without tokens."""
+        """For each query the `limit` documents that share most token groups, without tokens.
+
+        Only those that share as many as the query asks for at least.
+        """
         ...
 
     def scan(

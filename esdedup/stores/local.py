@@ -238,15 +238,18 @@ class LocalStore:
 
     def _recall(self, db: sqlite3.Connection, query: RecallQuery, limit: int) -> Candidates:
         # A document has one token of each position and a group is of one position, so that
-        # counting tokens counts groups.
+        # counting tokens counts groups. Only the best are joined: to sort whole documents would
+        # read them all.
         tokens = [token for group in query.groups for token in group]
         exclude = query.exclude if is_unicode(query.exclude or "") else None
+        documents = self._tables.name("documents")
         found = db.execute(
             f"SELECT id, source, tokens, met FROM (SELECT document, count(*) AS met"
             f" FROM {self._tables.name(query.kind)} WHERE token IN (SELECT value FROM json_each(?))"
-            f" GROUP BY document) JOIN {self._tables.name('documents')} ON number = document"
-            " WHERE id IS NOT ? ORDER BY met DESC, number LIMIT ?",
-            (json.dumps(tokens), exclude, limit + 1),
+            f" AND document IS NOT (SELECT number FROM {documents} WHERE id = ?)"
+            " GROUP BY document HAVING met >= ? ORDER BY met DESC, document LIMIT ?)"
+            f" JOIN {documents} ON number = document ORDER BY met DESC, number",
+            (json.dumps(tokens), exclude, query.least, limit + 1),
         ).fetchall()
         candidates = [
             Candidate(as_document(id, source, tokens), met) for id, source, tokens, met in found
