@@ -78,7 +78,8 @@ class RecallQuery:
     kind: "minhash" or "simhash". groups: tokens, those of a group all of one position; a
     document's rank is the number of groups that it shares a token with. exclude: the id of a
     document to leave out. field: where the tokens lie. filters: queries of the cluster that a
-    document must match too.
+    document must match too. stopped: groups of which tokens were left out, as their buckets are too
+    large to be looked at.
     """
 
     kind: Literal["minhash", "simhash"]
@@ -86,6 +87,7 @@ class RecallQuery:
     exclude: str | None = None
     field: str = FIELD
     filters: Sequence[Mapping[str, Any]] = ()
+    stopped: int = 0
 
 
 @dataclass(frozen=True)
@@ -179,11 +181,21 @@ class Result:
 
     matches: the most similar first, ties by id. candidates: documents verified. truncated: more
     candidates shared a token than were fetched, so that a match may be missing.
+    asked: bands or segments of the query that were looked up; 0 for a text without any shingle.
+    stopped: those that were not, or not wholly, as their buckets are in the index's stop list or
+    larger than was asked for. What shares only these is missing, at any Hamming distance too.
     """
 
     matches: list[Match]
     candidates: int
     truncated: bool
+    asked: int = 0
+    stopped: int = 0
+
+    @property
+    def blind(self) -> bool:
+        """Whether nothing could be looked for, because all that the text has is stopped."""
+        return self.stopped > 0 and self.asked == 0
 
 
 @dataclass(frozen=True)
