@@ -59,7 +59,8 @@ class Originals:
 
     It remembers the documents of the last batches; older ones a refresh has made visible.
     meta: says what the index holds, which may change meanwhile. truncated: documents so far that
-    had more candidates than the policy lets them be compared with.
+    had more candidates than the policy lets them be compared with, or were compared with none, as
+    all their buckets are in the stop list.
 
     Raises UsageError where the index has no MinHash tokens.
     """
@@ -140,7 +141,7 @@ class Originals:
                 verdict = Verdict(ours.get("group") or match.id, ours.get("original"))
                 if not follows(verdict, arrival.id):
                     near.append((match.similarity or 0.0, verdict.group, match.id))
-            found.append((near, result.truncated))
+            found.append((near, result.truncated or result.blind))
         return found
 
     def _remember(

@@ -14,6 +14,7 @@ from esdedup.documents import partial_document
 from esdedup.duplicates import DuplicatePolicy
 from esdedup.exceptions import IndexNotFound, RecordError, StoreError, UsageError
 from esdedup.fields import text_of
+from esdedup.hot import HotBuckets, hot_buckets, put_stop_list
 from esdedup.ingest import IngestReport, ingest
 from esdedup.pairs import OnScan, similar_pairs
 from esdedup.records import BadRecord, Record
@@ -160,6 +161,7 @@ class Index:
         k: int = 10,
         candidates: int = 1_000,
         filters: Sequence[Mapping[str, Any]] = (),
+        max_bucket: int | None = None,
     ) -> Result:
         """The documents most similar to a text, or to a document of the index.
 
@@ -167,8 +169,9 @@ class Index:
         differing bits `distance` (None: what the segments guarantee by equality alone).
         k: at most so many matches. candidates: to verify, at most; the result tells if there were
         more. filters: queries in the cluster's own language that a match must meet too.
+        max_bucket: leave out buckets of more documents than that; the result tells how many.
         """
-        limits = Limits(metric, threshold, distance, k, candidates)
+        limits = Limits(metric, threshold, distance, k, candidates, max_bucket)
         return self.similar_many([self.query(text, id, filters)], limits)[0]
 
     def request_body(
@@ -226,6 +229,21 @@ class Index:
     def statistics(self) -> Statistics:
         """Numbers of the index."""
         return self.store.statistics(self.meta)
+
+    def hot_buckets(self, count: int | None = 10, **options: Any) -> HotBuckets:
+        """The tokens that most documents hold, as `hot.hot_buckets` finds them."""
+        return hot_buckets(self.store, self.meta, count, **options)
+
+    def stop(self, tokens: Sequence[str]) -> tuple[str, ...]:
+        """Makes tokens the index's stop list, in place of the one it has; the list as it is kept.
+
+        Searches by whoever has the index open leave them out within 10 seconds. Raises UsageError
+        for what is no token of its scheme.
+        """
+        self._meta = None
+        kept = put_stop_list(self.store, self.meta, tokens)
+        self._meta = None
+        return kept
 
     def _wanted(self, stored: IndexMeta) -> IndexMeta:
         """What was asked for, completed with what is stored."""

@@ -13,12 +13,14 @@ from numpy.typing import NDArray
 from esdedup.datatypes import Candidate, Candidates, Match, Metric, RecallQuery, Result
 from esdedup.exceptions import RecordError, UsageError
 from esdedup.fields import text_of
+from esdedup.hot import narrowed
 from esdedup.queries import QUERIES_AT_ONCE, recall_body
 from esdedup.schema import IndexMeta
 from esdedup.scheme import Scheme
 from esdedup.segments import Layout, probe_masks, segment_values
 from esdedup.simhash import from_hex
 from esdedup.sketch import Sketches, shingle_sets, sketch
+from esdedup.stoplist import stopped_tokens, without
 from esdedup.stores.base import Store
 from esdedup.tokens import encode, encode_at
 from esdedup.verify import hamming, jaccard_with
@@ -50,6 +52,8 @@ class Limits:
     metric: "jaccard" or "hamming". threshold: least Jaccard similarity of a match. distance: most
     Hamming distance of a match, in bits; None for what the layout guarantees by equality alone.
     matches: at most so many for a query. candidates: documents to fetch and verify for a query.
+    max_bucket: bands or segments whose bucket holds more documents are left out, all but one; None
+    to leave out only those of the index's stop list. It takes a round trip more.
 
     Raises UsageError for values out of range.
     """
@@ -59,6 +63,7 @@ class Limits:
     distance: int | None = None
     matches: int = 10
     candidates: int = 1_000
+    max_bucket: int | None = None
 
     def __post_init__(self) -> None:
         if self.metric not in ("jaccard", "hamming"):
@@ -68,6 +73,8 @@ class Limits:
             raise UsageError(f"matches {self.matches}: use at least 1")
         if not 1 <= self.candidates <= MAX_CANDIDATES:
             raise UsageError(f"candidates {self.candidates}: use 1 to {MAX_CANDIDATES}")
+        if self.max_bucket is not None and self.max_bucket < 1:
+            raise UsageError(f"max bucket {self.max_bucket}: use at least 1 document")
 
 
 def check_threshold(threshold: float) -> None:
@@ -86,15 +93,21 @@ def similar(
     texts = [query.text for query in queries]
     exact = limits.metric == "jaccard"
     sketches = sketch(texts, _asked(meta.scheme, limits), with_shingles=exact)
-    recalls = _recall_queries(meta, sketches, queries, limits)
-    asked = np.flatnonzero(sketches.filled).tolist()
+    unlimited = _recall_queries(meta, sketches, queries, limits)
+    filled = np.flatnonzero(sketches.filled).tolist()
+    some_left = narrowed(store, meta, [unlimited[row] for row in filled], limits.max_bucket)
+    recalls = dict(zip(filled, some_left, strict=True))
     verify = _verifier(meta, sketches, limits)
     results = [Result([], 0, False)] * len(queries)
+    for row in filled:
+        results[row] = Result([], 0, False, stopped=recalls[row].stopped)
+    asked = [row for row in filled if recalls[row].groups]
     for first in range(0, len(asked), QUERIES_AT_ONCE):
         some = asked[first : first + QUERIES_AT_ONCE]
         wanted = [recalls[row] for row in some]
         for row, result in zip(some, _results(store, wanted, limits, some, verify), strict=True):
-            results[row] = result
+            recall = recalls[row]
+            results[row] = replace(result, asked=len(recall.groups), stopped=recall.stopped)
     return results
 
 
@@ -127,12 +140,18 @@ def request_body(meta: IndexMeta, query: Query, limits: Limits) -> dict[str, Any
     """The body of a `_search` that recalls the candidates of a query, for any client to send.
 
     The score of a hit is the number of tokens that it shares with the text; to verify it is up to
-    the sender. A text without any shingle finds nothing.
+    the sender. A text without any shingle finds nothing, nor does one whose tokens are all in the
+    index's stop list, which are left out.
+
+    Raises UsageError where buckets are limited: how large they are, only a search can ask.
     """
+    if limits.max_bucket is not None:
+        raise UsageError("to limit buckets takes two requests: it goes with similar")
     sketches = sketch([query.text], _asked(meta.scheme, limits))
     (recall,) = _recall_queries(meta, sketches, [query], limits)
+    recall = without(recall, stopped_tokens(meta.stop, recall.kind))
     body = recall_body(recall, limits.candidates)
-    if not sketches.filled[0]:
+    if not sketches.filled[0] or not recall.groups:
         body["query"] = {"match_none": {}}
     return body
 

@@ -21,7 +21,7 @@ PURE = ("exceptions", "datatypes", "fields", "characters", "text", "hashing", "s
         "minhash", "banding", "segments", "simhash", "weights", "verify", "buckets")  # fmt: skip
 SERVICES = ("documents", "duplicates", "recent", "ingest", "search", "pairs", "enrich", "index",
             "records", "obstacles", "attach", "templates", "check", "renewal", "backfill", "effort",
-            "sidecar", "switch", "workers")  # fmt: skip
+            "sidecar", "switch", "workers", "hot")  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ from esdedup.cli import (
     scheme,
     similar,
     stats,
+    stop,
     switch,
 )
 from esdedup.exceptions import EsdedupError, UsageError
@@ -35,6 +36,7 @@ app.command("index")(index.index)
 app.command("similar")(similar.similar)
 app.command("pairs")(pairs.pairs)
 app.command("stats")(stats.stats)
+app.command("stop")(stop.stop)
 app.command("scheme")(scheme.scheme)
 app.command("attach", rich_help_panel=_OTHERS)(attach.attach_command)
 app.command("backfill", rich_help_panel=_OTHERS)(backfill.backfill_command)

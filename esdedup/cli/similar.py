@@ -40,6 +40,16 @@ CandidatesOption = Annotated[
     int,
     typer.Option("--candidates", min=1, max=10_000, help="Candidates to verify, at most."),
 ]
+MaxBucket = Annotated[
+    int | None,
+    typer.Option(
+        "--max-bucket",
+        min=1,
+        metavar="N",
+        show_default="no limit",
+        help="Leave out bands or segments that more documents share than that.",
+    ),
+]
 Batch = Annotated[
     str | None,
     typer.Option(
@@ -70,6 +80,7 @@ def similar(
     distance: Distance = None,
     k: K = 10,
     candidates: CandidatesOption = 1_000,
+    max_bucket: MaxBucket = None,
     filter: FilterOption = None,
     source: WithSource = False,
     as_json: AsJson = None,
@@ -77,7 +88,7 @@ def similar(
     """Find the documents most similar to a text, a file, an indexed document, or many texts."""
     _check_one(text, file, id, batch)
     check_metric_options(metric, threshold, distance)
-    limits = Limits(metric, threshold, distance, k, candidates)
+    limits = Limits(metric, threshold, distance, k, candidates, max_bucket)
     filters = read_filters(filter)
     with target.open() as index:
         if batch is not None:
@@ -91,6 +102,8 @@ def similar(
             f"More than {result.candidates} candidates: the best {result.candidates} were"
             " verified, and a match may be missing. Raise --candidates"
         )
+    if result.stopped:
+        message(_what_was_stopped(result, metric))
     if wants_json(as_json):
         print_json(_document(result, id, source))
     else:
@@ -119,6 +132,23 @@ def query(
     with target.open() as index:
         wanted = index.query(_read(file) if file is not None else text, id, read_filters(filter))
         print_json(index.request_body(wanted, limits, collapse=collapse))
+        if stop := index.meta.stop:
+            message(f"What is in the index's stop list ({len(stop)} tokens) is not looked for")
+
+
+def _what_was_stopped(result: Result, metric: str) -> str:
+    parts = "bands" if metric == "jaccard" else "segments"
+    if result.blind:
+        return f"Nothing could be looked for: all {parts} of the text are in the stop list"
+    missing = (
+        "a match that shares only these is missing"
+        if metric == "jaccard"
+        else "matches within the distance may be missing"
+    )
+    return (
+        f"{result.stopped} {parts} of the text were left out, as their buckets are in the stop list"
+        f" or over --max-bucket: {missing}"
+    )
 
 
 def _check_one(*given: str | None) -> None:
@@ -133,7 +163,7 @@ def _answer_all(
     """A line of JSON for each text of a file."""
     if file != STDIN and not Path(file).is_file():
         raise UsageError(f"{file}: there is no such file")
-    bad = truncated = 0
+    bad = truncated = stopped = blind = 0
     for some in _chunks(read_records(file, None, lambda _: None)):
         queries: list[tuple[str, Query]] = []
         for record in some:
@@ -145,11 +175,18 @@ def _answer_all(
         results = index.similar_many([query for _, query in queries], limits)
         for (name, _), result in zip(queries, results, strict=True):
             truncated += result.truncated
+            stopped += result.stopped > 0
+            blind += result.blind
             print_json(_document(result, name, with_source))
     if truncated:
         message(
             f"{truncated} texts had more candidates than {limits.candidates}: matches may be"
             " missing where an answer says truncated. Raise --candidates"
+        )
+    if stopped:
+        message(
+            f"{stopped} texts have buckets in the stop list or over --max-bucket, which were left"
+            f" out; for {blind} nothing could be looked for"
         )
     if bad:
         message(f"{bad} records were not looked for")
@@ -198,6 +235,8 @@ def _document(result: Result, id: str | None, with_source: bool) -> dict[str, An
         "matches": [_match(match, with_source) for match in result.matches],
         "candidates": result.candidates,
         "truncated": result.truncated,
+        "asked": result.asked,
+        "stopped": result.stopped,
     }
 
 
