@@ -18,7 +18,7 @@ from esdedup.columns import Columns, Reading
 from esdedup.exact import ExactSimilarity
 from esdedup.exceptions import UsageError
 from esdedup.groups import Grouping, Groups, OnStep
-from esdedup.joins import BandJoin, Classes, SegmentJoin
+from esdedup.joins import BandJoin, Classes, JoinLimits, SegmentJoin
 from esdedup.partition import follow, join, singletons
 from esdedup.schema import IndexMeta
 from esdedup.search import distance_for, require_simhash
@@ -79,14 +79,8 @@ def _by_jaccard(
     bands = columns.values
     if len(ids) < len(columns.ids):
         bands = bands[:, classes.rows]
-    assert meta.scheme.minhash is not None
-    candidates = BandJoin.of(
-        bands,
-        meta.scheme.minhash.rows,
-        grouping.threshold,
-        grouping.recall,
-        grouping.max_bucket,
-    )
+    limits = JoinLimits(grouping.threshold, grouping.recall, grouping.max_bucket)
+    candidates = BandJoin.of(meta, bands, limits)
     similarity = ExactSimilarity(store, meta, ids)
     work = folder.partial(len(ids))
     fold = _fold_components if grouping.method == "components" else _fold_leaders
@@ -143,15 +137,13 @@ def _fold_leaders(
 
 
 def _by_hamming(meta: IndexMeta, grouping: Grouping, columns: Columns, step: OnStep) -> Groups:
-    layout = require_simhash(meta.scheme)
     prints = np.ascontiguousarray(columns.values.T)
     # Equal texts go together; which leader is the nearest may change between two equal prints.
     leading = grouping.method == "leader"
     classes = Classes.by(columns.digests if leading else prints, columns.filled)
     prints = prints[classes.rows]
-    found = SegmentJoin(
-        prints, layout, distance_for(layout, grouping.distance), grouping.max_bucket
-    )
+    distance = distance_for(require_simhash(meta.scheme), grouping.distance)
+    found = SegmentJoin.of(meta, prints, distance, grouping.max_bucket)
     partition = singletons(len(prints))
     if leading:
         left, right, apart = found.by_right()

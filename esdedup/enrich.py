@@ -210,8 +210,8 @@ class _Enricher:
         verdicts = originals.find(arrivals)
         if originals.truncated and not before:
             log.warning(
-                "documents have more candidates than the %d that they are compared with: a"
-                " duplicate may be missed",
+                "documents have more candidates than the %d that they are compared with, or only"
+                " buckets of the stop list: a duplicate may be missed",
                 self.policy.candidates,
             )
         for at, arrival, verdict in zip(whole, arrivals, verdicts, strict=True):

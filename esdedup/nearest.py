@@ -15,20 +15,19 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from esdedup.banding import expected_recall, least_bands
-from esdedup.datatypes import Candidates, Match, RecallQuery, Result
+from esdedup.datatypes import Candidates, Match, Query, RecallQuery, Result
 from esdedup.matches import by_similarity, jaccard_matches
 from esdedup.queries import QUERIES_AT_ONCE
 from esdedup.schema import IndexMeta
 from esdedup.search import (
     Limits,
-    Query,
-    band_queries,
     require_bands,
     require_minhash,
-    value_queries,
 )
 from esdedup.sketch import Sketches, sketch
+from esdedup.stoplist import stopped_tokens, without
 from esdedup.stores.base import Store
+from esdedup.token_queries import band_queries, value_queries
 
 
 @dataclass(frozen=True)
@@ -107,14 +106,17 @@ def nearest(
         for level in levels:
             _look(store, meta, sketches, level, looks, limits)
         for row, look in looks.items():
-            results[row] = look.result()
+            query = levels[0].queries[row]
+            results[row] = replace(look.result(), asked=len(query.groups), stopped=query.stopped)
     return results
 
 
 def _levels(meta: IndexMeta, sketches: Sketches, queries: Sequence[Query]) -> list[_Level]:
     bands = require_bands(sketches.bands)
     minhash = require_minhash(meta.scheme)
-    levels = [_Level(minhash.bands, minhash.rows, band_queries(meta, bands, queries))]
+    stopped = stopped_tokens(meta.stop, "minhash")
+    left = [without(query, stopped) for query in band_queries(meta, bands, queries)]
+    levels = [_Level(minhash.bands, minhash.rows, left)]
     if sketches.values is not None:
         found = value_queries(meta, sketches.values, queries)
         levels.append(_Level(minhash.signature, 1, found))
@@ -135,7 +137,7 @@ def _look(
     asked = {
         row: replace(level.queries[row], least=look.least(level))
         for row, look in looks.items()
-        if not look.done
+        if not look.done and level.queries[row].groups
     }
     found = store.recall(list(asked.values()), limits.candidates)
     for (row, query), candidates in zip(asked.items(), found, strict=True):

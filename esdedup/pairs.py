@@ -18,7 +18,7 @@ from esdedup.datatypes import Metric, Pair
 from esdedup.exact import ExactSimilarity
 from esdedup.exceptions import UsageError
 from esdedup.groups import MAX_BUCKET, OnStep
-from esdedup.joins import BandJoin, Classes, SegmentJoin
+from esdedup.joins import BandJoin, Classes, JoinLimits, SegmentJoin
 from esdedup.keep import KeepRule
 from esdedup.schema import IndexMeta
 from esdedup.search import (
@@ -89,7 +89,9 @@ def similar_pairs(
 
     recall: the share of pairs at the threshold to be found, if the bands allow it; the less, the
     fewer are verified in vain. max_bucket: a document is compared with only so many of those that
-    share a token with it. on_step: see `groups`. Raises UsageError where the scheme lacks the tokens for the metric.
+    share a token with it. on_step: see `groups`.
+
+    Raises UsageError where the scheme lacks the tokens for the metric.
     """
     if metric not in ("jaccard", "hamming"):
         raise UsageError(f"metric {metric!r}: use jaccard or hamming")
@@ -107,7 +109,7 @@ def similar_pairs(
         if limit is not None:
             classes, parts, cut, share = _by_hamming(meta, columns, limit, max_bucket)
         else:
-            limits = (threshold, recall, max_bucket)
+            limits = JoinLimits(threshold, recall, max_bucket)
             classes, parts, cut, share = _by_jaccard(store, meta, columns, limits, step)
     exact = 1.0 if metric == "jaccard" else 0.0
     left, right, value = _between_rows(columns, classes, [*parts, _equal(classes, exact)])
@@ -118,21 +120,18 @@ def _by_jaccard(
     store: Store,
     meta: IndexMeta,
     columns: Columns,
-    limits: tuple[float, float, int],
+    limits: JoinLimits,
     step: OnStep,
 ) -> tuple[Classes, list[Found], Capped, float]:
-    threshold, recall, cap = limits
     classes = Classes.by(columns.digests, columns.filled)
     ids = [columns.ids[row] for row in classes.rows.tolist()]
-    assert meta.scheme.minhash is not None
-    bands = columns.values[:, classes.rows]
-    candidates = BandJoin.of(bands, meta.scheme.minhash.rows, threshold, recall, cap)
+    candidates = BandJoin.of(meta, columns.values[:, classes.rows], limits)
     similarity = ExactSimilarity(store, meta, ids)
     parts: list[Found] = []
     for rows in candidates.blocks():
         left, right = candidates.candidates(rows)
         value = similarity(left, right)
-        near = value >= threshold
+        near = value >= limits.threshold
         parts.append((left[near], right[near], value[near]))
         step("Comparing", rows.stop, len(ids))
     return classes, parts, candidates.capped, candidates.recall
@@ -143,7 +142,7 @@ def _by_hamming(
 ) -> tuple[Classes, list[Found], Capped, float]:
     prints = np.ascontiguousarray(columns.values.T)
     classes = Classes.by(prints, columns.filled)
-    found = SegmentJoin(prints[classes.rows], require_simhash(meta.scheme), distance, cap)
+    found = SegmentJoin.of(meta, prints[classes.rows], distance, cap)
     left, right, apart = found.by_right()
     return classes, [(left, right, apart)], found.capped, 1.0
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,35 +10,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esdedup.banding import expected_recall, least_bands
-from esdedup.datatypes import Candidates, Match, Metric, RecallQuery, Result
+from esdedup.datatypes import Candidates, Match, Metric, Query, RecallQuery, Result
 from esdedup.exceptions import UsageError
+from esdedup.hot import narrowed
 from esdedup.matches import hamming_matches, jaccard_matches
-from esdedup.minhash import VALUE_BITS, MinHash
+from esdedup.minhash import MinHash
 from esdedup.queries import QUERIES_AT_ONCE, recall_body
 from esdedup.schema import IndexMeta
 from esdedup.scheme import Scheme
-from esdedup.segments import Layout, probe_masks, segment_values
+from esdedup.segments import Layout
 from esdedup.sketch import Sketches, sketch
+from esdedup.stoplist import stopped_tokens, without
 from esdedup.stores.base import Store
-from esdedup.tokens import encode, encode_at
+from esdedup.token_queries import band_queries, segment_queries, value_queries
 
 MAX_CANDIDATES = 10_000
 RECALL = 0.999
 MAX_PROBES = 65_536
 """The most terms that a cluster takes in one query by default."""
-
-
-@dataclass(frozen=True)
-class Query:
-    """A text to find similar documents of.
-
-    exclude: the id of a document to leave out. filters: queries in the cluster's own language that
-    a document must match too, such as a range of dates or a tenant.
-    """
-
-    text: str
-    exclude: str | None = None
-    filters: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True)
@@ -51,6 +40,8 @@ class Limits:
     matches: at most so many for a query. candidates: documents to fetch and verify for a query.
     recall: the share of the documents just at the threshold that shall be found: the higher it is,
     the fewer shared bands make a candidate, and the more candidates there are.
+    max_bucket: bands or segments whose bucket holds more documents are left out, all but one; None
+    to leave out only those of the index's stop list. It takes a round trip more.
 
     Raises UsageError for values out of range.
     """
@@ -61,6 +52,7 @@ class Limits:
     matches: int = 10
     candidates: int = 1_000
     recall: float = RECALL
+    max_bucket: int | None = None
 
     def __post_init__(self) -> None:
         if self.metric not in ("jaccard", "hamming"):
@@ -74,6 +66,8 @@ class Limits:
         if not 1 <= self.candidates <= MAX_CANDIDATES:
             raise UsageError(f"candidates {self.candidates}: use 1 to {MAX_CANDIDATES}")
         check_recall(self.recall)
+        if self.max_bucket is not None and self.max_bucket < 1:
+            raise UsageError(f"max bucket {self.max_bucket}: use at least 1 document")
 
 
 def check_threshold(threshold: float) -> None:
@@ -99,20 +93,37 @@ def similar(
     texts = [query.text for query in queries]
     exact = limits.metric == "jaccard"
     sketches = sketch(texts, _asked(meta.scheme, limits), with_shingles=exact)
-    recalls = _recall_queries(meta, sketches, queries, limits)
-    asked = np.flatnonzero(sketches.filled).tolist()
+    unlimited = [
+        _fitted(recall, meta.scheme, limits)
+        for recall in _recall_queries(meta, sketches, queries, limits)
+    ]
+    filled = np.flatnonzero(sketches.filled).tolist()
+    some_left = narrowed(store, meta, [unlimited[row] for row in filled], limits.max_bucket)
+    recalls = {
+        row: _fitted(recall, meta.scheme, limits)
+        for row, recall in zip(filled, some_left, strict=True)
+    }
     verify = _verifier(meta, sketches, limits)
-    expected = _expected_recall(meta.scheme, limits)
 
     def answers(rows: list[int]) -> list[Result]:
         # When this returns the candidates are gone, before the next ones are fetched.
         found = store.recall([recalls[row] for row in rows], limits.candidates)
         return [
-            Result(verify(row, each)[: limits.matches], len(each.found), each.truncated, expected)
+            replace(
+                results[row],
+                matches=verify(row, each)[: limits.matches],
+                candidates=len(each.found),
+                truncated=each.truncated,
+            )
             for row, each in zip(rows, found, strict=True)
         ]
 
-    results = [Result([], 0, False, expected)] * len(queries)
+    whole = unlimited[0] if unlimited else None
+    results = [Result([], 0, False, _expected_recall(meta.scheme, limits, whole))] * len(queries)
+    for row, recall in recalls.items():
+        expected = _expected_recall(meta.scheme, limits, recall)
+        results[row] = Result([], 0, False, expected, len(recall.groups), recall.stopped)
+    asked = [row for row in filled if recalls[row].groups]
     for first in range(0, len(asked), QUERIES_AT_ONCE):
         some = asked[first : first + QUERIES_AT_ONCE]
         for row, result in zip(some, answers(some), strict=True):
@@ -148,29 +159,40 @@ def _threshold(limits: Limits) -> float:
     return limits.threshold
 
 
-def _least(scheme: Scheme, limits: Limits) -> int:
-    minhash = require_minhash(scheme)
-    return least_bands(_threshold(limits), limits.recall, minhash.bands, minhash.rows)
+def _fitted(recall: RecallQuery, scheme: Scheme, limits: Limits) -> RecallQuery:
+    """A query that asks for as many shared bands as the recall allows, of those it has left."""
+    if limits.metric == "hamming" or limits.threshold is None or not recall.groups:
+        return recall
+    rows = require_minhash(scheme).rows
+    least = least_bands(limits.threshold, limits.recall, len(recall.groups), rows)
+    return replace(recall, least=least)
 
 
-def _expected_recall(scheme: Scheme, limits: Limits) -> float | None:
+def _expected_recall(scheme: Scheme, limits: Limits, recall: RecallQuery | None) -> float | None:
     """At the threshold; None for Hamming distances, of which none is missed."""
-    if limits.metric == "hamming":
+    if limits.metric == "hamming" or recall is None:
         return None
-    minhash, least = require_minhash(scheme), _least(scheme, limits)
-    return expected_recall(_threshold(limits), minhash.bands, minhash.rows, least)
+    bands, rows = len(recall.groups), require_minhash(scheme).rows
+    return expected_recall(_threshold(limits), bands, rows, recall.least)
 
 
 def request_body(meta: IndexMeta, query: Query, limits: Limits) -> dict[str, Any]:
     """The body of a `_search` that recalls the candidates of a query, for any client to send.
 
     The score of a hit is the number of tokens that it shares with the text; to verify it is up to
-    the sender. A text without any shingle finds nothing.
+    the sender. A text without any shingle finds nothing, nor does one whose tokens are all in the
+    index's stop list, which are left out.
+
+    Raises UsageError where buckets are limited: how large they are, only a search can ask.
     """
+    if limits.max_bucket is not None:
+        raise UsageError("to limit buckets takes two requests: it goes with similar")
     sketches = sketch([query.text], _asked(meta.scheme, limits))
     (recall,) = _recall_queries(meta, sketches, [query], limits)
+    recall = without(recall, stopped_tokens(meta.stop, recall.kind))
+    recall = _fitted(recall, meta.scheme, limits)
     body = recall_body(recall, limits.candidates)
-    if not sketches.filled[0]:
+    if not sketches.filled[0] or not recall.groups:
         body["query"] = {"match_none": {}}
     return body
 
@@ -191,9 +213,9 @@ def _recall_queries(
     if limits.metric == "jaccard":
         if sketches.values is not None:
             return value_queries(meta, sketches.values, queries)
-        least = 1 if limits.threshold is None else _least(meta.scheme, limits)
-        return band_queries(meta, require_bands(sketches.bands), queries, least)
-    distance = distance_for(require_simhash(meta.scheme), limits.distance)
+        return band_queries(meta, require_bands(sketches.bands), queries)
+    layout = require_simhash(meta.scheme)
+    distance = distance_for(layout, limits.distance)
     return segment_queries(meta, require_prints(sketches.fingerprints), queries, distance)
 
 
@@ -239,48 +261,3 @@ def distance_for(layout: Layout, distance: int | None) -> int:
             f" takes {MAX_PROBES:,}: ask for less, or make an index with more segments"
         )
     return distance
-
-
-def band_queries(
-    meta: IndexMeta, bands: NDArray[np.uint64], queries: Sequence[Query], least: int = 1
-) -> list[RecallQuery]:
-    """Queries for documents that share bands; one for each row of `bands`."""
-    bits = require_minhash(meta.scheme).token_bits
-    return [
-        RecallQuery(
-            "minhash", [[token] for token in row], query.exclude, meta.field, query.filters, least
-        )
-        for row, query in zip(encode(bands, bits), queries, strict=True)
-    ]
-
-
-def value_queries(
-    meta: IndexMeta, values: NDArray[np.uint64], queries: Sequence[Query]
-) -> list[RecallQuery]:
-    """Queries for documents that share values of the signature; one for each row of `values`."""
-    return [
-        RecallQuery(
-            "signature", [[token] for token in row], query.exclude, meta.field, query.filters
-        )
-        for row, query in zip(encode(values, VALUE_BITS), queries, strict=True)
-    ]
-
-
-def segment_queries(
-    meta: IndexMeta, fingerprints: NDArray[np.uint64], queries: Sequence[Query], distance: int
-) -> list[RecallQuery]:
-    """Queries that hold every neighbour, within the radius, of every segment."""
-    layout = require_simhash(meta.scheme)
-    radius = layout.radius_for(distance)
-    values = segment_values(fingerprints, layout)
-    count = values.shape[1]
-    groups: list[list[list[str]]] = [[] for _ in queries]
-    for position, width in enumerate(layout.widths):
-        probes = values[:, position, None] ^ probe_masks(width, radius)
-        positions = np.full(probes.shape[1], position)
-        for row, tokens in enumerate(encode_at(probes, positions, count, layout.segment_bits)):
-            groups[row].append(tokens)
-    return [
-        RecallQuery("simhash", tokens, query.exclude, meta.field, query.filters)
-        for tokens, query in zip(groups, queries, strict=True)
-    ]

@@ -101,7 +101,7 @@ def test_the_launcher_in_the_root() -> None:
 
 
 def test_every_option_is_explained() -> None:
-    for command in ("index", "similar", "pairs", "stats", "scheme"):
+    for command in ("index", "similar", "pairs", "stats", "stop", "scheme"):
         shown = run(command, "--help", env={**os.environ, "COLUMNS": "200"}).stdout
         options = re.findall(r"│ \*?\s*(--[a-z-]+)", shown)
         assert "--json" in options

@@ -32,7 +32,7 @@ from esdedup.shingles import Ragged, Shingling, distinct, offsets_of, shingle, t
 from esdedup.simhash import SimHash, fingerprints, from_hex, to_hex
 from esdedup.sketch import shingle_sets, sketch, token_fields
 from esdedup.text import Normalisation, normalise
-from esdedup.tokens import ALPHABET, decode, encode, token_length
+from esdedup.tokens import ALPHABET, decode, decode_tokens, encode, token_length
 from esdedup.verify import hamming, jaccard, jaccard_with
 from esdedup.weights import given_weights, inverse_document_frequency
 from tests import reference
@@ -256,6 +256,26 @@ def test_tokens_round_trip_and_sort_as_their_numbers(count: int, bits: int, seed
         len({token for row in tokens for token in row[:1]} & {t for r in tokens for t in r[1:]})
         == 0
     )
+
+
+@given(st.integers(1, 70), st.sampled_from([12, 16, 36, 60]), st.integers(0, 2**32))
+def test_single_tokens_round_trip(count: int, bits: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    values = rng.integers(0, 2**bits, (2, count), dtype=np.uint64)
+    order = rng.permutation(2 * count)
+    tokens = [encode(values, bits)[at // count][at % count] for at in order.tolist()]
+    positions, found = decode_tokens(tokens, count, bits)
+    assert positions.tolist() == (order % count).tolist()
+    assert found.tolist() == values.ravel()[order].tolist()
+
+
+def test_what_is_no_single_token() -> None:
+    assert [part.tolist() for part in decode_tokens([], 23, 30)] == [[], []]
+    for broken in ("", "N", ".....", ".......", ".1234~", ".1234é", ".1234\n", "z.....", "N....."):
+        with pytest.raises(ValueError, match=r"is no token|is beyond"):
+            decode_tokens([".12345", broken], 23, 30)
+    with pytest.raises(ValueError, match="is beyond 4 positions of 16 bits"):
+        decode_tokens([".zzz"], 4, 16)
 
 
 def test_a_token_of_36_bits_has_seven_characters() -> None:

@@ -65,6 +65,9 @@ SERVICES = [
     "exact",
     "clustering",
     "marking",
+    "hot",
+    "token_queries",
+    "open_index",
 ]
 
 

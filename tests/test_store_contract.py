@@ -665,6 +665,65 @@ def test_readers_see_whole_commits(place: Place, store: Store) -> None:
     assert len(ask(store, query("a"), 10_000).found) == batches * 100
 
 
+# Buckets
+
+
+def test_sizes_of_buckets(store: Store) -> None:
+    write(store, [document(str(n), ["all", f"m{n % 7}"]) for n in range(700)])
+    write(store, [document(f"s{n}", ["all", "s"], "simhash") for n in range(3)])
+    tokens = [f"m{n % 9}" for n in range(450)]
+    sizes = store.bucket_sizes("minhash", tokens, META)
+    assert sizes == [100 if n % 9 < 7 else 0 for n in range(450)]
+    assert store.bucket_sizes("minhash", ["all", "s", "all"], META) == [700, 0, 700]
+    assert store.bucket_sizes("simhash", ["all", "s"], META) == [3, 3]
+    assert store.bucket_sizes("minhash", [], META) == []
+    write(store, [document("0", ["m1"])])
+    store.delete(["1", "8", "s0"])
+    store.refresh()
+    assert store.bucket_sizes("minhash", ["all", "m0", "m1"], META) == [697, 99, 99]
+    assert store.bucket_sizes("simhash", ["s"], META) == [2]
+
+
+@clusters
+def test_a_bucket_of_very_many_is_counted_to_the_end(store: Store) -> None:
+    """A search alone counts up to 10,000."""
+    write(store, [document(str(n), ["all"]) for n in range(10_100)])
+    assert store.bucket_sizes("minhash", ["all"], META) == [10_100]
+
+
+STOP = ("minhash:.12345", "simhash:.123")
+
+
+def test_a_stop_list_is_kept(open_store: OpenStore, store: Store) -> None:
+    write(store, [document("1", ["a"])])
+    store.put_stop(META, STOP)
+    stopped = IndexMeta(META.scheme, stop=STOP)
+    other = open_store()
+    assert other.meta() == stopped
+    assert ids_of(ask(other, query("a"))) == ["1"]
+    # To make the index again, with what was asked for at first, leaves the list.
+    other.create(META)
+    assert other.meta() == stopped
+    with pytest.raises(esdedup.StoreError, match="changed"):
+        other.put_stop(META, STOP[:1])
+    assert store.meta() == stopped
+    other.put_stop(stopped, ())
+    assert store.meta() == META
+
+
+@clusters
+def test_a_stop_list_leaves_what_others_say(place: Place, open_store: OpenStore) -> None:
+    mapping = {"_meta": {"team": "news"}, "properties": {"text": {"type": "text"}}}
+    place.call("PUT", "", {"mappings": mapping})
+    store = open_store()
+    store.create(META)
+    before = place.call("GET", "/_mapping")[place.index]["mappings"]
+    store.put_stop(META, STOP)
+    after = place.call("GET", "/_mapping")[place.index]["mappings"]
+    assert after["_meta"][FIELD].pop("stop") == list(STOP)
+    assert after == before
+
+
 # Indices that are not there, and names that are none
 
 WORKS: dict[str, Callable[[Store], object]] = {
@@ -675,6 +734,8 @@ WORKS: dict[str, Callable[[Store], object]] = {
     "scan": lambda store: scanned(store),
     "delete": lambda store: store.delete(["1"]),
     "statistics": lambda store: store.statistics(META),
+    "bucket sizes": lambda store: store.bucket_sizes("minhash", ["a"], META),
+    "put stop": lambda store: store.put_stop(META, ()),
 }
 
 

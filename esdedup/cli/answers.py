@@ -21,6 +21,8 @@ def answer(result: Result, id: str | None, with_source: bool) -> dict[str, Any]:
         "candidates": result.candidates,
         "truncated": result.truncated,
         "expected_recall": result.recall,
+        "asked": result.asked,
+        "stopped": result.stopped,
     }
 
 

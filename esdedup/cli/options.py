@@ -15,7 +15,8 @@ import typer
 from esdedup.connection import Connection, connection_to
 from esdedup.datatypes import Metric
 from esdedup.exceptions import UsageError
-from esdedup.index import DEFAULT_FILE, DEFAULT_INDEX, Index, open
+from esdedup.index import Index
+from esdedup.open_index import DEFAULT_FILE, DEFAULT_INDEX, open
 from esdedup.scheme import Scheme
 from esdedup.stores import BulkPolicy, Cluster, connect
 

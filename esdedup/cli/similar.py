@@ -24,11 +24,12 @@ from esdedup.cli.options import (
     with_target,
 )
 from esdedup.cli.output import message, print_json, wants_json
+from esdedup.datatypes import Query, Result
 from esdedup.exceptions import RecordError, UsageError
 from esdedup.fields import text_of, value_at
 from esdedup.index import Index
 from esdedup.records import STDIN, BadRecord, Record, read_records
-from esdedup.search import RECALL, Limits, Query
+from esdedup.search import RECALL, Limits
 
 _QUERIES_AT_ONCE = 500
 
@@ -47,6 +48,16 @@ Nearest = Annotated[
     typer.Option(
         "--nearest",
         help="The k nearest by Jaccard similarity, however unlike, in place of a threshold.",
+    ),
+]
+LargestBucket = Annotated[
+    int | None,
+    typer.Option(
+        "--max-bucket",
+        min=1,
+        metavar="N",
+        show_default="no limit",
+        help="Leave out bands or segments that more documents share than that.",
     ),
 ]
 Batch = Annotated[
@@ -81,6 +92,7 @@ def similar(
     k: K = 10,
     recall: Recall = RECALL,
     candidates: CandidatesOption = 1_000,
+    max_bucket: LargestBucket = None,
     filter: FilterOption = None,
     source: WithSource = False,
     as_json: AsJson = None,
@@ -89,7 +101,9 @@ def similar(
     _check_one(text, file, id, batch)
     check_metric_options(metric, threshold, distance)
     wanted = _threshold(metric, threshold, nearest)
-    limits = Limits(metric, wanted, distance, k, candidates, recall)
+    if nearest and max_bucket is not None:
+        raise UsageError("--max-bucket goes without --nearest")
+    limits = Limits(metric, wanted, distance, k, candidates, recall, max_bucket)
     filters = read_filters(filter)
     with target.open() as index:
         if batch is not None:
@@ -106,6 +120,8 @@ def similar(
         )
     if (lack := lacking(result, limits, values)) is not None:
         message(lack)
+    if result.stopped:
+        message(_what_was_stopped(result, metric))
     if wants_json(as_json):
         print_json(answer(result, id, source))
     else:
@@ -139,6 +155,23 @@ def query(
     with target.open() as index:
         wanted = index.query(_read(file) if file is not None else text, id, read_filters(filter))
         print_json(index.request_body(wanted, limits, collapse=collapse))
+        if stop := index.meta.stop:
+            message(f"What is in the index's stop list ({len(stop)} tokens) is not looked for")
+
+
+def _what_was_stopped(result: Result, metric: str) -> str:
+    parts = "bands" if metric == "jaccard" else "segments"
+    if result.blind:
+        return f"Nothing could be looked for: all {parts} of the text are in the stop list"
+    missing = (
+        "a match that shares only these is missing"
+        if metric == "jaccard"
+        else "matches within the distance may be missing"
+    )
+    return (
+        f"{result.stopped} {parts} of the text were left out, as their buckets are in the stop list"
+        f" or over --max-bucket: {missing}"
+    )
 
 
 def _check_one(*given: str | None) -> None:
@@ -153,7 +186,7 @@ def _answer_all(
     """A line of JSON for each text of a file."""
     if file != STDIN and not Path(file).is_file():
         raise UsageError(f"{file}: there is no such file")
-    bad = truncated = few = 0
+    bad = truncated = few = stopped = blind = 0
     lack: str | None = None
     values = _has_values(index)
     for some in _chunks(read_records(file, None, lambda _: None)):
@@ -169,6 +202,8 @@ def _answer_all(
             truncated += result.truncated
             lack = lacking(result, limits, values)
             few += lack is not None
+            stopped += result.stopped > 0
+            blind += result.blind
             print_json(answer(result, name, with_source))
     if truncated:
         message(
@@ -181,6 +216,11 @@ def _answer_all(
         message(
             f"{few} texts have fewer than {limits.matches} matches, or may lack some: see"
             " expected_recall"
+        )
+    if stopped:
+        message(
+            f"{stopped} texts have buckets in the stop list or over --max-bucket, which were left"
+            f" out; for {blind} nothing could be looked for"
         )
     if bad:
         message(f"{bad} records were not looked for")

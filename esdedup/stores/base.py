@@ -97,6 +97,21 @@ class Store(Protocol):
         """
         ...
 
+    def bucket_sizes(self, kind: str, tokens: Sequence[str], meta: IndexMeta) -> list[int]:
+        """How many documents hold each token, exactly, of those that searches see.
+
+        kind: "minhash" or "simhash".
+        """
+        ...
+
+    def put_stop(self, meta: IndexMeta, stop: tuple[str, ...]) -> None:
+        """Puts another stop list into what the index says of its tokens; nothing else changes.
+
+        meta: what it said when the list was made. Raises StoreError, and leaves what is there,
+        where it says something else by now; UsageError while its scheme is being changed.
+        """
+        ...
+
     def delete(self, ids: Sequence[str]) -> int:
         """Deletes documents with their tokens; the number that existed."""
         ...

@@ -28,7 +28,7 @@ from esdedup.datatypes import (
     Statistics,
     WriteReport,
 )
-from esdedup.exceptions import IndexNotFound, RecordError, UsageError
+from esdedup.exceptions import IndexNotFound, RecordError, StoreError, UsageError
 from esdedup.fields import only
 from esdedup.schema import IndexMeta
 from esdedup.stores.rows import as_document, chunks, is_unicode, marks, merged
@@ -181,6 +181,20 @@ class LocalStore:
                     Document(id, only({**json.loads(own), FIELD: json.loads(tokens)}, paths))
                     for id, own, tokens in page
                 ]
+
+    def bucket_sizes(self, kind: str, tokens: Sequence[str], meta: IndexMeta) -> list[int]:
+        counted = f"SELECT count(*) FROM {self._tables.name(kind)} WHERE token = ?"
+        with self._reading() as db:
+            return [int(db.execute(counted, (token,)).fetchone()[0]) for token in tokens]
+
+    def put_stop(self, meta: IndexMeta, stop: tuple[str, ...]) -> None:
+        with self._writing() as db:
+            if self._stored_meta(db) != meta:
+                raise StoreError(f"{self.where} was changed meanwhile: try again")
+            db.execute(
+                "UPDATE esdedup_indices SET meta = ? WHERE name = ?",
+                (json.dumps(replace(meta, stop=stop).to_json()), self._index),
+            )
 
     def delete(self, ids: Sequence[str]) -> int:
         with self._writing() as db:
