@@ -43,11 +43,13 @@ class _Level:
 class _Look:
     """What is found for one query, a level after the other.
 
-    recall: of documents as similar as the k-th found, expected; None while there are fewer.
+    near: the k nearest so far. seen: ids of all that were verified. recall: of documents as
+    similar as the k-th, expected; None while there are fewer.
     """
 
     limits: Limits
-    found: dict[str, Match] = field(default_factory=dict)
+    near: list[Match] = field(default_factory=list)
+    seen: set[str] = field(default_factory=set)
     truncated: bool = False
     recall: float | None = None
 
@@ -55,14 +57,9 @@ class _Look:
     def done(self) -> bool:
         return self.recall is not None and self.recall >= self.limits.recall
 
-    def nearest(self) -> list[Match]:
-        near = [match for match in self.found.values() if match.similarity]
-        return sorted(near, key=by_similarity)[: self.limits.matches]
-
     def farthest(self) -> float | None:
         """The similarity of the k-th, or None where there are fewer."""
-        near = self.nearest()
-        return near[-1].similarity if len(near) == self.limits.matches else None
+        return self.near[-1].similarity if len(self.near) == self.limits.matches else None
 
     def least(self, level: _Level) -> int:
         """The tokens that a document must share to be looked at: as one nearer than the k-th."""
@@ -72,18 +69,21 @@ class _Look:
         return least_bands(similarity, self.limits.recall, level.count, level.rows)
 
     def add(self, level: _Level, least: int, candidates: Candidates, matches: list[Match]) -> None:
-        self.found.update((match.id, match) for match in matches)
+        """What a level found; least: the tokens that were asked for."""
+        both = {match.id: match for match in (*self.near, *matches) if match.similarity}
+        self.near = sorted(both.values(), key=by_similarity)[: self.limits.matches]
+        self.seen.update(match.id for match in matches)
+        self.truncated = candidates.truncated
         if candidates.truncated:
             # Of those that share as many as the last one fetched, some were not.
             least = candidates.found[-1].matched + 1
         if (similarity := self.farthest()) is not None:
             recall = expected_recall(similarity, level.count, level.rows, least)
             self.recall = max(recall, self.recall or 0.0)
-        self.truncated = candidates.truncated
 
     def result(self) -> Result:
         truncated = self.truncated and not self.done
-        return Result(self.nearest(), len(self.found), truncated, self.recall)
+        return Result(self.near, len(self.seen), truncated, self.recall)
 
 
 def nearest(
