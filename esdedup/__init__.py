@@ -18,6 +18,7 @@ from esdedup.exceptions import (
     StoreUnavailable,
     UsageError,
 )
+from esdedup.explain import Explanation
 from esdedup.index import Index, open
 from esdedup.ingest import IngestReport
 from esdedup.minhash import MinHash
@@ -38,6 +39,7 @@ __all__ = [
     "DuplicateFound",
     "DuplicatePolicy",
     "EsdedupError",
+    "Explanation",
     "FeatureWeights",
     "Index",
     "IndexNotFound",

@@ -13,6 +13,7 @@ from esdedup.datatypes import Document, Match, Metric, Pair, Result, Statistics
 from esdedup.documents import partial_document
 from esdedup.duplicates import DuplicatePolicy
 from esdedup.exceptions import IndexNotFound, RecordError, StoreError, UsageError
+from esdedup.explain import Explanation, explain
 from esdedup.fields import text_of
 from esdedup.ingest import IngestReport, ingest
 from esdedup.pairs import OnScan, similar_pairs
@@ -222,6 +223,10 @@ class Index:
             distance=distance,
             on_scan=on_scan,
         )
+
+    def explain(self, left: str, right: str) -> Explanation:
+        """Why two documents, given by id, are similar or not: what they share, and what met."""
+        return explain(self.store, self.meta, left, right)
 
     def statistics(self) -> Statistics:
         """Numbers of the index."""
