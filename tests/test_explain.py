@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html.parser
 import json
 import math
@@ -30,7 +32,7 @@ DOCUMENTS = [
     {"id": "c", "text": f"{SECOND.upper()}  RIVER"},
     {"id": "d", "text": "今天下午三点，市图书馆举行读书会，欢迎大家参加。"},
     {"id": "e", "text": "今天下午四点，市图书馆举行读书会，欢迎大家参加！"},
-    {"id": "<script>alert(1)</script>", "text": "<script>alert(2)</script> [bold]all[/bold] \x1b[7m"},
+    {"id": "<script>alert(1)</script>", "text": "<script>alert(2)</script> [bold]all[/bold]\x1b[7"},
     {"id": "[red]x[/red]", "text": "<script>alert(2)</script> [bold]all[/bold] else {{ 7 * 7 }}"},
     {"id": "empty", "text": "!!!"},
     {"id": "also empty", "text": "???"},
@@ -166,7 +168,7 @@ def test_what_a_scheme_lacks_is_absent(tmp_path: Path, missing: str) -> None:
     (line,) = map(json.loads, command(path, "a", "b", "--html", str(page)).stdout.splitlines())
     assert line[missing] is None
     assert line["similarity"] == 11 / 13
-    assert line["simhash" if missing == "minhash" else "minhash"]["met"]
+    assert line["simhash" if missing == "minhash" else "minhash"] is not None
     shown = command(path, "a", "b", "--table").stdout + page.read_text("utf-8")
     gone, there = ("MinHash", "Hamming") if missing == "minhash" else ("Hamming", "MinHash")
     assert gone not in shown
@@ -232,7 +234,7 @@ def test_the_terminal_shows_texts_as_they_are(file: Path) -> None:
     assert "<⟦script⟧>⟦alert⟧(⟦2⟧)</⟦script⟧> [⟦bold⟧]⟦all⟧[/⟦bold⟧]" in shown
     assert "[red]x[/red]" in shown
     assert "\x1b" not in shown
-    assert "\ufffd[7m" in shown
+    assert "[/⟦bold⟧]\ufffd[7" in shown
     coloured = command(file, "d", "e", "--table", FORCE_COLOR="1", TERM="xterm-256color").stdout
     assert "⟦" not in coloured
     assert re.search("\x1b\\[30;42m今天下午\x1b\\[0m三", coloured)
@@ -302,15 +304,12 @@ def test_the_page_marks_what_is_shared(file: Path) -> None:
     _, page = page_of(file, "d", "e")
     assert page.marked == [
         "Marked",
-        *("今天下午", "市图书馆举行读书会", "欢迎大家参加"),
-        *("今天下午", "市图书馆举行读书会", "欢迎大家参加"),
+        *("今天下午", "点", "市图书馆举行读书会", "欢迎大家参加"),
+        *("今天下午", "点", "市图书馆举行读书会", "欢迎大家参加"),
     ]
 
 
 def test_the_policy_lets_the_page_s_own_styles_in() -> None:
-    import base64
-    import hashlib
-
     source = render("base")
     (style,) = re.findall("<style>(.*?)</style>", source, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()

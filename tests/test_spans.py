@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import unicodedata
 
 import numpy as np
 import pytest
@@ -17,14 +16,14 @@ from esdedup.shingles import Shingling, shingle
 from esdedup.spans import MarkedText, mark_shared
 from esdedup.splitting import place, tokenise
 from esdedup.text import Normalisation, normalise
-from tests.test_text import ALL, CHARACTERS, CHOICES
+from tests.test_text import ALL, CHARACTERS, CHOICES, LIVELY
 
 PLAIN = Normalisation()
 WORDS = [
     "bridge", "Bridge", "river,", "straße", "STRASSE", "ﬁne", "fine", "ＡＢＣ", "abc", "１０", "10",
     "e\u0301tude", "étude", "q\u0323\u0307", "你好", "市图书馆", "。", "㍿", "株式会社", "½", "ｶﾞ",
-    "ガ", "ภาษาไทย", "น้ำ", "한국어", "\u1112\u1161\u11ab", "😀", "👨‍👩‍👧", "soft\u00adhyphen", "zero\u200bwidth",
-    "हिन्दी", "العَرَبِيَّة", "İı", "ᾳ\u0301", "!", "[bold]", "<b>", "\u0301",
+    "ガ", "ภาษาไทย", "น้ำ", "한국어", "\u1112\u1161\u11ab", "😀", "👨‍👩‍👧", "soft\u00adhyphen",
+    "zero\u200bwidth", "हिन्दी", "العَرَبِيَّة", "İı", "ᾳ\u0301", "!", "[bold]", "<b>", "\u0301",
 ]  # fmt: skip
 TEXTS = st.one_of(
     st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join),
@@ -134,9 +133,13 @@ def marks(left: str, right: str, shingling: Shingling = SHINGLINGS[0]) -> list[l
         (
             "今天下午三点，市图书馆",
             "今天下午四点,市图書馆今天下",
-            [["今天下午"], ["今天下午", "今天下"]],
+            [["今天下午", "点", "市图"], ["今天下午", "点", "市图", "今天下"]],
         ),
-        ("ＡＢＣ　ﬁne Cafe\u0301 x", "abc fine café y", [["ＡＢＣ　ﬁne Cafe\u0301"], ["abc fine café"]]),
+        (
+            "ＡＢＣ　ﬁne Cafe\u0301 x",
+            "abc fine café y",
+            [["ＡＢＣ　ﬁne Cafe\u0301"], ["abc fine café"]],
+        ),
         ("㍿ 東京都港区", "株式会社 新潟", [["㍿"], ["株式会社"]]),
         ("ภาษาไทย", "xภาษาจีน", [["ภาษา"], ["ภาษา"]]),
         ("😀 one two three 😀", "one two 😀 three", [["one two three"], ["one two", "three"]]),
@@ -159,11 +162,9 @@ def test_stop_words_are_not_marked() -> None:
 
 @pytest.mark.parametrize("normalisation", ALL)
 def test_clusters_hold_what_normalisation_changes(normalisation: Normalisation) -> None:
-    # Each character behind a letter, alone and with more marks behind it.
-    for first in range(0, 0x110000, 0x400):
-        some = [chr(point) for point in range(first, first + 0x400)]
-        text = "".join(f"a{c}\u0301{c}\u0345\u0323{c}가{c}" for c in some)
-        assert mark_shared((text, ""), normalisation, Shingling(), 1)[0].original
+    # Each character that normalisation may change, behind a letter and with more marks behind it.
+    text = "".join(f"a{c}\u0301{c}\u0345\u0323{c}가{c}" for c in LIVELY)
+    assert mark_shared((text, ""), normalisation, Shingling(), 1)[0].original
 
 
 def test_what_can_not_be_carried_back_is_shown_normalised(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,13 +199,3 @@ def test_what_is_left_out_is_counted(left: str, right: str) -> None:
     assert sum(piece.left_out for piece in pieces) >= 20
     assert len(kept) < len(text)
     assert not any(piece.text and piece.left_out for piece in pieces)
-
-
-def test_this_python_knows_the_characters_that_compose_backwards() -> None:
-    for point in range(0x110000):
-        character = chr(point)
-        decomposed = unicodedata.normalize("NFD", character)
-        if len(decomposed) > 1 and unicodedata.normalize("NFC", decomposed) == character:
-            before = unicodedata.normalize("NFC", decomposed[:-1])
-            young = unicodedata.category(decomposed[-1]) == "Lo" and point > 0x16000
-            assert young or spans._acts_backwards(decomposed[-1]), (hex(point), before)
