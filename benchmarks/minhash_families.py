@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from esdedup.hashing import avalanche
 from esdedup.minhash import EMPTY, estimate_jaccard, signatures
-from esdedup.shingles import Ragged, Shingling, offsets_of, shingle, tokenise
+from esdedup.shingles import Ragged, Shingling, offsets_of, shingle
+from esdedup.splitting import tokenise
 
 K = 128
 PAIRS = 3_000

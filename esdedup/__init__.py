@@ -18,6 +18,7 @@ from esdedup.exceptions import (
     StoreUnavailable,
     UsageError,
 )
+from esdedup.explain import Explanation
 from esdedup.index import Index
 from esdedup.ingest import IngestReport
 from esdedup.minhash import MinHash
@@ -39,6 +40,7 @@ __all__ = [
     "DuplicateFound",
     "DuplicatePolicy",
     "EsdedupError",
+    "Explanation",
     "FeatureWeights",
     "Index",
     "IndexNotFound",

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from esdedup.exceptions import UsageError
 from esdedup.scheme import Scheme
-from esdedup.shingles import Ragged, shingle, tokenise
+from esdedup.shingles import Ragged, shingle
+from esdedup.splitting import tokenise
 from esdedup.text import normalise
 from esdedup.weights import (
     FeatureWeights,

@@ -12,6 +12,7 @@ from esdedup.datatypes import Document, Metric, Query, Result, Statistics
 from esdedup.documents import partial_document
 from esdedup.duplicates import DuplicatePolicy
 from esdedup.exceptions import IndexNotFound, RecordError, StoreError, UsageError
+from esdedup.explain import Explanation, explain
 from esdedup.fields import text_of
 from esdedup.groups import MAX_BUCKET, Grouping, Groups, OnStep
 from esdedup.hot import HotBuckets, hot_buckets, put_stop_list
@@ -240,6 +241,10 @@ class Index:
     def groups(self, grouping: Grouping | None = None) -> Groups:
         """The groups of similar documents; nothing is changed."""
         return find_groups(self.store, self.meta, grouping or Grouping())
+
+    def explain(self, left: str, right: str) -> Explanation:
+        """Why two documents, given by id, are similar or not: what they share, and what met."""
+        return explain(self.store, self.meta, left, right)
 
     def statistics(self) -> Statistics:
         """Numbers of the index."""

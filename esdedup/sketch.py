@@ -15,8 +15,9 @@ from esdedup.hashing import U64
 from esdedup.minhash import VALUE_BITS, band_hashes, signatures, value_hashes
 from esdedup.scheme import Scheme
 from esdedup.segments import segment_values
-from esdedup.shingles import Ragged, distinct, shingle, tokenise
+from esdedup.shingles import Ragged, distinct, shingle
 from esdedup.simhash import fingerprints, to_hex
+from esdedup.splitting import tokenise
 from esdedup.text import normalise
 from esdedup.tokens import encode
 

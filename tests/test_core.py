@@ -28,9 +28,10 @@ from esdedup.minhash import MinHash, band_hashes, estimate_jaccard, signatures
 from esdedup.schema import IndexMeta, index_mapping, meta_of
 from esdedup.scheme import Scheme
 from esdedup.segments import Layout, parse_layout, probe_masks, segment_values
-from esdedup.shingles import Ragged, Shingling, distinct, offsets_of, shingle, tokenise
+from esdedup.shingles import Ragged, Shingling, distinct, offsets_of, shingle
 from esdedup.simhash import SimHash, fingerprints, from_hex, to_hex
 from esdedup.sketch import shingle_sets, sketch, token_fields
+from esdedup.splitting import tokenise
 from esdedup.text import Normalisation, normalise
 from esdedup.tokens import ALPHABET, decode, decode_tokens, encode, token_length
 from esdedup.verify import hamming, jaccard, jaccard_with

@@ -16,6 +16,7 @@ import esdedup
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "esdedup"
 SHIPPED = ["document.json", "minhash.json", "signature.json", "simhash.json"]
+PAGES = ["base.html", "explain.html", "style.css"]
 
 PURE = [
     "exceptions",
@@ -35,6 +36,9 @@ PURE = [
     "buckets",
     "partition",
     "keep",
+    "jieba_words",
+    "splitting",
+    "spans",
 ]
 SERVICES = [
     "documents",
@@ -68,6 +72,7 @@ SERVICES = [
     "hot",
     "token_queries",
     "open_index",
+    "explain",
 ]
 
 
@@ -91,6 +96,7 @@ def test_the_wheel_holds_the_mappings_once_and_nothing_of_ours_beside_the_packag
         f"esdedup/mappings/{name}" for name in SHIPPED
     ]
     assert {"esdedup/py.typed", "esdedup/character_classes.json"} <= set(names)
+    assert {f"esdedup/pages/{name}" for name in PAGES} <= set(names)
     tops = {name.split("/")[0] for name in names}
     assert tops == {"esdedup", f"esdedup-{version()}.dist-info"}
     assert any(name.endswith("licenses/LICENSE") for name in names)
@@ -102,13 +108,15 @@ def test_the_source_archive_holds_the_mappings(built: Path) -> None:
         names = opened.getnames()
     for name in SHIPPED:
         assert f"esdedup-{version()}/mappings/{name}" in names
+    for name in PAGES:
+        assert f"esdedup-{version()}/esdedup/pages/{name}" in names
 
 
 def test_the_wheel_works_outside_the_checkout(built: Path, tmp_path: Path) -> None:
     (wheel,) = built.glob("*.whl")
     zipfile.ZipFile(wheel).extractall(tmp_path / "site")
     code = (
-        "import esdedup; from esdedup.schema import field_mapping;"
+        "import esdedup, esdedup.pages; from esdedup.schema import field_mapping;"
         "print(esdedup.__file__); print(sorted(field_mapping(esdedup.Scheme())['properties']))"
     )
     done = subprocess.run(
@@ -138,7 +146,7 @@ def test_exported_names() -> None:
 
 
 def modules() -> dict[str, Path]:
-    folders = ("", "stores/", "cli/", "proxy/")
+    folders = ("", "stores/", "cli/", "pages/", "proxy/")
     paths = [path for folder in folders for path in PACKAGE.glob(f"{folder}*.py")]
     return {path.relative_to(PACKAGE).with_suffix("").as_posix(): path for path in paths}
 
@@ -164,6 +172,8 @@ def test_layers() -> None:
             assert not any(module.startswith("cli") for module in ours), name
         if name.startswith("stores/"):
             assert not ours & set(SERVICES), name
+        if name.startswith("pages/"):
+            assert not any(module.startswith("esdedup") for module in imported(path)), name
         if name.startswith("proxy/"):
             allowed = {*PURE, "enrich", "sketch", "schema", "scheme"}
             others = {module for module in ours if not module.startswith("proxy.")}
@@ -172,6 +182,7 @@ def test_layers() -> None:
 
 def test_a_client_library_is_imported_in_one_module() -> None:
     for library in (
+        "jinja2",
         "elasticsearch",
         "elastic_transport",
         "opensearchpy",
@@ -185,6 +196,7 @@ def test_a_client_library_is_imported_in_one_module() -> None:
             if any(module.split(".")[0] == library for module in imported(path))
         }
         expected = {
+            "jinja2": {"pages/__init__"},
             "opensearchpy": {"stores/opensearch"},
             "sqlite3": {"stores/sqlite", "stores/local", "stores/tables"},
             "httpx": {"proxy/upstream"},

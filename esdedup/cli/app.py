@@ -12,6 +12,7 @@ from esdedup.cli import (
     attach,
     backfill,
     cluster,
+    explain,
     index,
     pairs,
     proxy,
@@ -37,6 +38,7 @@ app.command("index")(index.index)
 app.command("similar")(similar.similar)
 app.command("pairs")(pairs.pairs)
 app.command("cluster")(cluster.cluster_command)
+app.command("explain")(explain.explain)
 app.command("stats")(stats.stats)
 app.command("stop")(stop.stop)
 app.command("scheme")(scheme.scheme)

@@ -18,7 +18,7 @@ _KEPT_WIDTH = 40
 _LEAST_LINE = 10
 
 _SNIPPET = 80
-_WIDTH_WITHOUT_TERMINAL = 120
+WIDTH_WITHOUT_TERMINAL = 120
 
 
 def wants_json(choice: bool | None) -> bool:
@@ -41,7 +41,7 @@ def print_table(
     """
     # Texts may hold anything, also rich's own markup.
     cells = [[Text(cell) for cell in row] for row in rows]
-    console = Console(width=None if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL)
+    console = Console(width=None if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL)
     kept = {
         name: _kept_width(name, [row[at] for row in cells])
         for at, (name, kind) in enumerate(columns)
