@@ -173,7 +173,7 @@ def test_a_stop_list_makes_queries_cheaper_and_says_so(filled: Filled) -> None:
     with filled.open() as index:
         assert index.meta.stop == ()
         assert "stop" not in index.meta.to_json()
-        result = index.similar(id="d0", threshold=0.8)
+        result = index.similar(id="d0", threshold=0.8, recall=ALL)
         # The one that came meanwhile shares the boilerplate too.
         assert (result.stopped, result.candidates) == (0, before[0].candidates + 1)
 
