@@ -18,6 +18,7 @@ from esdedup.cli import (
     similar,
     stats,
     switch,
+    tune,
 )
 from esdedup.exceptions import EsdedupError, UsageError
 
@@ -36,6 +37,7 @@ app.command("similar")(similar.similar)
 app.command("pairs")(pairs.pairs)
 app.command("stats")(stats.stats)
 app.command("scheme")(scheme.scheme)
+app.command("tune")(tune.tune)
 app.command("attach", rich_help_panel=_OTHERS)(attach.attach_command)
 app.command("backfill", rich_help_panel=_OTHERS)(backfill.backfill_command)
 app.command("check", rich_help_panel=_OTHERS)(attach.check_command)

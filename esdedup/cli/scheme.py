@@ -13,7 +13,7 @@ import typer
 from esdedup.banding import choose_banding
 from esdedup.cli.options import AsJson
 from esdedup.cli.output import message, print_json, print_table, wants_json
-from esdedup.cli.scheme_file import CHANCE_SIMILARITY, describe
+from esdedup.cli.scheme_file import CHANCE_SIMILARITY, describe, write_scheme
 from esdedup.corpus import weighted_as_given, weighted_by_corpus, weighted_by_frequencies
 from esdedup.exceptions import RecordError, UsageError
 from esdedup.fields import text_of
@@ -126,7 +126,7 @@ def scheme(
     )
     made = _weighted(made, weights, idf_from, text_field)
     if output is not None:
-        _write(output, made)
+        write_scheme(output, made)
     if wants_json(as_json):
         print_json(made.to_json())
     else:
@@ -196,13 +196,6 @@ def _texts(files: list[str], text_field: str) -> Iterator[list[str]]:
     yield texts
     if skipped:
         message(f"{skipped} records without a text in {text_field!r} were left out")
-
-
-def _write(output: Path, scheme: Scheme) -> None:
-    try:
-        output.write_text(json.dumps(scheme.to_json(), ensure_ascii=False) + "\n", "utf-8")
-    except OSError as error:
-        raise UsageError(f"--output {output}: {error.strerror}") from error
 
 
 def _text_of_file(path: Path) -> str:
