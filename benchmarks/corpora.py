@@ -44,9 +44,8 @@ def manual_pages(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
             continue
         paragraphs = [""]
         for line in gzip.decompress(path.read_bytes()).decode("utf-8", "replace").split("\n"):
-            if line.startswith((".", "'")) and not MACRO.match(line):
-                paragraphs.append("")
-            elif not line.strip():
+            macro = line.startswith((".", "'")) and not MACRO.match(line)
+            if macro or not line.strip():
                 paragraphs.append("")
             else:
                 paragraphs[-1] += ROFF.sub("", MACRO.sub("", line)).replace("\\-", "-") + "\n"

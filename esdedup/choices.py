@@ -22,7 +22,7 @@ _BYTES_A_SEGMENT_TOKEN = 11.0
 _BYTES_A_FINGERPRINT = 25.0
 _BYTES_OF_THE_FIELD = 45.0
 
-LAYOUTS = (Layout(64, 4), Layout(64, 5), Layout(64, 8), Layout(64, 6, 3), Layout(128, 8))
+LAYOUTS = (Layout(64, 4), Layout(64, 8), Layout(64, 6, 3), Layout(128, 4), Layout(128, 8))
 """Layouts of segments to choose from: few tokens, more distance, or few candidates."""
 
 

@@ -23,6 +23,9 @@ I64 = NDArray[np.int64]
 
 _FREQUENT = 16
 """A shingle that more than one in so many texts have is counted by a matrix product."""
+_BINS = 20
+"""Of so many bins of similarity the pairs are taken together to weigh them."""
+_FEWEST_PAIRS = 30
 _CELLS_A_BLOCK = 1 << 19
 """Pairs of texts whose shared shingles are counted at once."""
 
@@ -57,7 +60,8 @@ class Neighbours:
         A bin holds its lower edge; the last one holds 1 too.
         """
         at = np.minimum((self.similarity * bins + 1e-9).astype(np.int64), bins - 1)
-        return np.bincount(at, self.expected, bins)
+        counted: F64 = np.bincount(at, self.expected, bins).astype(np.float64)
+        return counted
 
     def seen_from(self, similarity: float) -> int:
         """How many neighbours at or over a similarity were seen."""
@@ -112,7 +116,8 @@ def meeting(similarity: F64, minhash: MinHash) -> F64:
     alike = similarity**minhash.rows
     one = alike + (1.0 - alike) * 2.0**-minhash.token_bits
     with np.errstate(divide="ignore"):  # Equal documents meet surely: the logarithm of 0.
-        return -np.expm1(minhash.bands * np.log1p(-one))
+        met: F64 = -np.expm1(minhash.bands * np.log1p(-one))
+    return met
 
 
 def from_pairs(sets: Ragged, documents: float) -> Neighbours:
@@ -149,22 +154,46 @@ def least_met(minhash: MinHash, sampled: int, documents: float) -> float:
 def with_found(
     neighbours: Neighbours, found: F64, sampled: int, minhash: MinHash, least: float
 ) -> Neighbours:
-    """The same, but what is more alike than `least` by what the tokens found.
+    """The same, but what is more alike than `least` also by what the tokens found.
 
     found: similarities of the neighbours that queries for all `sampled` documents found, shape
     (m,). Each stands for as many as its chance to be found says: Horvitz and Thompson, "A
     generalization of sampling without replacement from a finite universe", JASA 1952, section 3.
+    Where pairs of the sample say something too, the mean of both is taken, see `_share_of_pairs`.
     """
-    kept = neighbours.similarity < least
     value, count = np.unique(found[found >= least], return_counts=True)
     expected = count / (meeting(value, minhash) * sampled)
-    similarity = np.concatenate([neighbours.similarity[kept], value])
-    every = np.concatenate([neighbours.expected[kept], expected])
-    seen = np.concatenate([neighbours.seen[kept], count])
+    of_pairs, of_found = (
+        _share_of_pairs(neighbours, each, minhash, least) for each in (neighbours.similarity, value)
+    )
+    similarity = np.concatenate([neighbours.similarity, value])
+    every = np.concatenate([neighbours.expected * of_pairs, expected * (1.0 - of_found)])
+    seen = np.concatenate([np.where(of_pairs > 0, neighbours.seen, 0), count])
+    order = np.argsort(similarity, kind="stable")
+    similarity, every, seen = similarity[order], every[order], seen[order]
     if similarity.size and similarity[0] == 0.0:
         # Whatever is not alike is unlike: in all there are as many as there are documents.
         every[0] = max(0.0, neighbours.documents - 1 - every[1:].sum())
     return replace(neighbours, similarity=similarity, expected=every, seen=seen)
+
+
+def _share_of_pairs(by_pairs: Neighbours, at: F64, minhash: MinHash, least: float) -> F64:
+    """How much the pairs of the sample say of similarities, the rest being by tokens: 0 to 1.
+
+    A mean weighted by the inverse of the variances, taken for the worst case: that all pairs of a
+    similarity are of one cluster, as copies of one paragraph are. Then tokens find all of them or
+    none, and the relative variance is (1 - p) / p where the chance is p; that of the pairs of k
+    documents is 4 / k. Fewer than 30 pairs say nothing: they are seen by luck.
+    """
+    bins = np.minimum((by_pairs.similarity * _BINS).astype(np.int64), _BINS - 1)
+    pairs = np.bincount(bins, by_pairs.seen / 2, _BINS)[
+        np.minimum((at * _BINS).astype(np.int64), _BINS - 1)
+    ]
+    chance = meeting(at, minhash)
+    of_tokens = (1.0 - chance) / np.maximum(chance, 1e-300)
+    of_pairs = 4.0 / np.sqrt(2.0 * np.maximum(pairs, 1.0))
+    share = np.where(pairs >= _FEWEST_PAIRS, of_tokens / (of_tokens + of_pairs), 0.0)
+    return np.where(at < least, 1.0, share)
 
 
 def pair_similarities(sets: Ragged) -> tuple[F64, I64]:

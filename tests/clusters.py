@@ -69,11 +69,16 @@ class Ran:
 
 
 def esdedup_command(url: str, *arguments: str) -> Ran:
+    """A command on a cluster, in this process, as if its output were a pipe."""
+    return run_command(*arguments, "--url", url)
+
+
+def run_command(*arguments: str) -> Ran:
     """A command in this process, as if its output were a pipe."""
     status: Any = 0
     out, err = io.StringIO(), io.StringIO()
     with (
-        mock.patch.object(sys, "argv", ["esdedup", *arguments, "--url", url]),
+        mock.patch.object(sys, "argv", ["esdedup", *arguments]),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
     ):

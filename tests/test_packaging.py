@@ -18,10 +18,11 @@ PACKAGE = ROOT / "esdedup"
 SHIPPED = ["document.json", "minhash.json", "simhash.json"]
 
 PURE = ("exceptions", "datatypes", "fields", "characters", "text", "hashing", "shingles", "tokens",
-        "minhash", "banding", "segments", "simhash", "weights", "verify", "buckets")  # fmt: skip
+        "minhash", "banding", "segments", "simhash", "weights", "verify", "buckets",
+        "neighbours", "choices")  # fmt: skip
 SERVICES = ("documents", "duplicates", "recent", "ingest", "search", "pairs", "enrich", "index",
             "records", "obstacles", "attach", "templates", "check", "renewal", "backfill", "effort",
-            "sidecar", "switch", "workers")  # fmt: skip
+            "sidecar", "switch", "workers", "samples")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -130,6 +131,7 @@ def test_a_client_library_is_imported_in_one_module() -> None:
         "sqlite3",
         "httpx",
         "uvicorn",
+        "matplotlib",
     ):
         users = {
             name
@@ -141,6 +143,7 @@ def test_a_client_library_is_imported_in_one_module() -> None:
             "sqlite3": {"stores/sqlite", "stores/local", "stores/tables"},
             "httpx": {"proxy/upstream"},
             "uvicorn": {"cli/proxy"},
+            "matplotlib": {"cli/figure"},
         }.get(library, {"stores/elasticsearch"})
         assert users == expected, library
 

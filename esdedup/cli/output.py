@@ -69,7 +69,7 @@ def print_table(
 
 def only_plain() -> bool:
     """Whether standard output takes no other characters than plain ones."""
-    return not (sys.stdout.encoding or "").lower().startswith("utf")
+    return not (sys.stdout.encoding or "utf-8").lower().startswith("utf")
 
 
 def print_text(text: str) -> None:

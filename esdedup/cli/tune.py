@@ -70,7 +70,8 @@ def tune(
     rows: Annotated[
         int | None,
         typer.Option(
-            show_default="the most that the permutations allow", help="Choose this row of the table."
+            show_default="the most that the permutations allow",
+            help="Choose this row of the table.",
         ),
     ] = None,
     output: Annotated[
@@ -135,8 +136,8 @@ def _sampled(target: Target, count: int, seed: int, candidates: int) -> tuple[Sc
         message(f"{sampled.without_text:,} sampled documents have no text and are left out")
     if sampled.truncated:
         message(
-            f"{sampled.truncated:,} sampled documents have more than {candidates:,} candidates: what"
-            " is little alike is more than is shown here; use more --candidates"
+            f"{sampled.truncated:,} sampled documents have more than {candidates:,} candidates:"
+            " what is little alike is more than is shown here; use more --candidates"
         )
     return scheme, sampled
 
@@ -203,7 +204,7 @@ def _show(
     (chosen,) = [choice for choice in found if choice.chosen]
     for line in chart(chosen.minhash, threshold, neighbours if sampled else None):
         print_text(line)
-    names = ["", "bands x rows", "tokens", "bytes", f"at {threshold:g}", "candidates"]
+    names = ["banding", "tokens", "bytes", f"at {threshold:g}", "candidates"]
     rows = [_cells(choice, sampled is not None) for choice in found]
     if sampled is not None:
         names += ["recall", "missed", "in vain"]
@@ -228,8 +229,7 @@ def _show(
 def _cells(choice: Choice, sampled: bool) -> list[str]:
     expected = choice.expected
     cells = [
-        "*" if choice.chosen else "",
-        f"{choice.minhash.bands} x {choice.minhash.rows}",
+        f"{'* ' * choice.chosen}{choice.minhash.bands} x {choice.minhash.rows}",
         str(choice.tokens),
         f"{choice.bytes:.0f}",
         f"{100 * choice.at_threshold:.1f}%",

@@ -19,7 +19,7 @@ def chart(minhash: MinHash, threshold: float, neighbours: Neighbours | None) -> 
     plain = only_plain()
     places = (np.arange(_WIDTH) + 0.5) / _WIDTH
     curve = meeting(places, minhash).tolist()
-    labels = ["100%", "", "", "", "50%", "", "", "0%"]
+    labels = ["100%", "", "", "", "50%"]
     lines = [
         f"S-curve of {minhash.bands} bands of {minhash.rows} rows: the chance to be a candidate,",
         "by Jaccard similarity",
