@@ -70,10 +70,10 @@ class Ran:
 
 def esdedup_command(url: str, *arguments: str) -> Ran:
     """A command on a cluster, in this process, as if its output were a pipe."""
-    return esdedup_command_local(*arguments, "--url", url)
+    return run_command(*arguments, "--url", url)
 
 
-def esdedup_command_local(*arguments: str) -> Ran:
+def run_command(*arguments: str) -> Ran:
     """A command in this process, as if its output were a pipe."""
     status: Any = 0
     out, err = io.StringIO(), io.StringIO()

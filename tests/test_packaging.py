@@ -39,6 +39,8 @@ PURE = [
     "jieba_words",
     "splitting",
     "spans",
+    "neighbours",
+    "choices",
 ]
 SERVICES = [
     "documents",
@@ -72,6 +74,7 @@ SERVICES = [
     "hot",
     "token_queries",
     "open_index",
+    "samples",
     "explain",
 ]
 
@@ -189,6 +192,7 @@ def test_a_client_library_is_imported_in_one_module() -> None:
         "sqlite3",
         "httpx",
         "uvicorn",
+        "matplotlib",
     ):
         users = {
             name
@@ -201,6 +205,7 @@ def test_a_client_library_is_imported_in_one_module() -> None:
             "sqlite3": {"stores/sqlite", "stores/local", "stores/tables"},
             "httpx": {"proxy/upstream"},
             "uvicorn": {"cli/proxy"},
+            "matplotlib": {"cli/figure"},
         }.get(library, {"stores/elasticsearch"})
         assert users == expected, library
 

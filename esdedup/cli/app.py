@@ -21,6 +21,7 @@ from esdedup.cli import (
     stats,
     stop,
     switch,
+    tune,
 )
 from esdedup.exceptions import EsdedupError, UsageError
 
@@ -42,6 +43,7 @@ app.command("explain")(explain.explain)
 app.command("stats")(stats.stats)
 app.command("stop")(stop.stop)
 app.command("scheme")(scheme.scheme)
+app.command("tune")(tune.tune)
 app.command("attach", rich_help_panel=_OTHERS)(attach.attach_command)
 app.command("backfill", rich_help_panel=_OTHERS)(backfill.backfill_command)
 app.command("check", rich_help_panel=_OTHERS)(attach.check_command)

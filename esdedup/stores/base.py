@@ -112,6 +112,14 @@ class Store(Protocol):
         """
         ...
 
+    def sample(self, paths: list[str], meta: IndexMeta, count: int, seed: int) -> list[Document]:
+        """So many random documents with tokens of a scheme, or all where there are fewer.
+
+        paths: dotted names of fields. count: 1 to `datatypes.MOST_SAMPLED`, else UsageError.
+        The same seed gives the same documents in the same order while none is written.
+        """
+        ...
+
     def delete(self, ids: Sequence[str]) -> int:
         """Deletes documents with their tokens; the number that existed."""
         ...

@@ -23,6 +23,7 @@ from esdedup.datatypes import (
     Share,
     Statistics,
     WriteReport,
+    check_sample,
 )
 from esdedup.exceptions import (
     IndexNotFound,
@@ -31,13 +32,20 @@ from esdedup.exceptions import (
     StoreUnavailable,
     UsageError,
 )
-from esdedup.queries import QUERIES_AT_ONCE, other_scheme, recall_body, scan_body, sketched
+from esdedup.queries import (
+    QUERIES_AT_ONCE,
+    other_scheme,
+    random_order,
+    recall_body,
+    scan_body,
+    sketched,
+)
 from esdedup.schema import TOKEN_PATHS, IndexMeta, common_meta, index_mapping
 from esdedup.stores.buckets import bucket_sizes
 from esdedup.stores.bulk import Action, CreatesOnly
 from esdedup.stores.client import NEEDS_ROUTING, Cluster, line
 from esdedup.stores.indices import check_name, path_of, put_stop
-from esdedup.stores.lookup import find_targets, get_documents, search_documents
+from esdedup.stores.lookup import find_targets, get_documents, sample_documents, search_documents
 from esdedup.stores.responses import passes, reason_of
 from esdedup.stores.retry import retrying
 from esdedup.stores.versions import change_held, get_held, search_held
@@ -206,6 +214,11 @@ class ClusterStore:
 
     def put_stop(self, meta: IndexMeta, stop: tuple[str, ...]) -> None:
         put_stop(self.cluster, self._index, meta, stop)
+
+    def sample(self, paths: list[str], meta: IndexMeta, count: int, seed: int) -> list[Document]:
+        check_sample(count)
+        query = random_order(sketched(meta), seed)
+        return sample_documents(self.cluster, self._path, query, paths, count)
 
     def delete(self, ids: Sequence[str]) -> int:
         deleted, missed = 0, list(ids)

@@ -27,6 +27,7 @@ from esdedup.datatypes import (
     Share,
     Statistics,
     WriteReport,
+    check_sample,
 )
 from esdedup.exceptions import IndexNotFound, RecordError, StoreError, UsageError
 from esdedup.fields import only
@@ -195,6 +196,16 @@ class LocalStore:
                 "UPDATE esdedup_indices SET meta = ? WHERE name = ?",
                 (json.dumps(replace(meta, stop=stop).to_json()), self._index),
             )
+
+    def sample(self, paths: list[str], meta: IndexMeta, count: int, seed: int) -> list[Document]:
+        check_sample(count)
+        self._require()
+        with self._database.snapshot() as db:
+            rows = self._tables.sample(db, meta.scheme.id, count, seed)
+            return [
+                Document(id, only({**json.loads(source), FIELD: json.loads(tokens)}, paths))
+                for id, source, tokens in rows
+            ]
 
     def delete(self, ids: Sequence[str]) -> int:
         with self._writing() as db:
