@@ -39,7 +39,8 @@ from esdedup.stores.indices import check_name, path_of
 from esdedup.stores.lookup import find_targets, get_documents, search_documents
 from esdedup.stores.responses import passes, reason_of
 from esdedup.stores.retry import retrying
-from esdedup.stores.versions import change_held, get_held, search_held
+from esdedup.stores.versions import change_held, get_held, restore_held, search_held
+from esdedup.stores.whole import whole_source
 
 _SCAN_PAGE = 2_000
 _NO_TOKENS = {"excludes": TOKEN_PATHS}
@@ -59,6 +60,7 @@ class ClusterStore:
         self._index = index
         self._path = path_of(index)
         self._several: bool | None = None
+        self._whole: Any = None
         self._creates_only = False
 
     @property
@@ -178,16 +180,20 @@ class ClusterStore:
 
     def hold(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Held]:
         found: dict[str, Held] = {}
+        fields = self._whole_source() if paths is None else paths or False
         for first in range(0, len(ids), _SCAN_PAGE):
             some = list(ids[first : first + _SCAN_PAGE])
-            if self._is_several():
+            if by_search := self._is_several() or isinstance(fields, dict):
                 self.refresh()
-            look = search_held if self._is_several() else get_held
-            found |= look(self.cluster, self._path, some, paths)
+            look = search_held if by_search else get_held
+            found |= look(self.cluster, self._path, some, fields)
         return [found[id] for id in ids if id in found]
 
     def change(self, changes: Sequence[Change]) -> WriteReport:
         return change_held(self.cluster, changes, self.where)
+
+    def restore(self, held: Sequence[Held]) -> WriteReport:
+        return restore_held(self.cluster, self._path, held, self.where)
 
     def scan(
         self, paths: list[str], meta: IndexMeta, share: Share = WHOLE
@@ -251,6 +257,11 @@ class ClusterStore:
         if self._several is None:
             self._mappings()
         return bool(self._several)
+
+    def _whole_source(self) -> Any:
+        if self._whole is None:
+            self._whole = whole_source(self.cluster, self._path, self._mappings() or {})
+        return self._whole
 
     def _search(self, body: bytes) -> list[Candidates]:
         _, answer = self.cluster.client.request("POST", f"{self._path}/_msearch", body)
