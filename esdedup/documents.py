@@ -17,8 +17,8 @@ _SKETCHED_AT_ONCE = 2_000
 OURS = ("scheme", "digest", "minhash", "simhash", "fingerprint")
 """What is made of a text."""
 
-MARKS = ("group", "original", "similarity")
-"""What an ingest policy adds."""
+MARKS = ("group", "original", "similarity", "distance")
+"""What an ingest policy or `cluster` adds."""
 
 
 def with_tokens(documents: Sequence[Document], meta: IndexMeta) -> list[Document]:
@@ -58,7 +58,7 @@ def partial_document(fields: Mapping[str, Any], id_field: str, meta: IndexMeta) 
         text = value_at(fields, meta.text_field)
         tokens = fields_of([text], meta)[0] if isinstance(text, str) else {}
         # What was said of another text goes with it; the document is a group of its own.
-        mark = {"original": None, "similarity": None, "group": str(id)}
+        mark = {**dict.fromkeys(MARKS), "group": str(id)}
         for one in meta.all:
             gone: dict[str, Any] = dict.fromkeys(OURS)
             source[one.field] = {**gone, **tokens.get(one.field, {}), **mark}

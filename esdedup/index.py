@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
+from esdedup.clustering import find_groups
 from esdedup.connection import Connection, connection_to
 from esdedup.datatypes import Document, Match, Metric, Pair, Result, Statistics
 from esdedup.documents import partial_document
 from esdedup.duplicates import DuplicatePolicy
 from esdedup.exceptions import IndexNotFound, RecordError, StoreError, UsageError
 from esdedup.fields import text_of
+from esdedup.groups import MAX_BUCKET, Grouping, Groups, OnStep
 from esdedup.ingest import IngestReport, ingest
-from esdedup.pairs import OnScan, similar_pairs
+from esdedup.pairs import SimilarPairs, similar_pairs
 from esdedup.records import BadRecord, Record
 from esdedup.schema import IndexMeta
 from esdedup.scheme import Scheme
@@ -211,17 +213,27 @@ class Index:
         metric: Metric = "jaccard",
         threshold: float = 0.5,
         distance: int | None = None,
-        on_scan: OnScan | None = None,
-    ) -> Iterator[Pair]:
-        """All pairs of similar documents, each once, the most similar first."""
+        max_bucket: int = MAX_BUCKET,
+        on_step: OnStep | None = None,
+    ) -> SimilarPairs:
+        """All pairs of similar documents, each once, the most similar first.
+
+        max_bucket: a document is compared with only so many of those that share a token with it;
+        the result tells where that cut something off.
+        """
         return similar_pairs(
             self.store,
             self.meta,
             metric=metric,
             threshold=threshold,
             distance=distance,
-            on_scan=on_scan,
+            max_bucket=max_bucket,
+            on_step=on_step,
         )
+
+    def groups(self, grouping: Grouping | None = None) -> Groups:
+        """The groups of similar documents; nothing is changed."""
+        return find_groups(self.store, self.meta, grouping or Grouping())
 
     def statistics(self) -> Statistics:
         """Numbers of the index."""

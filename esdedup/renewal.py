@@ -128,7 +128,7 @@ def _cleared(hit: Hit, meta: IndexMeta) -> dict[str, Any]:
     source = hit.get("_source", {})
     names = list(OURS)
     if value_at(source, f"{meta.field}.original") is not None:
-        names += ["original", "similarity"]
+        names += ["original", "similarity", "distance"]
     cleared: dict[str, Any] = dict.fromkeys(names)
     if value_at(source, f"{meta.field}.group") is not None:
         cleared["group"] = hit["_id"]

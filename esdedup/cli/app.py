@@ -11,6 +11,7 @@ import typer
 from esdedup.cli import (
     attach,
     backfill,
+    cluster,
     index,
     pairs,
     proxy,
@@ -34,6 +35,7 @@ _OTHERS = "For an index that others write to"
 app.command("index")(index.index)
 app.command("similar")(similar.similar)
 app.command("pairs")(pairs.pairs)
+app.command("cluster")(cluster.cluster_command)
 app.command("stats")(stats.stats)
 app.command("scheme")(scheme.scheme)
 app.command("attach", rich_help_panel=_OTHERS)(attach.attach_command)

@@ -146,9 +146,15 @@ AsJson = Annotated[
     ),
 ]
 MetricOption = Annotated[Metric, typer.Option("--metric", "-m", help="What similar means.")]
+DEFAULT_THRESHOLD = 0.5
 Threshold = Annotated[
-    float,
-    typer.Option("--threshold", "-t", help="Least Jaccard similarity, above 0, up to 1."),
+    float | None,
+    typer.Option(
+        "--threshold",
+        "-t",
+        show_default=str(DEFAULT_THRESHOLD),
+        help="Least Jaccard similarity, above 0, up to 1.",
+    ),
 ]
 Distance = Annotated[
     int | None,
@@ -157,6 +163,15 @@ Distance = Annotated[
         "-d",
         help="Most differing bits of fingerprints (with --metric hamming).",
         show_default="what the segments guarantee by equality alone",
+    ),
+]
+
+MaxBucket = Annotated[
+    int,
+    typer.Option(
+        "--max-bucket",
+        min=1,
+        help="Compare a document with only so many of those that share a token with it.",
     ),
 ]
 

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from esdedup.cli.options import AsJson, Distance, MetricOption, Target, Threshold, with_target
+from esdedup.buckets import Capped
+from esdedup.cli.options import (
+    DEFAULT_THRESHOLD,
+    AsJson,
+    Distance,
+    MaxBucket,
+    MetricOption,
+    Target,
+    Threshold,
+    with_target,
+)
 from esdedup.cli.output import message, print_json, print_table, snippet, wants_json
-from esdedup.cli.progress import progress
+from esdedup.cli.progress import steps
 from esdedup.cli.similar import check_metric_options
-from esdedup.datatypes import Pair
+from esdedup.datatypes import Pair, Statistics
 from esdedup.fields import value_at
+from esdedup.groups import MAX_BUCKET
 from esdedup.index import Index
 
 _FETCHED = 1_000
@@ -20,14 +31,24 @@ _FETCHED = 1_000
 def pairs(
     target: Target,
     metric: MetricOption = "jaccard",
-    threshold: Threshold = 0.5,
+    threshold: Threshold = None,
     distance: Distance = None,
+    max_bucket: MaxBucket = MAX_BUCKET,
     as_json: AsJson = None,
 ) -> None:
     """Find all pairs of similar documents, each once, with their exact similarity."""
     check_metric_options(metric, threshold, distance)
     with target.open() as index:
-        found = _found(index, metric, threshold, distance)
+        tell_left_out(index.statistics())
+        with steps() as on_step:
+            found = index.pairs(
+                metric=metric,
+                threshold=DEFAULT_THRESHOLD if threshold is None else threshold,
+                distance=distance,
+                max_bucket=max_bucket,
+                on_step=on_step,
+            )
+        tell_capped(found.capped, max_bucket)
         if wants_json(as_json):
             for pair in found:
                 print_json(_document(pair))
@@ -35,32 +56,24 @@ def pairs(
             _show(index, found, metric == "hamming")
 
 
-def _found(index: Index, metric: str, threshold: float, distance: int | None) -> Iterator[Pair]:
-    """The pairs, with a progress bar until the first one is ready."""
-    statistics = index.statistics()
+def tell_left_out(statistics: Statistics) -> None:
+    """Says how many documents can't be compared."""
     skipped = statistics.documents - statistics.sketched
     if skipped:
         message(
             f"{skipped:,} of {statistics.documents:,} documents have no tokens of this index's"
             " scheme and are left out"
         )
-    with progress("Reading tokens", statistics.sketched) as (advance, documents):
-        read = 0
 
-        def on_scan(count: int) -> None:
-            nonlocal read
-            read += count
-            advance(count)
-            documents(read)
 
-        found = index.pairs(
-            metric="hamming" if metric == "hamming" else "jaccard",
-            threshold=threshold,
-            distance=distance,
-            on_scan=on_scan,
+def tell_capped(cut: Capped, max_bucket: int) -> None:
+    """Says where not every document of a bucket was compared with every other."""
+    if cut.buckets:
+        message(
+            f"{cut.buckets:,} buckets hold more than {max_bucket:,} documents, up to"
+            f" {cut.largest:,}: each was compared with the first {max_bucket:,} of them, and a pair"
+            " may be missing. Raise --max-bucket"
         )
-        first = list(itertools.islice(found, 1))
-    return itertools.chain(first, found)
 
 
 def _document(pair: Pair) -> dict[str, str | float | int | None]:
@@ -69,8 +82,8 @@ def _document(pair: Pair) -> dict[str, str | float | int | None]:
     return {"left": pair.left, "right": pair.right, "distance": pair.distance}
 
 
-def _show(index: Index, found: Iterator[Pair], by_distance: bool) -> None:
-    rows = list(_rows(index, found))
+def _show(index: Index, found: Iterable[Pair], by_distance: bool) -> None:
+    rows = list(_rows(index, iter(found)))
     if not rows:
         message("No similar pairs")
         return

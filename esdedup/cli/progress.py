@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from rich.console import Console
 from rich.progress import (
@@ -49,3 +49,27 @@ def progress(title: str, total: int | None) -> Iterator[tuple[Advance, Documents
             bar.update(task, documents=documents, rate=rate)
 
         yield (lambda steps: bar.advance(task, steps)), done
+
+
+@contextmanager
+def steps() -> Iterator[Callable[[str, int, int], None]]:
+    """Bars, one after the other, of work in steps; nothing where standard error is no terminal.
+
+    Gives a function of a step's name, the documents done, and those to do.
+    """
+    with ExitStack() as stack:
+        current: tuple[str, Advance, Documents] | None = None
+        reached = 0
+
+        def on_step(name: str, done: int, total: int) -> None:
+            nonlocal current, reached
+            if current is None or current[0] != name:
+                stack.close()
+                current = (name, *stack.enter_context(progress(name, total)))
+                reached = 0
+            _, advance, documents = current
+            advance(done - reached)
+            documents(done)
+            reached = done
+
+        yield on_step

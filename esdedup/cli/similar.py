@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from esdedup.cli.options import (
+    DEFAULT_THRESHOLD,
     AsJson,
     Distance,
     FilterOption,
@@ -66,7 +67,7 @@ def similar(
     id: IdOption = None,
     batch: Batch = None,
     metric: MetricOption = "jaccard",
-    threshold: Threshold = 0.5,
+    threshold: Threshold = None,
     distance: Distance = None,
     k: K = 10,
     candidates: CandidatesOption = 1_000,
@@ -77,7 +78,8 @@ def similar(
     """Find the documents most similar to a text, a file, an indexed document, or many texts."""
     _check_one(text, file, id, batch)
     check_metric_options(metric, threshold, distance)
-    limits = Limits(metric, threshold, distance, k, candidates)
+    least = DEFAULT_THRESHOLD if threshold is None else threshold
+    limits = Limits(metric, least, distance, k, candidates)
     filters = read_filters(filter)
     with target.open() as index:
         if batch is not None:
@@ -114,7 +116,7 @@ def query(
     A hit's score is the number of tokens that it shares with the text.
     """
     _check_one(text, file, id)
-    check_metric_options(metric, 0.5, distance)
+    check_metric_options(metric, None, distance)
     limits = Limits(metric, distance=distance, candidates=candidates)
     with target.open() as index:
         wanted = index.query(_read(file) if file is not None else text, id, read_filters(filter))
@@ -174,11 +176,11 @@ def _chunks(records: Iterable[Record | BadRecord]) -> Iterator[list[Record | Bad
         yield some
 
 
-def check_metric_options(metric: str, threshold: float, distance: int | None) -> None:
+def check_metric_options(metric: str, threshold: float | None, distance: int | None) -> None:
     """Raises UsageError for a limit that goes with the other metric."""
     if metric == "jaccard" and distance is not None:
         raise UsageError("--distance goes with --metric hamming")
-    if metric == "hamming" and threshold != 0.5:
+    if metric == "hamming" and threshold is not None:
         raise UsageError("--threshold goes with --metric jaccard")
 
 

@@ -1,0 +1,127 @@
+"""Candidates among all documents of an index, by what `columns` read of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from esdedup.buckets import (
+    Capped,
+    Column,
+    Pairs,
+    agreeing,
+    blocks_of_rows,
+    bucket_column,
+    capped,
+    earlier_pairs,
+    segment_pairs,
+)
+from esdedup.hashing import U64
+from esdedup.segments import Layout, probe_masks, segment_values
+from esdedup.verify import hamming
+
+I64 = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Classes:
+    """Rows that are equal in what they are compared by, each class once.
+
+    rows: the first row of each class, ascending, shape (classes,). of: the class of each row,
+    shape (n,), or -1 for a row that is in none.
+    """
+
+    rows: I64
+    of: I64
+
+    @staticmethod
+    def by(keys: NDArray[np.uint64], filled: NDArray[np.bool_]) -> Classes:
+        """Classes of rows with equal keys, shape (n,) or (n, m), of those that are filled."""
+        chosen = np.flatnonzero(filled)
+        of = np.full(len(keys), -1, np.int64)
+        if not chosen.size:
+            return Classes(chosen, of)
+        wide = keys.ndim > 1 and keys.shape[1] > 1
+        compared = keys[chosen] if wide else keys[chosen].ravel()
+        _, first, inverse = np.unique(
+            compared, return_index=True, return_inverse=True, axis=0 if wide else None
+        )
+        # Numbered by their first rows, so that classes keep the order of the rows.
+        order = np.argsort(first)
+        number = np.empty_like(order)
+        number[order] = np.arange(order.size)
+        of[chosen] = number[inverse.ravel()]
+        return Classes(chosen[first[order]], of)
+
+
+@dataclass(frozen=True)
+class BandJoin:
+    """Pairs of rows that share bands.
+
+    bands: shape (bands, n). columns: their buckets. cap: a row is compared with only so many of a
+    bucket. least: bands that a pair must share.
+    """
+
+    bands: NDArray[np.unsignedinteger]
+    columns: list[Column]
+    cap: int
+    least: int
+
+    @staticmethod
+    def of(bands: NDArray[np.unsignedinteger], cap: int, least: int = 1) -> BandJoin:
+        """The join of band hashes."""
+        return BandJoin(bands, [bucket_column(np.asarray(band)) for band in bands], cap, least)
+
+    @property
+    def capped(self) -> Capped:
+        """The buckets that the cap cuts short."""
+        return capped(self.columns, self.cap)
+
+    def blocks(self) -> Iterator[range]:
+        """Ranges of rows whose candidates are in memory at a time, in ascending order."""
+        return blocks_of_rows(self.columns, self.bands.shape[1], self.cap)
+
+    def candidates(self, rows: range) -> Pairs:
+        """The pairs whose right row is in the range, left < right, by right and left."""
+        return agreeing(self.bands, earlier_pairs(self.columns, rows, self.cap), self.least)
+
+
+@dataclass(frozen=True)
+class SegmentJoin:
+    """Pairs of fingerprints, shape (n, words), within a Hamming distance; cap as for bands."""
+
+    prints: U64
+    layout: Layout
+    distance: int
+    cap: int
+
+    @property
+    def capped(self) -> Capped:
+        """The buckets that the cap cuts short."""
+        segments = segment_values(self.prints, self.layout)
+        return capped([bucket_column(column) for column in segments.T], self.cap)
+
+    def blocks(self) -> Iterator[tuple[I64, I64, I64]]:
+        """(left, right, distance) of all pairs, left < right, in blocks of no order.
+
+        Where the cap cuts, a pair may come more than once.
+        """
+        radius = self.layout.radius_for(self.distance)
+        masks = [probe_masks(width, radius) for width in self.layout.widths]
+        segments = segment_values(self.prints, self.layout)
+        for left, right in segment_pairs(segments, masks, radius, self.cap):
+            apart = hamming(self.prints[left], self.prints[right])
+            near = apart <= self.distance
+            yield left[near], right[near], apart[near]
+
+    def by_right(self) -> tuple[I64, I64, NDArray[np.float64]]:
+        """All pairs by their right and left rows, each once."""
+        blocks = list(self.blocks())
+        if not blocks:
+            return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
+        left, right, apart = (np.concatenate([block[at] for block in blocks]) for at in range(3))
+        _, order = np.unique(right << 32 | left, return_index=True)
+        return left[order], right[order], apart[order].astype(np.float64)

@@ -1,0 +1,126 @@
+"""Writes the groups that were found into the documents, beside their tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from esdedup.datatypes import Change, Failure, Held
+from esdedup.exceptions import StoreError
+from esdedup.fields import value_at
+from esdedup.groups import Groups, OnStep
+from esdedup.schema import IndexMeta
+from esdedup.stores.base import Store
+
+_PAGE = 1_000
+_ATTEMPTS = 8
+
+
+@dataclass(frozen=True)
+class MarkReport:
+    """What became of the documents; they add up to those that were grouped.
+
+    unchanged: had this group already. stale: their text changed, or they went, since they were
+    grouped; they are left as they are. failures: refused by the store.
+    """
+
+    written: int = 0
+    unchanged: int = 0
+    stale: int = 0
+    failures: list[Failure] = field(default_factory=list)
+
+    def __add__(self, other: MarkReport) -> MarkReport:
+        return MarkReport(
+            self.written + other.written,
+            self.unchanged + other.unchanged,
+            self.stale + other.stale,
+            self.failures + other.failures,
+        )
+
+
+def mark_groups(
+    store: Store, meta: IndexMeta, groups: Groups, on_step: OnStep | None = None
+) -> MarkReport:
+    """Gives every document its group: the id of the one that stays, its own if it is that.
+
+    The others get that id as their original too, with the similarity or distance. A document is
+    written only if it has still the text that it was grouped by, and has not this group already, so
+    that doing the same again completes a run that was stopped.
+
+    Raises StoreError while the index is changing its scheme, and the errors of the store.
+    """
+    if meta.next is not None:
+        raise StoreError(f"{store.where} is changing its scheme: finish that first, esdedup switch")
+    report = MarkReport()
+    for first in range(0, len(groups.ids), _PAGE):
+        rows = range(first, min(first + _PAGE, len(groups.ids)))
+        report += _mark(store, meta, dict(_wanted(groups, rows)))
+        if on_step is not None:
+            on_step("Writing groups", rows.stop, len(groups.ids))
+    store.refresh()
+    return report
+
+
+def marks_of(group: str, similarity: float | None = None, distance: int | None = None) -> Any:
+    """The fields of a document in a group: of the one that stays, if neither number is given."""
+    if similarity is None and distance is None:
+        return {"group": group, "original": None, "similarity": None, "distance": None}
+    return {"group": group, "original": group, "similarity": similarity, "distance": distance}
+
+
+def _wanted(groups: Groups, rows: Sequence[int]) -> Iterator[tuple[str, tuple[str, Any]]]:
+    """For each id the digest that it was grouped by, and its marks."""
+    by_distance = groups.grouping.metric == "hamming" and not groups.grouping.exact
+    for row in rows:
+        value = float(groups.value[row])
+        group = groups.ids[int(groups.representative[row])]
+        if np.isnan(value):
+            marks = marks_of(group)
+        elif by_distance:
+            marks = marks_of(group, distance=int(value))
+        else:
+            marks = marks_of(group, similarity=value)
+        yield groups.ids[row], (f"{int(groups.digests[row]):016x}", marks)
+
+
+def _mark(
+    store: Store, meta: IndexMeta, wanted: Mapping[str, tuple[str, dict[str, Any]]]
+) -> MarkReport:
+    names = ("digest", "group", "original", "similarity", "distance")
+    paths = [f"{meta.field}.{name}" for name in names]
+    pending = list(wanted)
+    report = MarkReport()
+    for _ in range(_ATTEMPTS):
+        held = store.hold(pending, paths)
+        same = [each for each in held if _digest(each, meta) == wanted[each.document.id][0]]
+        changes = [
+            Change(each, {meta.field: differing})
+            for each in same
+            if (differing := _differing(each, meta, wanted[each.document.id][1]))
+        ]
+        report += MarkReport(unchanged=len(same) - len(changes), stale=len(pending) - len(same))
+        written = store.change(changes)
+        others = [failure for failure in written.failures if not failure.conflict]
+        report += MarkReport(written=written.updated, failures=others)
+        # What changed between the look and the write is looked at again.
+        pending = [failure.id for failure in written.failures if failure.conflict]
+        if not pending:
+            return report
+    reason = f"it changed each of {_ATTEMPTS} times between reading and writing; run this again"
+    return report + MarkReport(failures=[Failure(id, reason) for id in pending])
+
+
+def _digest(held: Held, meta: IndexMeta) -> Any:
+    return value_at(held.document.source, f"{meta.field}.digest")
+
+
+def _differing(held: Held, meta: IndexMeta, marks: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the marks that a document has not. What it lacks need not be taken away."""
+    return {
+        name: value
+        for name, value in marks.items()
+        if value_at(held.document.source, f"{meta.field}.{name}") != value
+    }

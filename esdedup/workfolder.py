@@ -1,0 +1,159 @@
+"""The folder that a long run works in, from which it goes on where it was killed."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from esdedup.columns import Columns, Reading, read_columns, read_share, shares_of
+from esdedup.datatypes import Share
+from esdedup.exceptions import StoreError, UsageError
+from esdedup.partition import singletons
+from esdedup.schema import IndexMeta
+from esdedup.stores.base import Store
+
+I64 = NDArray[np.int64]
+F64 = NDArray[np.float64]
+
+_JOB, _STATE = "job.json", "state.npz"
+_SECONDS_BETWEEN = 10.0
+"""How much work a kill may cost, at most."""
+
+
+@dataclass(frozen=True)
+class Partial:
+    """Groups found so far.
+
+    partition: see `partition`. partner: the row that a row was compared with, and value: their
+    similarity; its own row where none. rows: so many are done.
+    """
+
+    partition: I64
+    partner: I64
+    value: F64
+    rows: int = 0
+
+    def note(self, left: I64, right: I64, value: F64) -> None:
+        """Keeps what similar pairs, by right and left, were found to be."""
+        _, first = np.unique(right, return_index=True)
+        fresh = first[left[first] < self.partner[right[first]]]
+        self.partner[right[fresh]] = left[fresh]
+        self.value[right[fresh]] = value[fresh]
+
+
+class WorkFolder:
+    """A folder of files of ours."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._kept_at = time.monotonic()
+        self._shares = 1
+
+    @staticmethod
+    @contextmanager
+    def at(path: Path) -> Iterator[WorkFolder]:
+        """A folder that stays when an error ends the run."""
+        try:
+            path.mkdir(exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror}") from error
+        yield WorkFolder(path)
+
+    def claim(self, store: Store, meta: IndexMeta, parameters: Mapping[str, Any]) -> None:
+        """Begins the work, or goes on with it.
+
+        Raises UsageError where the folder holds the work of other parameters, or other files.
+        """
+        job = {"index": store.where, "scheme": meta.scheme.id, "field": meta.field, **parameters}
+        file = self.path / _JOB
+        try:
+            held = json.loads(file.read_text("utf-8")) if file.exists() else None
+        except ValueError:
+            held = {}
+        if held is None:
+            if any(self.path.iterdir()):
+                raise UsageError(f"{self.path}: the folder is not empty, and holds no work of ours")
+            self._shares = shares_of(store.statistics(meta).sketched)
+            unfinished = file.with_suffix(".tmp")
+            unfinished.write_text(json.dumps({**job, "shares": self._shares}), "utf-8")
+            unfinished.replace(file)
+            return
+        differing = [name for name, value in job.items() if held.get(name) != value]
+        if differing:
+            raise UsageError(
+                f"{self.path} holds unfinished work of another {differing[0]}"
+                f" ({held.get(differing[0])}, not {job[differing[0]]}): finish that, remove the"
+                " folder, or name another one (--work)"
+            )
+        self._shares = held["shares"]
+
+    def read(
+        self, store: Store, reading: Reading, step: Callable[[str, int, int], None]
+    ) -> Columns:
+        """The columns of all documents, of which those shares are read that are not here yet."""
+        documents = store.statistics(reading.meta).sketched
+        files = [self.path / f"share-{number:04d}.npz" for number in range(1, self._shares + 1)]
+        done = 0
+
+        def on_read(count: int) -> None:
+            nonlocal done
+            done += count
+            step("Reading tokens", min(done, documents), documents)
+
+        for number, file in enumerate(files, 1):
+            read_share(store, reading, Share(number, self._shares), file, on_read)
+        return read_columns(files, reading, self.path)
+
+    def partial(self, rows: int) -> Partial:
+        """What was found before, or the beginning."""
+        file = self.path / _STATE
+        if not file.exists():
+            return Partial(singletons(rows), singletons(rows), np.zeros(rows))
+        with np.load(file) as state:
+            found = Partial(
+                state["partition"], state["partner"], state["value"], int(state["rows"])
+            )
+        if found.partition.size != rows:
+            raise StoreError(f"{self.path}: the files do not belong together: remove the folder")
+        return found
+
+    def keep(self, work: Partial, rows: int) -> Partial:
+        """Says that so many rows are done; writes it down from time to time."""
+        work = replace(work, rows=rows)
+        if time.monotonic() - self._kept_at > _SECONDS_BETWEEN:
+            unfinished = self.path / "state.tmp"
+            with unfinished.open("wb") as out:
+                np.savez(
+                    out,
+                    partition=work.partition,
+                    partner=work.partner,
+                    value=work.value,
+                    rows=np.int64(rows),
+                )
+            unfinished.replace(self.path / _STATE)
+            self._kept_at = time.monotonic()
+        return work
+
+    def remove(self) -> None:
+        """Takes our files away, and the folder if nothing else is in it."""
+        for pattern in (_JOB, _STATE, "share-*.npz", "values.npy", "*.tmp"):
+            for file in self.path.glob(pattern):
+                file.unlink()
+        if not any(self.path.iterdir()):
+            self.path.rmdir()
+
+
+@contextmanager
+def temporary_folder() -> Iterator[WorkFolder]:
+    """A folder that is gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="esdedup-") as path:
+        yield WorkFolder(Path(path))

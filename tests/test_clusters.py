@@ -1,0 +1,313 @@
+"""Groups of near-duplicates of a whole index, and how they are written into it."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import esdedup
+from esdedup import buckets
+from esdedup.groups import Grouping, Groups
+from esdedup.keep import KeepRule, natural
+from esdedup.partition import follow, join, singletons
+from esdedup.sketch import sketch
+from esdedup.verify import jaccard
+from tests.clusters import esdedup_command, words
+
+EDGES = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=60)
+
+
+@given(EDGES)
+def test_connected_components(edges: list[tuple[int, int]]) -> None:
+    found = singletons(31)
+    sides = np.array(edges, np.int64).reshape(-1, 2)
+    join(found, sides[:, 0], sides[:, 1])
+    expected = list(range(31))
+    for _ in range(31):
+        for a, b in edges:
+            expected[a] = expected[b] = min(expected[a], expected[b])
+    assert found.tolist() == expected
+
+
+@given(st.dictionaries(st.tuples(st.integers(0, 20), st.integers(0, 20)), st.integers(0, 3)))
+def test_each_joins_its_nearest_leader(edges: dict[tuple[int, int], int]) -> None:
+    pairs = sorted({(max(p), min(p)): near for p, near in edges.items() if p[0] != p[1]}.items())
+    left = np.array([b for (_, b), _ in pairs], np.int64)
+    right = np.array([a for (a, _), _ in pairs], np.int64)
+    near = np.array([value for _, value in pairs], np.float64)
+    found = singletons(21)
+    # However the pairs are cut, between two right rows.
+    half = int(np.searchsorted(right, 10))
+    follow(found, left[:half], right[:half], near[:half])
+    follow(found, left[half:], right[half:], near[half:])
+    leaders: dict[int, int] = {}
+    for row in range(21):
+        mine = [(-value, b) for (a, b), value in pairs if a == row and leaders[b] == b]
+        leaders[row] = min(mine)[1] if mine else row
+    assert found.tolist() == list(leaders.values())
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 3), min_size=4, max_size=4), max_size=25), st.integers(1, 4)
+)
+def test_with_a_cap_each_row_meets_the_first_of_its_buckets(
+    rows: list[list[int]], cap: int
+) -> None:
+    values = np.array(rows, np.uint64).reshape(-1, 4)
+    columns = [buckets.bucket_column(column) for column in values.T]
+    left, right = buckets.earlier_pairs(columns, range(len(values)), cap)
+    expected = set()
+    for column in range(4):
+        for b in range(len(values)):
+            same = [a for a in range(b) if values[a, column] == values[b, column]]
+            expected |= {(b, a) for a in same[:cap]}
+    assert list(zip(right.tolist(), left.tolist(), strict=True)) == sorted(expected)
+    sizes = [n for column in values.T for n in np.unique(column, return_counts=True)[1].tolist()]
+    over = [size for size in sizes if size > cap and size > 1]
+    assert buckets.capped(columns, cap).buckets == len(over)
+
+
+def test_ids_are_ordered_as_people_do() -> None:
+    assert sorted(["a10", "a2", "a02", "b", "10", "9", "文10", "文9"], key=natural) == [
+        "9", "10", "a02", "a2", "a10", "b", "文9", "文10",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rule", "first"),
+    [
+        ("first", "1"), ("last", "10"), ("first:n", "2"), ("last:n", "10"), ("oldest:day", "10"),
+        ("newest:day", "2"), ("longest", "2"), ("shortest", "10"),
+    ],
+)  # fmt: skip
+def test_rules_of_what_stays(rule: str, first: str, tmp_path: Path) -> None:
+    text = words(1, 60)
+    with esdedup.open(tmp_path / "a.db") as index:
+        index.add(
+            [
+                {"id": "10", "text": text, "n": 3, "day": "2024-01-01"},
+                {"id": "2", "text": text + " more and more", "n": -1.5, "day": "2024-03-01"},
+                {"id": "1", "text": text + " more"},
+            ]
+        )
+        (group,) = index.groups(Grouping(keep=KeepRule.parse(rule)))
+    assert group.representative == first
+    assert {group.representative, *(member.id for member in group.members)} == {"1", "2", "10"}
+
+
+@pytest.mark.parametrize("rule", ["", "newest", "longest:n", "first:", "biggest"])
+def test_rules_that_are_none(rule: str) -> None:
+    with pytest.raises(esdedup.UsageError, match="newest:FIELD"):
+        KeepRule.parse(rule)
+
+
+def test_a_field_that_no_document_has(tmp_path: Path) -> None:
+    with esdedup.open(tmp_path / "a.db") as index:
+        index.add([{"id": "1", "text": "some text"}])
+        with pytest.raises(esdedup.UsageError, match="first:day: no document has"):
+            index.groups(Grouping(keep=KeepRule.parse("oldest:day")))
+
+
+# Groups on made-up texts
+
+
+def chain(length: int, step: int, seed: int, count: int = 120) -> list[str]:
+    """Texts of which each differs from the one before by a few words more."""
+    now = words(seed, count).split()
+    made = []
+    for number in range(length):
+        made.append(" ".join(now))
+        for at in range(step):
+            now[(number * step + at) % count] = f"x{seed}y{number}z{at}"
+    return made
+
+
+def planted(groups: int, seed: int = 5) -> dict[str, str]:
+    """Texts by id: groups of one to six near-duplicates, in any order, in two languages."""
+    rng = random.Random(seed)
+    texts = []
+    for number in range(groups):
+        text = words(1000 * seed + number, 60)
+        if number % 3 == 0:
+            han = "".join(chr(rng.randint(0x4E00, 0x9FA0)) for _ in range(120))
+            text = han[:50] + "，" + han[50:] + "。"
+        texts.append(text)
+        for _ in range(rng.choice([0, 0, 1, 2, 5])):
+            edits = rng.randint(0, 2)
+            copy = list(text) if "，" in text else text.split(" ")
+            for _ in range(edits):
+                copy[rng.randrange(len(copy))] = rng.choice(["某", "new", "另"])
+            texts.append(("" if "，" in text else " ").join(copy))
+    rng.shuffle(texts)
+    return {f"d{number}": text for number, text in enumerate(texts)}
+
+
+def truth(texts: dict[str, str], threshold: float) -> dict[tuple[str, str], float]:
+    """All pairs at or over a threshold, whatever tokens they share."""
+    ids = list(texts)
+    sets = sketch(list(texts.values()), esdedup.Scheme(), with_shingles=True).shingles
+    assert sets is not None
+    a, b = np.triu_indices(len(ids), 1)
+    values = jaccard(sets, a, b)
+    return {
+        (ids[i], ids[j]): value
+        for i, j, value in zip(a.tolist(), b.tolist(), values.tolist(), strict=True)
+        if value >= threshold
+    }
+
+
+def partition_of(groups: Groups) -> dict[str, str]:
+    return {
+        id: groups.ids[row]
+        for id, row in zip(groups.ids, groups.representative.tolist(), strict=True)
+    }
+
+
+def components(ids: list[str], pairs: dict[tuple[str, str], float]) -> dict[str, str]:
+    order = {id: rank for rank, id in enumerate(sorted(ids, key=natural))}
+    found = singletons(len(ids))
+    edges = np.array([(order[a], order[b]) for a, b in pairs], np.int64).reshape(-1, 2)
+    join(found, edges[:, 0], edges[:, 1])
+    ranked = list(order)
+    return {id: ranked[found[row]] for id, row in order.items()}
+
+
+def leaders(texts: dict[str, str], pairs: dict[tuple[str, str], float]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    equal: dict[str, str] = {}
+    for id in sorted(texts, key=natural):
+        if texts[id] in equal:
+            found[id] = found[equal[texts[id]]]
+            continue
+        equal[texts[id]] = id
+        near = [
+            (-value, natural(other), other)
+            for pair, value in pairs.items()
+            if id in pair and found.get(other := pair[pair[0] == id]) == other
+        ]
+        found[id] = min(near)[2] if near else id
+    return found
+
+
+@pytest.fixture(scope="module")
+def texts() -> dict[str, str]:
+    return planted(150) | {
+        f"chain-{seed}-{number}": text
+        for seed in range(3)
+        for number, text in enumerate(chain(12, 2, seed))
+    }
+
+
+@pytest.fixture(scope="module")
+def pairs(texts: dict[str, str]) -> dict[tuple[str, str], float]:
+    return truth(texts, 0.8)
+
+
+@pytest.fixture(scope="module")
+def stored(texts: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("clusters") / "a.db"
+    with esdedup.open(file) as index:
+        index.add([{"id": id, "text": text} for id, text in texts.items()])
+    return file
+
+
+@pytest.mark.parametrize("method", ["components", "leader"])
+@pytest.mark.parametrize("block", [1 << 22, 50])
+def test_groups_are_those_of_all_pairs(
+    stored: Path,
+    texts: dict[str, str],
+    pairs: dict[tuple[str, str], float],
+    method: Any,
+    block: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(buckets, "PAIRS_A_BLOCK", block)
+    with esdedup.open(stored) as index:
+        found = index.groups(Grouping(method))
+    expected = components(list(texts), pairs) if method == "components" else leaders(texts, pairs)
+    assert partition_of(found) == expected
+    assert found.capped.buckets == 0
+    for group in found:
+        for member in group.members:
+            pair = (group.representative, member.id)
+            known = pairs.get(pair, pairs.get(pair[::-1]))
+            assert member.similarity == (
+                known if known is not None else pytest.approx(0.5, abs=0.3)
+            )
+            if method == "leader":
+                assert known is not None
+
+
+def test_a_chain_is_one_component_and_several_leaders(stored: Path) -> None:
+    with esdedup.open(stored) as index:
+        joined = partition_of(index.groups(Grouping("components")))
+        led = partition_of(index.groups(Grouping("leader")))
+    ids = [f"chain-1-{number}" for number in range(12)]
+    assert {joined[id] for id in ids} == {"chain-1-0"}
+    assert len({led[id] for id in ids}) > 1
+
+
+@pytest.mark.parametrize("method", ["components", "leader"])
+@pytest.mark.parametrize("distance", [None, 3, 7])
+def test_groups_by_hamming_distance(
+    stored: Path, texts: dict[str, str], method: Any, distance: int | None
+) -> None:
+    prints = sketch(list(texts.values()), esdedup.Scheme()).fingerprints
+    assert prints is not None
+    numbers = dict(zip(texts, prints[:, 0].tolist(), strict=True))
+    near = {
+        (a, b): -float((numbers[a] ^ numbers[b]).bit_count())
+        for a, b in itertools.combinations(texts, 2)
+        if (numbers[a] ^ numbers[b]).bit_count() <= (distance or 3)
+    }
+    with esdedup.open(stored) as index:
+        found = index.groups(Grouping(method, "hamming", distance=distance))
+    expected = components(list(texts), near) if method == "components" else leaders(texts, near)
+    assert partition_of(found) == expected
+    for group in found:
+        for member in group.members:
+            apart = (numbers[group.representative] ^ numbers[member.id]).bit_count()
+            assert (member.distance, member.similarity) == (apart, None)
+
+
+def test_equal_texts_are_one_row_and_texts_without_words_are_in_no_group(tmp_path: Path) -> None:
+    equal = [{"id": f"e{number}", "text": "同样的文字，同样的文字 Same"} for number in range(3_000)]
+    empty = [{"id": f"x{number}", "text": text} for number, text in enumerate(["", "", "!", "!"])]
+    with esdedup.open(tmp_path / "a.db") as index:
+        index.add([*equal, *empty])
+        for grouping in (Grouping(), Grouping("leader"), Grouping(metric="hamming")):
+            (group,) = index.groups(grouping)
+            assert (group.representative, len(group.members)) == ("e0", 2_999)
+            assert index.groups(grouping).capped.buckets == 0
+        found = list(index.groups(Grouping(exact=True)))
+    assert [(each.representative, len(each.members)) for each in found] == [
+        ("e0", 2_999), ("x0", 1), ("x2", 1),
+    ]  # fmt: skip
+    assert {member.similarity for member in found[0].members} == {1.0}
+
+
+def test_a_bucket_that_is_cut_short_is_told_and_still_joined(tmp_path: Path) -> None:
+    base = words(3, 200).split()
+    texts = [" ".join([*base[:at], f"v{at}", *base[at + 1 :]]) for at in range(150)]
+    with esdedup.open(tmp_path / "a.db") as index:
+        index.add([{"id": str(at), "text": text} for at, text in enumerate(texts)])
+        (group,) = index.groups(Grouping(max_bucket=5))
+        assert len(group.members) == 149
+        cut = index.groups(Grouping(max_bucket=5)).capped
+        assert cut.buckets > 0
+        assert 5 < cut.largest <= 150
+        found = index.pairs(threshold=0.8, max_bucket=5)
+        assert found.capped == cut
+        assert 149 <= len(found) < 150 * 149 // 2
+        assert len(index.pairs(threshold=0.8)) == 150 * 149 // 2
+    command = ["pairs", "--db", str(tmp_path / "a.db"), "--max-bucket", "5"]
+    ran = esdedup_command("", *command)
+    assert "hold more than 5 documents" in ran.err
+    assert ran.status == 0
