@@ -69,11 +69,17 @@ class Ran:
 
 
 def esdedup_command(url: str, *arguments: str) -> Ran:
-    """A command in this process, as if its output were a pipe."""
+    """A command on a cluster, in this process, as if its output were a pipe."""
+    return command(*arguments, "--url", url)
+
+
+def command(*arguments: str) -> Ran:
+    """A command in this process, as if its output were a pipe, and its input."""
     status: Any = 0
     out, err = io.StringIO(), io.StringIO()
     with (
-        mock.patch.object(sys, "argv", ["esdedup", *arguments, "--url", url]),
+        mock.patch.object(sys, "argv", ["esdedup", *arguments]),
+        mock.patch.object(sys, "stdin", io.StringIO()),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
     ):

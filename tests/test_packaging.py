@@ -23,7 +23,7 @@ PURE = ("exceptions", "datatypes", "fields", "characters", "text", "hashing", "s
 SERVICES = ("documents", "duplicates", "recent", "ingest", "search", "pairs", "enrich", "index",
             "records", "obstacles", "attach", "templates", "check", "renewal", "backfill", "effort",
             "sidecar", "switch", "workers", "groups", "columns", "workfolder", "joins", "exact",
-            "clustering", "marking")  # fmt: skip
+            "clustering", "marking", "marks", "removal", "dedup_log", "dedup", "undo")  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from esdedup.cli import (
     attach,
     backfill,
     cluster,
+    dedup,
     index,
     pairs,
     proxy,
@@ -36,6 +37,7 @@ app.command("index")(index.index)
 app.command("similar")(similar.similar)
 app.command("pairs")(pairs.pairs)
 app.command("cluster")(cluster.cluster_command)
+app.command("dedup")(dedup.dedup_command)
 app.command("stats")(stats.stats)
 app.command("scheme")(scheme.scheme)
 app.command("attach", rich_help_panel=_OTHERS)(attach.attach_command)
