@@ -70,10 +70,10 @@ class Ran:
 
 def esdedup_command(url: str, *arguments: str) -> Ran:
     """A command on a cluster, in this process, as if its output were a pipe."""
-    return command(*arguments, "--url", url)
+    return esdedup_command_local(*arguments, "--url", url)
 
 
-def command(*arguments: str) -> Ran:
+def esdedup_command_local(*arguments: str) -> Ran:
     """A command in this process, as if its output were a pipe, and its input."""
     status: Any = 0
     out, err = io.StringIO(), io.StringIO()

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +20,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import esdedup
-from esdedup import buckets
+from esdedup import buckets, clustering, workfolder
 from esdedup.groups import Grouping, Groups
 from esdedup.keep import KeepRule, natural
+from esdedup.marking import mark_groups
 from esdedup.partition import follow, join, singletons
 from esdedup.sketch import sketch
 from esdedup.verify import jaccard
-from tests.clusters import esdedup_command, words
+from tests.clusters import all_documents, call, esdedup_command_local, words
+from tests.conftest import delete_index
 
 EDGES = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=60)
 
@@ -307,7 +316,269 @@ def test_a_bucket_that_is_cut_short_is_told_and_still_joined(tmp_path: Path) -> 
         assert found.capped == cut
         assert 149 <= len(found) < 150 * 149 // 2
         assert len(index.pairs(threshold=0.8)) == 150 * 149 // 2
-    command = ["pairs", "--db", str(tmp_path / "a.db"), "--max-bucket", "5"]
-    ran = esdedup_command("", *command)
+    ran = esdedup_command_local("pairs", "--db", str(tmp_path / "a.db"), "--max-bucket", "5")
     assert "hold more than 5 documents" in ran.err
     assert ran.status == 0
+
+
+# Written into an index
+
+
+@pytest.fixture(params=["local", "elasticsearch", "elasticsearch8", "opensearch"])
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[str]]:
+    """The options that name an index nobody else uses."""
+    if request.param == "local":
+        yield ["--db", str(tmp_path / "a.db")]
+        return
+    url: str = request.getfixturevalue(f"{request.param}_url")
+    name = f"esdedup-cluster-{uuid.uuid4().hex[:12]}"
+    yield ["--url", url, "--index", name]
+    delete_index(url, name)
+
+
+def opened(target: list[str]) -> esdedup.Index:
+    if target[0] == "--db":
+        return esdedup.open(target[1])
+    return esdedup.open(target[1], target[3])
+
+
+def command(target: list[str], *arguments: str) -> list[str]:
+    return [sys.executable, str(Path(__file__).parent.parent / "cli.py"), *arguments, *target]
+
+
+def run(target: list[str], *arguments: str, cwd: Path | None = None) -> dict[str, Any]:
+    done = subprocess.run(
+        command(target, *arguments), capture_output=True, text=True, check=False, cwd=cwd
+    )
+    assert done.returncode == 0, done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answer
+
+
+def marks(target: list[str]) -> dict[str, tuple[Any, ...]]:
+    names = ("group", "original", "similarity", "distance")
+    with opened(target) as index:
+        ids = [one.id for batch in index.store.scan([], index.meta) for one in batch]
+        return {
+            one.id: tuple((one.source["esdedup"]).get(name) for name in names)
+            for one in index.store.get(ids)
+        }
+
+
+def add(target: list[str], texts: dict[str, str]) -> None:
+    with opened(target) as index:
+        index.add([{"id": id, "text": text, "n": 1} for id, text in texts.items()])
+
+
+def test_every_document_gets_its_group(
+    target: list[str], texts: dict[str, str], pairs: dict[tuple[str, str], float], tmp_path: Path
+) -> None:
+    add(target, texts)
+    before = run(target, "cluster", "--dry-run", cwd=tmp_path)
+    assert "written" not in before
+    assert set(marks(target).values()) == {(None, None, None, None)}
+    answer = run(target, "cluster", "--method", "leader", cwd=tmp_path)
+    assert (answer["documents"], answer["written"], answer["unchanged"]) == (
+        len(texts),
+        len(texts),
+        0,
+    )
+    expected = leaders(texts, pairs)
+    found = marks(target)
+    assert {id: mark[0] for id, mark in found.items()} == expected
+    for id, (group, original, similarity, distance) in found.items():
+        assert original == (None if group == id else group)
+        assert similarity == (
+            None if group == id else pairs.get((group, id), pairs.get((id, group)))
+        )
+        assert distance is None
+    again = run(target, "cluster", "--method", "leader", cwd=tmp_path)
+    assert (again["written"], again["unchanged"]) == (0, len(texts))
+    assert answer["sizes"] == again["sizes"]
+    # By another rule and metric, the old marks go.
+    run(target, "cluster", "--metric", "hamming", "--keep", "longest", cwd=tmp_path)
+    found = marks(target)
+    assert {mark[2] for mark in found.values()} == {None}
+    assert all((mark[1] is None) == (mark[3] is None) for mark in found.values())
+    with opened(target) as index:
+        assert {document.source["n"] for document in index.store.get(list(texts))} == {1}
+    assert not list(tmp_path.glob("*.cluster"))
+
+
+def test_searches_collapse_on_the_group(url: str, tmp_path: Path) -> None:
+    name = f"esdedup-cluster-{uuid.uuid4().hex[:12]}"
+    target = ["--url", url, "--index", name]
+    try:
+        texts = planted(20)
+        add(target, texts)
+        answer = run(target, "cluster", cwd=tmp_path)
+        body = {"size": 1_000, "collapse": {"field": "esdedup.group"}}
+        hits = call(url, "POST", f"/{name}/_search", body)["hits"]["hits"]
+        assert len(hits) == len(texts) - answer["duplicates"]
+    finally:
+        delete_index(url, name)
+
+
+def test_a_document_that_changed_meanwhile_is_left_as_it_is(
+    target: list[str], texts: dict[str, str]
+) -> None:
+    add(target, texts)
+    with opened(target) as index:
+        found = index.groups()
+        (first, second, *_) = found
+        changed, gone, touched = first.members[0].id, first.members[1].id, second.members[0].id
+        index.update([{"id": changed, "text": "entirely another text now"}])
+        index.update([{"id": touched, "n": 2}])
+        index.delete([gone])
+        report = mark_groups(index.store, index.meta, found)
+    assert (report.written, report.stale, report.failures) == (len(texts) - 2, 2, [])
+    after = marks(target)
+    assert after[changed][0] in (None, changed)
+    assert gone not in after
+    assert after[touched][0] == second.representative
+
+
+def test_documents_that_others_write_meanwhile_are_written_in_the_end(
+    url: str, texts: dict[str, str]
+) -> None:
+    name = f"esdedup-cluster-{uuid.uuid4().hex[:12]}"
+    target = ["--url", url, "--index", name]
+    ids = list(texts)
+    try:
+        add(target, texts)
+        writer = subprocess.Popen(
+            [sys.executable, "-c", _OTHER_WRITER, url, name, json.dumps(ids[:50])]
+        )
+        try:
+            with opened(target) as index:
+                found = index.groups()
+                report = mark_groups(index.store, index.meta, found)
+        finally:
+            writer.terminate()
+            writer.wait()
+        assert report.written + len(report.failures) == len(texts)
+        call(url, "POST", f"/{name}/_refresh")
+        sources = all_documents(url, name)
+        expected = partition_of(found)
+        failed = {failure.id for failure in report.failures}
+        for id in set(ids) - failed:
+            assert sources[id]["esdedup"]["group"] == expected[id]
+        assert max(sources[id].get("counter", 0) for id in ids[:50]) > 0
+    finally:
+        delete_index(url, name)
+
+
+_OTHER_WRITER = """
+import json, sys, urllib.request
+url, name, ids = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+number = 0
+while True:
+    number += 1
+    for id in ids:
+        body = json.dumps({"doc": {"counter": number}}).encode()
+        request = urllib.request.Request(
+            f"{url}/{name}/_update/{id}?retry_on_conflict=9", body,
+            {"content-type": "application/json"})
+        try:
+            urllib.request.urlopen(request).read()
+        except urllib.error.HTTPError as error:
+            if error.code != 409:
+                raise
+"""
+
+
+# Killed and resumed
+
+
+@pytest.mark.parametrize("method", ["components", "leader"])
+def test_a_run_that_was_killed_goes_on_to_the_same_groups(
+    texts: dict[str, str], method: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(buckets, "PAIRS_A_BLOCK", 100)
+    monkeypatch.setattr(workfolder, "_SECONDS_BETWEEN", 0.0)
+    monkeypatch.setattr("esdedup.columns._DOCUMENTS_A_SHARE", 40)
+    target = ["--db", str(tmp_path / "a.db")]
+    add(target, texts)
+    grouping = Grouping(method)
+    work = tmp_path / "work"
+
+    class Killed(Exception):
+        pass
+
+    with opened(target) as index:
+        expected = partition_of(index.groups(grouping))
+        kills, steps_done = 0, 0
+
+        def on_step(name: str, done: int, total: int) -> None:
+            nonlocal steps_done
+            steps_done += 1
+            # Each run gets a few steps further.
+            if steps_done % 7 == 0:
+                raise Killed
+
+        while True:
+            try:
+                found = clustering.find_groups(
+                    index.store, index.meta, grouping, work=work, on_step=on_step
+                )
+                break
+            except Killed:
+                kills += 1
+        assert kills > 3
+        assert partition_of(found) == expected
+        plain = index.groups(grouping)
+        assert np.array_equal(found.value, plain.value, equal_nan=True)
+
+
+def test_killed_at_any_moment_the_same_command_completes_it(
+    target: list[str], tmp_path: Path
+) -> None:
+    texts = planted(700, seed=9)
+    add(target, texts)
+    with opened(target) as index:
+        expected = partition_of(index.groups())
+    rng = random.Random(1)
+    for _ in range(4):
+        process = subprocess.Popen(
+            command(target, "cluster"), cwd=tmp_path, stderr=subprocess.DEVNULL
+        )
+        time.sleep(rng.uniform(0.3, 2.5))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    run(target, "cluster", cwd=tmp_path)
+    assert {id: mark[0] for id, mark in marks(target).items()} == expected
+    assert not list(tmp_path.glob("*.cluster"))
+
+
+def test_a_folder_of_other_work_is_refused(tmp_path: Path) -> None:
+    target = ["--db", str(tmp_path / "a.db")]
+    add(target, planted(5))
+    with opened(target) as index:
+        clustering.find_groups(index.store, index.meta, Grouping(), work=tmp_path / "work")
+    options = ["--work", str(tmp_path / "work"), *target]
+    ran = esdedup_command_local("cluster", "--threshold", "0.9", *options)
+    assert ran.status == 2
+    assert "unfinished work of another threshold (0.8, not 0.9)" in ran.err
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine.txt").write_text("mine")
+    ran = esdedup_command_local("cluster", "--work", str(tmp_path / "full"), *target)
+    assert ran.status == 2
+    assert "not empty" in ran.err
+    assert (tmp_path / "full" / "mine.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--keep", "best"], "newest:FIELD"),
+        (["--metric", "hamming", "--threshold", "0.8"], "--threshold goes with --metric jaccard"),
+        (["--distance", "3"], "--distance goes with --metric hamming"),
+        (["--threshold", "0"], "similarity above 0"),
+    ],
+)
+def test_options_that_do_not_go(options: list[str], said: str, tmp_path: Path) -> None:
+    target = ["--db", str(tmp_path / "a.db")]
+    add(target, planted(2))
+    ran = esdedup_command_local("cluster", *options, *target)
+    assert ran.status == 2
+    assert said in ran.err

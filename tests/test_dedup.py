@@ -25,7 +25,7 @@ from esdedup.groups import Grouping
 from esdedup.stores import BulkPolicy, Store
 from esdedup.stores.cluster import ClusterStore
 from esdedup.undo import UndoReport, undo
-from tests.clusters import Ran, command, words
+from tests.clusters import Ran, esdedup_command_local, words
 from tests.conftest import delete_index
 from tests.places import META, OTHER, Place, clusters, local
 from tests.servers.proxy import Proxy
@@ -54,7 +54,7 @@ def others(place: Place) -> Iterator[Place]:
 def run(place: Place, *arguments: str) -> Ran:
     """A command on a place's index, in this process."""
     where = "--db" if isinstance(place.target, Path) else "--url"
-    return command(*arguments, "--index", place.index, where, str(place.target))
+    return esdedup_command_local(*arguments, "--index", place.index, where, str(place.target))
 
 
 def near(text: str) -> str:

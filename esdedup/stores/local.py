@@ -166,10 +166,13 @@ class LocalStore:
     ) -> Iterator[list[Document]]:
         self._require()
         table = self._tables.name("documents")
+        # A document's own fields need not be parsed for the sake of ours.
+        ours = all(path.startswith(f"{FIELD}.") for path in paths)
+        source = "'{}'" if ours else "source"
         with self._database.snapshot() as db:
             (last,) = db.execute(f"SELECT coalesce(max(number), 0) FROM {table}").fetchone()
             rows = db.execute(
-                f"SELECT id, source, tokens FROM {table}"
+                f"SELECT id, {source}, tokens FROM {table}"
                 " WHERE scheme = ? AND number > ? AND number <= ? ORDER BY number",
                 (
                     meta.scheme.id,
@@ -179,8 +182,8 @@ class LocalStore:
             )
             while page := rows.fetchmany(_PAGE):
                 yield [
-                    Document(id, only({**json.loads(source), FIELD: json.loads(tokens)}, paths))
-                    for id, source, tokens in page
+                    Document(id, only({**json.loads(own), FIELD: json.loads(tokens)}, paths))
+                    for id, own, tokens in page
                 ]
 
     def delete(self, ids: Sequence[str]) -> int:

@@ -1,0 +1,238 @@
+"""Pairs and groups of a whole index: time, memory, recall and precision as it grows.
+
+    python benchmarks/groups.py [--sizes 10000,100000,1000000] [--methods components,leader]
+        [--url URL | --product elasticsearch|opensearch | --local] [--json FILE]
+
+Made-up texts of about 400 characters. Of every 1,000, 700 are like no other; the rest are in groups
+of two to six: a text, and copies of it with none to five words replaced, shuffled over the whole.
+Each command is a process of its own, whose time and peak memory are taken:
+
+- `index`: the documents from a file.
+- `pairs --threshold 0.8`, its output to a file.
+- `cluster --threshold 0.8`: groups found and written, once with each method; and again, when
+  nothing is left to write.
+
+The truth is worked out apart, from sets of word triples in plain Python: all pairs at Jaccard 0.8
+and over within the planted groups. Texts of different groups share none but by chance. Recall: the
+share of these pairs that `pairs` gives, and that are in one group. Precision: the share of the
+pairs that `pairs` gives that are true; and, of the pairs of documents in one group, those that a
+chain of true pairs connects.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import itertools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import servers
+from texts import CHUNK, Growing
+
+import esdedup
+from esdedup.stores.cluster import ClusterStore
+
+INDEX = "esdedup-benchmark-groups"
+CHARACTERS = 400
+THRESHOLD = 0.8
+FRESH = 700
+
+Figures = dict[str, Any]
+Pair = tuple[int, int]
+
+
+def planted(documents: int, seed: int = 1) -> tuple[list[str], list[int]]:
+    """Texts in any order, and the planted group of each."""
+    source = Growing(CHARACTERS, seed)
+    texts: list[str] = []
+    groups: list[int] = []
+    number = 0
+    while len(texts) < documents:
+        chunk = source.chunk(number)
+        rng = np.random.default_rng([seed, number, 1])
+        # Every tenth of these is an edited copy: what is like no other is taken from the rest.
+        fresh = [text for row, text in enumerate(chunk) if row % 10 not in (9, 0)]
+        number += 1
+        made = 0
+        for at, text in enumerate(fresh):
+            size = 1 if at < FRESH else int(rng.integers(2, 7))
+            copies = [text, *(edited(source, text, rng) for _ in range(size - 1))]
+            texts += copies
+            groups += [number * CHUNK + at] * size
+            made += size
+            if made >= CHUNK:
+                break
+    order = np.random.default_rng(seed).permutation(len(texts))[:documents].tolist()
+    return [texts[row] for row in order], [groups[row] for row in order]
+
+
+def edited(source: Growing, text: str, rng: np.random.Generator) -> str:
+    """A copy with none to five words replaced."""
+    words = text.split(" ")
+    for at in rng.integers(0, len(words), rng.integers(0, 6)).tolist():
+        words[at] = f"n{rng.integers(0, 10**6)}"
+    return " ".join(words)
+
+
+def triples(text: str) -> frozenset[tuple[str, ...]]:
+    words = "".join(c if c.isalnum() else " " for c in text.casefold()).split()
+    return frozenset(zip(words, words[1:], words[2:], strict=False))
+
+
+def true_pairs(texts: list[str], groups: list[int]) -> set[Pair]:
+    members: dict[int, list[int]] = defaultdict(list)
+    for row, group in enumerate(groups):
+        members[group].append(row)
+    found = set()
+    for rows in members.values():
+        sets = {row: triples(texts[row]) for row in rows} if len(rows) > 1 else {}
+        for a, b in itertools.combinations(rows, 2):
+            shared = len(sets[a] & sets[b])
+            if shared >= THRESHOLD * (len(sets[a]) + len(sets[b]) - shared):
+                found.add((a, b))
+    return found
+
+
+def connected(documents: int, pairs: set[Pair]) -> list[int]:
+    """The least row that each is connected with."""
+    least = list(range(documents))
+
+    def find(row: int) -> int:
+        while least[row] != row:
+            least[row] = least[least[row]]
+            row = least[row]
+        return row
+
+    for a, b in pairs:
+        x, y = find(a), find(b)
+        least[max(x, y)] = min(x, y)
+    return [find(row) for row in range(documents)]
+
+
+def run(arguments: list[str], out: Path) -> Figures:
+    """A command's seconds and peak memory; its output goes to a file."""
+    began = time.perf_counter()
+    with out.open("wb") as file:
+        process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).parent.parent / "cli.py"), *arguments], stdout=file
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+    if status:
+        sys.exit(f"{arguments[0]} ended with status {os.waitstatus_to_exitcode(status)}")
+    return {
+        "seconds": round(time.perf_counter() - began, 2),
+        "cpu_seconds": round(usage.ru_utime + usage.ru_stime, 2),
+        "peak_mb": round(usage.ru_maxrss / 1024, 1),
+    }
+
+
+def share(part: int, whole: int) -> float:
+    return part / whole if whole else 1.0
+
+
+def groups_of(index: esdedup.Index, documents: int) -> list[int]:
+    """The group that each document has in the index."""
+    found = [-1] * documents
+    path = f"{index.meta.field}.group"
+    for batch in index.store.scan([path], index.meta):
+        for document in batch:
+            value = document.source.get(path) or document.source["esdedup"]["group"]
+            found[int(document.id)] = int(value)
+    return found
+
+
+def pairs_in(groups: list[int]) -> Iterator[Pair]:
+    members: dict[int, list[int]] = defaultdict(list)
+    for row, group in enumerate(groups):
+        members[group].append(row)
+    for rows in members.values():
+        yield from itertools.combinations(rows, 2)
+
+
+def measure(size: int, methods: list[str], target: list[str], opened: Any, folder: Path) -> Figures:
+    texts, groups = planted(size)
+    file, out = folder / "documents.jsonl", folder / "out"
+    with file.open("w", encoding="utf-8") as lines:
+        for row, text in enumerate(texts):
+            lines.write(json.dumps({"id": str(row), "text": text}) + "\n")
+    truth = true_pairs(texts, groups)
+    components = connected(size, truth)
+    del texts, groups
+    figures: Figures = {"documents": size, "true_pairs": len(truth)}
+    figures["index"] = run(["index", str(file), *target], out)
+    figures["pairs"] = run(["pairs", "-t", str(THRESHOLD), "--json", *target], out)
+    given = {
+        tuple(sorted((int(pair["left"]), int(pair["right"]))))
+        for pair in map(json.loads, out.read_text("utf-8").splitlines())
+    }
+    figures["pairs"] |= {
+        "found": len(given),
+        "recall": share(len(given & truth), len(truth)),
+        "precision": share(len(given & truth), len(given)),
+    }
+    for method in methods:
+        work = ["--work", str(folder / "work")]
+        command = ["cluster", "-t", str(THRESHOLD), "--method", method, "--json", *work, *target]
+        figures[method] = run(command, out) | json.loads(out.read_text("utf-8"))
+        with opened() as index:
+            found = groups_of(index, size)
+        together = set(pairs_in(found))
+        figures[method] |= {
+            "recall": share(sum(found[a] == found[b] for a, b in truth), len(truth)),
+            "precision": share(
+                sum(components[a] == components[b] for a, b in together), len(together)
+            ),
+        }
+        figures[method]["again"] = run(command, out) | json.loads(out.read_text("utf-8"))
+    return figures
+
+
+def delete(index: esdedup.Index) -> None:
+    assert isinstance(index.store, ClusterStore)
+    index.store.cluster.ask("DELETE", f"/{INDEX}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sizes", default="10000,100000,1000000")
+    parser.add_argument("--methods", default="components,leader")
+    parser.add_argument("--local", action="store_true", help="a local file, no server")
+    parser.add_argument("--json", type=Path, help="file for the raw figures")
+    servers.add_options(parser)
+    options = parser.parse_args()
+    results: Figures = {"sizes": [], "threshold": THRESHOLD, "characters": CHARACTERS}
+    with contextlib.ExitStack() as stack:
+        url = None if options.local else stack.enter_context(servers.served(options))
+        for size in map(int, options.sizes.split(",")):
+            with tempfile.TemporaryDirectory(prefix="esdedup-benchmark-") as made:
+                folder = Path(made)
+                target = ["--url", url] if url is not None else ["--db", str(folder / "a.db")]
+                opened = functools.partial(esdedup.open, target[1], INDEX)
+                target += ["--index", INDEX]
+                try:
+                    figures = measure(size, options.methods.split(","), target, opened, folder)
+                    with opened() as index:
+                        results["store"] = index.statistics().store
+                finally:
+                    if url is not None:
+                        with contextlib.suppress(esdedup.EsdedupError), opened() as index:
+                            delete(index)
+            results["sizes"].append(figures)
+            print(json.dumps(figures, indent=1))
+            if options.json is not None:
+                options.json.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()
