@@ -22,10 +22,11 @@ from esdedup.dedup import DedupReport, dedup, prepare
 from esdedup.dedup_log import Action, LogReader, LogWriter, RunHeader
 from esdedup.documents import with_tokens
 from esdedup.groups import Grouping
+from esdedup.schema import index_mapping
 from esdedup.stores import BulkPolicy, Store
 from esdedup.stores.cluster import ClusterStore
 from esdedup.undo import UndoReport, undo
-from tests.clusters import Ran, esdedup_command_local, words
+from tests.clusters import Ran, call, esdedup_command_local, words
 from tests.conftest import delete_index
 from tests.places import META, OTHER, Place, clusters, local
 from tests.servers.proxy import Proxy
@@ -253,6 +254,42 @@ def test_documents_with_a_routing_of_their_own(
     assert whole(store) != before
     assert undone(store, others, Path("log.jsonl.zst")).failures == []
     assert whole(store) == before
+    store.close()
+
+
+# The servers from jars have no data streams in Elasticsearch.
+@pytest.mark.parametrize("place", ["opensearch"], indirect=True)
+@pytest.mark.parametrize("action", ACTIONS)
+def test_a_data_stream(
+    request: pytest.FixtureRequest, place: Place, others: Place, action: Action
+) -> None:
+    url, stream = str(place.target), Place(place.target, f"{place.index}-stream")
+    body = {
+        "index_patterns": [stream.index],
+        "priority": 900,
+        "data_stream": {},
+        "template": {"mappings": index_mapping(META)},
+    }
+    call(url, "PUT", f"/_index_template/{stream.index}", body)
+    request.addfinalizer(lambda: call(url, "DELETE", f"/_index_template/{stream.index}"))
+    call(url, "PUT", f"/_data_stream/{stream.index}")
+    request.addfinalizer(lambda: call(url, "DELETE", f"/_data_stream/{stream.index}"))
+    store = stream.open()
+    documents = [{**one, "@timestamp": "2026-01-01T00:00:00Z"} for one in sources(6)]
+    fill(store, documents[::2])
+    call(url, "POST", f"/{stream.index}/_rollover")
+    fill(store, documents[1::2])
+    before = whole(store)
+    assert len({index for _, index, _ in before.values()}) == 2
+    to = ["--to", others.index] if action == "move" else []
+    ran = run(stream, "dedup", "--apply", "--action", action, *to, "--yes")
+    assert (ran.status, ran.json[0]["groups"]) == (0, 6), ran.err
+    assert whole(store) != before
+    ran = run(stream, "dedup", "--undo", ran.json[0]["log"], "--yes")
+    assert (ran.status, ran.json[0]["failures"]) == (0, []), ran.err
+    assert {id: one[0] for id, one in whole(store).items()} == {
+        id: one[0] for id, one in before.items()
+    }
     store.close()
 
 
