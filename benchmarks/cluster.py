@@ -42,12 +42,13 @@ from texts import CHUNK, Growing
 
 import esdedup
 from esdedup.banding import candidate_probability
-from esdedup.datatypes import Document
+from esdedup.datatypes import Document, Query
 from esdedup.queries import recall_body
 from esdedup.schema import TOKEN_PATHS
-from esdedup.search import Limits, Query, _band_queries
+from esdedup.search import Limits
 from esdedup.sketch import shingle_sets, sketch
 from esdedup.stores.cluster import ClusterStore
+from esdedup.token_queries import band_queries
 from esdedup.verify import jaccard
 
 INDEX = "esdedup-benchmark-scale"
@@ -178,7 +179,7 @@ class Bench:
         meta = self.index.meta
         bands = sketch(texts, meta.scheme).bands
         assert bands is not None
-        recalls = _band_queries(meta, bands, [Query(text) for text in texts])
+        recalls = band_queries(meta, bands, [Query(text) for text in texts])
         return [
             {
                 "query": {"terms": {f"{meta.field}.minhash": [token for (token,) in one.groups]}},
@@ -219,7 +220,7 @@ class Bench:
         meta = self.index.meta
         bands = sketch(texts, meta.scheme).bands
         assert bands is not None
-        recalls = _band_queries(meta, bands, [Query(text) for text in texts])
+        recalls = band_queries(meta, bands, [Query(text) for text in texts])
         return [recall_body(one, Limits().candidates) for one in recalls]
 
     def recall(self, size: int) -> Figures:

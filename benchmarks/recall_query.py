@@ -20,12 +20,12 @@ import numpy as np
 import texts as made_up
 
 import esdedup
-from esdedup.datatypes import FIELD, RecallQuery
+from esdedup.datatypes import FIELD, Query, RecallQuery
 from esdedup.queries import recall_body
-from esdedup.search import Query, _band_queries, _segment_queries
 from esdedup.sketch import sketch
 from esdedup.stores.client import line
 from esdedup.stores.cluster import ClusterStore
+from esdedup.token_queries import band_queries, segment_queries
 
 LIMIT = 100
 Shape = Callable[[RecallQuery], dict[str, Any]]
@@ -88,8 +88,8 @@ def main() -> None:
         assert sketches.fingerprints is not None
         assert scheme.simhash is not None
         kinds = {
-            "MinHash": _band_queries(index.meta, sketches.bands, chosen),
-            "SimHash k=7": _segment_queries(index.meta, sketches.fingerprints, chosen, 7),
+            "MinHash": band_queries(index.meta, sketches.bands, chosen),
+            "SimHash k=7": segment_queries(index.meta, sketches.fingerprints, chosen, 7),
         }
         print(
             f"{store.cluster.client.product}, {options.documents:,} documents, {LIMIT} hits at most"

@@ -1,7 +1,7 @@
 """Near-duplicate search for Elasticsearch, OpenSearch, or a local file."""
 
 from esdedup.connection import Connection
-from esdedup.datatypes import Document, Match, Pair, Result, Statistics
+from esdedup.datatypes import Document, Match, Pair, Query, Result, Statistics
 from esdedup.duplicates import DuplicatePolicy
 from esdedup.enrich import enrich
 from esdedup.exceptions import (
@@ -18,11 +18,12 @@ from esdedup.exceptions import (
     StoreUnavailable,
     UsageError,
 )
-from esdedup.index import Index, open
+from esdedup.index import Index
 from esdedup.ingest import IngestReport
 from esdedup.minhash import MinHash
+from esdedup.open_index import open
 from esdedup.scheme import Scheme
-from esdedup.search import Limits, Query
+from esdedup.search import Limits
 from esdedup.segments import Layout
 from esdedup.shingles import Shingling
 from esdedup.simhash import SimHash

@@ -5,6 +5,7 @@ Leskovec, Rajaraman, Ullman, "Mining of Massive Datasets", section 3.4.2.
 
 from __future__ import annotations
 
+import bisect
 import math
 
 from esdedup.exceptions import UsageError
@@ -13,6 +14,43 @@ from esdedup.exceptions import UsageError
 def candidate_probability(similarity: float, bands: int, rows: int) -> float:
     """The S-curve 1 - (1 - s**r)**b: the chance that two sets of Jaccard similarity s meet."""
     return 1.0 - math.pow(1.0 - similarity**rows, bands)
+
+
+def expected_recall(threshold: float, bands: int, rows: int, least: int = 1) -> float:
+    """The chance that two sets of Jaccard similarity `threshold` share `least` bands or more.
+
+    They share Binomial(bands, threshold**rows) of them. With `least` 1 it is the S-curve.
+    """
+    meeting = threshold**rows
+    if least < 1 or meeting == 1.0:
+        return float(least <= bands)
+    if meeting == 0.0:
+        return 0.0
+    few = least <= bands * meeting
+    # The smaller side is summed, so that neither a rare meeting nor a rare miss is rounded away.
+    side = range(least) if few else range(least, bands + 1)
+    chance = math.fsum(_binomial(shared, bands, meeting) for shared in side)
+    return max(0.0, 1.0 - chance) if few else min(1.0, chance)
+
+
+def least_bands(threshold: float, recall: float, bands: int, rows: int) -> int:
+    """The most shared bands that can be asked for, with `recall` at `threshold` still expected.
+
+    At least 1, also where even one shared band does not reach that recall. The more bands must be
+    shared, the fewer documents below the threshold are met.
+    """
+    enough = range(1, bands + 1)
+    reaching = bisect.bisect_left(
+        enough, True, key=lambda least: expected_recall(threshold, bands, rows, least) < recall
+    )
+    return max(1, reaching)
+
+
+def _binomial(successes: int, trials: int, chance: float) -> float:
+    """The probability of so many successes; by logarithms, as its factors leave floats' range."""
+    failures = trials - successes
+    choices = math.lgamma(trials + 1) - math.lgamma(successes + 1) - math.lgamma(failures + 1)
+    return math.exp(choices + successes * math.log(chance) + failures * math.log1p(-chance))
 
 
 def steepest_similarity(bands: int, rows: int) -> float:

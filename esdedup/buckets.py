@@ -52,6 +52,17 @@ class Capped:
     largest: int = 0
 
 
+def bucket_columns(
+    columns: Sequence[NDArray[np.unsignedinteger]], stopped: tuple[I64, U64]
+) -> list[Column]:
+    """The buckets of columns. stopped: columns and values, shape (m,) each, that make no bucket."""
+    at, values = stopped
+    return [
+        bucket_column(np.asarray(column), values[at == position])
+        for position, column in enumerate(columns)
+    ]
+
+
 def bucket_column(values: NDArray[np.unsignedinteger], stopped: U64 | None = None) -> Column:
     """The buckets of a column of values, shape (n,). stopped: values that make no bucket."""
     order = np.argsort(values, kind="stable")
@@ -128,26 +139,33 @@ def band_pairs(bands: U64) -> Iterator[Pairs]:
 
 
 def segment_pairs(
-    segments: U64, masks: list[U64], radius: int, cap: int = NO_CAP
+    segments: U64,
+    masks: list[U64],
+    radius: int,
+    cap: int = NO_CAP,
+    stopped: tuple[I64, U64] | None = None,
 ) -> Iterator[Pairs]:
     """Pairs of rows that differ in some column by at most `radius` bits.
 
-    Each pair comes once; with a cap it may come again. segments: shape (n, columns). masks: for
-    each column the bits that may differ, as `segments.probe_masks` gives them. cap: a row is
-    compared with only so many of a bucket, the first ones.
+    Each pair comes once; with a cap or stopped values it may come again. segments: shape
+    (n, columns). masks: for each column the bits that may differ, as `segments.probe_masks` gives
+    them. cap: a row is compared with only so many of a bucket, the first ones. stopped: columns and
+    values, shape (m,) each, whose buckets are left out.
     """
+    at, values = stopped if stopped is not None else (np.empty(0, np.int64), np.empty(0, np.uint64))
+    whole = cap == NO_CAP and not values.size
     for column, column_masks in enumerate(masks):
         for mask in column_masks:
-            for left, right in _meeting(segments[:, column], mask, cap):
-                # What a cap cut off in an earlier column comes from a later one.
-                if cap == NO_CAP:
+            for left, right in _meeting(segments[:, column], mask, cap, values[at == column]):
+                # What was cut off in an earlier column comes from a later one.
+                if whole:
                     apart = np.bitwise_count(segments[left, :column] ^ segments[right, :column])
                     fresh = ~(apart <= radius).any(axis=1)
                     left, right = left[fresh], right[fresh]
                 yield left, right
 
 
-def _meeting(values: U64, mask: np.uint64, cap: int) -> Iterator[Pairs]:
+def _meeting(values: U64, mask: np.uint64, cap: int, stopped: U64) -> Iterator[Pairs]:
     """Pairs of rows whose values differ by exactly `mask`, left < right, in blocks."""
     order = np.argsort(values, kind="stable")
     ordered = values[order]
@@ -160,6 +178,8 @@ def _meeting(values: U64, mask: np.uint64, cap: int) -> Iterator[Pairs]:
     else:
         counts = rows - first
     counts = np.minimum(counts, cap)
+    if stopped.size:
+        counts[np.isin(partner, stopped) | np.isin(ordered, stopped)] = 0
     for block in _blocks(counts):
         many = counts[block]
         rights = np.repeat(rows[block], many)

@@ -7,6 +7,7 @@ pairs.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from esdedup.columns import Columns, Reading
 from esdedup.exact import ExactSimilarity
 from esdedup.exceptions import UsageError
 from esdedup.groups import Grouping, Groups, OnStep
-from esdedup.joins import BandJoin, Classes, SegmentJoin
+from esdedup.joins import BandJoin, Classes, JoinLimits, SegmentJoin
 from esdedup.partition import follow, join, singletons
 from esdedup.schema import IndexMeta
 from esdedup.search import distance_for, require_simhash
@@ -76,9 +77,10 @@ def _by_jaccard(
     classes = Classes.by(columns.digests, columns.filled)
     ids = [columns.ids[row] for row in classes.rows.tolist()]
     bands = columns.values
-    candidates = BandJoin.of(
-        bands if len(ids) == len(columns.ids) else bands[:, classes.rows], grouping.max_bucket
-    )
+    if len(ids) < len(columns.ids):
+        bands = bands[:, classes.rows]
+    limits = JoinLimits(grouping.threshold, grouping.recall, grouping.max_bucket)
+    candidates = BandJoin.of(meta, bands, limits)
     similarity = ExactSimilarity(store, meta, ids)
     work = folder.partial(len(ids))
     fold = _fold_components if grouping.method == "components" else _fold_leaders
@@ -91,7 +93,8 @@ def _by_jaccard(
     unknown = np.flatnonzero(work.partner != work.partition)
     value = work.value
     value[unknown] = similarity(work.partition[unknown], unknown)
-    return _expanded(grouping, columns, classes, work.partition, value, candidates.capped)
+    found = _expanded(grouping, columns, classes, work.partition, value, candidates.capped)
+    return replace(found, recall=candidates.recall)
 
 
 def _fold_components(
@@ -134,15 +137,13 @@ def _fold_leaders(
 
 
 def _by_hamming(meta: IndexMeta, grouping: Grouping, columns: Columns, step: OnStep) -> Groups:
-    layout = require_simhash(meta.scheme)
     prints = np.ascontiguousarray(columns.values.T)
     # Equal texts go together; which leader is the nearest may change between two equal prints.
     leading = grouping.method == "leader"
     classes = Classes.by(columns.digests if leading else prints, columns.filled)
     prints = prints[classes.rows]
-    found = SegmentJoin(
-        prints, layout, distance_for(layout, grouping.distance), grouping.max_bucket
-    )
+    distance = distance_for(require_simhash(meta.scheme), grouping.distance)
+    found = SegmentJoin.of(meta, prints, distance, grouping.max_bucket)
     partition = singletons(len(prints))
     if leading:
         left, right, apart = found.by_right()

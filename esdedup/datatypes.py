@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from esdedup.exceptions import UsageError
 
 Metric = Literal["jaccard", "hamming"]
+TokenKind = Literal["minhash", "signature", "simhash"]
+
+TOKEN_KINDS: tuple[TokenKind, ...] = get_args(TokenKind)
+"""The fields of tokens, below FIELD."""
 
 FIELD = "esdedup"
 """The object field of a document under which everything of ours lies, unless another is chosen."""
@@ -72,20 +76,37 @@ def tokens_in(source: Mapping[str, Any], field: str) -> Mapping[str, Any]:
 
 
 @dataclass(frozen=True)
-class RecallQuery:
-    """What to look for: documents that hold a token of any group.
+class Query:
+    """A text to find similar documents of.
 
-    kind: "minhash" or "simhash". groups: tokens, those of a group all of one position; a
-    document's rank is the number of groups that it shares a token with. exclude: the id of a
-    document to leave out. field: where the tokens lie. filters: queries of the cluster that a
-    document must match too.
+    exclude: the id of a document to leave out. filters: queries in the cluster's own language that
+    a document must match too, such as a range of dates or a tenant.
     """
 
-    kind: Literal["minhash", "simhash"]
+    text: str
+    exclude: str | None = None
+    filters: Sequence[Mapping[str, Any]] = ()
+
+
+@dataclass(frozen=True)
+class RecallQuery:
+    """What to look for: documents that hold a token of at least so many groups.
+
+    kind: the field of the tokens. groups: tokens, those of a group all of one position; a
+    document's rank is the number of groups that it shares a token with. exclude: the id of a
+    document to leave out. field: where the tokens lie. filters: queries of the cluster that a
+    document must match too. least: groups that it must share a token with, 1 or more.
+    document must match too. stopped: groups of which tokens were left out, as their buckets are too
+    large to be looked at.
+    """
+
+    kind: TokenKind
     groups: list[list[str]]
     exclude: str | None = None
     field: str = FIELD
     filters: Sequence[Mapping[str, Any]] = ()
+    least: int = 1
+    stopped: int = 0
 
 
 @dataclass(frozen=True)
@@ -180,12 +201,26 @@ class Result:
     """The answer to one query.
 
     matches: the most similar first, ties by id. candidates: documents verified. truncated: more
-    candidates shared a token than were fetched, so that a match may be missing.
+    candidates shared enough tokens than were fetched, so that a match may be missing. recall: the
+    share that is expected to be found, of the documents whose Jaccard similarity is just the
+    threshold, or that of the last match where the nearest were asked for (of more similar ones it
+    is more). None for Hamming distance, where all are, and where there were fewer than asked for.
+    asked: bands or segments of the query that were looked up; 0 for a text without any shingle.
+    stopped: those that were not, or not wholly, as their buckets are in the index's stop list or
+    larger than was asked for. What shares only these is missing, at any Hamming distance too.
     """
 
     matches: list[Match]
     candidates: int
     truncated: bool
+    recall: float | None = None
+    asked: int = 0
+    stopped: int = 0
+
+    @property
+    def blind(self) -> bool:
+        """Whether nothing could be looked for, because all that the text has is stopped."""
+        return self.stopped > 0 and self.asked == 0
 
 
 @dataclass(frozen=True)

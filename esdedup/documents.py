@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from esdedup.datatypes import Document
+from esdedup.datatypes import TOKEN_KINDS, Document
 from esdedup.exceptions import RecordError
 from esdedup.fields import has_field, text_of, value_at
 from esdedup.schema import IndexMeta
+from esdedup.scheme import Scheme
 from esdedup.sketch import sketch, token_fields
 
 _SKETCHED_AT_ONCE = 2_000
 """Less memory in use at a time, which is a sixth less work than whole batches at once."""
 
-OURS = ("scheme", "digest", "minhash", "simhash", "fingerprint")
+OURS = ("scheme", "digest", *TOKEN_KINDS, "fingerprint")
 """What is made of a text."""
 
 MARKS = ("group", "original", "similarity", "distance")
@@ -45,6 +46,15 @@ def fields_of(texts: Sequence[str], meta: IndexMeta) -> list[dict[str, Any]]:
     return fields
 
 
+def cleared(scheme: Scheme) -> dict[str, Any]:
+    """Nulls for what is made of a text, that a merge takes away what new tokens do not replace.
+
+    Single values only where the scheme has them: other documents shall not get an empty key.
+    """
+    names = [name for name in OURS if name != "signature" or name in scheme.kinds]
+    return dict.fromkeys(names)
+
+
 def partial_document(fields: Mapping[str, Any], id_field: str, meta: IndexMeta) -> Document:
     """Fields to merge into a document, with what changes beside its text.
 
@@ -60,6 +70,5 @@ def partial_document(fields: Mapping[str, Any], id_field: str, meta: IndexMeta) 
         # What was said of another text goes with it; the document is a group of its own.
         mark = {**dict.fromkeys(MARKS), "group": str(id)}
         for one in meta.all:
-            gone: dict[str, Any] = dict.fromkeys(OURS)
-            source[one.field] = {**gone, **tokens.get(one.field, {}), **mark}
+            source[one.field] = {**cleared(one.scheme), **tokens.get(one.field, {}), **mark}
     return Document(str(id), source)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from esdedup.datatypes import tokens_in
+from esdedup.datatypes import Query, tokens_in
 from esdedup.exceptions import UsageError
 from esdedup.recent import (
     Arrival,
@@ -22,7 +22,7 @@ from esdedup.recent import (
     sketched_anew,
 )
 from esdedup.schema import IndexMeta
-from esdedup.search import Limits, Query, check_threshold, require_bands, similar
+from esdedup.search import Limits, check_threshold, require_bands, similar
 from esdedup.sketch import Sketches
 from esdedup.stores.base import Store
 
@@ -59,7 +59,8 @@ class Originals:
 
     It remembers the documents of the last batches; older ones a refresh has made visible.
     meta: says what the index holds, which may change meanwhile. truncated: documents so far that
-    had more candidates than the policy lets them be compared with.
+    had more candidates than the policy lets them be compared with, or were compared with none, as
+    all their buckets are in the stop list.
 
     Raises UsageError where the index has no MinHash tokens.
     """
@@ -140,7 +141,7 @@ class Originals:
                 verdict = Verdict(ours.get("group") or match.id, ours.get("original"))
                 if not follows(verdict, arrival.id):
                     near.append((match.similarity or 0.0, verdict.group, match.id))
-            found.append((near, result.truncated))
+            found.append((near, result.truncated or result.blind))
         return found
 
     def _remember(

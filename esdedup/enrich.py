@@ -210,8 +210,8 @@ class _Enricher:
         verdicts = originals.find(arrivals)
         if originals.truncated and not before:
             log.warning(
-                "documents have more candidates than the %d that they are compared with: a"
-                " duplicate may be missed",
+                "documents have more candidates than the %d that they are compared with, or only"
+                " buckets of the stop list: a duplicate may be missed",
                 self.policy.candidates,
             )
         for at, arrival, verdict in zip(whole, arrivals, verdicts, strict=True):
@@ -270,8 +270,7 @@ def _documents(action: Any) -> Iterator[tuple[_Path, Mapping[str, Any]]]:
 
 
 def _cleared(scheme: Scheme) -> dict[str, None]:
-    names = ["minhash"] if scheme.minhash is not None else []
-    return dict.fromkeys(names + (["simhash", "fingerprint"] if scheme.simhash else []))
+    return dict.fromkeys([*scheme.kinds, *(["fingerprint"] if scheme.simhash else [])])
 
 
 def _with_fields(value: Mapping[str, Any], path: _Path, fields: dict[str, Any]) -> dict[str, Any]:

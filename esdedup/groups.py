@@ -14,7 +14,7 @@ from esdedup.datatypes import Metric
 from esdedup.exceptions import UsageError
 from esdedup.hashing import U64
 from esdedup.keep import KeepRule
-from esdedup.search import check_threshold
+from esdedup.search import RECALL, check_recall, check_threshold
 
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
@@ -33,8 +33,9 @@ class Grouping:
     method: "components" joins all that a chain of similar documents connects; "leader" takes
     documents in their order of precedence, and each joins its nearest leader, or becomes one.
     metric, threshold, distance: as in `Limits`. keep: which document of a group stays.
-    max_bucket: a document is compared with only so many of those that share a token with it.
-    exact: only documents of equal normalised text.
+    recall: the share of pairs at the threshold to be found, if the bands allow it; the less, the
+    fewer are verified in vain. max_bucket: a document is compared with only so many of those that
+    share a token with it. exact: only documents of equal normalised text.
 
     Raises UsageError for values out of range.
     """
@@ -44,6 +45,7 @@ class Grouping:
     threshold: float = 0.8
     distance: int | None = None
     keep: KeepRule = KeepRule()  # noqa: RUF009
+    recall: float = RECALL
     max_bucket: int = MAX_BUCKET
     exact: bool = False
 
@@ -53,6 +55,7 @@ class Grouping:
         if self.metric not in ("jaccard", "hamming"):
             raise UsageError(f"metric {self.metric!r}: use jaccard or hamming")
         check_threshold(self.threshold)
+        check_recall(self.recall)
         if self.max_bucket < 1:
             raise UsageError(f"max bucket {self.max_bucket}: use at least 1")
 
@@ -91,6 +94,7 @@ class Groups:
     ids: of n documents. digests: shape (n,), uint64. representative: the row of the document that
     stays, shape (n,), int64; its own where a document stays itself. value: the similarity, or
     distance, to it, shape (n,); nan where a document stays. capped: buckets that were cut short.
+    recall: the share of pairs at the threshold that is expected to be found; 1 by distance.
     """
 
     grouping: Grouping
@@ -99,6 +103,7 @@ class Groups:
     representative: I64
     value: F64
     capped: Capped
+    recall: float = 1.0
 
     @property
     def sizes(self) -> I64:

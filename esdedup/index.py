@@ -5,27 +5,24 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Self
 
 from esdedup.clustering import find_groups
-from esdedup.connection import Connection, connection_to
-from esdedup.datatypes import Document, Match, Metric, Pair, Result, Statistics
+from esdedup.datatypes import Document, Metric, Query, Result, Statistics
 from esdedup.documents import partial_document
 from esdedup.duplicates import DuplicatePolicy
 from esdedup.exceptions import IndexNotFound, RecordError, StoreError, UsageError
 from esdedup.fields import text_of
 from esdedup.groups import MAX_BUCKET, Grouping, Groups, OnStep
+from esdedup.hot import HotBuckets, hot_buckets, put_stop_list
 from esdedup.ingest import IngestReport, ingest
+from esdedup.nearest import nearest
 from esdedup.pairs import SimilarPairs, similar_pairs
 from esdedup.records import BadRecord, Record
 from esdedup.schema import IndexMeta
 from esdedup.scheme import Scheme
-from esdedup.search import Limits, Query, request_body, similar
-from esdedup.stores import BulkPolicy, LocalStore, Store, open_cluster
-
-DEFAULT_FILE = "esdedup.db"
-DEFAULT_INDEX = "documents"
+from esdedup.search import RECALL, Limits, request_body, similar
+from esdedup.stores import Store
 
 META_SECONDS = 10.0
 """How long what an index says of its tokens is taken to hold: its scheme may be changed by others
@@ -157,20 +154,26 @@ class Index:
         *,
         id: str | None = None,
         metric: Metric = "jaccard",
-        threshold: float = 0.5,
+        threshold: float | None = 0.5,
         distance: int | None = None,
         k: int = 10,
         candidates: int = 1_000,
+        recall: float = 0.999,
         filters: Sequence[Mapping[str, Any]] = (),
+        max_bucket: int | None = None,
     ) -> Result:
         """The documents most similar to a text, or to a document of the index.
 
-        metric: "jaccard", with the least similarity `threshold`, or "hamming", with the most
-        differing bits `distance` (None: what the segments guarantee by equality alone).
+        metric: "jaccard", with the least similarity `threshold` (None: the k nearest, however
+        unlike), or "hamming", with the most differing bits `distance` (None: what the segments
+        guarantee by equality alone).
         k: at most so many matches. candidates: to verify, at most; the result tells if there were
-        more. filters: queries in the cluster's own language that a match must meet too.
+        more. recall: share of the documents just at the threshold that shall be found; the result
+        tells what is expected. filters: queries in the cluster's own language that a match must
+        meet too. max_bucket: leave out buckets of more documents than that; the result tells how
+        many.
         """
-        limits = Limits(metric, threshold, distance, k, candidates)
+        limits = Limits(metric, threshold, distance, k, candidates, recall, max_bucket)
         return self.similar_many([self.query(text, id, filters)], limits)[0]
 
     def request_body(
@@ -185,7 +188,8 @@ class Index:
 
     def similar_many(self, queries: Sequence[Query], limits: Limits) -> list[Result]:
         """The results of many queries, in order."""
-        return similar(self.store, self.meta, queries, limits)
+        search = nearest if limits.threshold is None else similar
+        return search(self.store, self.meta, queries, limits)
 
     def query(
         self,
@@ -213,6 +217,7 @@ class Index:
         metric: Metric = "jaccard",
         threshold: float = 0.5,
         distance: int | None = None,
+        recall: float = RECALL,
         max_bucket: int = MAX_BUCKET,
         on_step: OnStep | None = None,
     ) -> SimilarPairs:
@@ -227,6 +232,7 @@ class Index:
             metric=metric,
             threshold=threshold,
             distance=distance,
+            recall=recall,
             max_bucket=max_bucket,
             on_step=on_step,
         )
@@ -239,6 +245,21 @@ class Index:
         """Numbers of the index."""
         return self.store.statistics(self.meta)
 
+    def hot_buckets(self, count: int | None = 10, **options: Any) -> HotBuckets:
+        """The tokens that most documents hold, as `hot.hot_buckets` finds them."""
+        return hot_buckets(self.store, self.meta, count, **options)
+
+    def stop(self, tokens: Sequence[str]) -> tuple[str, ...]:
+        """Makes tokens the index's stop list, in place of the one it has; the list as it is kept.
+
+        Searches by whoever has the index open leave them out within 10 seconds. Raises UsageError
+        for what is no token of its scheme.
+        """
+        self._meta = None
+        kept = put_stop_list(self.store, self.meta, tokens)
+        self._meta = None
+        return kept
+
     def _wanted(self, stored: IndexMeta) -> IndexMeta:
         """What was asked for, completed with what is stored."""
         return replace(
@@ -248,36 +269,5 @@ class Index:
         )
 
 
-def open(
-    target: str | Path | Connection = DEFAULT_FILE,
-    index: str = DEFAULT_INDEX,
-    *,
-    scheme: Scheme | None = None,
-    text_field: str | None = None,
-    policy: BulkPolicy | None = None,
-    **credentials: Any,
-) -> Index:
-    """An index in a local file, or in a cluster.
-
-    target: a file's path; or an http(s) URL of Elasticsearch or OpenSearch; or a Connection.
-    index: its name. scheme, text_field: for an index to be made, by default `Scheme()` and
-    "text"; an index that exists brings its own, and other ones are an error.
-    credentials: for a URL, see `connection_to`: username, password, api_key, bearer_token,
-    ca_certs, fingerprint, cloud_id, timeout.
-
-    Raises UsageError for wrong arguments, StoreError where the cluster can't be reached.
-    """
-    if isinstance(target, str) and (target.startswith(("http://", "https://")) or not target):
-        target = connection_to(target or None, **credentials)
-    elif credentials:
-        raise UsageError(f"{sorted(credentials)[0]} goes with the URL of a cluster")
-    if isinstance(target, Connection):
-        return Index(open_cluster(target, index, policy), scheme, text_field)
-    return Index(LocalStore(target, index), scheme, text_field)
-
-
 def _raise(record: BadRecord) -> None:
     raise RecordError(f"{record.file} {record.line}: {record.reason}")
-
-
-__all__ = ["Index", "Match", "Pair", "open"]

@@ -35,7 +35,8 @@ class IngestReport:
     unchanged: a record that was indexed before and is not to be overwritten, with the same text.
     skipped: a near-duplicate that the policy leaves out. failed: handed to the dead letter.
     duplicates: near-duplicates found, whatever was done with them. truncated: documents compared
-    with the best of more candidates than the policy allows.
+    with the best of more candidates than the policy allows, or with none because all their buckets
+    are in the stop list.
     """
 
     read: int = 0

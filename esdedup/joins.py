@@ -8,19 +8,22 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from esdedup.banding import expected_recall, least_bands
 from esdedup.buckets import (
     Capped,
     Column,
     Pairs,
     agreeing,
     blocks_of_rows,
-    bucket_column,
+    bucket_columns,
     capped,
     earlier_pairs,
     segment_pairs,
 )
 from esdedup.hashing import U64
+from esdedup.schema import IndexMeta
 from esdedup.segments import Layout, probe_masks, segment_values
+from esdedup.stoplist import stopped_buckets
 from esdedup.verify import hamming
 
 I64 = NDArray[np.int64]
@@ -58,22 +61,43 @@ class Classes:
 
 
 @dataclass(frozen=True)
+class JoinLimits:
+    """threshold: least Jaccard similarity. recall: the share to find of the pairs that are just so
+    similar. cap: a row is compared with only so many of a bucket."""
+
+    threshold: float
+    recall: float
+    cap: int
+
+
+@dataclass(frozen=True)
 class BandJoin:
     """Pairs of rows that share bands.
 
     bands: shape (bands, n). columns: their buckets. cap: a row is compared with only so many of a
-    bucket. least: bands that a pair must share.
+    bucket. least: bands that a pair must share. recall: the share of the pairs at the threshold
+    that do.
     """
 
     bands: NDArray[np.unsignedinteger]
     columns: list[Column]
     cap: int
     least: int
+    recall: float
 
     @staticmethod
-    def of(bands: NDArray[np.unsignedinteger], cap: int, least: int = 1) -> BandJoin:
-        """The join of band hashes."""
-        return BandJoin(bands, [bucket_column(np.asarray(band)) for band in bands], cap, least)
+    def of(meta: IndexMeta, bands: NDArray[np.unsignedinteger], limits: JoinLimits) -> BandJoin:
+        """The join of band hashes for pairs at or over a threshold, found with a recall.
+
+        Buckets of the index's stop list join nothing.
+        """
+        assert meta.scheme.minhash is not None
+        rows, threshold, recall = meta.scheme.minhash.rows, limits.threshold, limits.recall
+        stopped = stopped_buckets(meta.stop, "minhash", meta.scheme)
+        columns = bucket_columns(list(bands), stopped)
+        least = least_bands(threshold, recall, len(bands), rows)
+        expected = expected_recall(threshold, len(bands), rows, least)
+        return BandJoin(bands, columns, limits.cap, least, expected)
 
     @property
     def capped(self) -> Capped:
@@ -91,18 +115,29 @@ class BandJoin:
 
 @dataclass(frozen=True)
 class SegmentJoin:
-    """Pairs of fingerprints, shape (n, words), within a Hamming distance; cap as for bands."""
+    """Pairs of fingerprints, shape (n, words), within a Hamming distance; cap as for bands.
+
+    stopped: segments and values that join nothing, shape (m,) each.
+    """
 
     prints: U64
     layout: Layout
     distance: int
     cap: int
+    stopped: tuple[I64, U64]
+
+    @staticmethod
+    def of(meta: IndexMeta, prints: U64, distance: int, cap: int) -> SegmentJoin:
+        """The join of fingerprints. Buckets of the index's stop list join nothing."""
+        assert meta.scheme.simhash is not None
+        stopped = stopped_buckets(meta.stop, "simhash", meta.scheme)
+        return SegmentJoin(prints, meta.scheme.simhash.layout, distance, cap, stopped)
 
     @property
     def capped(self) -> Capped:
         """The buckets that the cap cuts short."""
         segments = segment_values(self.prints, self.layout)
-        return capped([bucket_column(column) for column in segments.T], self.cap)
+        return capped(bucket_columns(list(segments.T), self.stopped), self.cap)
 
     def blocks(self) -> Iterator[tuple[I64, I64, I64]]:
         """(left, right, distance) of all pairs, left < right, in blocks of no order.
@@ -112,7 +147,7 @@ class SegmentJoin:
         radius = self.layout.radius_for(self.distance)
         masks = [probe_masks(width, radius) for width in self.layout.widths]
         segments = segment_values(self.prints, self.layout)
-        for left, right in segment_pairs(segments, masks, radius, self.cap):
+        for left, right in segment_pairs(segments, masks, radius, self.cap, self.stopped):
             apart = hamming(self.prints[left], self.prints[right])
             near = apart <= self.distance
             yield left[near], right[near], apart[near]

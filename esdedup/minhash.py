@@ -26,6 +26,10 @@ U32 = NDArray[np.uint32]
 EMPTY = np.uint32(0xFFFFFFFF)
 """Every row of the signature of an empty set."""
 
+VALUE_BITS = 18
+"""Bits of a single value that its token keeps. Documents meet in single values by their likeness
+far more often than by the chance of 1 in 2**18; a longer token would only take more room."""
+
 _VALUES_AT_ONCE = 1 << 13
 """Permuted values of a call of numpy: of one text all permutations at once, as a call costs more
 than the work; of many texts two, whose block still fits the cache."""
@@ -39,6 +43,8 @@ class MinHash:
         them has the standard error sqrt(J (1 - J) / k).
     bands, rows: the first bands * rows values of a signature become `bands` tokens.
     token_bits: bits of a band's hash that its token keeps, 12 to 60, a multiple of 6.
+    signature: so many of the first values of a signature become tokens by themselves, for the
+        nearest documents however unlike; 0 for none.
 
     Raises UsageError for values out of range.
     """
@@ -47,6 +53,7 @@ class MinHash:
     bands: int = 23
     rows: int = 3
     token_bits: int = 30
+    signature: int = 0
 
     def __post_init__(self) -> None:
         if not 1 <= self.permutations <= 4096:
@@ -62,6 +69,11 @@ class MinHash:
             raise UsageError(f"bands {self.bands}: use at most {MAX_TOKENS}")
         if not 12 <= self.token_bits <= 60 or self.token_bits % 6:
             raise UsageError(f"token bits {self.token_bits}: use a multiple of 6 from 12 to 60")
+        if not 0 <= self.signature <= min(self.permutations, MAX_TOKENS):
+            raise UsageError(
+                f"signature {self.signature}: use 0 to {min(self.permutations, MAX_TOKENS)}, the"
+                " permutations that there are"
+            )
 
 
 def signatures(shingles: Ragged, permutations: int, seed: int) -> U32:
@@ -105,6 +117,11 @@ def band_hashes(signature: U32, bands: int, rows: int, bits: int) -> U64:
         folded *= PRIME64_1
         folded += banded[:, :, row]
     return avalanche(folded) >> np.uint64(64 - bits)
+
+
+def value_hashes(signature: U32, count: int) -> U64:
+    """A hash of each of the first `count` values: shape (n, count), uint64 below 2**VALUE_BITS."""
+    return band_hashes(signature, count, 1, VALUE_BITS)
 
 
 def estimate_jaccard(left: U32, right: U32) -> NDArray[np.float64]:

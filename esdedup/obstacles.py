@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from esdedup.datatypes import FIELD
+from esdedup.documents import OURS
 from esdedup.schema import IndexMeta, field_mapping, meta_of
 from esdedup.stores.indices import IndexState
 
@@ -101,7 +102,7 @@ def _foreign(stored: Mapping[str, Any], meta: IndexMeta, *, ours: bool) -> str |
             right = wanted[name]["type"]
             return f"the field '{meta.field}.{name}' exists already, as {is_kind}, not {right}"
     # Without word in `_meta`, which other tools may overwrite, it is ours by what lies in it.
-    alike = {"scheme", "digest"} <= found.keys() <= {*wanted, "minhash", "simhash", "fingerprint"}
+    alike = {"scheme", "digest"} <= found.keys() <= {*wanted, *OURS}
     if not ours and not alike:
         return f"the field {meta.field!r} exists already, with fields that are not of esdedup"
     return None

@@ -18,10 +18,16 @@ from esdedup.datatypes import Metric, Pair
 from esdedup.exact import ExactSimilarity
 from esdedup.exceptions import UsageError
 from esdedup.groups import MAX_BUCKET, OnStep
-from esdedup.joins import BandJoin, Classes, SegmentJoin
+from esdedup.joins import BandJoin, Classes, JoinLimits, SegmentJoin
 from esdedup.keep import KeepRule
 from esdedup.schema import IndexMeta
-from esdedup.search import check_threshold, distance_for, require_simhash
+from esdedup.search import (
+    RECALL,
+    check_recall,
+    check_threshold,
+    distance_for,
+    require_simhash,
+)
 from esdedup.stores.base import Store
 from esdedup.workfolder import temporary_folder
 
@@ -34,7 +40,8 @@ Found = tuple[I64, I64, NDArray[np.float64]]
 class SimilarPairs:
     """Pairs, the most similar first, ties by id.
 
-    capped: buckets of which not all pairs were looked at.
+    capped: buckets of which not all pairs were looked at. recall: the share of pairs at the
+    threshold that is expected to be found; 1 by distance.
     """
 
     ids: list[str]
@@ -43,6 +50,7 @@ class SimilarPairs:
     value: NDArray[np.float64]
     metric: Metric
     capped: Capped
+    recall: float
 
     def __len__(self) -> int:
         return self.left.size
@@ -70,6 +78,7 @@ def similar_pairs(
     metric: Metric = "jaccard",
     threshold: float = 0.5,
     distance: int | None = None,
+    recall: float = RECALL,
     max_bucket: int = MAX_BUCKET,
     on_step: OnStep | None = None,
 ) -> SimilarPairs:
@@ -78,12 +87,16 @@ def similar_pairs(
     What shares no token is not found: see the S-curve for Jaccard; within a Hamming distance every
     pair is found. A text without any shingle is in no pair.
 
-    max_bucket: a document is compared with only so many of those that share a token with it.
-    on_step: see `groups`. Raises UsageError where the scheme lacks the tokens for the metric.
+    recall: the share of pairs at the threshold to be found, if the bands allow it; the less, the
+    fewer are verified in vain. max_bucket: a document is compared with only so many of those that
+    share a token with it. on_step: see `groups`.
+
+    Raises UsageError where the scheme lacks the tokens for the metric.
     """
     if metric not in ("jaccard", "hamming"):
         raise UsageError(f"metric {metric!r}: use jaccard or hamming")
     check_threshold(threshold)
+    check_recall(recall)
     if metric == "jaccard" and meta.scheme.minhash is None:
         raise UsageError("the index has no MinHash tokens: use --metric hamming")
     limit = None
@@ -94,39 +107,44 @@ def similar_pairs(
         folder.claim(store, meta, {})
         columns = folder.read(store, Reading(meta, metric, KeepRule()), step)
         if limit is not None:
-            classes, parts, cut = _by_hamming(meta, columns, limit, max_bucket)
+            classes, parts, cut, share = _by_hamming(meta, columns, limit, max_bucket)
         else:
-            classes, parts, cut = _by_jaccard(store, meta, columns, threshold, max_bucket, step)
+            limits = JoinLimits(threshold, recall, max_bucket)
+            classes, parts, cut, share = _by_jaccard(store, meta, columns, limits, step)
     exact = 1.0 if metric == "jaccard" else 0.0
     left, right, value = _between_rows(columns, classes, [*parts, _equal(classes, exact)])
-    return SimilarPairs(columns.ids, left, right, value, metric, cut)
+    return SimilarPairs(columns.ids, left, right, value, metric, cut, share)
 
 
 def _by_jaccard(
-    store: Store, meta: IndexMeta, columns: Columns, threshold: float, cap: int, step: OnStep
-) -> tuple[Classes, list[Found], Capped]:
+    store: Store,
+    meta: IndexMeta,
+    columns: Columns,
+    limits: JoinLimits,
+    step: OnStep,
+) -> tuple[Classes, list[Found], Capped, float]:
     classes = Classes.by(columns.digests, columns.filled)
     ids = [columns.ids[row] for row in classes.rows.tolist()]
-    candidates = BandJoin.of(columns.values[:, classes.rows], cap)
+    candidates = BandJoin.of(meta, columns.values[:, classes.rows], limits)
     similarity = ExactSimilarity(store, meta, ids)
     parts: list[Found] = []
     for rows in candidates.blocks():
         left, right = candidates.candidates(rows)
         value = similarity(left, right)
-        near = value >= threshold
+        near = value >= limits.threshold
         parts.append((left[near], right[near], value[near]))
         step("Comparing", rows.stop, len(ids))
-    return classes, parts, candidates.capped
+    return classes, parts, candidates.capped, candidates.recall
 
 
 def _by_hamming(
     meta: IndexMeta, columns: Columns, distance: int, cap: int
-) -> tuple[Classes, list[Found], Capped]:
+) -> tuple[Classes, list[Found], Capped, float]:
     prints = np.ascontiguousarray(columns.values.T)
     classes = Classes.by(prints, columns.filled)
-    found = SegmentJoin(prints[classes.rows], require_simhash(meta.scheme), distance, cap)
+    found = SegmentJoin.of(meta, prints[classes.rows], distance, cap)
     left, right, apart = found.by_right()
-    return classes, [(left, right, apart)], found.capped
+    return classes, [(left, right, apart)], found.capped, 1.0
 
 
 def _equal(classes: Classes, value: float) -> Found:

@@ -1,7 +1,7 @@
 """Bodies of searches, as plain dictionaries.
 
 A recall query is a `bool.should` of `constant_score` clauses, one a group of tokens, so that the
-score is the number of groups that met: where more candidates share a token than are fetched, the
+score is the number of groups that met: where more candidates share enough than are fetched, the
 ones that share most come first. Plain `terms` scores all alike and leaves to chance which ones
 come; what the ranking costs is measured by `benchmarks/recall_query.py`.
 """
@@ -22,8 +22,8 @@ def recall_body(query: RecallQuery, limit: int) -> dict[str, Any]:
     field = f"{query.field}.{query.kind}"
     condition: dict[str, Any] = {
         "should": [_clause(field, group) for group in query.groups],
-        # Beside a filter, `should` clauses would not be obligatory.
-        "minimum_should_match": 1,
+        # Also where it is 1: beside a filter, `should` clauses would not be obligatory.
+        "minimum_should_match": query.least,
     }
     if query.filters:
         condition["filter"] = list(query.filters)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from esdedup.datatypes import Failure
-from esdedup.documents import MARKS, OURS, fields_of
+from esdedup.documents import MARKS, OURS, cleared, fields_of
 from esdedup.fields import value_at
 from esdedup.schema import TOKEN_PATHS, IndexMeta
 from esdedup.sketch import digest
@@ -126,10 +126,11 @@ def _cleared(hit: Hit, meta: IndexMeta) -> dict[str, Any]:
     if _stored(hit, meta.field) == (None, None):
         return {}
     source = hit.get("_source", {})
-    names = list(OURS)
+    # Another scheme may have made tokens of any kind.
+    same = _stored(hit, meta.field)[0] == meta.scheme.id
+    gone: dict[str, Any] = cleared(meta.scheme) if same else dict.fromkeys(OURS)
     if value_at(source, f"{meta.field}.original") is not None:
-        names += ["original", "similarity", "distance"]
-    cleared: dict[str, Any] = dict.fromkeys(names)
+        gone |= {"original": None, "similarity": None, "distance": None}
     if value_at(source, f"{meta.field}.group") is not None:
-        cleared["group"] = hit["_id"]
-    return cleared
+        gone["group"] = hit["_id"]
+    return gone

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Any
 
-from esdedup.datatypes import FIELD
+from esdedup.datatypes import FIELD, TOKEN_KINDS
 from esdedup.exceptions import SchemeMismatch, StoreError, UsageError
 from esdedup.scheme import Scheme
+from esdedup.stoplist import stored_stop
 
-TOKEN_PATHS = [f"{FIELD}*.minhash", f"{FIELD}*.simhash"]
+TOKEN_PATHS = [f"{FIELD}*.{kind}" for kind in TOKEN_KINDS]
 """What queries leave out of the documents they return, whatever the field's name."""
 
 _FIELD_NAME = re.compile(f"{FIELD}[A-Za-z0-9_]*")
@@ -26,6 +27,7 @@ class IndexMeta:
     scheme: what made them. text_field: the field that holds the text. field: the object field that
     holds them. While an index changes its scheme, next: what is being filled beside them; then
     former: the field that is to be emptied. spent: fields that were emptied so, free to be used.
+    stop: tokens of this scheme that searches leave out (`stoplist.stop_entries`).
 
     Raises UsageError for names that can't be fields.
     """
@@ -36,6 +38,7 @@ class IndexMeta:
     next: IndexMeta | None = None
     former: str | None = None
     spent: tuple[str, ...] = ()
+    stop: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not _FIELD_NAME.fullmatch(self.field):
@@ -60,7 +63,11 @@ class IndexMeta:
             document["next"] = self.next.to_json()
         if self.former is not None:
             document["former"] = self.former
-        return document if not self.spent else {**document, "spent": list(self.spent)}
+        if self.spent:
+            document["spent"] = list(self.spent)
+        if self.stop:
+            document["stop"] = list(self.stop)
+        return document
 
     @staticmethod
     def from_json(document: Mapping[str, Any]) -> IndexMeta:
@@ -68,13 +75,15 @@ class IndexMeta:
         if not isinstance(document, Mapping) or "scheme" not in document:
             raise UsageError("the index's _meta.esdedup is not of this esdedup")
         following = document.get("next")
+        scheme = Scheme.from_json(document["scheme"])
         return IndexMeta(
-            Scheme.from_json(document["scheme"]),
+            scheme,
             str(document["text_field"]),
             str(document.get("field", FIELD)),
             None if following is None else IndexMeta.from_json(following),
             document.get("former"),
             tuple(document.get("spent", ())),
+            stored_stop(document.get("stop", []), scheme),
         )
 
     def require(self, other: IndexMeta, where: str) -> None:
@@ -100,9 +109,8 @@ def _template(name: str) -> dict[str, Any]:
 def field_mapping(scheme: Scheme) -> dict[str, Any]:
     """The mapping of the object field that holds our tokens."""
     mapping = _template("document")
-    for kind in ("minhash", "simhash"):
-        if getattr(scheme, kind) is not None:
-            mapping["properties"].update(_template(kind)["properties"])
+    for kind in scheme.kinds:
+        mapping["properties"].update(_template(kind)["properties"])
     return mapping
 
 
@@ -126,7 +134,9 @@ def meta_of(mapping: Mapping[str, Any]) -> IndexMeta | None:
 def common_meta(mappings: Mapping[str, Mapping[str, Any]], name: str) -> IndexMeta | None:
     """What all the indices behind a name say, or None where none says anything.
 
-    mappings: by index. Raises SchemeMismatch where they differ, StoreError where only some say.
+    mappings: by index. Their stop lists may differ, as one may have come later: what one of them
+    stops is stopped. Raises SchemeMismatch where they differ in anything else, StoreError where
+    only some say.
     """
     metas = {index: meta_of(mapping) for index, mapping in mappings.items()}
     attached = {index: meta for index, meta in metas.items() if meta is not None}
@@ -143,16 +153,23 @@ def common_meta(mappings: Mapping[str, Mapping[str, Any]], name: str) -> IndexMe
     behind = {index: meta for index, meta in metas_by_name.items() if meta.next is not None}
     for meta in behind.values():
         if any(_is_ahead(other, meta) for other in metas_by_name.values()):
-            return meta
+            return _with_all_stops(meta, attached.values())
     first, *others = metas_by_name
     for index in others:
         attached[first].require(attached[index], f"{first}, beside {index} behind {name!r},")
     former = {meta.former for meta in attached.values()} - {None}
-    return replace(
+    common = replace(
         attached[first],
         next=attached[first].next if len(behind) == len(attached) else None,
         former=min(former, default=None, key=str),
     )
+    return _with_all_stops(common, attached.values())
+
+
+def _with_all_stops(meta: IndexMeta, metas: Iterable[IndexMeta]) -> IndexMeta:
+    """With the stop lists of all that hold the same tokens."""
+    same = [each for each in metas if (each.scheme.id, each.field) == (meta.scheme.id, meta.field)]
+    return replace(meta, stop=tuple(sorted({entry for each in same for entry in each.stop})))
 
 
 def _is_ahead(other: IndexMeta, meta: IndexMeta) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 
 import xxhash
 
+from esdedup.datatypes import TOKEN_KINDS, TokenKind
 from esdedup.exceptions import SchemeMismatch, UsageError
 from esdedup.minhash import MinHash
 from esdedup.segments import Layout
@@ -60,6 +61,16 @@ class Scheme:
         canonical = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
         return f"v{self.version}-{xxhash.xxh3_64_hexdigest(canonical.encode('ascii'))[:12]}"
 
+    @property
+    def kinds(self) -> list[TokenKind]:
+        """The fields of tokens that documents get."""
+        has: dict[TokenKind, bool] = {
+            "minhash": self.minhash is not None,
+            "signature": self.minhash is not None and self.minhash.signature > 0,
+            "simhash": self.simhash is not None,
+        }
+        return [kind for kind in TOKEN_KINDS if has[kind]]
+
     def to_json(self) -> dict[str, Any]:
         """A JSON object that `from_json` reads back."""
         document: dict[str, Any] = {
@@ -70,6 +81,9 @@ class Scheme:
         }
         if self.minhash is not None:
             document["minhash"] = _plain(self.minhash)
+            if not self.minhash.signature:
+                # It came later: the ids of the schemes before it stay as they are.
+                del document["minhash"]["signature"]
         if self.simhash is not None:
             table = self.simhash.table
             document["simhash"] = _plain(self.simhash) | {

@@ -2,72 +2,72 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from esdedup.datatypes import Candidate, Candidates, Match, Metric, RecallQuery, Result
-from esdedup.exceptions import RecordError, UsageError
-from esdedup.fields import text_of
+from esdedup.banding import expected_recall, least_bands
+from esdedup.datatypes import Candidates, Match, Metric, Query, RecallQuery, Result
+from esdedup.exceptions import UsageError
+from esdedup.hot import narrowed
+from esdedup.matches import hamming_matches, jaccard_matches
+from esdedup.minhash import MinHash
 from esdedup.queries import QUERIES_AT_ONCE, recall_body
 from esdedup.schema import IndexMeta
 from esdedup.scheme import Scheme
-from esdedup.segments import Layout, probe_masks, segment_values
-from esdedup.simhash import from_hex
-from esdedup.sketch import Sketches, shingle_sets, sketch
+from esdedup.segments import Layout
+from esdedup.sketch import Sketches, sketch
+from esdedup.stoplist import stopped_tokens, without
 from esdedup.stores.base import Store
-from esdedup.tokens import encode, encode_at
-from esdedup.verify import hamming, jaccard_with
+from esdedup.token_queries import band_queries, segment_queries, value_queries
 
 MAX_CANDIDATES = 10_000
+RECALL = 0.999
 MAX_PROBES = 65_536
 """The most terms that a cluster takes in one query by default."""
-
-_HEX = re.compile("[0-9a-fA-F]+")
-
-
-@dataclass(frozen=True)
-class Query:
-    """A text to find similar documents of.
-
-    exclude: the id of a document to leave out. filters: queries in the cluster's own language that
-    a document must match too, such as a range of dates or a tenant.
-    """
-
-    text: str
-    exclude: str | None = None
-    filters: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True)
 class Limits:
     """How far to look.
 
-    metric: "jaccard" or "hamming". threshold: least Jaccard similarity of a match. distance: most
+    metric: "jaccard" or "hamming". threshold: least Jaccard similarity of a match, or None for the
+    nearest documents, however unlike (`nearest.nearest`). distance: most
     Hamming distance of a match, in bits; None for what the layout guarantees by equality alone.
     matches: at most so many for a query. candidates: documents to fetch and verify for a query.
+    recall: the share of the documents just at the threshold that shall be found: the higher it is,
+    the fewer shared bands make a candidate, and the more candidates there are.
+    max_bucket: bands or segments whose bucket holds more documents are left out, all but one; None
+    to leave out only those of the index's stop list. It takes a round trip more.
 
     Raises UsageError for values out of range.
     """
 
     metric: Metric = "jaccard"
-    threshold: float = 0.5
+    threshold: float | None = 0.5
     distance: int | None = None
     matches: int = 10
     candidates: int = 1_000
+    recall: float = RECALL
+    max_bucket: int | None = None
 
     def __post_init__(self) -> None:
         if self.metric not in ("jaccard", "hamming"):
             raise UsageError(f"metric {self.metric!r}: use jaccard or hamming")
-        check_threshold(self.threshold)
+        if self.threshold is not None:
+            check_threshold(self.threshold)
+        elif self.metric == "hamming":
+            raise UsageError("the nearest documents are found by metric jaccard")
         if self.matches < 1:
             raise UsageError(f"matches {self.matches}: use at least 1")
         if not 1 <= self.candidates <= MAX_CANDIDATES:
             raise UsageError(f"candidates {self.candidates}: use 1 to {MAX_CANDIDATES}")
+        check_recall(self.recall)
+        if self.max_bucket is not None and self.max_bucket < 1:
+            raise UsageError(f"max bucket {self.max_bucket}: use at least 1 document")
 
 
 def check_threshold(threshold: float) -> None:
@@ -76,71 +76,132 @@ def check_threshold(threshold: float) -> None:
         raise UsageError(f"threshold {threshold}: use a similarity above 0, up to 1")
 
 
+def check_recall(recall: float) -> None:
+    """Raises UsageError for a recall that is no share between 0 and 1."""
+    if not 0.0 < recall < 1.0:
+        raise UsageError(f"recall {recall}: use a share between 0 and 1, such as 0.99")
+
+
 def similar(
     store: Store, meta: IndexMeta, queries: Sequence[Query], limits: Limits
 ) -> list[Result]:
     """The documents similar to each query, in the order of the queries.
 
-    Every match is verified exactly. A text without any shingle matches nothing.
+    Every match is verified exactly. A text without any shingle matches nothing. Limits without a
+    threshold are for `nearest.nearest`.
     """
     texts = [query.text for query in queries]
     exact = limits.metric == "jaccard"
     sketches = sketch(texts, _asked(meta.scheme, limits), with_shingles=exact)
-    recalls = _recall_queries(meta, sketches, queries, limits)
-    asked = np.flatnonzero(sketches.filled).tolist()
+    unlimited = [
+        _fitted(recall, meta.scheme, limits)
+        for recall in _recall_queries(meta, sketches, queries, limits)
+    ]
+    filled = np.flatnonzero(sketches.filled).tolist()
+    some_left = narrowed(store, meta, [unlimited[row] for row in filled], limits.max_bucket)
+    recalls = {
+        row: _fitted(recall, meta.scheme, limits)
+        for row, recall in zip(filled, some_left, strict=True)
+    }
     verify = _verifier(meta, sketches, limits)
-    results = [Result([], 0, False)] * len(queries)
+
+    def answers(rows: list[int]) -> list[Result]:
+        # When this returns the candidates are gone, before the next ones are fetched.
+        found = store.recall([recalls[row] for row in rows], limits.candidates)
+        return [
+            replace(
+                results[row],
+                matches=verify(row, each)[: limits.matches],
+                candidates=len(each.found),
+                truncated=each.truncated,
+            )
+            for row, each in zip(rows, found, strict=True)
+        ]
+
+    whole = unlimited[0] if unlimited else None
+    results = [Result([], 0, False, _expected_recall(meta.scheme, limits, whole))] * len(queries)
+    for row, recall in recalls.items():
+        expected = _expected_recall(meta.scheme, limits, recall)
+        results[row] = Result([], 0, False, expected, len(recall.groups), recall.stopped)
+    asked = [row for row in filled if recalls[row].groups]
     for first in range(0, len(asked), QUERIES_AT_ONCE):
         some = asked[first : first + QUERIES_AT_ONCE]
-        wanted = [recalls[row] for row in some]
-        for row, result in zip(some, _results(store, wanted, limits, some, verify), strict=True):
+        for row, result in zip(some, answers(some), strict=True):
             results[row] = result
     return results
 
 
-def _results(
-    store: Store,
-    recalls: Sequence[RecallQuery],
-    limits: Limits,
-    rows: Sequence[int],
-    verify: Callable[[int, Candidates], Result],
-) -> list[Result]:
-    # When this returns the candidates are gone, before the next ones are fetched.
-    found = store.recall(recalls, limits.candidates)
-    return [verify(row, candidates) for row, candidates in zip(rows, found, strict=True)]
-
-
 def _verifier(
     meta: IndexMeta, sketches: Sketches, limits: Limits
-) -> Callable[[int, Candidates], Result]:
-    """Makes the result of a query, given by its row, of its candidates."""
+) -> Callable[[int, Candidates], list[Match]]:
+    """Makes the matches of a query, given by its row, of its candidates."""
     if limits.metric == "jaccard":
         sets = sketches.shingles
         assert sets is not None
-        return lambda row, found: _verify_jaccard(meta, sets[row], found, limits)
+        threshold = _threshold(limits)
+        return lambda row, candidates: [
+            match
+            for match in jaccard_matches(meta, sets[row], candidates.found)
+            if (match.similarity or 0.0) >= threshold
+        ]
     prints = require_prints(sketches.fingerprints)
     distance = distance_for(require_simhash(meta.scheme), limits.distance)
-    return lambda row, found: _verify_hamming(meta, prints[row], found, limits, distance)
+    return lambda row, candidates: [
+        match
+        for match in hamming_matches(meta, prints[row], candidates.found)
+        if (match.distance or 0) <= distance
+    ]
+
+
+def _threshold(limits: Limits) -> float:
+    if limits.threshold is None:
+        raise UsageError("a threshold is needed here: use a similarity above 0, up to 1")
+    return limits.threshold
+
+
+def _fitted(recall: RecallQuery, scheme: Scheme, limits: Limits) -> RecallQuery:
+    """A query that asks for as many shared bands as the recall allows, of those it has left."""
+    if limits.metric == "hamming" or limits.threshold is None or not recall.groups:
+        return recall
+    rows = require_minhash(scheme).rows
+    least = least_bands(limits.threshold, limits.recall, len(recall.groups), rows)
+    return replace(recall, least=least)
+
+
+def _expected_recall(scheme: Scheme, limits: Limits, recall: RecallQuery | None) -> float | None:
+    """At the threshold; None for Hamming distances, of which none is missed."""
+    if limits.metric == "hamming" or recall is None:
+        return None
+    bands, rows = len(recall.groups), require_minhash(scheme).rows
+    return expected_recall(_threshold(limits), bands, rows, recall.least)
 
 
 def request_body(meta: IndexMeta, query: Query, limits: Limits) -> dict[str, Any]:
     """The body of a `_search` that recalls the candidates of a query, for any client to send.
 
     The score of a hit is the number of tokens that it shares with the text; to verify it is up to
-    the sender. A text without any shingle finds nothing.
+    the sender. A text without any shingle finds nothing, nor does one whose tokens are all in the
+    index's stop list, which are left out.
+
+    Raises UsageError where buckets are limited: how large they are, only a search can ask.
     """
+    if limits.max_bucket is not None:
+        raise UsageError("to limit buckets takes two requests: it goes with similar")
     sketches = sketch([query.text], _asked(meta.scheme, limits))
     (recall,) = _recall_queries(meta, sketches, [query], limits)
+    recall = without(recall, stopped_tokens(meta.stop, recall.kind))
+    recall = _fitted(recall, meta.scheme, limits)
     body = recall_body(recall, limits.candidates)
-    if not sketches.filled[0]:
+    if not sketches.filled[0] or not recall.groups:
         body["query"] = {"match_none": {}}
     return body
 
 
 def _asked(scheme: Scheme, limits: Limits) -> Scheme:
-    """The half of a scheme that a metric needs, if there is that; the other is left out."""
+    """What a metric needs of a scheme, if there is that; the rest is left out."""
     if limits.metric == "jaccard" and scheme.minhash is not None:
-        return replace(scheme, simhash=None)
+        values = scheme.minhash.signature if limits.threshold is None else 0
+        return replace(scheme, minhash=replace(scheme.minhash, signature=values), simhash=None)
     if limits.metric == "hamming" and scheme.simhash is not None:
         return replace(scheme, minhash=None)
     return scheme
@@ -150,9 +211,12 @@ def _recall_queries(
     meta: IndexMeta, sketches: Sketches, queries: Sequence[Query], limits: Limits
 ) -> list[RecallQuery]:
     if limits.metric == "jaccard":
-        return _band_queries(meta, require_bands(sketches.bands), queries)
-    distance = distance_for(require_simhash(meta.scheme), limits.distance)
-    return _segment_queries(meta, require_prints(sketches.fingerprints), queries, distance)
+        if sketches.values is not None:
+            return value_queries(meta, sketches.values, queries)
+        return band_queries(meta, require_bands(sketches.bands), queries)
+    layout = require_simhash(meta.scheme)
+    distance = distance_for(layout, limits.distance)
+    return segment_queries(meta, require_prints(sketches.fingerprints), queries, distance)
 
 
 def require_bands(bands: NDArray[np.uint64] | None) -> NDArray[np.uint64]:
@@ -160,6 +224,13 @@ def require_bands(bands: NDArray[np.uint64] | None) -> NDArray[np.uint64]:
     if bands is None:
         raise UsageError("the index has no MinHash tokens: use --metric hamming")
     return bands
+
+
+def require_minhash(scheme: Scheme) -> MinHash:
+    """The scheme's MinHash parameters. Raises UsageError where it has none."""
+    if scheme.minhash is None:
+        raise UsageError("the index has no MinHash tokens: use --metric hamming")
+    return scheme.minhash
 
 
 def require_prints(fingerprints: NDArray[np.uint64] | None) -> NDArray[np.uint64]:
@@ -190,79 +261,3 @@ def distance_for(layout: Layout, distance: int | None) -> int:
             f" takes {MAX_PROBES:,}: ask for less, or make an index with more segments"
         )
     return distance
-
-
-def _band_queries(
-    meta: IndexMeta, bands: NDArray[np.uint64], queries: Sequence[Query]
-) -> list[RecallQuery]:
-    assert meta.scheme.minhash is not None
-    tokens = encode(bands, meta.scheme.minhash.token_bits)
-    return [
-        RecallQuery("minhash", [[token] for token in row], query.exclude, meta.field, query.filters)
-        for row, query in zip(tokens, queries, strict=True)
-    ]
-
-
-def _segment_queries(
-    meta: IndexMeta, fingerprints: NDArray[np.uint64], queries: Sequence[Query], distance: int
-) -> list[RecallQuery]:
-    """Queries that hold every neighbour, within the radius, of every segment."""
-    layout = require_simhash(meta.scheme)
-    radius = layout.radius_for(distance)
-    values = segment_values(fingerprints, layout)
-    count = values.shape[1]
-    groups: list[list[list[str]]] = [[] for _ in queries]
-    for position, width in enumerate(layout.widths):
-        probes = values[:, position, None] ^ probe_masks(width, radius)
-        positions = np.full(probes.shape[1], position)
-        for row, tokens in enumerate(encode_at(probes, positions, count, layout.segment_bits)):
-            groups[row].append(tokens)
-    return [
-        RecallQuery("simhash", tokens, query.exclude, meta.field, query.filters)
-        for tokens, query in zip(groups, queries, strict=True)
-    ]
-
-
-def _verify_jaccard(
-    meta: IndexMeta, shingles: NDArray[np.uint64], candidates: Candidates, limits: Limits
-) -> Result:
-    found = [candidate for candidate in candidates.found if _has_text(candidate, meta)]
-    texts = [text_of(candidate.document.source, meta.text_field) for candidate in found]
-    similarity = jaccard_with(shingles, shingle_sets(texts, meta.scheme))
-    matches = [
-        Match(candidate.document.id, value, None, candidate.matched, candidate.document.source)
-        for candidate, value in zip(found, similarity.tolist(), strict=True)
-        if value >= limits.threshold
-    ]
-    matches.sort(key=lambda match: (-(match.similarity or 0.0), match.id))
-    return Result(matches[: limits.matches], len(candidates.found), candidates.truncated)
-
-
-def _has_text(candidate: Candidate, meta: IndexMeta) -> bool:
-    """A foreign update may have taken the text away and left the tokens."""
-    try:
-        text_of(candidate.document.source, meta.text_field)
-    except RecordError:
-        return False
-    return True
-
-
-def _verify_hamming(
-    meta: IndexMeta, own: NDArray[np.uint64], candidates: Candidates, limits: Limits, distance: int
-) -> Result:
-    found = [each for each in candidates.found if _has_print(each, meta, own.size)]
-    prints = from_hex([each.document.tokens_in(meta.field)["fingerprint"] for each in found])
-    distances = hamming(prints, own[None, :]) if found else np.empty(0, np.int64)
-    matches = [
-        Match(candidate.document.id, None, value, candidate.matched, candidate.document.source)
-        for candidate, value in zip(found, distances.tolist(), strict=True)
-        if value <= distance
-    ]
-    matches.sort(key=lambda match: (match.distance, match.id))
-    return Result(matches[: limits.matches], len(candidates.found), candidates.truncated)
-
-
-def _has_print(candidate: Candidate, meta: IndexMeta, words: int) -> bool:
-    """A foreign writer may have put something else there, or tokens without it."""
-    found = candidate.document.tokens_in(meta.field).get("fingerprint")
-    return isinstance(found, str) and len(found) == 16 * words and _HEX.fullmatch(found) is not None

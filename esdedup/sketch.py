@@ -12,7 +12,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from esdedup.hashing import U64
-from esdedup.minhash import band_hashes, signatures
+from esdedup.minhash import VALUE_BITS, band_hashes, signatures, value_hashes
 from esdedup.scheme import Scheme
 from esdedup.segments import segment_values
 from esdedup.shingles import Ragged, distinct, shingle, tokenise
@@ -32,6 +32,8 @@ class Sketches:
     digests: XXH3-64 of each normalised text, 16 hexadecimal digits.
     filled: whether a text has any shingle at all, shape (n,). One that has none gets no tokens.
     bands: band hashes, shape (n, bands), or None where the scheme has no MinHash.
+    values: hashes of single values of the signature, shape (n, count), or None where the scheme
+        has no tokens of them.
     fingerprints: shape (n, bits // 64), or None where the scheme has no SimHash.
     shingles: the sets of shingle hashes, sorted, or None unless they were asked for.
     """
@@ -41,6 +43,7 @@ class Sketches:
     bands: U64 | None
     fingerprints: U64 | None
     shingles: Ragged | None = None
+    values: U64 | None = None
 
     def __len__(self) -> int:
         return len(self.digests)
@@ -61,6 +64,7 @@ def sketch(texts: Sequence[str], scheme: Scheme, *, with_shingles: bool = False)
         bands=_concatenated([part.bands for part in parts]),
         fingerprints=_concatenated([part.fingerprints for part in parts]),
         shingles=_joined(shingles) if shingles else None,
+        values=_concatenated([part.values for part in parts]),
     )
 
 
@@ -94,6 +98,11 @@ def token_fields(sketches: Sketches, scheme: Scheme) -> list[dict[str, Any]]:
         tokens = encode(sketches.bands[filled], minhash.token_bits)
         for row, row_tokens in zip(filled.tolist(), tokens, strict=True):
             fields[row]["minhash"] = row_tokens
+    if sketches.values is not None:
+        for row, row_tokens in zip(
+            filled.tolist(), encode(sketches.values[filled], VALUE_BITS), strict=True
+        ):
+            fields[row]["signature"] = row_tokens
     if simhash is not None and sketches.fingerprints is not None:
         chosen = sketches.fingerprints[filled]
         tokens = encode(segment_values(chosen, simhash.layout), simhash.layout.segment_bits)
@@ -109,18 +118,20 @@ def _sketch_block(texts: Sequence[str], scheme: Scheme, with_shingles: bool) -> 
     normalised = normalise(texts, scheme.normalisation)
     tokens = tokenise(normalised, scheme.shingling, scheme.seed)
     minhash, simhash = scheme.minhash, scheme.simhash
-    bands = prints = sets = None
+    bands = values = prints = sets = None
     if minhash is not None:
         shingles = shingle(tokens, scheme.shingling.size)
-        # A token needs no more of the signature than its bands take.
-        signature = signatures(shingles, minhash.bands * minhash.rows, scheme.seed)
+        # No more of the signature than the tokens take.
+        length = max(minhash.bands * minhash.rows, minhash.signature)
+        signature = signatures(shingles, length, scheme.seed)
         bands = band_hashes(signature, minhash.bands, minhash.rows, minhash.token_bits)
+        values = value_hashes(signature, minhash.signature) if minhash.signature else None
         sets = distinct(shingles) if with_shingles else None
     if simhash is not None:
         features = shingle(tokens, simhash.feature_size)
         prints = fingerprints(features, simhash.layout.bits, simhash.weighting, simhash.table)
     digests = [digest(text) for text in normalised]
-    return Sketches(digests, tokens.counts > 0, bands, prints, sets)
+    return Sketches(digests, tokens.counts > 0, bands, prints, sets, values)
 
 
 def _shingles(texts: Sequence[str], scheme: Scheme) -> Ragged:

@@ -79,11 +79,11 @@ def begin(cluster: Cluster, plan: SwitchPlan) -> None:
 
     Raises StoreError, before anything is changed, where something hinders it.
     """
-    found = states(cluster, resolve(cluster, plan.name))
+    _, found, meta = attached(cluster, plan.name)
     in_the_way = [str(each) for state in found for each in hindrances(state, plan.following)]
     if in_the_way:
         raise StoreError("; ".join(in_the_way))
-    _put(cluster, plan.name, replace(plan.meta, next=plan.following))
+    _put(cluster, plan.name, replace(meta, next=plan.following))
 
 
 def complete(cluster: Cluster, plan: SwitchPlan) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import fnmatch
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -136,4 +136,6 @@ def _next_has_meta(cluster: Cluster, named: Named, meta: IndexMeta) -> bool:
     mapping = answer.get("template", {}).get("mappings", {})
     # Some versions give the mapping as the text of its JSON, or below a type's name.
     mapping = json.loads(mapping) if isinstance(mapping, str) else mapping
-    return meta_of(mapping.get("_doc", mapping)) == meta
+    found = meta_of(mapping.get("_doc", mapping))
+    # What one index behind the name stops is stopped in all of them.
+    return found is not None and replace(found, stop=()) == replace(meta, stop=())

@@ -96,6 +96,24 @@ def decode(tokens: Sequence[Sequence[str]], count: int, bits: int) -> U64:
     return np.take_along_axis(numbers, order, 1)
 
 
+def decode_tokens(tokens: Sequence[str], count: int, bits: int) -> tuple[NDArray[np.int64], U64]:
+    """The positions and the values of single tokens, each of shape (n,).
+
+    Raises ValueError, naming the token, for one that is not of this form.
+    """
+    lead, width = _position_digits(count), token_length(count, bits)
+    wrong = [token for token in tokens if len(token) != width or not set(token) <= set(ALPHABET)]
+    if wrong:
+        raise ValueError(f"{wrong[0]!r} is no token of {width} characters")
+    flat = np.frombuffer("".join(tokens).encode("ascii"), np.uint8)
+    digits = _VALUES[flat].reshape(len(tokens), width)
+    positions, values = _number(digits[:, :lead]), _number(digits[:, lead:])
+    beyond = np.flatnonzero((positions >= np.uint64(count)) | (values >> np.uint64(bits) > 0))
+    if beyond.size:
+        raise ValueError(f"{tokens[beyond[0]]!r} is beyond {count} positions of {bits} bits")
+    return positions.astype(np.int64), values
+
+
 def _number(digits: NDArray[np.uint8]) -> U64:
     value = np.zeros(digits.shape[:-1], np.uint64)
     for i in range(digits.shape[-1]):

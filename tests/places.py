@@ -56,8 +56,8 @@ def document(id: str, tokens: Sequence[str] = (), kind: str = "minhash", **sourc
     return Document(id, {"text": f"text of {id[:50]}", **source, FIELD: ours})
 
 
-def query(*tokens: str, exclude: str | None = None) -> RecallQuery:
-    return RecallQuery("minhash", [[token] for token in tokens], exclude)
+def query(*tokens: str, exclude: str | None = None, least: int = 1) -> RecallQuery:
+    return RecallQuery("minhash", [[token] for token in tokens], exclude, least=least)
 
 
 def write(store: Store, documents: Sequence[Document]) -> None:

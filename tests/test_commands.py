@@ -101,7 +101,7 @@ def test_the_launcher_in_the_root() -> None:
 
 
 def test_every_option_is_explained() -> None:
-    for command in ("index", "similar", "pairs", "stats", "scheme"):
+    for command in ("index", "similar", "pairs", "stats", "stop", "scheme"):
         shown = run(command, "--help", env={**os.environ, "COLUMNS": "200"}).stdout
         options = re.findall(r"│ \*?\s*(--[a-z-]+)", shown)
         assert "--json" in options
@@ -194,8 +194,17 @@ USAGE = [
     (["similar", "--text", "x", "-t", "1.5"], "threshold 1.5"),
     (["similar", "--text", "x", "-d", "3"], "--distance goes with"),
     (["similar", "--text", "x", "-m", "hamming", "-d", "64"], "distance 64"),
+    (["similar", "--text", "x", "-m", "hamming", "-t", "0.5"], "--threshold goes with"),
+    (["similar", "--text", "x", "-m", "hamming", "--nearest"], "--nearest goes with"),
+    (["similar", "--text", "x", "-t", "0.5", "--nearest"], "one of --threshold and --nearest"),
+    (["similar", "--text", "x", "-t", "0"], "threshold 0.0"),
+    (["similar", "--text", "x", "--recall", "1"], "recall 1.0"),
+    (["query", "--text", "x", "--recall", "0"], "recall 0.0"),
+    (["scheme", "--signature", "129"], "signature 129"),
     (["similar", "--text", "x", "-m", "hamming", "-d", "40"], "terms a query"),
     (["pairs", "-m", "hamming", "-t", "0.9"], "--threshold goes with"),
+    (["pairs", "-m", "hamming", "-t", "0.5"], "--threshold goes with"),
+    (["pairs", "-t", "0"], "threshold 0.0"),
     (["pairs", "--url", "ftp://x"], "use http://host:port"),
     (["pairs", "--url", "http://h:1", "--username", "u"], "both a user name and a password"),
     (["pairs", "--url", "http://h:1", "--api-key", "k", "--bearer-token", "t"], "give one of"),
@@ -263,6 +272,54 @@ def test_schemes(folder: Path) -> None:
     shown = run("scheme", "--table", "--documents", "1e8").stdout
     assert re.search(r"up to 7 +│ guaranteed with 68 terms", shown)
     assert "6,103.5" in shown
+
+
+def test_a_look_says_what_it_can_find() -> None:
+    run("index", "articles.jsonl")
+    done = run("similar", "--id", "a", "--threshold", "0.3")
+    assert "at Jaccard 0.3 this index finds about 46.7%" in done.stderr
+    assert "esdedup scheme --threshold 0.3" in done.stderr
+    (answer,) = rows(done)
+    assert answer["expected_recall"] == pytest.approx(0.4672, abs=1e-4)
+    done = run("similar", "--id", "a", "--threshold", "0.8")
+    assert done.stderr == ""
+    assert rows(done)[0]["expected_recall"] > 0.999
+    done = run("similar", "--id", "a", "--recall", "0.5")
+    assert "at Jaccard 0.5 about 56.2% are found: raise --recall" in done.stderr
+    assert "at Jaccard 0.8 about 99.9% are found" in in_terminal(
+        "similar", "--id", "a", "-t", "0.8"
+    )
+    assert "finds about 46.7%" in in_terminal("similar", "--id", "a", "-t", "0.3")
+    done = run("similar", "--batch", "articles.jsonl", "--threshold", "0.3")
+    assert done.stderr.count("finds about 46.7%") == 1
+    (body,) = rows(run("query", "--text", ARTICLES[0]["text"], "--threshold", "0.9"))
+    assert body["query"]["bool"]["minimum_should_match"] == 10
+    (answer,) = rows(run("similar", "--id", "a", "--metric", "hamming"))
+    assert answer["expected_recall"] is None
+
+
+def test_the_nearest() -> None:
+    run("index", "articles.jsonl")
+    done = run("similar", "--id", "a", "--nearest", "-k", "3")
+    assert "Only 1 of 3 were found" in done.stderr
+    assert "esdedup scheme --signature 128" in done.stderr
+    assert [match["id"] for match in rows(done)[0]["matches"]] == ["b"]
+    assert "128 single values" in run("scheme", "--signature", "128", "--table").stdout
+    run("scheme", "--signature", "128", "--output", "nearest.json")
+    run("index", "articles.jsonl", "--db", "nearest.db", "--scheme", "nearest.json")
+    for id, nearest in (("a", "b"), ("d", "e")):
+        done = run("similar", "--db", "nearest.db", "--id", id, "--nearest", "-k", "1")
+        (answer,) = rows(done)
+        assert [match["id"] for match in answer["matches"]] == [nearest]
+        assert answer["expected_recall"] > 0.99
+        assert not answer["truncated"]
+        assert done.stderr == ""
+    done = run("similar", "--db", "nearest.db", "--batch", "articles.jsonl", "--nearest", "-k", "2")
+    assert len(rows(done)) == 6
+    assert "6 texts have fewer than 2 matches" in done.stderr
+    (body,) = rows(run("query", "--db", "nearest.db", "--text", "one two three four", "--nearest"))
+    assert len(body["query"]["bool"]["should"]) == 128
+    assert "esdedup.signature" in json.dumps(body["query"])
 
 
 def test_a_terminal_gets_tables_and_a_pipe_lines_of_json() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,12 @@ import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from esdedup.banding import candidate_probability, choose_banding
+from esdedup.banding import (
+    candidate_probability,
+    choose_banding,
+    expected_recall,
+    least_bands,
+)
 from esdedup.buckets import band_pairs, segment_pairs
 from esdedup.characters import IGNORED, character_classes, unassigned
 from esdedup.exceptions import UsageError
@@ -25,7 +32,7 @@ from esdedup.shingles import Ragged, Shingling, distinct, offsets_of, shingle, t
 from esdedup.simhash import SimHash, fingerprints, from_hex, to_hex
 from esdedup.sketch import shingle_sets, sketch, token_fields
 from esdedup.text import Normalisation, normalise
-from esdedup.tokens import ALPHABET, decode, encode, token_length
+from esdedup.tokens import ALPHABET, decode, decode_tokens, encode, token_length
 from esdedup.verify import hamming, jaccard, jaccard_with
 from esdedup.weights import given_weights, inverse_document_frequency
 from tests import reference
@@ -251,6 +258,26 @@ def test_tokens_round_trip_and_sort_as_their_numbers(count: int, bits: int, seed
     )
 
 
+@given(st.integers(1, 70), st.sampled_from([12, 16, 36, 60]), st.integers(0, 2**32))
+def test_single_tokens_round_trip(count: int, bits: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    values = rng.integers(0, 2**bits, (2, count), dtype=np.uint64)
+    order = rng.permutation(2 * count)
+    tokens = [encode(values, bits)[at // count][at % count] for at in order.tolist()]
+    positions, found = decode_tokens(tokens, count, bits)
+    assert positions.tolist() == (order % count).tolist()
+    assert found.tolist() == values.ravel()[order].tolist()
+
+
+def test_what_is_no_single_token() -> None:
+    assert [part.tolist() for part in decode_tokens([], 23, 30)] == [[], []]
+    for broken in ("", "N", ".....", ".......", ".1234~", ".1234é", ".1234\n", "z.....", "N....."):
+        with pytest.raises(ValueError, match=r"is no token|is beyond"):
+            decode_tokens([".12345", broken], 23, 30)
+    with pytest.raises(ValueError, match="is beyond 4 positions of 16 bits"):
+        decode_tokens([".zzz"], 4, 16)
+
+
 def test_a_token_of_36_bits_has_seven_characters() -> None:
     assert token_length(23, 36) == 7
     assert sorted(ALPHABET) == list(ALPHABET)
@@ -321,6 +348,7 @@ def schemes() -> dict[str, Scheme]:
             MinHash(token_bits=36),
         ),
         "weights": Scheme(minhash=None, simhash=SimHash(table=table)),
+        "signature": Scheme(minhash=MinHash(signature=16), simhash=None),
     }
 
 
@@ -342,6 +370,30 @@ def test_a_scheme_goes_through_json(name: str) -> None:
     assert back == scheme
     assert back.id == scheme.id
     assert meta_of(index_mapping(IndexMeta(scheme, "body"))) == IndexMeta(scheme, "body")
+
+
+def test_a_parameter_that_came_later_changes_no_id() -> None:
+    assert "signature" not in Scheme().to_json()["minhash"]
+    assert Scheme(minhash=MinHash(signature=0)).id == Scheme().id == GOLDEN["default"]["id"]
+    with_values = Scheme(minhash=MinHash(signature=128))
+    assert with_values.id != Scheme().id
+    assert Scheme().differences(with_values) == ["minhash.signature absent, not 128"]
+    for wrong in (-1, 129):
+        with pytest.raises(UsageError, match=f"signature {wrong}"):
+            MinHash(signature=wrong)
+
+
+def test_tokens_of_single_values_are_shared_as_often_as_texts_are_alike() -> None:
+    scheme = Scheme(shingling=Shingling("word", 1), minhash=MinHash(signature=128), simhash=None)
+    for similarity in (0.05, 0.3, 0.8):
+        texts = pairs_alike(similarity, 200)
+        left, right = (
+            [set(fields["signature"]) for fields in token_fields(sketch(side, scheme), scheme)]
+            for side in texts
+        )
+        assert {len(tokens) for tokens in left} == {128}
+        shared = [len(a & b) / 128 for a, b in zip(left, right, strict=True)]
+        assert np.mean(shared) == pytest.approx(similarity, abs=0.01)
 
 
 def test_differences_name_the_parameter() -> None:
@@ -373,25 +425,95 @@ def test_the_chinese_example_is_close_by_both_measures() -> None:
     assert distant >= 24
 
 
+def exact_recall(similarity: Fraction, bands: int, rows: int, least: int) -> Fraction:
+    meeting = similarity**rows
+    return sum(
+        (
+            math.comb(bands, shared) * meeting**shared * (1 - meeting) ** (bands - shared)
+            for shared in range(least, bands + 1)
+        ),
+        Fraction(0),
+    )
+
+
+@given(
+    st.fractions(0, 1, max_denominator=200),
+    st.integers(1, 60),
+    st.integers(1, 5),
+    st.integers(0, 62),
+)
+def test_expected_recall_is_the_binomial_tail(
+    similarity: Fraction, bands: int, rows: int, least: int
+) -> None:
+    got = expected_recall(float(similarity), bands, rows, least)
+    exact = float(exact_recall(similarity, bands, rows, least))
+    assert got == pytest.approx(exact, rel=1e-9, abs=1e-300)
+    # A miss that is rare is not rounded away either.
+    assert 1 - got == pytest.approx(1 - exact, rel=1e-6, abs=1e-12)
+
+
+def test_expected_recall_with_one_band_is_the_s_curve() -> None:
+    for similarity in (0.0, 1e-9, 0.1, 0.5, 0.9, 1.0):
+        got = expected_recall(similarity, 23, 3)
+        assert got == pytest.approx(candidate_probability(similarity, 23, 3), rel=1e-6)
+    # More bands than a float's range has binomial coefficients for.
+    assert expected_recall(0.5, 4096, 1, 2048) == pytest.approx(0.5, abs=0.01)
+
+
+@given(st.floats(0.01, 1), st.floats(0.01, 0.9999), st.integers(1, 130), st.integers(1, 6))
+def test_least_bands_are_the_most_that_reach_the_recall(
+    threshold: float, recall: float, bands: int, rows: int
+) -> None:
+    least = least_bands(threshold, recall, bands, rows)
+    assert 1 <= least <= bands
+    if least > 1:
+        assert expected_recall(threshold, bands, rows, least) >= recall
+    if least < bands:
+        assert expected_recall(threshold, bands, rows, least + 1) < recall
+
+
+@pytest.mark.parametrize(("threshold", "recall"), [(0.5, 0.75), (0.8, 0.99), (0.9, 0.999)])
+def test_recall_with_least_bands_is_as_expected(threshold: float, recall: float) -> None:
+    """Texts of distinct words, shingled one by one, have the similarity that they are made for."""
+    left, right = pairs_alike(threshold, pairs := 1_500)
+    scheme = Scheme(shingling=Shingling("word", 1), simhash=None)
+    least = least_bands(threshold, recall, 23, 3)
+    assert least > 1
+    bands = sketch(left + right, scheme).bands
+    assert bands is not None
+    met = int(((bands[:pairs] == bands[pairs:]).sum(axis=1) >= least).sum())
+    expected = expected_recall(threshold, 23, 3, least)
+    assert expected >= recall
+    slack = 2.576 * np.sqrt(pairs * expected * (1 - expected)) + 1
+    assert abs(met - pairs * expected) <= slack
+
+
+def pairs_alike(similarity: float, pairs: int) -> tuple[list[str], list[str]]:
+    """Pairs of texts of distinct words that share just so many."""
+    union = 200
+    shared = round(union * similarity)
+    only = (union - shared) // 2
+    rng = np.random.default_rng(round(100 * similarity))
+    left, right = [], []
+    for _ in range(pairs):
+        made = [f"w{number}" for number in rng.choice(10**9, union, replace=False).tolist()]
+        left.append(" ".join(made[: shared + only]))
+        right.append(" ".join(made[:shared] + made[shared + only :]))
+    return left, right
+
+
 @pytest.mark.parametrize(("bands", "rows"), [(23, 3), (20, 5)])
 @pytest.mark.parametrize("similarity", [0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95])
 def test_recall_is_that_of_the_s_curve(bands: int, rows: int, similarity: float) -> None:
     """Texts of distinct words, shingled one by one, have the similarity that they are made for."""
-    pairs, union = 1500, 200
-    shared = round(union * similarity)
-    only = (union - shared) // 2
-    rng = np.random.default_rng(round(100 * similarity) + bands)
-    texts = []
-    for _ in range(pairs):
-        made = [f"w{number}" for number in rng.choice(10**9, union, replace=False).tolist()]
-        texts.append(" ".join(made[: shared + only]))
-        texts.append(" ".join(made[:shared] + made[shared + only :]))
+    left, right = pairs_alike(similarity, pairs := 1_500)
     scheme = Scheme(shingling=Shingling("word", 1), minhash=MinHash(128, bands, rows), simhash=None)
-    left, right = np.arange(0, 2 * pairs, 2), np.arange(1, 2 * pairs, 2)
-    assert set(jaccard(shingle_sets(texts, scheme), left, right).tolist()) == {shared / union}
-    hashes = sketch(texts, scheme).bands
+    rows_of = np.arange(pairs)
+    sets = shingle_sets(left + right, scheme)
+    assert set(jaccard(sets, rows_of, rows_of + pairs).tolist()) == {similarity}
+    hashes = sketch(left + right, scheme).bands
     assert hashes is not None
-    met = int((hashes[left] == hashes[right]).any(axis=1).sum())
+    met = int((hashes[:pairs] == hashes[pairs:]).any(axis=1).sum())
     expected = candidate_probability(similarity, bands, rows)
     # The 99% interval of the binomial distribution, by its normal approximation, and one pair.
     slack = 2.576 * np.sqrt(pairs * expected * (1 - expected)) + 1

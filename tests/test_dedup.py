@@ -608,6 +608,20 @@ def test_without_apply_nothing_changes(place: Place, store: Store) -> None:
 
 
 @local
+def test_what_goes_is_like_what_stays(place: Place, store: Store) -> None:
+    chain = [words(1, 60).split()]
+    for step in range(4):
+        chain.append([*chain[-1][6:], *words(100 + step, 6).split()])
+    fill(store, [{"id": str(at), "text": " ".join(text)} for at, text in enumerate(chain)])
+    ran = run(place, "dedup", "--threshold", "0.7")
+    found = [(group["keep"], [each["id"] for each in group["duplicates"]]) for group in ran.json]
+    assert found == [("0", ["1"]), ("2", ["3"])]
+    ran = run(place, "dedup", "--threshold", "0.7", "--method", "components")
+    assert [len(group["duplicates"]) for group in ran.json] == [4]
+    assert "3 of them are joined by a chain" in ran.err
+
+
+@local
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

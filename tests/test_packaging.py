@@ -15,15 +15,65 @@ import esdedup
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "esdedup"
-SHIPPED = ["document.json", "minhash.json", "simhash.json"]
+SHIPPED = ["document.json", "minhash.json", "signature.json", "simhash.json"]
 
-PURE = ("exceptions", "datatypes", "fields", "characters", "text", "hashing", "shingles", "tokens",
-        "minhash", "banding", "segments", "simhash", "weights", "verify", "buckets",
-        "partition", "keep")  # fmt: skip
-SERVICES = ("documents", "duplicates", "recent", "ingest", "search", "pairs", "enrich", "index",
-            "records", "obstacles", "attach", "templates", "check", "renewal", "backfill", "effort",
-            "sidecar", "switch", "workers", "groups", "columns", "workfolder", "joins", "exact",
-            "clustering", "marking", "marks", "removal", "dedup_log", "dedup", "undo")  # fmt: skip
+PURE = [
+    "exceptions",
+    "datatypes",
+    "fields",
+    "characters",
+    "text",
+    "hashing",
+    "shingles",
+    "tokens",
+    "minhash",
+    "banding",
+    "segments",
+    "simhash",
+    "weights",
+    "verify",
+    "buckets",
+    "partition",
+    "keep",
+]
+SERVICES = [
+    "documents",
+    "duplicates",
+    "recent",
+    "ingest",
+    "matches",
+    "search",
+    "nearest",
+    "pairs",
+    "enrich",
+    "index",
+    "records",
+    "obstacles",
+    "attach",
+    "templates",
+    "check",
+    "renewal",
+    "backfill",
+    "effort",
+    "sidecar",
+    "switch",
+    "workers",
+    "groups",
+    "columns",
+    "workfolder",
+    "joins",
+    "exact",
+    "clustering",
+    "marking",
+    "marks",
+    "removal",
+    "dedup_log",
+    "dedup",
+    "undo",
+    "hot",
+    "token_queries",
+    "open_index",
+]
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import esdedup
+from esdedup.banding import expected_recall
 from esdedup.datatypes import FIELD, Document
 from esdedup.documents import with_tokens
 from esdedup.schema import IndexMeta
@@ -144,6 +145,97 @@ def test_pairs_and_similar_are_exact_and_alike_in_all_stores(index: esdedup.Inde
     assert index.similar(id="t010", candidates=1).truncated
     assert index.similar("").matches == []
     assert index.similar("...!").matches == []
+
+
+@pytest.mark.parametrize("threshold", [0.3, 0.6, 0.8, 0.9])
+def test_any_threshold_from_one_index(index: esdedup.Index, threshold: float) -> None:
+    texts = unlike()
+    index.add({"id": f"t{row:03}", "text": text} for row, text in enumerate(texts))
+    near = {ids for ids, value in brute_force(texts).items() if value >= threshold}
+    queries = [index.query(id=f"t{row:03}") for row in range(len(texts))]
+    strict, loose = (
+        index.similar_many(
+            queries, esdedup.Limits(threshold=threshold, matches=1_000, recall=recall)
+        )
+        for recall in (0.999, 0.5)
+    )
+    for results, recall in ((strict, 0.999), (loose, 0.5)):
+        found = {
+            (min(str(query.exclude), match.id), max(str(query.exclude), match.id))
+            for query, result in zip(queries, results, strict=True)
+            for match in result.matches
+        }
+        expected = results[0].recall
+        assert expected is not None
+        assert expected >= min(recall, expected_recall(threshold, 23, 3))
+        assert found <= near
+        # Most pairs are more similar than the threshold, so that more of them are found.
+        assert len(found) >= expected * len(near)
+    candidates = [sum(result.candidates for result in results) for results in (strict, loose)]
+    assert candidates[1] < candidates[0] or threshold < 0.5
+    assert index.similar("x y z", metric="hamming").recall is None
+
+
+@pytest.mark.parametrize("signature", [0, 128])
+def test_the_nearest_however_unlike(open_index: Open, signature: int) -> None:
+    index = open_index(scheme=esdedup.Scheme(minhash=esdedup.MinHash(signature=signature)))
+    texts = unlike()
+    index.add({"id": f"t{row:03}", "text": text} for row, text in enumerate(texts))
+    similarity = brute_force(texts)
+    queries = [index.query(id=f"t{row:03}") for row in range(0, len(texts), 7)]
+    results = index.similar_many(queries, esdedup.Limits(threshold=None, matches=5))
+    found = true = 0
+    for query, result in zip(queries, results, strict=True):
+        own = {
+            a if b == query.exclude else b: value
+            for (a, b), value in similarity.items()
+            if query.exclude in (a, b) and value > 0
+        }
+        order = [(-(match.similarity or 0), match.id) for match in result.matches]
+        assert order == sorted((-own[match.id], match.id) for match in result.matches)
+        assert len(result.matches) <= result.candidates
+        assert (result.recall is None) == (len(result.matches) < 5)
+        assert not result.truncated
+        nearest = sorted(own.values(), reverse=True)[:5]
+        true += len(nearest)
+        found += sum((match.similarity or 0) >= nearest[-1] for match in result.matches)
+    share = found / true
+    assert share > 0.95 if signature else 0.2 < share < 0.95
+    # An answer that is cut off says so.
+    (cut,) = index.similar_many(queries[:1], esdedup.Limits(threshold=None, candidates=1))
+    assert len(cut.matches) == 1
+    assert cut.truncated
+    assert index.similar("...!", threshold=None).matches == []
+    assert index.similar("zzz yyy xxx", threshold=None) == esdedup.Result([], 0, False, None)
+    with pytest.raises(esdedup.UsageError, match="metric jaccard"):
+        index.similar("x", threshold=None, metric="hamming")
+    # What reads band tokens goes on as ever.
+    (first, *_) = index.pairs(threshold=0.3)
+    assert first.similarity == max(similarity.values())
+
+
+def unlike() -> list[str]:
+    """English and Chinese texts in families of eight, down to few shingles in common."""
+    rng = np.random.default_rng(17)
+    texts = []
+    for family in range(30):
+        chinese = family % 2 == 1
+        han = [chr(0x4E00 + point) for point in rng.integers(0, 3_000, 90).tolist()]
+        first = han if chinese else words(family, 90).split()
+        for number in range(8):
+            edited = list(first)
+            for at in rng.integers(0, 90, 6 * number).tolist():
+                new = int(rng.integers(2_000))
+                edited[at] = chr(0x6E00 + new) if chinese else f"edit{new}"
+            texts.append(("" if chinese else " ").join(edited))
+    return texts
+
+
+def test_the_nearest_need_minhash(open_index: Open) -> None:
+    index = open_index(scheme=esdedup.Scheme(minhash=None))
+    index.add([{"id": "1", "text": words(1)}])
+    with pytest.raises(esdedup.UsageError, match="no MinHash"):
+        index.similar(words(1), threshold=None)
 
 
 def corpus() -> list[str]:

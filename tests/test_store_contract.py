@@ -295,6 +295,34 @@ def test_tokens_are_stored_and_not_returned(place: Place, store: Store) -> None:
         assert place.call("GET", "/_doc/1")["_source"] == made.source
 
 
+def test_tokens_of_single_values_are_kept_beside_the_others(
+    place: Place, open_store: OpenStore
+) -> None:
+    meta = IndexMeta(esdedup.Scheme(minhash=esdedup.MinHash(signature=128)))
+    store = open_store()
+    store.create(meta)
+    texts = {"1": "one two three four", "2": "one two three five", "3": "喊你回家吃饭", "4": "!"}
+    made = with_tokens([Document(id, {"text": text}) for id, text in texts.items()], meta)
+    write(store, made)
+    assert "signature" not in made[3].tokens
+    values = [[token] for token in made[0].tokens["signature"]]
+    assert len(values) == 128
+    shared = len(set(made[0].tokens["signature"]) & set(made[1].tokens["signature"]))
+    assert 20 < shared < 70
+    expected = [("1", 128), ("2", shared)]
+    assert ranked(ask(store, RecallQuery("signature", values))) == expected
+    assert ranked(ask(store, RecallQuery("signature", values, least=128))) == expected[:1]
+    for each in (*store.get(["1"]), ask(store, RecallQuery("signature", values)).found[0].document):
+        assert not each.tokens.keys() & {"minhash", "signature", "simhash"}
+    (stored,) = scanned(store, f"{FIELD}.signature", meta=meta)[2:3]
+    assert value_at(stored.source, f"{FIELD}.signature") == made[2].tokens["signature"]
+    write(store, with_tokens([Document("1", {"text": "six seven eight nine"})], meta))
+    assert ranked(ask(store, RecallQuery("signature", values))) == expected[1:]
+    assert store.delete(["2"]) == 1
+    store.refresh()
+    assert ranked(ask(store, RecallQuery("signature", values))) == []
+
+
 @pytest.mark.parametrize("kind", ["minhash", "simhash"])
 def test_an_update_takes_the_old_tokens_away(store: Store, kind: Any) -> None:
     write(store, [document("1", ["a", "b"], kind), document("2", ["a"], kind)])
@@ -395,6 +423,28 @@ def test_most_groups_come_first(store: Store) -> None:
     assert ranked(found) == expected[:3]
     assert found.truncated
     assert ranked(ask(store, query("absent"))) == []
+
+
+def test_as_many_groups_must_meet_as_are_asked_for(store: Store) -> None:
+    tokens = [f"{position}x" for position in range(8)]
+    write(store, [document(f"d{n}", [*tokens[:n], f"own{n}"]) for n in range(9)])
+    for least in range(1, 9):
+        expected = [(f"d{n}", n) for n in range(8, least - 1, -1)]
+        assert ranked(ask(store, query(*tokens, least=least))) == expected
+        one_out = ask(store, query(*tokens, exclude="d8", least=least))
+        assert ranked(one_out) == expected[1:]
+    assert ranked(ask(store, query(*tokens, least=9))) == []
+    # What shares fewer is no candidate, so that it makes none of them a truncated answer.
+    assert not ask(store, query(*tokens, least=6), limit=3).truncated
+    assert ask(store, query(*tokens, least=5), limit=3).truncated
+    mixed = [query(*tokens, least=8), query(*tokens), query("0x", "absent", least=2)]
+    assert [len(found.found) for found in store.recall(mixed, 100)] == [1, 8, 0]
+
+
+def test_groups_that_must_meet_count_once(store: Store) -> None:
+    write(store, [document("1", ["0a", "1a"], "simhash"), document("2", ["0b"], "simhash")])
+    groups = [["0a", "0b"], ["1a", "1b"]]
+    assert ranked(ask(store, RecallQuery("simhash", groups, least=2))) == [("1", 2)]
 
 
 def test_truncation_is_told_exactly(store: Store) -> None:
@@ -615,6 +665,65 @@ def test_readers_see_whole_commits(place: Place, store: Store) -> None:
     assert len(ask(store, query("a"), 10_000).found) == batches * 100
 
 
+# Buckets
+
+
+def test_sizes_of_buckets(store: Store) -> None:
+    write(store, [document(str(n), ["all", f"m{n % 7}"]) for n in range(700)])
+    write(store, [document(f"s{n}", ["all", "s"], "simhash") for n in range(3)])
+    tokens = [f"m{n % 9}" for n in range(450)]
+    sizes = store.bucket_sizes("minhash", tokens, META)
+    assert sizes == [100 if n % 9 < 7 else 0 for n in range(450)]
+    assert store.bucket_sizes("minhash", ["all", "s", "all"], META) == [700, 0, 700]
+    assert store.bucket_sizes("simhash", ["all", "s"], META) == [3, 3]
+    assert store.bucket_sizes("minhash", [], META) == []
+    write(store, [document("0", ["m1"])])
+    store.delete(["1", "8", "s0"])
+    store.refresh()
+    assert store.bucket_sizes("minhash", ["all", "m0", "m1"], META) == [697, 99, 99]
+    assert store.bucket_sizes("simhash", ["s"], META) == [2]
+
+
+@clusters
+def test_a_bucket_of_very_many_is_counted_to_the_end(store: Store) -> None:
+    """A search alone counts up to 10,000."""
+    write(store, [document(str(n), ["all"]) for n in range(10_100)])
+    assert store.bucket_sizes("minhash", ["all"], META) == [10_100]
+
+
+STOP = ("minhash:.12345", "simhash:.123")
+
+
+def test_a_stop_list_is_kept(open_store: OpenStore, store: Store) -> None:
+    write(store, [document("1", ["a"])])
+    store.put_stop(META, STOP)
+    stopped = IndexMeta(META.scheme, stop=STOP)
+    other = open_store()
+    assert other.meta() == stopped
+    assert ids_of(ask(other, query("a"))) == ["1"]
+    # To make the index again, with what was asked for at first, leaves the list.
+    other.create(META)
+    assert other.meta() == stopped
+    with pytest.raises(esdedup.StoreError, match="changed"):
+        other.put_stop(META, STOP[:1])
+    assert store.meta() == stopped
+    other.put_stop(stopped, ())
+    assert store.meta() == META
+
+
+@clusters
+def test_a_stop_list_leaves_what_others_say(place: Place, open_store: OpenStore) -> None:
+    mapping = {"_meta": {"team": "news"}, "properties": {"text": {"type": "text"}}}
+    place.call("PUT", "", {"mappings": mapping})
+    store = open_store()
+    store.create(META)
+    before = place.call("GET", "/_mapping")[place.index]["mappings"]
+    store.put_stop(META, STOP)
+    after = place.call("GET", "/_mapping")[place.index]["mappings"]
+    assert after["_meta"][FIELD].pop("stop") == list(STOP)
+    assert after == before
+
+
 # Indices that are not there, and names that are none
 
 WORKS: dict[str, Callable[[Store], object]] = {
@@ -625,6 +734,8 @@ WORKS: dict[str, Callable[[Store], object]] = {
     "scan": lambda store: scanned(store),
     "delete": lambda store: store.delete(["1"]),
     "statistics": lambda store: store.statistics(META),
+    "bucket sizes": lambda store: store.bucket_sizes("minhash", ["a"], META),
+    "put stop": lambda store: store.put_stop(META, ()),
 }
 
 

@@ -19,6 +19,7 @@ from esdedup.cli import (
     scheme,
     similar,
     stats,
+    stop,
     switch,
 )
 from esdedup.exceptions import EsdedupError, UsageError
@@ -39,6 +40,7 @@ app.command("pairs")(pairs.pairs)
 app.command("cluster")(cluster.cluster_command)
 app.command("dedup")(dedup.dedup_command)
 app.command("stats")(stats.stats)
+app.command("stop")(stop.stop)
 app.command("scheme")(scheme.scheme)
 app.command("attach", rich_help_panel=_OTHERS)(attach.attach_command)
 app.command("backfill", rich_help_panel=_OTHERS)(backfill.backfill_command)

@@ -11,14 +11,23 @@ import typer
 
 from esdedup.cli.dead_letter import DeadLetterFile
 from esdedup.cli.grouping import Exact, GroupThreshold, KeepOption, MethodOption, grouping_of
-from esdedup.cli.options import AsJson, Distance, MaxBucket, MetricOption, Target, with_target
+from esdedup.cli.options import (
+    AsJson,
+    Distance,
+    MaxBucket,
+    MetricOption,
+    Recall,
+    Target,
+    with_target,
+)
 from esdedup.cli.output import message, print_json, print_table, wants_json
-from esdedup.cli.pairs import tell_capped, tell_left_out
+from esdedup.cli.pairs import tell_capped, tell_left_out, tell_recall
 from esdedup.cli.progress import steps
 from esdedup.clustering import find_groups
 from esdedup.groups import MAX_BUCKET, Groups
 from esdedup.marking import MarkReport, mark_groups
 from esdedup.records import BadRecord
+from esdedup.search import RECALL
 from esdedup.workfolder import WorkFolder
 
 Work = Annotated[
@@ -50,6 +59,7 @@ def cluster_command(
     distance: Distance = None,
     keep: KeepOption = "first",
     exact: Exact = False,
+    recall: Recall = RECALL,
     max_bucket: MaxBucket = MAX_BUCKET,
     work: Work = None,
     dry_run: DryRun = False,
@@ -61,7 +71,7 @@ def cluster_command(
     Every document gets the id of the one of its group that stays, on which any search can collapse.
     Run it again after it was stopped: it goes on where it was.
     """
-    grouping = grouping_of(method, metric, threshold, distance, keep, max_bucket, exact)
+    grouping = grouping_of(method, metric, threshold, distance, keep, recall, max_bucket, exact)
     folder = work or Path(f"{target.index}.cluster")
     with target.open() as index, steps() as on_step:
         tell_left_out(index.statistics())
@@ -76,6 +86,7 @@ def cluster_command(
                     letters(BadRecord(failure.id, 0, "", failure.reason))
         WorkFolder(folder).remove()
         where = index.store.where
+    tell_recall(groups.recall, grouping.threshold, recall)
     tell_capped(groups.capped, max_bucket)
     if wants_json(as_json):
         print_json(_summary(groups, None if dry_run else report))

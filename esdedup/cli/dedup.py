@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import datetime
-import itertools
-import sys
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from esdedup.cli.duplicates import group_json, show_groups, summary, tell_chained
 from esdedup.cli.grouping import Exact, GroupThreshold, KeepOption, MethodOption, grouping_of
-from esdedup.cli.options import AsJson, Distance, MaxBucket, MetricOption, Target, Yes, with_target
+from esdedup.cli.options import (
+    AsJson,
+    Distance,
+    MaxBucket,
+    MetricOption,
+    Recall,
+    Target,
+    Yes,
+    with_target,
+)
 from esdedup.cli.output import message, print_json, print_table, wants_json
-from esdedup.cli.pairs import tell_capped, tell_left_out
+from esdedup.cli.pairs import tell_capped, tell_left_out, tell_recall
 from esdedup.cli.progress import steps
 from esdedup.cli.undo import address_of, agreed, failed, tell_failures, undo_log
 from esdedup.clustering import find_groups
-from esdedup.datatypes import Statistics
 from esdedup.dedup import DedupReport, dedup, prepare
 from esdedup.dedup_log import Action, LogWriter, RunHeader
 from esdedup.exceptions import EsdedupError, UsageError
-from esdedup.groups import MAX_BUCKET, Group, Groups
+from esdedup.groups import MAX_BUCKET, Groups
 from esdedup.index import Index
+from esdedup.search import RECALL
 from esdedup.stores import Store
 from esdedup.stores.indices import check_apart
 
@@ -59,19 +67,19 @@ Force = Annotated[
     bool,
     typer.Option("--force", help="With --undo: into another address or scheme than the log's."),
 ]
-_LARGEST = 20
 _DONE = {"delete": "deleted", "mark": "marked", "move": "moved"}
 
 
 @with_target
 def dedup_command(
     target: Target,
-    method: MethodOption = "components",
+    method: MethodOption = "leader",
     metric: MetricOption = "jaccard",
     threshold: GroupThreshold = None,
     distance: Distance = None,
     keep: KeepOption = "first",
     exact: Exact = False,
+    recall: Recall = RECALL,
     max_bucket: MaxBucket = MAX_BUCKET,
     apply: Apply = False,
     action: ActionOption = None,
@@ -84,8 +92,9 @@ def dedup_command(
 ) -> None:
     """Show the duplicates of an index; with --apply delete, mark, or move them.
 
-    Of each group of similar documents one stays (--keep). What is changed is written to a log
-    before, whole, and --undo puts it back. What somebody changes meanwhile is left as it is.
+    Of each group of similar documents one stays (--keep), which each of the others is like. What is
+    changed is written to a log before, whole, and --undo puts it back. What somebody changes
+    meanwhile is left as it is.
     """
     if undo is not None:
         if apply or action or to or log:
@@ -93,7 +102,7 @@ def dedup_command(
         undo_log(target, undo, force, yes, wants_json(as_json))
         return
     _check(target, apply, action, to, log, force)
-    grouping = grouping_of(method, metric, threshold, distance, keep, max_bucket, exact)
+    grouping = grouping_of(method, metric, threshold, distance, keep, recall, max_bucket, exact)
     if apply:
         agreed(None, yes, "--apply")
     with target.open() as index:
@@ -101,13 +110,15 @@ def dedup_command(
         tell_left_out(statistics)
         with steps() as on_step:
             groups = find_groups(index.store, index.meta, grouping, on_step=on_step)
+        tell_recall(groups.recall, grouping.threshold, recall)
         tell_capped(groups.capped, max_bucket)
         if not wants_json(as_json):
-            _show(groups, index.store.where)
+            show_groups(groups, index.store.where)
         elif not apply:
             for group in groups:
-                print_json(_document(group))
-        message(_summary(groups, statistics))
+                print_json(group_json(group))
+        message(summary(groups, statistics))
+        tell_chained(groups)
         if not apply:
             if groups.duplicates:
                 message("Nothing was changed. To do so: --apply --action delete, mark or move")
@@ -205,50 +216,6 @@ def _stopped(report: DedupReport, action: Action, log: LogWriter) -> str:
         f"Before this: {report.done:,} documents {_DONE[action]}. Run the same command again to go"
         f" on, or put them back with --undo {log.path}"
     )
-
-
-def _document(group: Group) -> dict[str, Any]:
-    duplicates = [
-        {"id": member.id, "similarity": member.similarity}
-        if member.distance is None
-        else {"id": member.id, "distance": member.distance}
-        for member in group.members
-    ]
-    return {"keep": group.representative, "duplicates": duplicates}
-
-
-def _show(groups: Groups, where: str) -> None:
-    rows = [
-        (
-            f"{len(group.members):,}",
-            group.representative,
-            ", ".join(member.id for member in group.members[:_LARGEST]),
-        )
-        for group in itertools.islice(groups, _LARGEST)
-    ]
-    if not rows:
-        return
-    columns: list[Any] = [("go", "number"), ("stays", "key"), ("those that go", "line")]
-    print_table(columns, rows, title=where[0].upper() + where[1:])
-    if groups.sizes.size > len(rows):
-        message(f"... and {groups.sizes.size - len(rows):,} smaller groups: --json lists all")
-    # What is about to happen is seen before it happens.
-    sys.stdout.flush()
-
-
-def _summary(groups: Groups, statistics: Statistics) -> str:
-    if not groups.duplicates:
-        return f"No duplicates among {len(groups.ids):,} documents"
-    saved = statistics.bytes * groups.duplicates // max(1, statistics.documents)
-    return (
-        f"{groups.duplicates:,} duplicates in {groups.sizes.size:,} groups of"
-        f" {len(groups.ids):,} documents; by their number, about {_megabytes(saved)} of"
-        f" {_megabytes(statistics.bytes)}"
-    )
-
-
-def _megabytes(count: int) -> str:
-    return f"{count / 1e6:,.1f} MB"
 
 
 def _tell(

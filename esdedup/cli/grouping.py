@@ -49,6 +49,7 @@ def grouping_of(
     threshold: float | None,
     distance: int | None,
     keep: str,
+    recall: float,
     max_bucket: int,
     exact: bool,
 ) -> Grouping:
@@ -56,4 +57,4 @@ def grouping_of(
     check_metric_options(metric, threshold, distance)
     chosen = THRESHOLD if threshold is None else threshold
     rule = KeepRule.parse(keep)
-    return Grouping(method, metric, chosen, distance, rule, max_bucket, exact)
+    return Grouping(method, metric, chosen, distance, rule, recall, max_bucket, exact)

@@ -99,7 +99,8 @@ def index(
     if report.truncated:
         message(
             f"{report.truncated} documents had more candidates than the {policy.candidates} that"
-            " they were compared with: a duplicate may have been missed"
+            " they were compared with, or only buckets of the stop list: a duplicate may have been"
+            " missed"
         )
     if report.failed:
         message(f"{report.failed} of {report.read} records were not indexed: see {letters.path}")

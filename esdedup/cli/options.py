@@ -15,9 +15,12 @@ import typer
 from esdedup.connection import Connection, connection_to
 from esdedup.datatypes import Metric
 from esdedup.exceptions import UsageError
-from esdedup.index import DEFAULT_FILE, DEFAULT_INDEX, Index, open
+from esdedup.index import Index
+from esdedup.open_index import DEFAULT_FILE, DEFAULT_INDEX, open
 from esdedup.scheme import Scheme
 from esdedup.stores import BulkPolicy, Cluster, connect
+
+DEFAULT_THRESHOLD = 0.5
 
 _WHERE = "Where the index is"
 _CREDENTIALS = "Credentials of a cluster"
@@ -146,7 +149,6 @@ AsJson = Annotated[
     ),
 ]
 MetricOption = Annotated[Metric, typer.Option("--metric", "-m", help="What similar means.")]
-DEFAULT_THRESHOLD = 0.5
 Threshold = Annotated[
     float | None,
     typer.Option(
@@ -166,6 +168,13 @@ Distance = Annotated[
     ),
 ]
 
+Recall = Annotated[
+    float,
+    typer.Option(
+        help="Share to find of the documents just at the threshold, between 0 and 1; the lower,"
+        " the fewer candidates."
+    ),
+]
 MaxBucket = Annotated[
     int,
     typer.Option(

@@ -6,12 +6,14 @@ import itertools
 from collections.abc import Iterable, Iterator
 
 from esdedup.buckets import Capped
+from esdedup.cli.answers import lacking_recall
 from esdedup.cli.options import (
     DEFAULT_THRESHOLD,
     AsJson,
     Distance,
     MaxBucket,
     MetricOption,
+    Recall,
     Target,
     Threshold,
     with_target,
@@ -23,6 +25,7 @@ from esdedup.datatypes import Pair, Statistics
 from esdedup.fields import value_at
 from esdedup.groups import MAX_BUCKET
 from esdedup.index import Index
+from esdedup.search import RECALL
 
 _FETCHED = 1_000
 
@@ -33,21 +36,25 @@ def pairs(
     metric: MetricOption = "jaccard",
     threshold: Threshold = None,
     distance: Distance = None,
+    recall: Recall = RECALL,
     max_bucket: MaxBucket = MAX_BUCKET,
     as_json: AsJson = None,
 ) -> None:
     """Find all pairs of similar documents, each once, with their exact similarity."""
     check_metric_options(metric, threshold, distance)
+    wanted = DEFAULT_THRESHOLD if threshold is None else threshold
     with target.open() as index:
         tell_left_out(index.statistics())
         with steps() as on_step:
             found = index.pairs(
                 metric=metric,
-                threshold=DEFAULT_THRESHOLD if threshold is None else threshold,
+                threshold=wanted,
                 distance=distance,
+                recall=recall,
                 max_bucket=max_bucket,
                 on_step=on_step,
             )
+        tell_recall(found.recall, wanted, recall)
         tell_capped(found.capped, max_bucket)
         if wants_json(as_json):
             for pair in found:
@@ -64,6 +71,12 @@ def tell_left_out(statistics: Statistics) -> None:
             f"{skipped:,} of {statistics.documents:,} documents have no tokens of this index's"
             " scheme and are left out"
         )
+
+
+def tell_recall(expected: float, threshold: float, recall: float) -> None:
+    """Says where many pairs at the threshold share too few bands to be found."""
+    if (lack := lacking_recall(expected, threshold, recall)) is not None:
+        message(lack)
 
 
 def tell_capped(cut: Capped, max_bucket: int) -> None:

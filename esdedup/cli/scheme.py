@@ -76,6 +76,13 @@ def scheme(
     token_bits: Annotated[
         int, typer.Option(rich_help_panel=_MINHASH, help="Bits of a band token.")
     ] = 30,
+    signature: Annotated[
+        int,
+        typer.Option(
+            rich_help_panel=_MINHASH,
+            help="Values of the signature to be tokens too, for similar --nearest, such as 128.",
+        ),
+    ] = 0,
     simhash: Annotated[
         bool,
         typer.Option("--simhash/--no-simhash", rich_help_panel=_SIMHASH, help="Have segments."),
@@ -118,7 +125,7 @@ def scheme(
     made = Scheme(
         normalisation=Normalisation(form, casefold),
         shingling=_shingling(shingle, stop_words, Normalisation(form, casefold)),
-        minhash=_minhash(threshold, recall, permutations, bands, rows, token_bits)
+        minhash=_minhash(threshold, recall, permutations, bands, rows, token_bits, signature)
         if minhash
         else None,
         simhash=SimHash(parse_layout(segments, bits), features, weighting) if simhash else None,
@@ -151,12 +158,13 @@ def _minhash(
     bands: int | None,
     rows: int | None,
     token_bits: int,
+    signature: int,
 ) -> MinHash:
     if (bands is None) != (rows is None):
         raise UsageError("--bands and --rows go together")
     if bands is None or rows is None:
         bands, rows = choose_banding(threshold, recall, permutations)
-    return MinHash(permutations, bands, rows, token_bits)
+    return MinHash(permutations, bands, rows, token_bits, signature)
 
 
 def _weighted(

@@ -53,8 +53,9 @@ def _describe_bands(minhash: MinHash, documents: float, chance: float) -> list[t
         for similarity in (0.3, 0.5, 0.7, 0.8, 0.9)
     )
     expected = background_candidates(documents, chance, bands, rows)
+    single = f", {minhash.signature} single values" if minhash.signature else ""
     return [
-        ("MinHash", f"{bands} bands of {rows} rows of {minhash.permutations} permutations"),
+        ("MinHash", f"{bands} bands of {rows} rows of {minhash.permutations} permutations{single}"),
         ("recall by Jaccard", f"{recalls}; steepest at {steepest_similarity(bands, rows):.2f}"),
         (
             "chance candidates a query",

@@ -10,24 +10,26 @@ from typing import Annotated, Any
 
 import typer
 
+from esdedup.cli.answers import answer, lacking, show
 from esdedup.cli.options import (
     DEFAULT_THRESHOLD,
     AsJson,
     Distance,
     FilterOption,
     MetricOption,
+    Recall,
     Target,
     Threshold,
     read_filters,
     with_target,
 )
-from esdedup.cli.output import message, print_json, print_table, snippet, wants_json
-from esdedup.datatypes import FIELD, Match, Result
+from esdedup.cli.output import message, print_json, wants_json
+from esdedup.datatypes import Query, Result
 from esdedup.exceptions import RecordError, UsageError
 from esdedup.fields import text_of, value_at
 from esdedup.index import Index
 from esdedup.records import STDIN, BadRecord, Record, read_records
-from esdedup.search import Limits, Query
+from esdedup.search import RECALL, Limits
 
 _QUERIES_AT_ONCE = 500
 
@@ -40,6 +42,23 @@ K = Annotated[int, typer.Option("-k", min=1, help="At most so many matches.")]
 CandidatesOption = Annotated[
     int,
     typer.Option("--candidates", min=1, max=10_000, help="Candidates to verify, at most."),
+]
+Nearest = Annotated[
+    bool,
+    typer.Option(
+        "--nearest",
+        help="The k nearest by Jaccard similarity, however unlike, in place of a threshold.",
+    ),
+]
+LargestBucket = Annotated[
+    int | None,
+    typer.Option(
+        "--max-bucket",
+        min=1,
+        metavar="N",
+        show_default="no limit",
+        help="Leave out bands or segments that more documents share than that.",
+    ),
 ]
 Batch = Annotated[
     str | None,
@@ -68,9 +87,12 @@ def similar(
     batch: Batch = None,
     metric: MetricOption = "jaccard",
     threshold: Threshold = None,
+    nearest: Nearest = False,
     distance: Distance = None,
     k: K = 10,
+    recall: Recall = RECALL,
     candidates: CandidatesOption = 1_000,
+    max_bucket: LargestBucket = None,
     filter: FilterOption = None,
     source: WithSource = False,
     as_json: AsJson = None,
@@ -78,8 +100,10 @@ def similar(
     """Find the documents most similar to a text, a file, an indexed document, or many texts."""
     _check_one(text, file, id, batch)
     check_metric_options(metric, threshold, distance)
-    least = DEFAULT_THRESHOLD if threshold is None else threshold
-    limits = Limits(metric, least, distance, k, candidates)
+    wanted = _threshold(metric, threshold, nearest)
+    if nearest and max_bucket is not None:
+        raise UsageError("--max-bucket goes without --nearest")
+    limits = Limits(metric, wanted, distance, k, candidates, recall, max_bucket)
     filters = read_filters(filter)
     with target.open() as index:
         if batch is not None:
@@ -88,15 +112,20 @@ def similar(
         query = index.query(_read(file) if file is not None else text, id, filters)
         (result,) = index.similar_many([query], limits)
         text_field = index.meta.text_field
+        values = _has_values(index)
     if result.truncated:
         message(
-            f"More than {result.candidates} candidates: the best {result.candidates} were"
+            f"More than {candidates} candidates: the best {candidates} were"
             " verified, and a match may be missing. Raise --candidates"
         )
+    if (lack := lacking(result, limits, values)) is not None:
+        message(lack)
+    if result.stopped:
+        message(_what_was_stopped(result, metric))
     if wants_json(as_json):
-        print_json(_document(result, id, source))
+        print_json(answer(result, id, source))
     else:
-        _show(result.matches, text_field)
+        show(result, limits, text_field)
 
 
 @with_target
@@ -106,21 +135,43 @@ def query(
     file: FileOption = None,
     id: IdOption = None,
     metric: MetricOption = "jaccard",
+    threshold: Threshold = None,
+    nearest: Nearest = False,
     distance: Distance = None,
+    recall: Recall = RECALL,
     candidates: CandidatesOption = 1_000,
     filter: FilterOption = None,
     collapse: Collapse = False,
 ) -> None:
     """Print the JSON body of the search for a text's candidates, for any client to send.
 
-    A hit's score is the number of tokens that it shares with the text.
+    A hit's score is the number of tokens that it shares with the text; hits share as many as the
+    recall at the threshold allows to ask for.
     """
     _check_one(text, file, id)
-    check_metric_options(metric, None, distance)
-    limits = Limits(metric, distance=distance, candidates=candidates)
+    check_metric_options(metric, threshold, distance)
+    wanted_threshold = _threshold(metric, threshold, nearest)
+    limits = Limits(metric, wanted_threshold, distance, candidates=candidates, recall=recall)
     with target.open() as index:
         wanted = index.query(_read(file) if file is not None else text, id, read_filters(filter))
         print_json(index.request_body(wanted, limits, collapse=collapse))
+        if stop := index.meta.stop:
+            message(f"What is in the index's stop list ({len(stop)} tokens) is not looked for")
+
+
+def _what_was_stopped(result: Result, metric: str) -> str:
+    parts = "bands" if metric == "jaccard" else "segments"
+    if result.blind:
+        return f"Nothing could be looked for: all {parts} of the text are in the stop list"
+    missing = (
+        "a match that shares only these is missing"
+        if metric == "jaccard"
+        else "matches within the distance may be missing"
+    )
+    return (
+        f"{result.stopped} {parts} of the text were left out, as their buckets are in the stop list"
+        f" or over --max-bucket: {missing}"
+    )
 
 
 def _check_one(*given: str | None) -> None:
@@ -135,7 +186,9 @@ def _answer_all(
     """A line of JSON for each text of a file."""
     if file != STDIN and not Path(file).is_file():
         raise UsageError(f"{file}: there is no such file")
-    bad = truncated = 0
+    bad = truncated = few = stopped = blind = 0
+    lack: str | None = None
+    values = _has_values(index)
     for some in _chunks(read_records(file, None, lambda _: None)):
         queries: list[tuple[str, Query]] = []
         for record in some:
@@ -147,11 +200,27 @@ def _answer_all(
         results = index.similar_many([query for _, query in queries], limits)
         for (name, _), result in zip(queries, results, strict=True):
             truncated += result.truncated
-            print_json(_document(result, name, with_source))
+            lack = lacking(result, limits, values)
+            few += lack is not None
+            stopped += result.stopped > 0
+            blind += result.blind
+            print_json(answer(result, name, with_source))
     if truncated:
         message(
             f"{truncated} texts had more candidates than {limits.candidates}: matches may be"
             " missing where an answer says truncated. Raise --candidates"
+        )
+    if lack is not None and limits.threshold is not None:
+        message(lack)
+    elif few:
+        message(
+            f"{few} texts have fewer than {limits.matches} matches, or may lack some: see"
+            " expected_recall"
+        )
+    if stopped:
+        message(
+            f"{stopped} texts have buckets in the stop list or over --max-bucket, which were left"
+            f" out; for {blind} nothing could be looked for"
         )
     if bad:
         message(f"{bad} records were not looked for")
@@ -176,6 +245,17 @@ def _chunks(records: Iterable[Record | BadRecord]) -> Iterator[list[Record | Bad
         yield some
 
 
+def _threshold(metric: str, threshold: float | None, nearest: bool) -> float | None:
+    """The threshold to look with: None for the nearest. Raises UsageError for options at odds."""
+    if not nearest:
+        return DEFAULT_THRESHOLD if threshold is None else threshold
+    if metric == "hamming":
+        raise UsageError("--nearest goes with --metric jaccard")
+    if threshold is not None:
+        raise UsageError("give one of --threshold and --nearest")
+    return None
+
+
 def check_metric_options(metric: str, threshold: float | None, distance: int | None) -> None:
     """Raises UsageError for a limit that goes with the other metric."""
     if metric == "jaccard" and distance is not None:
@@ -194,44 +274,6 @@ def _read(file: str) -> str:
         raise UsageError(f"{file}: byte {error.start} is not valid UTF-8") from error
 
 
-def _document(result: Result, id: str | None, with_source: bool) -> dict[str, Any]:
-    return {
-        "query": id,
-        "matches": [_match(match, with_source) for match in result.matches],
-        "candidates": result.candidates,
-        "truncated": result.truncated,
-    }
-
-
-def _match(match: Match, with_source: bool) -> dict[str, Any]:
-    document: dict[str, Any] = {"id": match.id}
-    if match.similarity is not None:
-        document["similarity"] = match.similarity
-    else:
-        document["distance"] = match.distance
-    document["matched"] = match.matched
-    if with_source:
-        document["source"] = {name: value for name, value in match.source.items() if name != FIELD}
-    return document
-
-
-def _show(matches: list[Match], text_field: str) -> None:
-    if not matches:
-        message("No similar documents")
-        return
-    by_distance = matches[0].similarity is None
-    print_table(
-        [
-            ("distance" if by_distance else "similarity", "number"),
-            ("id", "key"),
-            ("text", "line"),
-        ],
-        [
-            (
-                str(match.distance) if by_distance else f"{match.similarity:.3f}",
-                match.id,
-                snippet(value_at(match.source, text_field)),
-            )
-            for match in matches
-        ],
-    )
+def _has_values(index: Index) -> bool:
+    minhash = index.scheme.minhash
+    return minhash is not None and minhash.signature > 0

@@ -91,7 +91,10 @@ class Store(Protocol):
         ...
 
     def recall(self, queries: Sequence[RecallQuery], limit: int) -> list[Candidates]:
-        """For each query the `limit` documents that share most token groups, without tokens."""
+        """For each query the `limit` documents that share most token groups, without tokens.
+
+        Only those that share as many as the query asks for at least.
+        """
         ...
 
     def scan(
@@ -101,6 +104,21 @@ class Store(Protocol):
 
         paths: dotted names of fields. share: one of several shares of the documents, which
         together are all. The order is the store's own; a local file's is that of arrival.
+        """
+        ...
+
+    def bucket_sizes(self, kind: str, tokens: Sequence[str], meta: IndexMeta) -> list[int]:
+        """How many documents hold each token, exactly, of those that searches see.
+
+        kind: "minhash" or "simhash".
+        """
+        ...
+
+    def put_stop(self, meta: IndexMeta, stop: tuple[str, ...]) -> None:
+        """Puts another stop list into what the index says of its tokens; nothing else changes.
+
+        meta: what it said when the list was made. Raises StoreError, and leaves what is there,
+        where it says something else by now; UsageError while its scheme is being changed.
         """
         ...
 

@@ -33,9 +33,10 @@ from esdedup.exceptions import (
 )
 from esdedup.queries import QUERIES_AT_ONCE, other_scheme, recall_body, scan_body, sketched
 from esdedup.schema import TOKEN_PATHS, IndexMeta, common_meta, index_mapping
+from esdedup.stores.buckets import bucket_sizes
 from esdedup.stores.bulk import Action, CreatesOnly
 from esdedup.stores.client import NEEDS_ROUTING, Cluster, line
-from esdedup.stores.indices import check_name, path_of
+from esdedup.stores.indices import check_name, path_of, put_stop
 from esdedup.stores.lookup import find_targets, get_documents, search_documents
 from esdedup.stores.responses import passes, reason_of
 from esdedup.stores.retry import retrying
@@ -205,6 +206,12 @@ class ClusterStore:
         with self.cluster.point_in_time(self._path) as point:
             for hits in self.cluster.pages(point, body):
                 yield [Document(hit["_id"], hit.get("_source", {})) for hit in hits]
+
+    def bucket_sizes(self, kind: str, tokens: Sequence[str], meta: IndexMeta) -> list[int]:
+        return bucket_sizes(self.cluster, self._path, f"{meta.field}.{kind}", tokens)
+
+    def put_stop(self, meta: IndexMeta, stop: tuple[str, ...]) -> None:
+        put_stop(self.cluster, self._index, meta, stop)
 
     def delete(self, ids: Sequence[str]) -> int:
         deleted, missed = 0, list(ids)

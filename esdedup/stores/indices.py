@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 from urllib.parse import quote
 
-from esdedup.exceptions import IndexNotFound, UsageError
+from esdedup.datatypes import FIELD
+from esdedup.exceptions import IndexNotFound, StoreError, UsageError
 from esdedup.schema import IndexMeta, common_meta
 from esdedup.stores.client import Cluster
 
@@ -97,6 +98,34 @@ def attached(cluster: Cluster, name: str) -> tuple[Named, list[IndexState], Inde
 def _all_of(names: str | list[str]) -> tuple[str, ...]:
     """A list, which the servers write as its only value where it has just one."""
     return (names,) if isinstance(names, str) else tuple(names)
+
+
+def put_stop(cluster: Cluster, name: str, meta: IndexMeta, stop: tuple[str, ...]) -> None:
+    """Puts a stop list into the `_meta` of each index behind a name, and leaves the rest of it.
+
+    meta: what all of it was seen to say of its tokens. A mapping is put without any condition, so
+    that what it says is read just before, and once more afterwards.
+
+    Raises StoreError where it says something else by now; UsageError while the scheme is being
+    changed, as one of the two changes might undo the other; IndexNotFound where there is none.
+    """
+    if meta.next is not None or meta.former is not None:
+        raise UsageError(f"{name!r} is changing its scheme: finish that first (esdedup switch)")
+    for index, mapping in _saying(cluster, name, meta).items():
+        own = IndexMeta.from_json(mapping["_meta"][FIELD])
+        ours = {FIELD: replace(own, stop=stop).to_json()}
+        put = {"_meta": {**mapping["_meta"], **ours}}
+        cluster.ask("PUT", f"{path_of(index)}/_mapping", put)
+    _saying(cluster, name, replace(meta, stop=stop))
+
+
+def _saying(cluster: Cluster, name: str, meta: IndexMeta) -> dict[str, Mapping[str, Any]]:
+    """The mappings by index. Raises StoreError where they do not say what they are said to."""
+    _, answer = cluster.ask("GET", f"{path_of(name)}/_mapping")
+    mappings = {index: found["mappings"] for index, found in answer.items()}
+    if common_meta(mappings, name) != meta:
+        raise StoreError(f"index {name!r} was changed by another one meanwhile: try again")
+    return mappings
 
 
 def states(cluster: Cluster, named: Named) -> list[IndexState]:

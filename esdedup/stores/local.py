@@ -28,7 +28,7 @@ from esdedup.datatypes import (
     Statistics,
     WriteReport,
 )
-from esdedup.exceptions import IndexNotFound, RecordError, UsageError
+from esdedup.exceptions import IndexNotFound, RecordError, StoreError, UsageError
 from esdedup.fields import only
 from esdedup.schema import IndexMeta
 from esdedup.stores.rows import as_document, chunks, is_unicode, marks, merged
@@ -186,6 +186,20 @@ class LocalStore:
                     for id, own, tokens in page
                 ]
 
+    def bucket_sizes(self, kind: str, tokens: Sequence[str], meta: IndexMeta) -> list[int]:
+        counted = f"SELECT count(*) FROM {self._tables.name(kind)} WHERE token = ?"
+        with self._reading() as db:
+            return [int(db.execute(counted, (token,)).fetchone()[0]) for token in tokens]
+
+    def put_stop(self, meta: IndexMeta, stop: tuple[str, ...]) -> None:
+        with self._writing() as db:
+            if self._stored_meta(db) != meta:
+                raise StoreError(f"{self.where} was changed meanwhile: try again")
+            db.execute(
+                "UPDATE esdedup_indices SET meta = ? WHERE name = ?",
+                (json.dumps(replace(meta, stop=stop).to_json()), self._index),
+            )
+
     def delete(self, ids: Sequence[str]) -> int:
         with self._writing() as db:
             taken = self._tables.tokens_of(db, ids)
@@ -242,15 +256,18 @@ class LocalStore:
 
     def _recall(self, db: sqlite3.Connection, query: RecallQuery, limit: int) -> Candidates:
         # A document has one token of each position and a group is of one position, so that
-        # counting tokens counts groups.
+        # counting tokens counts groups. Only the best are joined: to sort whole documents would
+        # read them all.
         tokens = [token for group in query.groups for token in group]
         exclude = query.exclude if is_unicode(query.exclude or "") else None
+        documents = self._tables.name("documents")
         found = db.execute(
             f"SELECT id, source, tokens, met FROM (SELECT document, count(*) AS met"
             f" FROM {self._tables.name(query.kind)} WHERE token IN (SELECT value FROM json_each(?))"
-            f" GROUP BY document) JOIN {self._tables.name('documents')} ON number = document"
-            " WHERE id IS NOT ? ORDER BY met DESC, number LIMIT ?",
-            (json.dumps(tokens), exclude, limit + 1),
+            f" AND document IS NOT (SELECT number FROM {documents} WHERE id = ?)"
+            " GROUP BY document HAVING met >= ? ORDER BY met DESC, document LIMIT ?)"
+            f" JOIN {documents} ON number = document ORDER BY met DESC, number",
+            (json.dumps(tokens), exclude, query.least, limit + 1),
         ).fetchall()
         candidates = [
             Candidate(as_document(id, source, tokens), met) for id, source, tokens, met in found

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from esdedup.datatypes import FIELD, Document
+from esdedup.datatypes import FIELD, TOKEN_KINDS, Document
 from esdedup.serialise import to_json
 
 _VARIABLES = 500
@@ -15,11 +15,7 @@ _VARIABLES = 500
 
 def as_document(id: str, source: str, tokens: str) -> Document:
     """A document as callers get it, without its lists of tokens."""
-    kept = {
-        name: value
-        for name, value in json.loads(tokens).items()
-        if name not in ("minhash", "simhash")
-    }
+    kept = {name: value for name, value in json.loads(tokens).items() if name not in TOKEN_KINDS}
     return Document(id, {**json.loads(source), **({FIELD: kept} if kept else {})})
 
 

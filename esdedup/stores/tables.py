@@ -10,10 +10,8 @@ from typing import Any
 
 import xxhash
 
-from esdedup.datatypes import FIELD, Document, Held
+from esdedup.datatypes import FIELD, TOKEN_KINDS, Document, Held
 from esdedup.stores.rows import as_document, as_row, chunks, is_unicode, marks
-
-KINDS = ("minhash", "simhash")
 
 TokensOf = dict[str, tuple[int, dict[str, Any]]]
 """By a document's id its number and its tokens."""
@@ -31,7 +29,7 @@ class Tables:
             f"CREATE TABLE {self.name('documents')}(number INTEGER PRIMARY KEY,"
             " id TEXT NOT NULL UNIQUE, source TEXT NOT NULL, scheme TEXT, tokens TEXT)"
         )
-        for kind in KINDS:
+        for kind in TOKEN_KINDS:
             db.execute(
                 f"CREATE TABLE {self.name(kind)}(token TEXT NOT NULL, document INTEGER"
                 " NOT NULL, PRIMARY KEY(token, document)) WITHOUT ROWID"
@@ -69,15 +67,15 @@ class Tables:
 
     def forget(self, db: sqlite3.Connection, stored: TokensOf) -> None:
         """Takes documents out, with their tokens."""
-        for kind in KINDS:
-            db.executemany(
-                f"DELETE FROM {self.name(kind)} WHERE token = ? AND document = ?",
-                [
-                    (token, number)
-                    for number, tokens in stored.values()
-                    for token in tokens.get(kind) or ()
-                ],
-            )
+        for kind in TOKEN_KINDS:
+            rows = [
+                (token, number)
+                for number, tokens in stored.values()
+                for token in tokens.get(kind) or ()
+            ]
+            if rows:
+                table = self.name(kind)
+                db.executemany(f"DELETE FROM {table} WHERE token = ? AND document = ?", rows)
         db.executemany(
             f"DELETE FROM {self.name('documents')} WHERE number = ?",
             [(number,) for number, _ in stored.values()],
@@ -112,7 +110,7 @@ class Tables:
             f"INSERT OR REPLACE INTO {self.name('documents')} VALUES(?, ?, ?, ?, ?)",
             (as_row(numbers[document.id], document) for document in documents),
         )
-        for kind in KINDS:
+        for kind in TOKEN_KINDS:
             new = {
                 (token, numbers[document.id])
                 for document in documents
@@ -123,6 +121,9 @@ class Tables:
                 for number, tokens in stored.values()
                 for token in tokens.get(kind) or ()
             }
+            if not (new or old):
+                # A file of an earlier release has no table of a kind that came later.
+                continue
             table = self.name(kind)
             db.executemany(f"DELETE FROM {table} WHERE token = ? AND document = ?", old - new)
             # In the order of the tree, which takes them in faster: by a fifth at 500,000 documents.
