@@ -180,11 +180,13 @@ class Held:
 class Change:
     """What to do with a document that is still as it was held.
 
-    fields: to merge into it, objects into objects; or None to delete it.
+    fields: to merge into it, objects into objects; or None to delete it. whole: they are all that
+    it shall hold instead.
     """
 
     held: Held
     fields: Mapping[str, Any] | None
+    whole: bool = False
 
 
 @dataclass(frozen=True)

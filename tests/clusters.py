@@ -74,11 +74,12 @@ def esdedup_command(url: str, *arguments: str) -> Ran:
 
 
 def run_command(*arguments: str) -> Ran:
-    """A command in this process, as if its output were a pipe."""
+    """A command in this process, as if its output were a pipe, and its input."""
     status: Any = 0
     out, err = io.StringIO(), io.StringIO()
     with (
         mock.patch.object(sys, "argv", ["esdedup", *arguments]),
+        mock.patch.object(sys, "stdin", io.StringIO()),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
     ):

@@ -12,6 +12,7 @@ from esdedup.cli import (
     attach,
     backfill,
     cluster,
+    dedup,
     explain,
     index,
     pairs,
@@ -40,6 +41,7 @@ app.command("similar")(similar.similar)
 app.command("pairs")(pairs.pairs)
 app.command("cluster")(cluster.cluster_command)
 app.command("explain")(explain.explain)
+app.command("dedup")(dedup.dedup_command)
 app.command("stats")(stats.stats)
 app.command("stop")(stop.stop)
 app.command("scheme")(scheme.scheme)

@@ -147,10 +147,14 @@ class LocalStore:
                 elif change.fields is None:
                     gone.append(id)
                 else:
-                    latest[id] = Document(id, merged(known.document.source, change.fields))
+                    old = {} if change.whole else known.document.source
+                    latest[id] = Document(id, merged(old, change.fields))
             self._tables.replace(db, list(latest.values()))
             self._tables.forget(db, self._tables.tokens_of(db, gone))
         return WriteReport(updated=len(latest) + len(gone), failures=failures)
+
+    def restore(self, held: Sequence[Held]) -> WriteReport:
+        return self.write([one.document for one in held], create=True)
 
     def recall(self, queries: Sequence[RecallQuery], limit: int) -> list[Candidates]:
         if any(query.filters for query in queries):
