@@ -75,17 +75,19 @@ def tokens_in(source: Mapping[str, Any], field: str) -> Mapping[str, Any]:
 class RecallQuery:
     """What to look for: documents that hold a token of any group.
 
-    kind: "minhash" or "simhash". groups: tokens, those of a group all of one position; a
-    document's rank is the number of groups that it shares a token with. exclude: the id of a
-    document to leave out. field: where the tokens lie. filters: queries of the cluster that a
-    document must match too.
+    kind: "minhash" or "simhash", or "digest" for digests in place of tokens, in one group.
+    groups: tokens, those of a group all of one position; a document's rank is the number of groups
+    that it shares a token with. exclude: the id of a document to leave out. field: where the tokens
+    lie. filters: queries of the cluster that a document must match too. originals: only documents
+    that are not marked as like another.
     """
 
-    kind: Literal["minhash", "simhash"]
+    kind: Literal["minhash", "simhash", "digest"]
     groups: list[list[str]]
     exclude: str | None = None
     field: str = FIELD
     filters: Sequence[Mapping[str, Any]] = ()
+    originals: bool = False
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from esdedup.datatypes import Document
 from esdedup.exceptions import RecordError
 from esdedup.fields import has_field, text_of, value_at
 from esdedup.schema import IndexMeta
-from esdedup.sketch import sketch, token_fields
+from esdedup.scheme import Scheme
+from esdedup.sketch import normalised_digests, sketch, token_fields
 
 _SKETCHED_AT_ONCE = 2_000
 """Less memory in use at a time, which is a sixth less work than whole batches at once."""
@@ -17,17 +18,25 @@ _SKETCHED_AT_ONCE = 2_000
 OURS = ("scheme", "digest", "minhash", "simhash", "fingerprint")
 """What is made of a text."""
 
-MARKS = ("group", "original", "similarity")
+MARKS = ("group", "original", "similarity", "distance")
 """What an ingest policy adds."""
 
 
+Made = dict[str, dict[str, Any]]
+"""Token fields of texts, by digest."""
+
+
 def with_tokens(documents: Sequence[Document], meta: IndexMeta) -> list[Document]:
-    """The documents with their token fields, replacing any that they had."""
+    """The documents with their token fields, replacing any that they had.
+
+    Equal texts are sketched once.
+    """
     enriched: list[Document] = []
+    made: list[Made] = [{} for _ in meta.all]
     for first in range(0, len(documents), _SKETCHED_AT_ONCE):
         some = documents[first : first + _SKETCHED_AT_ONCE]
         texts = [text_of(document.source, meta.text_field) for document in some]
-        fields = fields_of(texts, meta)
+        fields = fields_of(texts, meta, made)
         enriched += [
             Document(document.id, {**document.source, **tokens})
             for document, tokens in zip(some, fields, strict=True)
@@ -35,14 +44,32 @@ def with_tokens(documents: Sequence[Document], meta: IndexMeta) -> list[Document
     return enriched
 
 
-def fields_of(texts: Sequence[str], meta: IndexMeta) -> list[dict[str, Any]]:
-    """What is added to the documents of these texts: a field of tokens for each scheme."""
+def fields_of(
+    texts: Sequence[str], meta: IndexMeta, made: list[Made] | None = None
+) -> list[dict[str, Any]]:
+    """What is added to the documents of these texts: a field of tokens for each scheme.
+
+    made: what was made of texts before, one for each scheme, to be used again.
+    """
     fields: list[dict[str, Any]] = [{} for _ in texts]
-    for one in meta.all:
-        tokens = token_fields(sketch(texts, one.scheme), one.scheme)
-        for row, row_tokens in zip(fields, tokens, strict=True):
-            row[one.field] = row_tokens
+    for one, known in zip(meta.all, made or [{} for _ in meta.all], strict=True):
+        digests = _make(texts, one.scheme, known)
+        for row, digest in zip(fields, digests, strict=True):
+            row[one.field] = dict(known[digest])
     return fields
+
+
+def _make(texts: Sequence[str], scheme: Scheme, known: Made) -> list[str]:
+    """The digests of texts; what is not known of them yet is made."""
+    normalised, digests = normalised_digests(texts, scheme.normalisation)
+    fresh = {
+        digest: text
+        for digest, text in zip(digests, normalised, strict=True)
+        if digest not in known
+    }
+    sketches = sketch(list(fresh.values()), scheme)
+    known.update(zip(fresh, token_fields(sketches, scheme), strict=True))
+    return digests
 
 
 def partial_document(fields: Mapping[str, Any], id_field: str, meta: IndexMeta) -> Document:
@@ -58,7 +85,7 @@ def partial_document(fields: Mapping[str, Any], id_field: str, meta: IndexMeta) 
         text = value_at(fields, meta.text_field)
         tokens = fields_of([text], meta)[0] if isinstance(text, str) else {}
         # What was said of another text goes with it; the document is a group of its own.
-        mark = {"original": None, "similarity": None, "group": str(id)}
+        mark = {**dict.fromkeys(MARKS), "group": str(id)}
         for one in meta.all:
             gone: dict[str, Any] = dict.fromkeys(OURS)
             source[one.field] = {**gone, **tokens.get(one.field, {}), **mark}

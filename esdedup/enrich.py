@@ -202,7 +202,7 @@ class _Enricher:
             if id is None:
                 # By this, a later one can be said to be like it.
                 id = uuid.uuid4().hex
-                if self.policy.action == "mark":
+                if self.policy.writes:
                     actions[row] = {**actions[row], "_id": id}
             arrivals.append(Arrival(str(id), texts[at]))
         dropped = set()
@@ -215,7 +215,7 @@ class _Enricher:
                 self.policy.candidates,
             )
         for at, arrival, verdict in zip(whole, arrivals, verdicts, strict=True):
-            if self.policy.action == "mark":
+            if self.policy.writes:
                 marks[at] = verdict.fields()
             elif verdict.original is not None:
                 if self.policy.action == "fail":

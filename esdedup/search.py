@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,12 +35,14 @@ class Query:
     """A text to find similar documents of.
 
     exclude: the id of a document to leave out. filters: queries in the cluster's own language that
-    a document must match too, such as a range of dates or a tenant.
+    a document must match too, such as a range of dates or a tenant. originals: only documents that
+    are not marked as like another.
     """
 
     text: str
     exclude: str | None = None
     filters: Sequence[Mapping[str, Any]] = ()
+    originals: bool = False
 
 
 @dataclass(frozen=True)
@@ -198,7 +200,7 @@ def _band_queries(
     assert meta.scheme.minhash is not None
     tokens = encode(bands, meta.scheme.minhash.token_bits)
     return [
-        RecallQuery("minhash", [[token] for token in row], query.exclude, meta.field, query.filters)
+        _recall_query("minhash", [[token] for token in row], meta, query)
         for row, query in zip(tokens, queries, strict=True)
     ]
 
@@ -218,9 +220,17 @@ def _segment_queries(
         for row, tokens in enumerate(encode_at(probes, positions, count, layout.segment_bits)):
             groups[row].append(tokens)
     return [
-        RecallQuery("simhash", tokens, query.exclude, meta.field, query.filters)
+        _recall_query("simhash", tokens, meta, query)
         for tokens, query in zip(groups, queries, strict=True)
     ]
+
+
+def _recall_query(
+    kind: Literal["minhash", "simhash"], groups: list[list[str]], meta: IndexMeta, query: Query
+) -> RecallQuery:
+    return RecallQuery(
+        kind, groups, query.exclude, meta.field, query.filters, originals=query.originals
+    )
 
 
 def _verify_jaccard(

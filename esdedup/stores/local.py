@@ -33,7 +33,7 @@ from esdedup.fields import only
 from esdedup.schema import IndexMeta
 from esdedup.stores.rows import as_document, chunks, is_unicode, marks, merged
 from esdedup.stores.sqlite import Database
-from esdedup.stores.tables import Tables
+from esdedup.stores.tables import ORIGINAL, Tables
 
 _PAGE = 1_000
 
@@ -66,6 +66,7 @@ class LocalStore:
         with self._database.transaction() as db:
             if (stored := self._stored_meta(db)) is not None:
                 stored.require(meta, self.where)
+                self._tables.create_indices(db)
                 return
             db.execute(
                 "CREATE TABLE IF NOT EXISTS esdedup_indices(name TEXT PRIMARY KEY, meta TEXT)"
@@ -238,11 +239,12 @@ class LocalStore:
         # counting tokens counts groups.
         tokens = [token for group in query.groups for token in group]
         exclude = query.exclude if is_unicode(query.exclude or "") else None
+        wanted = f"AND {ORIGINAL} IS NULL" if query.originals else ""
         found = db.execute(
             f"SELECT id, source, tokens, met FROM (SELECT document, count(*) AS met"
-            f" FROM {self._tables.name(query.kind)} WHERE token IN (SELECT value FROM json_each(?))"
+            f" FROM {self._tables.holders(query.kind)}"
             f" GROUP BY document) JOIN {self._tables.name('documents')} ON number = document"
-            " WHERE id IS NOT ? ORDER BY met DESC, number LIMIT ?",
+            f" WHERE id IS NOT ? {wanted} ORDER BY met DESC, number LIMIT ?",
             (json.dumps(tokens), exclude, limit + 1),
         ).fetchall()
         candidates = [
