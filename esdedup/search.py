@@ -237,6 +237,8 @@ def _verify_jaccard(
     meta: IndexMeta, shingles: NDArray[np.uint64], candidates: Candidates, limits: Limits
 ) -> Result:
     found = [candidate for candidate in candidates.found if _has_text(candidate, meta)]
+    if not found:
+        return Result([], len(candidates.found), candidates.truncated)
     texts = [text_of(candidate.document.source, meta.text_field) for candidate in found]
     similarity = jaccard_with(shingles, shingle_sets(texts, meta.scheme))
     matches = [

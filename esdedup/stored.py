@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from esdedup.datatypes import Candidates, RecallQuery, tokens_in
 from esdedup.documents import MARKS
 from esdedup.exceptions import RecordError
-from esdedup.fields import text_of
+from esdedup.fields import text_of, value_at
 from esdedup.recent import Near, Verdict
 from esdedup.schema import IndexMeta
 from esdedup.search import Limits, Query, similar
@@ -23,12 +23,12 @@ def verdicts_of(
     store: Store, meta: IndexMeta, ids: Sequence[str]
 ) -> dict[str, tuple[str, Verdict]]:
     """The digest of each document that has a group, and what was said of it, by id."""
-    paths = [f"{meta.field}.{name}" for name in ("digest", *MARKS)]
+    paths = {name: f"{meta.field}.{name}" for name in ("digest", *MARKS)}
     found = {}
-    for document in store.get(ids, paths):
-        ours = document.tokens_in(meta.field)
-        if ours.get("group") is not None:
-            found[document.id] = ours.get("digest", ""), Verdict.stored(document.id, ours)
+    for document in store.get(ids, list(paths.values())):
+        ours = {name: value_at(document.source, path) for name, path in paths.items()}
+        if ours["group"] is not None:
+            found[document.id] = ours["digest"] or "", Verdict.stored(document.id, ours)
     return found
 
 

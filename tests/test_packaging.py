@@ -19,9 +19,9 @@ SHIPPED = ["document.json", "minhash.json", "simhash.json"]
 
 PURE = ("exceptions", "datatypes", "fields", "characters", "text", "hashing", "shingles", "tokens",
         "minhash", "banding", "segments", "simhash", "weights", "verify", "buckets")  # fmt: skip
-SERVICES = ("documents", "duplicates", "recent", "ingest", "search", "pairs", "enrich", "index",
-            "records", "obstacles", "attach", "templates", "check", "renewal", "backfill", "effort",
-            "sidecar", "switch", "workers")  # fmt: skip
+SERVICES = ("documents", "duplicates", "recent", "likeness", "stored", "conflicts", "ingest",
+            "search", "pairs", "enrich", "index", "records", "obstacles", "attach", "templates",
+            "check", "renewal", "backfill", "effort", "sidecar", "switch", "workers")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,8 @@ def test_the_wheel_works_outside_the_checkout(built: Path, tmp_path: Path) -> No
     where, fields = done.stdout.splitlines()
     assert where.startswith(str(tmp_path))
     assert fields.split("'")[1::2] == [
-        "digest", "fingerprint", "group", "minhash", "original", "scheme", "simhash", "similarity",
+        "digest", "distance", "fingerprint", "group", "minhash", "original", "scheme", "simhash",
+        "similarity",
     ]  # fmt: skip
 
 
