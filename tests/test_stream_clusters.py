@@ -348,9 +348,7 @@ def test_followers_of_what_was_refused_are_judged_again(
         call(
             elasticsearch_url, "PUT", f"/{name}/_mapping", {"properties": {"day": {"type": "date"}}}
         )
-        texts = {
-            id: family(100 + edits, edits) for id, edits in zip("abcd", (0, 1, 1, 2), strict=True)
-        }
+        texts = {f"d{n}": family(100 + edits, edits) for n, edits in enumerate((0, 1, 1, 2))}
         given: list[dict[str, Any]] = [{"id": id, "text": text} for id, text in texts.items()]
         given[0]["day"] = "no day"
         letters: list[BadRecord] = []
