@@ -81,6 +81,9 @@ SERVICES = [
     "open_index",
     "samples",
     "explain",
+    "likeness",
+    "stored",
+    "conflicts",
 ]
 
 
