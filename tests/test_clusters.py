@@ -89,6 +89,17 @@ def test_ids_are_ordered_as_people_do() -> None:
     ]  # fmt: skip
 
 
+def test_an_id_that_begins_like_another_is_ordered_too() -> None:
+    assert sorted(["a1b", "a1", "1a", "a", "a01b", ""], key=natural) == [
+        "", "1a", "a", "a1", "a01b", "a1b",
+    ]  # fmt: skip
+
+
+@given(st.lists(st.text("ab01文", max_size=5), max_size=8))
+def test_any_ids_can_be_ordered(ids: list[str]) -> None:
+    assert sorted(ids, key=natural) == sorted(reversed(ids), key=natural)
+
+
 @pytest.mark.parametrize(
     ("rule", "first"),
     [
