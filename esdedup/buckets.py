@@ -51,6 +51,9 @@ class Capped:
     buckets: int = 0
     largest: int = 0
 
+    def __add__(self, other: Capped) -> Capped:
+        return Capped(self.buckets + other.buckets, max(self.largest, other.largest))
+
 
 def bucket_columns(
     columns: Sequence[NDArray[np.unsignedinteger]], stopped: tuple[I64, U64]

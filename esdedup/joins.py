@@ -15,6 +15,7 @@ from esdedup.buckets import (
     Pairs,
     agreeing,
     blocks_of_rows,
+    bucket_column,
     bucket_columns,
     capped,
     earlier_pairs,
@@ -58,6 +59,39 @@ class Classes:
         number[order] = np.arange(order.size)
         of[chosen] = number[inverse.ravel()]
         return Classes(chosen[first[order]], of)
+
+
+@dataclass(frozen=True)
+class EqualRows:
+    """Pairs of rows of one class.
+
+    rows: those that are in a class, ascending, shape (m,). column: their classes as buckets of
+    positions in `rows`. cap: a row is paired with only so many, the first ones.
+    """
+
+    rows: I64
+    column: Column
+    cap: int
+
+    @staticmethod
+    def of(classes: Classes, cap: int) -> EqualRows:
+        """The pairs within classes."""
+        rows = np.flatnonzero(classes.of >= 0)
+        return EqualRows(rows, bucket_column(classes.of[rows].astype(np.uint64)), cap)
+
+    @property
+    def capped(self) -> Capped:
+        """The classes that the cap cuts short."""
+        return capped([self.column], self.cap)
+
+    def pairs(self) -> Pairs:
+        """All of them, left < right."""
+        blocks = blocks_of_rows([self.column], self.rows.size, self.cap)
+        parts = [earlier_pairs([self.column], block, self.cap) for block in blocks]
+        lefts = [self.rows[left] for left, _ in parts]
+        rights = [self.rows[right] for _, right in parts]
+        nothing = np.empty(0, np.int64)
+        return np.concatenate([nothing, *lefts]), np.concatenate([nothing, *rights])
 
 
 @dataclass(frozen=True)

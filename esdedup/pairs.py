@@ -18,7 +18,7 @@ from esdedup.datatypes import Metric, Pair
 from esdedup.exact import ExactSimilarity
 from esdedup.exceptions import UsageError
 from esdedup.groups import MAX_BUCKET, OnStep
-from esdedup.joins import BandJoin, Classes, JoinLimits, SegmentJoin
+from esdedup.joins import BandJoin, Classes, EqualRows, JoinLimits, SegmentJoin
 from esdedup.keep import KeepRule
 from esdedup.schema import IndexMeta
 from esdedup.search import (
@@ -34,6 +34,8 @@ from esdedup.workfolder import temporary_folder
 I64 = NDArray[np.int64]
 Found = tuple[I64, I64, NDArray[np.float64]]
 """Pairs as columns: rows, and similarity or distance."""
+
+_AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -63,12 +65,15 @@ class SimilarPairs:
         left = np.where(swapped, self.right, self.left)
         right = np.where(swapped, self.left, self.right)
         near = -self.value if self.metric == "jaccard" else self.value
-        for row in np.lexsort((rank[right], rank[left], near)).tolist():
-            a, b, found = self.ids[left[row]], self.ids[right[row]], self.value[row].item()
-            if self.metric == "jaccard":
-                yield Pair(a, b, found, None)
-            else:
-                yield Pair(a, b, None, int(found))
+        order = np.lexsort((rank[right], rank[left], near))
+        # Python's own numbers take much more memory: of some at a time.
+        for first in range(0, order.size, _AT_ONCE):
+            for row in order[first : first + _AT_ONCE].tolist():
+                a, b, found = self.ids[left[row]], self.ids[right[row]], self.value[row].item()
+                if self.metric == "jaccard":
+                    yield Pair(a, b, found, None)
+                else:
+                    yield Pair(a, b, None, int(found))
 
 
 def similar_pairs(
@@ -89,7 +94,7 @@ def similar_pairs(
 
     recall: the share of pairs at the threshold to be found, if the bands allow it; the less, the
     fewer are verified in vain. max_bucket: a document is compared with only so many of those that
-    share a token with it. on_step: see `groups`.
+    share a token with it, of equal ones too. on_step: see `groups`.
 
     Raises UsageError where the scheme lacks the tokens for the metric.
     """
@@ -111,9 +116,13 @@ def similar_pairs(
         else:
             limits = JoinLimits(threshold, recall, max_bucket)
             classes, parts, cut, share = _by_jaccard(store, meta, columns, limits, step)
+    left, right, value = _between_rows(classes, parts, max_bucket)
+    same = EqualRows.of(classes, max_bucket)
     exact = 1.0 if metric == "jaccard" else 0.0
-    left, right, value = _between_rows(columns, classes, [*parts, _equal(classes, exact)])
-    return SimilarPairs(columns.ids, left, right, value, metric, cut, share)
+    lefts, rights = same.pairs()
+    left, right = np.concatenate([left, lefts]), np.concatenate([right, rights])
+    value = np.concatenate([value, np.full(lefts.size, exact)])
+    return SimilarPairs(columns.ids, left, right, value, metric, cut + same.capped, share)
 
 
 def _by_jaccard(
@@ -147,24 +156,18 @@ def _by_hamming(
     return classes, [(left, right, apart)], found.capped, 1.0
 
 
-def _equal(classes: Classes, value: float) -> Found:
-    """The pairs of each class with itself."""
-    every = np.arange(classes.rows.size)
-    return every, every, np.full(every.size, value)
-
-
-def _between_rows(columns: Columns, classes: Classes, parts: list[Found]) -> Found:
-    """The pairs of rows that pairs of classes stand for."""
+def _between_rows(classes: Classes, parts: list[Found], cap: int) -> Found:
+    """The pairs of rows that pairs of classes stand for. cap: rows of a class, the first ones."""
     filled = np.flatnonzero(classes.of >= 0)
     rows = filled[np.argsort(classes.of[filled], kind="stable")]
-    sizes = np.bincount(classes.of[filled], minlength=classes.rows.size)
-    first = np.cumsum(sizes) - sizes
-    left, right, value = (np.concatenate([part[at] for part in parts]) for at in range(3))
+    counts = np.bincount(classes.of[filled], minlength=classes.rows.size)
+    first = np.cumsum(counts) - counts
+    sizes = np.minimum(counts, cap)
+    nothing = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
+    left, right, value = (np.concatenate(column) for column in zip(nothing, *parts, strict=True))
     many = sizes[left] * sizes[right]
     pair = np.repeat(np.arange(left.size), many)
     within = np.arange(pair.size) - np.repeat(np.cumsum(many) - many, many)
     a = rows[first[left[pair]] + within // sizes[right[pair]]]
     b = rows[first[right[pair]] + within % sizes[right[pair]]]
-    # Of a class with itself each pair comes twice, and each row with itself.
-    once = (left[pair] != right[pair]) | (a < b)
-    return a[once], b[once], value[pair[once]]
+    return a, b, value[pair]

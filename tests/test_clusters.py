@@ -593,3 +593,30 @@ def test_options_that_do_not_go(options: list[str], said: str, tmp_path: Path) -
     ran = run_command("cluster", *options, *target)
     assert ran.status == 2
     assert said in ran.err
+
+
+@pytest.mark.parametrize("metric", ["jaccard", "hamming"])
+@pytest.mark.parametrize("cap", [3, 1_000])
+def test_pairs_of_equal_texts_are_capped_and_said_to_be(
+    metric: Any, cap: int, tmp_path: Path
+) -> None:
+    kinds = [words(1, 60), words(1, 60) + " more", "全然不同的一篇文章，讲的是另一件事情。", ""]
+    made = [{"id": f"{number:02}", "text": kinds[number % 4]} for number in range(40)]
+    with esdedup.open(tmp_path / "a.db") as index:
+        index.add(made)
+        found = index.pairs(metric=metric, distance=16 if metric == "hamming" else None,
+                            max_bucket=cap)  # fmt: skip
+        pairs = [(pair.left, pair.right) for pair in found]
+    assert len(found) == len(set(pairs)) == len(pairs)
+    alike = {0: 0, 1: 0, 2: 2}
+    expected = set()
+    for a, b in itertools.combinations(range(40), 2):
+        if a % 4 == 3 or alike.get(a % 4) != alike.get(b % 4):
+            continue
+        # Of a text only the first ones are paired: with equal ones, and with those of another.
+        within = [a // 4] if a % 4 == b % 4 else [a // 4, b // 4]
+        if max(within) < cap:
+            expected.add((f"{a:02}", f"{b:02}"))
+    assert set(pairs) == expected
+    assert (found.capped.buckets > 0) == (cap == 3)
+    assert found.capped.largest == (10 if cap == 3 else 0)
