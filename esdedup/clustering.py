@@ -7,8 +7,8 @@ pairs.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,7 @@ def find_groups(
     meta: IndexMeta,
     grouping: Grouping,
     *,
-    work: Path | None = None,
+    work: WorkFolder | None = None,
     on_step: OnStep | None = None,
 ) -> Groups:
     """The groups of all documents that have tokens of the index's scheme.
@@ -51,7 +51,7 @@ def find_groups(
         raise UsageError("the index has no MinHash tokens: use --metric hamming")
     if metric == "hamming":
         distance_for(require_simhash(meta.scheme), grouping.distance)
-    with temporary_folder() if work is None else WorkFolder.at(work) as folder:
+    with temporary_folder() if work is None else nullcontext(work) as folder:
         folder.claim(store, meta, grouping.to_json())
         columns = folder.read(store, Reading(meta, metric, grouping.keep), step)
         if metric is None:

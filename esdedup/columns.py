@@ -118,7 +118,7 @@ def read_columns(files: Sequence[Path], reading: Reading, folder: Path) -> Colum
     keys: list[Any] = []
     digests, filled, sizes = [], [], []
     for file in files:
-        with np.load(file) as part:
+        with file.open("rb") as raw, np.load(raw) as part:
             names = json.loads(part["names"].tobytes())
             ids += names["ids"]
             keys += names["keys"]
@@ -148,7 +148,7 @@ def _mapped_values(
     kind = _value_type(reading)
     mapped = np.lib.format.open_memmap(folder / "values.npy", "w+", kind, shape)
     for file, places in zip(files, np.split(place, np.cumsum(sizes)[:-1]), strict=True):
-        with np.load(file) as part:
+        with file.open("rb") as raw, np.load(raw) as part:
             mapped[:, places[places >= 0]] = part["values"][:, places >= 0]
     values: NDArray[Any] = mapped
     return values

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import tempfile
 import time
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +27,7 @@ from esdedup.stores.base import Store
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
 
-_JOB, _STATE = "job.json", "state.npz"
+_JOB, _STATE, _LOCK = "job.json", "state.npz", "lock"
 _SECONDS_BETWEEN = 10.0
 """How much work a kill may cost, at most."""
 
@@ -61,31 +64,34 @@ class WorkFolder:
     @staticmethod
     @contextmanager
     def at(path: Path) -> Iterator[WorkFolder]:
-        """A folder that stays when an error ends the run."""
+        """A folder that stays when an error ends the run, for one run at a time.
+
+        Raises UsageError where it can't be used, or another run is using it.
+        """
         try:
             path.mkdir(exist_ok=True)
+            names = {file.name for file in path.iterdir()}
         except OSError as error:
-            raise UsageError(f"{path}: {error.strerror}") from error
-        yield WorkFolder(path)
+            raise UsageError(f"work folder {path}: {error.strerror}") from error
+        # A run that was killed may have come no further than to begin.
+        if _JOB not in names and any(not _is_ours(name) for name in names):
+            raise UsageError(f"{path}: the folder is not empty, and holds no work of ours")
+        with _locked(path):
+            yield WorkFolder(path)
 
     def claim(self, store: Store, meta: IndexMeta, parameters: Mapping[str, Any]) -> None:
         """Begins the work, or goes on with it.
 
-        Raises UsageError where the folder holds the work of other parameters, or other files.
+        Raises UsageError where the folder holds the work of other parameters.
         """
         job = {"index": store.where, "scheme": meta.scheme.id, "field": meta.field, **parameters}
-        file = self.path / _JOB
-        try:
-            held = json.loads(file.read_text("utf-8")) if file.exists() else None
-        except ValueError:
-            held = {}
+        held = self._held_job()
         if held is None:
-            if any(self.path.iterdir()):
-                raise UsageError(f"{self.path}: the folder is not empty, and holds no work of ours")
             self._shares = shares_of(store.statistics(meta).sketched)
-            unfinished = file.with_suffix(".tmp")
-            unfinished.write_text(json.dumps({**job, "shares": self._shares}), "utf-8")
-            unfinished.replace(file)
+            unfinished = self.path / f"{_JOB}.tmp"
+            with _telling(self.path):
+                unfinished.write_text(json.dumps({**job, "shares": self._shares}), "utf-8")
+                unfinished.replace(self.path / _JOB)
             return
         differing = [name for name, value in job.items() if held.get(name) != value]
         if differing:
@@ -95,6 +101,19 @@ class WorkFolder:
                 " folder, or name another one (--work)"
             )
         self._shares = held["shares"]
+
+    def _held_job(self) -> dict[str, Any] | None:
+        file = self.path / _JOB
+        try:
+            held = json.loads(file.read_text("utf-8")) if file.exists() else None
+        except (OSError, ValueError):
+            held = {}
+        if held is None or (isinstance(held, dict) and isinstance(held.get("shares"), int)):
+            return held
+        raise UsageError(
+            f"{file} can't be read, or is not of ours: remove the folder, or name another one"
+            " (--work)"
+        )
 
     def read(
         self, store: Store, reading: Reading, step: Callable[[str, int, int], None]
@@ -109,16 +128,17 @@ class WorkFolder:
             done += count
             step("Reading tokens", min(done, documents), documents)
 
-        for number, file in enumerate(files, 1):
-            read_share(store, reading, Share(number, self._shares), file, on_read)
-        return read_columns(files, reading, self.path)
+        with _telling(self.path):
+            for number, file in enumerate(files, 1):
+                read_share(store, reading, Share(number, self._shares), file, on_read)
+            return read_columns(files, reading, self.path)
 
     def partial(self, rows: int) -> Partial:
         """What was found before, or the beginning."""
         file = self.path / _STATE
         if not file.exists():
             return Partial(singletons(rows), singletons(rows), np.zeros(rows))
-        with np.load(file) as state:
+        with _telling(self.path), file.open("rb") as raw, np.load(raw) as state:
             found = Partial(
                 state["partition"], state["partner"], state["value"], int(state["rows"])
             )
@@ -130,26 +150,72 @@ class WorkFolder:
         """Says that so many rows are done; writes it down from time to time."""
         work = replace(work, rows=rows)
         if time.monotonic() - self._kept_at > _SECONDS_BETWEEN:
-            unfinished = self.path / "state.tmp"
-            with unfinished.open("wb") as out:
-                np.savez(
-                    out,
-                    partition=work.partition,
-                    partner=work.partner,
-                    value=work.value,
-                    rows=np.int64(rows),
-                )
-            unfinished.replace(self.path / _STATE)
+            with _telling(self.path):
+                self._write(work)
             self._kept_at = time.monotonic()
         return work
 
+    def _write(self, work: Partial) -> None:
+        unfinished = self.path / "state.tmp"
+        with unfinished.open("wb") as out:
+            np.savez(
+                out,
+                partition=work.partition,
+                partner=work.partner,
+                value=work.value,
+                rows=np.int64(work.rows),
+            )
+        unfinished.replace(self.path / _STATE)
+
     def remove(self) -> None:
-        """Takes our files away, and the folder if nothing else is in it."""
-        for pattern in (_JOB, _STATE, "share-*.npz", "values.npy", "*.tmp"):
-            for file in self.path.glob(pattern):
-                file.unlink()
-        if not any(self.path.iterdir()):
-            self.path.rmdir()
+        """Takes our files away; the folder goes with its lock if nothing else is in it."""
+        with _telling(self.path):
+            for file in [*self.path.iterdir()]:
+                if _is_ours(file.name) and not file.name.startswith(_LOCK):
+                    file.unlink()
+
+
+def _is_ours(name: str) -> bool:
+    patterns = (_JOB, _STATE, f"{_LOCK}*", "share-*.npz", "values.npy", "*.tmp")
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Keeps other runs out of a folder; what holds them out ends with the process, however it ends.
+
+    A lock of SQLite's, which has one on every system.
+    """
+    with ExitStack() as stack:
+        try:
+            lock = sqlite3.connect(path / _LOCK, timeout=0, isolation_level=None)
+            stack.callback(lock.close)
+            lock.execute("PRAGMA journal_mode = OFF")
+            lock.execute("BEGIN EXCLUSIVE")
+        except sqlite3.Error as error:
+            if "locked" not in str(error):
+                raise UsageError(f"work folder {path}: it can't be locked: {error}") from error
+            raise UsageError(
+                f"work folder {path}: another run is working in it: wait for that, or name another"
+                " one (--work)"
+            ) from error
+        yield
+    if not (path / _JOB).exists():
+        # The work is done, or never began.
+        with suppress(OSError):
+            (path / _LOCK).unlink()
+            path.rmdir()
+
+
+@contextmanager
+def _telling(path: Path) -> Iterator[None]:
+    """Says in which folder a file could not be read or written."""
+    try:
+        yield
+    except (zipfile.BadZipFile, KeyError, EOFError, ValueError) as error:
+        raise StoreError(f"{path}: a file is damaged: remove the folder ({error})") from error
+    except OSError as error:
+        raise StoreError(f"work folder {path}: {error.strerror or error}") from error
 
 
 @contextmanager

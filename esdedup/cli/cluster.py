@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -73,18 +74,22 @@ def cluster_command(
     """
     grouping = grouping_of(method, metric, threshold, distance, keep, recall, max_bucket, exact)
     folder = work or Path(f"{target.index}.cluster")
-    with target.open() as index, steps() as on_step:
+    with ExitStack() as stack:
+        index = stack.enter_context(target.open())
         tell_left_out(index.statistics())
-        groups = find_groups(index.store, index.meta, grouping, work=folder, on_step=on_step)
+        work_folder = stack.enter_context(WorkFolder.at(folder))
+        on_step = stack.enter_context(steps())
+        groups = find_groups(index.store, index.meta, grouping, work=work_folder, on_step=on_step)
         report = MarkReport()
         if not dry_run:
-            with DeadLetterFile(
-                dead_letter or Path(f"{target.index}.dead-letter.jsonl")
-            ) as letters:
-                report = mark_groups(index.store, index.meta, groups, on_step)
-                for failure in report.failures:
-                    letters(BadRecord(failure.id, 0, "", failure.reason))
-        WorkFolder(folder).remove()
+            letters = stack.enter_context(
+                DeadLetterFile(dead_letter or Path(f"{target.index}.dead-letter.jsonl"))
+            )
+            report = mark_groups(index.store, index.meta, groups, on_step)
+            for failure in report.failures:
+                letters(BadRecord(failure.id, 0, "", failure.reason))
+        work_folder.remove()
+        missed = index.statistics().sketched - len(groups.ids)
         where = index.store.where
     tell_recall(groups.recall, grouping.threshold, recall)
     tell_capped(groups.capped, max_bucket)
@@ -94,6 +99,11 @@ def cluster_command(
         _show(groups, where)
     if not dry_run:
         _tell(report)
+    if missed > 0:
+        message(
+            f"{missed:,} documents came, or changed, after those to be grouped had been read: run"
+            " this again"
+        )
     if report.failures:
         raise typer.Exit(1)
 
