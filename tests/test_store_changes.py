@@ -150,6 +150,21 @@ def test_shares_of_a_scan_are_all_of_it_and_each_document_once(store: Store) -> 
     assert sorted(found) == sorted(map(str, range(200)))
 
 
+def test_documents_stay_in_their_share_while_others_come_and_go(store: Store) -> None:
+    def share(number: int) -> list[str]:
+        return [one.id for some in store.scan([], META, Share(number, 3)) for one in some]
+
+    write(store, [document(f"{number:04}") for number in range(4_000)])
+    first = share(1)
+    write(store, [document(f"new{number}") for number in range(1_500)])
+    store.delete([f"{number:04}" for number in range(300)])
+    store.refresh()
+    found = [*first, *share(2), *share(3)]
+    old = [id for id in found if not id.startswith("new") and int(id) >= 300]
+    assert sorted(old) == [f"{number:04}" for number in range(300, 4_000)]
+    assert all(share(number) for number in (1, 2, 3))
+
+
 @clusters
 @pytest.mark.parametrize("routed", [False, True])
 def test_documents_behind_an_alias_or_with_a_routing_are_changed_where_they_lie(

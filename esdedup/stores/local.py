@@ -173,20 +173,19 @@ class LocalStore:
         source = "'{}'" if ours else "source"
         with self._database.snapshot() as db:
             (last,) = db.execute(f"SELECT coalesce(max(number), 0) FROM {table}").fetchone()
-            rows = db.execute(
-                f"SELECT id, {source}, tokens FROM {table}"
-                " WHERE scheme = ? AND number > ? AND number <= ? ORDER BY number",
-                (
-                    meta.scheme.id,
-                    last * (share.number - 1) // share.of,
-                    last * share.number // share.of,
-                ),
-            )
-            while page := rows.fetchmany(_PAGE):
-                yield [
-                    Document(id, only({**json.loads(own), FIELD: json.loads(tokens)}, paths))
-                    for id, own, tokens in page
-                ]
+            # Stripes of numbers, in which a document stays whatever comes or goes meanwhile.
+            stripes = range(share.number - 1, last // _PAGE + 1, share.of)
+            for first in (stripe * _PAGE for stripe in stripes):
+                rows = db.execute(
+                    f"SELECT id, {source}, tokens FROM {table}"
+                    " WHERE scheme = ? AND number >= ? AND number < ? ORDER BY number",
+                    (meta.scheme.id, first, first + _PAGE),
+                ).fetchall()
+                if rows:
+                    yield [
+                        Document(id, only({**json.loads(own), FIELD: json.loads(tokens)}, paths))
+                        for id, own, tokens in rows
+                    ]
 
     def bucket_sizes(self, kind: str, tokens: Sequence[str], meta: IndexMeta) -> list[int]:
         counted = f"SELECT count(*) FROM {self._tables.name(kind)} WHERE token = ?"
