@@ -143,6 +143,7 @@ def _by_hamming(meta: IndexMeta, grouping: Grouping, columns: Columns, step: OnS
     classes = Classes.by(columns.digests if leading else prints, columns.filled)
     prints = prints[classes.rows]
     distance = distance_for(require_simhash(meta.scheme), grouping.distance)
+    grouping = replace(grouping, distance=distance)
     found = SegmentJoin.of(meta, prints, distance, grouping.max_bucket)
     partition = singletons(len(prints))
     if leading:

@@ -47,7 +47,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Reading:
-    """What to read: the tokens of a metric, or none for digests alone; and what the rule needs."""
+    """What to read: the tokens of a metric, or None for digests alone; and what the rule needs."""
 
     meta: IndexMeta
     metric: Metric | None
@@ -57,8 +57,10 @@ class Reading:
     def paths(self) -> list[str]:
         """The fields."""
         field = self.meta.field
-        tokens = {"jaccard": [f"{field}.minhash"], "hamming": [f"{field}.fingerprint"], None: []}
-        wanted = [f"{field}.digest", *tokens[self.metric]]
+        # For digests alone, whatever tells at least cost whether a text has any shingle.
+        short = self.metric is None and self.meta.scheme.simhash is not None
+        tokens = "fingerprint" if short or self.metric == "hamming" else "minhash"
+        wanted = [f"{field}.digest", f"{field}.{tokens}"]
         return wanted + self.keep.paths(self.meta.text_field)
 
     @property
@@ -165,24 +167,28 @@ def _packed(document: Any) -> NDArray[np.uint8]:
 
 
 def _digests(store: Store, batch: Sequence[Document], field: str) -> U64:
-    found = [value_at(document.source, f"{field}.digest") for document in batch]
-    try:
-        return np.array([int(digest, 16) for digest in found], np.uint64)
-    except (TypeError, ValueError) as error:
-        raise StoreError(f"{store.where}: a document has no digest of ours: {error}") from error
+    found = []
+    for document in batch:
+        digest = value_at(document.source, f"{field}.digest")
+        try:
+            found.append(int(digest, 16))
+        except (TypeError, ValueError) as error:
+            raise StoreError(
+                f"{store.where}: document {document.id!r} has tokens, and no digest of ours: was it"
+                " changed by others? Index it anew, or esdedup backfill --stale"
+            ) from error
+    return np.array(found, np.uint64)
 
 
 def _values(
     store: Store, batch: Sequence[Document], reading: Reading
 ) -> tuple[NDArray[np.bool_], U64]:
     """Which documents have tokens, and the values of all, shape (documents, width)."""
-    if reading.metric is None:
-        return np.ones(len(batch), np.bool_), np.empty((len(batch), 0), np.uint64)
     path = reading.paths[1]
     found = [value_at(document.source, path) for document in batch]
     has = np.array([value is not None for value in found], np.bool_)
     values = np.zeros((len(batch), reading.width), np.uint64)
-    if has.any():
+    if reading.metric is not None and has.any():
         values[has] = _decoded(store, [each for each in found if each is not None], reading)
     return has, values
 

@@ -91,6 +91,7 @@ class Group:
 class Groups:
     """All documents with tokens, in their order of precedence, and where each belongs.
 
+    grouping: as asked for; by Hamming distance, with the distance that was taken.
     ids: of n documents. digests: shape (n,), uint64. representative: the row of the document that
     stays, shape (n,), int64; its own where a document stays itself. value: the similarity, or
     distance, to it, shape (n,); nan where a document stays. capped: buckets that were cut short.

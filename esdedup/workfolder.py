@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -19,10 +18,11 @@ from numpy.typing import NDArray
 
 from esdedup.columns import Columns, Reading, read_columns, read_share, shares_of
 from esdedup.datatypes import Share
-from esdedup.exceptions import StoreError, UsageError
+from esdedup.exceptions import EsdedupError, StoreError, UsageError
 from esdedup.partition import singletons
 from esdedup.schema import IndexMeta
 from esdedup.stores.base import Store
+from esdedup.stores.sqlite import held_alone
 
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
@@ -182,23 +182,8 @@ def _is_ours(name: str) -> bool:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Keeps other runs out of a folder; what holds them out ends with the process, however it ends.
-
-    A lock of SQLite's, which has one on every system.
-    """
-    with ExitStack() as stack:
-        try:
-            lock = sqlite3.connect(path / _LOCK, timeout=0, isolation_level=None)
-            stack.callback(lock.close)
-            lock.execute("PRAGMA journal_mode = OFF")
-            lock.execute("BEGIN EXCLUSIVE")
-        except sqlite3.Error as error:
-            if "locked" not in str(error):
-                raise UsageError(f"work folder {path}: it can't be locked: {error}") from error
-            raise UsageError(
-                f"work folder {path}: another run is working in it: wait for that, or name another"
-                " one (--work)"
-            ) from error
+    """Keeps other runs out of a folder."""
+    with held_alone(path / _LOCK, "wait for it, or name another folder (--work)"):
         yield
     if not (path / _JOB).exists():
         # The work is done, or never began.
@@ -212,6 +197,8 @@ def _telling(path: Path) -> Iterator[None]:
     """Says in which folder a file could not be read or written."""
     try:
         yield
+    except EsdedupError:
+        raise
     except (zipfile.BadZipFile, KeyError, EOFError, ValueError) as error:
         raise StoreError(f"{path}: a file is damaged: remove the folder ({error})") from error
     except OSError as error:

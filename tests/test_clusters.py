@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import random
@@ -293,6 +294,7 @@ def test_groups_by_hamming_distance(
         found = index.groups(Grouping(method, "hamming", distance=distance))
     expected = components(list(texts), near) if method == "components" else leaders(texts, near)
     assert partition_of(found) == expected
+    assert found.grouping.distance == (distance or 3)
     for group in found:
         for member in group.members:
             apart = (numbers[group.representative] ^ numbers[member.id]).bit_count()
@@ -304,15 +306,27 @@ def test_equal_texts_are_one_row_and_texts_without_words_are_in_no_group(tmp_pat
     empty = [{"id": f"x{number}", "text": text} for number, text in enumerate(["", "", "!", "!"])]
     with esdedup.open(tmp_path / "a.db") as index:
         index.add([*equal, *empty])
-        for grouping in (Grouping(), Grouping("leader"), Grouping(metric="hamming")):
+        for grouping in (
+            Grouping(), Grouping("leader"), Grouping(metric="hamming"), Grouping(exact=True),
+        ):  # fmt: skip
             (group,) = index.groups(grouping)
             assert (group.representative, len(group.members)) == ("e0", 2_999)
             assert index.groups(grouping).capped.buckets == 0
-        found = list(index.groups(Grouping(exact=True)))
-    assert [(each.representative, len(each.members)) for each in found] == [
-        ("e0", 2_999), ("x0", 1), ("x2", 1),
-    ]  # fmt: skip
-    assert {member.similarity for member in found[0].members} == {1.0}
+            assert {member.digest for member in group.members} == {group.digest}
+
+
+@pytest.mark.parametrize("kind", ["minhash", "simhash"])
+def test_exact_groups_with_tokens_of_one_kind(kind: str, tmp_path: Path) -> None:
+    whole = esdedup.Scheme()
+    scheme = (
+        dataclasses.replace(whole, simhash=None)
+        if kind == "minhash"
+        else dataclasses.replace(whole, minhash=None)
+    )
+    with esdedup.open(tmp_path / "a.db", scheme=scheme) as index:
+        index.add([{"id": f"{n}", "text": text} for n, text in enumerate(["同", "同", "", ""])])
+        (group,) = index.groups(Grouping(exact=True))
+    assert (group.representative, [each.id for each in group.members]) == ("0", ["1"])
 
 
 def test_a_bucket_that_is_cut_short_is_told_and_still_joined(tmp_path: Path) -> None:
@@ -587,8 +601,8 @@ def test_one_run_at_a_time_works_in_a_folder(tmp_path: Path) -> None:
     options = ["--work", str(tmp_path / "work"), *target]
     with workfolder.WorkFolder.at(tmp_path / "work"):
         ran = run_command("cluster", *options)
-    assert ran.status == 2
-    assert "another run is working in it" in ran.err
+    assert ran.status == 1
+    assert "another run is using" in ran.err
     assert run_command("cluster", *options).status == 0
     assert not (tmp_path / "work").exists()
 
@@ -641,6 +655,8 @@ def test_a_folder_that_goes_away_is_told(tmp_path: Path) -> None:
         (["--metric", "hamming", "--threshold", "0.8"], "--threshold goes with --metric jaccard"),
         (["--distance", "3"], "--distance goes with --metric hamming"),
         (["--threshold", "0"], "similarity above 0"),
+        (["--exact", "--threshold", "0.5"], "--exact goes without"),
+        (["--exact", "--metric", "hamming"], "--exact goes without"),
     ],
 )
 def test_options_that_do_not_go(options: list[str], said: str, tmp_path: Path) -> None:

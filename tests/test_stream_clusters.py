@@ -420,6 +420,7 @@ def test_the_command(elasticsearch_url: str, tmp_path: Path, monkeypatch: Any) -
         ("--cluster", "--on-duplicate", "skip"),
         ("--cluster", "--distance", "3"),
         ("--cluster", "--metric", "hamming", "--distance", "60"),
+        ("--cluster", "--metric", "hamming", "--duplicate-threshold", "0.5"),
     ):
         ran = esdedup_command(elasticsearch_url, *arguments, *options)
         assert (ran.status, ran.out) == (2, "")

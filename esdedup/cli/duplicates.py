@@ -67,7 +67,8 @@ def tell_chained(groups: Groups) -> None:
     if grouping.metric == "jaccard":
         chained = int((value < grouping.threshold).sum())
     else:
-        chained = 0 if grouping.distance is None else int((value > grouping.distance).sum())
+        assert grouping.distance is not None
+        chained = int((value > grouping.distance).sum())
     if chained:
         message(
             f"{chained:,} of them are joined by a chain of similar documents, and less like the one"

@@ -8,6 +8,7 @@ import typer
 
 from esdedup.cli.similar import check_metric_options
 from esdedup.datatypes import Metric
+from esdedup.exceptions import UsageError
 from esdedup.groups import Grouping, Method
 from esdedup.keep import KeepRule
 
@@ -54,6 +55,8 @@ def grouping_of(
     exact: bool,
 ) -> Grouping:
     """The grouping that the options name. Raises UsageError for what does not go together."""
+    if exact and (metric != "jaccard" or threshold is not None or distance is not None):
+        raise UsageError("--exact goes without --metric, --threshold and --distance")
     check_metric_options(metric, threshold, distance)
     chosen = THRESHOLD if threshold is None else threshold
     rule = KeepRule.parse(keep)

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from esdedup.cli.dead_letter import DeadLetterFile
+from esdedup.cli.grouping import THRESHOLD
 from esdedup.cli.options import (
     AsJson,
     Distance,
@@ -64,8 +65,11 @@ OnDuplicateOption = Annotated[
     ),
 ]
 DuplicateThreshold = Annotated[
-    float,
-    typer.Option(help="Least Jaccard similarity of a near-duplicate, above 0, up to 1."),
+    float | None,
+    typer.Option(
+        show_default=str(THRESHOLD),
+        help="Least Jaccard similarity of a near-duplicate, above 0, up to 1.",
+    ),
 ]
 ClusterOption = Annotated[
     bool,
@@ -91,7 +95,7 @@ def index(
     on_duplicate: OnDuplicateOption = "keep",
     cluster: ClusterOption = False,
     metric: MetricOption = "jaccard",
-    duplicate_threshold: DuplicateThreshold = 0.8,
+    duplicate_threshold: DuplicateThreshold = None,
     distance: Distance = None,
     dead_letter: DeadLetterPath = None,
     retries: Retries = 6,
@@ -107,9 +111,11 @@ def index(
         raise UsageError(
             f"--cluster marks near-duplicates: leave out --on-duplicate {on_duplicate}"
         )
+    if metric == "hamming" and duplicate_threshold is not None:
+        raise UsageError("--duplicate-threshold goes with --metric jaccard")
     policy = DuplicatePolicy(
         "cluster" if cluster else on_duplicate,
-        duplicate_threshold,
+        THRESHOLD if duplicate_threshold is None else duplicate_threshold,
         metric=metric,
         distance=distance,
     )

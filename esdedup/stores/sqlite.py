@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from esdedup.exceptions import StoreError, StoreUnavailable
@@ -98,3 +98,24 @@ class Database:
             raise StoreError(f"{self.path}: {error}") from error
         except sqlite3.DatabaseError as error:
             raise StoreError(f"{self.path}: {error}") from error
+
+
+@contextmanager
+def held_alone(file: Path, otherwise: str) -> Iterator[None]:
+    """Holds a file that no other process, nor anybody else in this one, holds at the same time.
+
+    SQLite's lock: every system has it, and it ends with the process, however that ends.
+    otherwise: what to do where it can't be held, for the message.
+    Raises StoreUnavailable where another holds it, StoreError where it can't be made.
+    """
+    with ExitStack() as stack:
+        try:
+            lock = sqlite3.connect(file, timeout=0, isolation_level=None)
+            stack.callback(lock.close)
+            lock.execute("PRAGMA journal_mode = OFF")
+            lock.execute("BEGIN EXCLUSIVE")
+        except sqlite3.Error as error:
+            if "locked" in str(error):
+                raise StoreUnavailable(f"another run is using {file}; {otherwise}") from error
+            raise StoreError(f"{file} can't be locked: {error}; {otherwise}") from error
+        yield
