@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
@@ -21,7 +22,10 @@ from hypothesis import strategies as st
 
 import esdedup
 from esdedup import DuplicatePolicy, duplicates, ingest
+from esdedup.groups import Grouping
+from esdedup.marking import mark_groups
 from esdedup.records import BadRecord, Record
+from esdedup.search import ONE_BAND
 from esdedup.sketch import shingle_sets, sketch
 from esdedup.verify import hamming, jaccard
 from tests.clusters import call, esdedup_command
@@ -433,3 +437,41 @@ def test_the_command(elasticsearch_url: str, tmp_path: Path, monkeypatch: Any) -
         assert mapping["properties"]["esdedup"]["properties"]["distance"] == {"type": "integer"}
     assert ran.json[0]["duplicates"] == sum("original" in mark for mark in expected.values())
     delete_index(elasticsearch_url, name)
+
+
+WORD = st.sampled_from(["alpha", "beta", "gamma", "delta", "喊", "你", "回", "家"])
+BASES = st.lists(st.lists(WORD, min_size=12, max_size=24), min_size=1, max_size=3)
+EDITS = st.lists(
+    st.tuples(st.integers(0, 2), st.integers(0, 23), st.integers(0, 3)), min_size=1, max_size=14
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(BASES, EDITS, st.sampled_from([0.3, 0.5, 0.8]), st.integers(1, 20), st.booleans())
+def test_leaders_of_a_whole_index_are_those_of_its_documents_in_their_order(
+    bases: list[list[str]],
+    edits: list[tuple[int, int, int]],
+    threshold: float,
+    batch: int,
+    by_distance: bool,
+) -> None:
+    made = []
+    for which, at, times in edits:
+        text = list(bases[which % len(bases)])
+        # Edits of edits, so that leaders are alike and there are ties; and equal and empty texts.
+        for step in range(times):
+            text[(at + step) % len(text)] = f"x{step}"
+        made.append(" ".join(text) if at < 23 else "")
+    documents = [{"id": f"d{number}", "text": text} for number, text in enumerate(made)]
+    policy = DuplicatePolicy("cluster", threshold)
+    grouping = Grouping("leader", threshold=threshold, recall=ONE_BAND)
+    if by_distance:
+        policy = DuplicatePolicy("cluster", metric="hamming", distance=6)
+        grouping = Grouping("leader", "hamming", distance=6)
+    with tempfile.TemporaryDirectory() as folder, esdedup.open(Path(folder) / "a.db") as index:
+        for first in range(0, len(documents), batch):
+            index.add(documents[first : first + batch], on_duplicate=policy)
+        groups = index.groups(grouping)
+        report = mark_groups(index.store, index.meta, groups)
+    # Groups, originals, and the numbers are there already.
+    assert (report.written, report.unchanged) == (0, len(documents))

@@ -101,8 +101,8 @@ def cluster_command(
         _tell(report)
     if missed > 0:
         message(
-            f"{missed:,} documents came, or changed, after those to be grouped had been read: run"
-            " this again"
+            f"{missed:,} documents were not looked at: they came, or changed, after the others had"
+            " been read (run this again), or several indices behind the name have their ids"
         )
     if report.failures:
         raise typer.Exit(1)
