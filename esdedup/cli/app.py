@@ -22,6 +22,7 @@ from esdedup.cli import (
     stop,
     switch,
 )
+from esdedup.cli.output import message
 from esdedup.exceptions import EsdedupError, UsageError
 
 app = typer.Typer(
@@ -89,5 +90,5 @@ def main() -> None:
 
 
 def _fail(error: object, status: int) -> None:
-    typer.echo(f"Error: {error}", err=True)
+    message(f"Error: {error}")
     sys.exit(status)
