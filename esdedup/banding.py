@@ -79,16 +79,16 @@ def choose_banding(threshold: float, recall: float, permutations: int) -> tuple[
     if not 0.0 < recall < 1.0:
         raise UsageError(f"recall {recall}: use a share between 0 and 1, such as 0.95")
     for rows in range(permutations, 0, -1):
-        bands = _bands_needed(threshold, recall, rows)
+        bands = bands_needed(threshold, recall, rows)
         if bands is not None and bands * rows <= permutations:
             return bands, rows
     raise UsageError(
         f"recall {recall} at threshold {threshold} needs"
-        f" {_bands_needed(threshold, recall, 1)} permutations, but there are {permutations}"
+        f" {bands_needed(threshold, recall, 1)} permutations, but there are {permutations}"
     )
 
 
-def _bands_needed(threshold: float, recall: float, rows: int) -> int | None:
+def bands_needed(threshold: float, recall: float, rows: int) -> int | None:
     """Bands of `rows` rows that reach the recall, or None where no number in reach does."""
     meeting = threshold**rows
     if meeting < 1e-12:

@@ -12,18 +12,23 @@ from esdedup.splitting import tokenise
 from esdedup.text import normalise
 from esdedup.weights import (
     FeatureWeights,
+    Frequencies,
     count_documents,
     given_weights,
     inverse_document_frequency,
 )
 
 
-def weighted_by_corpus(
-    scheme: Scheme, batches: Iterable[Sequence[str]], limit: int = 4096
-) -> Scheme:
-    """The scheme with inverse document frequencies counted from texts, frozen into it."""
-    frequencies, documents = count_documents(_features(batch, scheme) for batch in batches)
-    return _with_table(scheme, inverse_document_frequency(frequencies, documents, limit))
+def count_corpus(scheme: Scheme, batches: Iterable[Sequence[str]]) -> Frequencies:
+    """In how many of the texts each of the scheme's features is; see `count_documents`."""
+    return count_documents(_features(batch, scheme) for batch in batches)
+
+
+def weighted_by_corpus(scheme: Scheme, counted: Frequencies, limit: int = 4096) -> Scheme:
+    """The scheme with inverse document frequencies as counted, frozen into it."""
+    # One more than the limit tells what the others weigh.
+    most = counted.most(limit + 1)
+    return _with_table(scheme, inverse_document_frequency(most, counted.documents, limit))
 
 
 def weighted_by_frequencies(

@@ -20,6 +20,9 @@ FIELD = "esdedup"
 MOST_SLICES = 1024
 """What a cluster takes by default."""
 
+MOST_SAMPLED = 10_000
+"""Documents of a sample, which is held in memory."""
+
 
 @dataclass(frozen=True)
 class Share:
@@ -73,6 +76,12 @@ def tokens_in(source: Mapping[str, Any], field: str) -> Mapping[str, Any]:
         # The servers take an array of one object for the object, and keep it as it was written.
         (found,) = found
     return found if isinstance(found, Mapping) else {}
+
+
+def check_sample(count: int) -> None:
+    """Raises UsageError for a number of documents that no sample has."""
+    if not 1 <= count <= MOST_SAMPLED:
+        raise UsageError(f"sample {count}: use 1 to {MOST_SAMPLED} documents")
 
 
 @dataclass(frozen=True)
@@ -171,11 +180,13 @@ class Held:
 class Change:
     """What to do with a document that is still as it was held.
 
-    fields: to merge into it, objects into objects; or None to delete it.
+    fields: to merge into it, objects into objects; or None to delete it. whole: they are all that
+    it shall hold instead.
     """
 
     held: Held
     fields: Mapping[str, Any] | None
+    whole: bool = False
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import heapq
 import math
-import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
-from esdedup.datatypes import MOST_SLICES, Document, RecallQuery, Share
+from esdedup.datatypes import Document, RecallQuery
 from esdedup.exceptions import UsageError
 from esdedup.fields import value_at
 from esdedup.schema import IndexMeta
@@ -30,8 +28,6 @@ MOST_COUNTED = 500
 """Tokens of a kind whose documents are counted, at most."""
 
 _MISSED = 0.001
-_SHARES = 20
-"""A sample is of so many places in the index, as documents that came together are alike."""
 
 
 @dataclass(frozen=True)
@@ -189,23 +185,12 @@ def _seen(
 def _sample(
     store: Store, meta: IndexMeta, paths: list[str], count: int, total: int
 ) -> Iterator[Document]:
-    """Documents of several shares of the index; all of them where there are no more than `count`.
-
-    The shares are drawn by a fixed seed, so that the same index has the same sample.
-    """
-    of = 1 if total <= count else min(MOST_SLICES, -(-total * _SHARES // count))
-    each = count if of == 1 else -(-count // _SHARES)
-    left = count
-    for number in random.Random(0).sample(range(1, of + 1), of):
-        with closing(cast(Any, store.scan(paths, meta, Share(number, of)))) as batches:
-            room = min(left, each)
-            for batch in batches:
-                yield from batch[:room]
-                left, room = left - len(batch[:room]), room - len(batch[:room])
-                if not room:
-                    break
-        if not left:
-            return
+    """Random documents, by a fixed seed; all of them where there are no more than `count`."""
+    if total > count:
+        yield from store.sample(paths, meta, count, seed=0)
+        return
+    for batch in store.scan(paths, meta):
+        yield from batch
 
 
 def _strings(value: Any) -> set[str]:

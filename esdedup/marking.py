@@ -64,26 +64,30 @@ def mark_groups(
     return report
 
 
-def marks_of(group: str, similarity: float | None = None, distance: int | None = None) -> Any:
+def marks_of(
+    group: str, similarity: float | None = None, distance: int | None = None
+) -> dict[str, Any]:
     """The fields of a document in a group: of the one that stays, if neither number is given."""
     if similarity is None and distance is None:
         return {"group": group, "original": None, "similarity": None, "distance": None}
     return {"group": group, "original": group, "similarity": similarity, "distance": distance}
 
 
+def wanted_marks(groups: Groups, row: int) -> dict[str, Any]:
+    """The marks that the document of a row is to get."""
+    value = float(groups.value[row])
+    group = groups.ids[int(groups.representative[row])]
+    if np.isnan(value):
+        return marks_of(group)
+    if groups.grouping.metric == "hamming" and not groups.grouping.exact:
+        return marks_of(group, distance=int(value))
+    return marks_of(group, similarity=value)
+
+
 def _wanted(groups: Groups, rows: Sequence[int]) -> Iterator[tuple[str, tuple[str, Any]]]:
     """For each id the digest that it was grouped by, and its marks."""
-    by_distance = groups.grouping.metric == "hamming" and not groups.grouping.exact
     for row in rows:
-        value = float(groups.value[row])
-        group = groups.ids[int(groups.representative[row])]
-        if np.isnan(value):
-            marks = marks_of(group)
-        elif by_distance:
-            marks = marks_of(group, distance=int(value))
-        else:
-            marks = marks_of(group, similarity=value)
-        yield groups.ids[row], (f"{int(groups.digests[row]):016x}", marks)
+        yield groups.ids[row], (f"{int(groups.digests[row]):016x}", wanted_marks(groups, row))
 
 
 def _mark(

@@ -73,6 +73,15 @@ def other_scheme(meta: IndexMeta) -> dict[str, Any]:
     }
 
 
+def random_order(query: dict[str, Any], seed: int) -> dict[str, Any]:
+    """The documents that match, scored at random: the same seed scores a document alike.
+
+    By sequence number, because a random score by `_id` would load the ids of all documents.
+    """
+    score = {"seed": seed, "field": "_seq_no"}
+    return {"function_score": {"query": query, "random_score": score, "boost_mode": "replace"}}
+
+
 def scan_body(query: dict[str, Any], paths: Any, size: int) -> dict[str, Any]:
     """One page of a scan over the documents that match, with only the given fields.
 

@@ -26,6 +26,8 @@ from esdedup.token_queries import band_queries, segment_queries, value_queries
 
 MAX_CANDIDATES = 10_000
 RECALL = 0.999
+ONE_BAND = 1.0 - 1e-12
+"""A recall so high that at all but the highest thresholds one shared band makes a candidate."""
 MAX_PROBES = 65_536
 """The most terms that a cluster takes in one query by default."""
 

@@ -9,9 +9,8 @@ from then on the whole numbers are what is stored.
 from __future__ import annotations
 
 import base64
-from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,8 @@ from esdedup.shingles import Ragged, distinct
 UNIT = 256
 MAX_FEATURES = 65_536
 """More would make the mapping that carries the table a burden to the cluster."""
+MAX_COUNTED = 1 << 21
+"""Features whose documents are counted at once, in about 250 MB."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,15 +86,77 @@ def given_weights(weights: Mapping[int, float], default: float = 1.0) -> Feature
     return FeatureWeights(hashes, np.array(fixed, np.uint16), round(default * UNIT))
 
 
-def count_documents(batches: Iterable[Ragged]) -> tuple[Counter[int], int]:
-    """(documents by feature hash, documents) of a corpus that comes in batches of features."""
-    frequencies: Counter[int] = Counter()
-    documents = 0
+@dataclass(frozen=True)
+class Frequencies:
+    """In how many documents each feature is.
+
+    hashes: feature hashes, ascending, shape (n,), uint64. counts: documents that each was counted
+    in, shape (n,), int64. missed: in how many more each may be, shape (n,), int64; 0 for all where
+    everything was held. documents: all. error: no feature that is left out, or counted too low, is
+    in more documents than this uncounted.
+    """
+
+    hashes: U64
+    counts: NDArray[np.int64]
+    missed: NDArray[np.int64]
+    documents: int
+    error: int = 0
+
+    def most(self, limit: int) -> dict[int, int]:
+        """The `limit` most frequent features with their counts."""
+        # By falling frequency, then by hash, so that a tie at the limit is always cut alike.
+        order = np.lexsort((self.hashes, -self.counts))[:limit]
+        kept = zip(self.hashes[order].tolist(), self.counts[order].tolist(), strict=True)
+        return dict(kept)
+
+
+def count_documents(batches: Iterable[Ragged], capacity: int = MAX_COUNTED) -> Frequencies:
+    """In how many documents of a corpus, which comes in batches of features, each feature is.
+
+    capacity: features held at once, so that memory does not grow with the corpus. With no more
+    different features than that, the counts are exact and the same in whatever order the documents
+    come. With more, the rarest are forgotten time and again: a count is then too low by at most
+    `error`, and that is at most 1 / capacity of all features of all documents: Misra and Gries,
+    "Finding repeated elements", Science of Computer Programming 1982; that it holds for batches:
+    Agarwal et al., "Mergeable summaries", PODS 2012, section 2.1. Beside each count is kept what
+    was forgotten before it, as in lossy counting: Manku and Motwani, "Approximate frequency counts
+    over data streams", VLDB 2002, section 4.2. So a feature that was never forgotten is exact.
+    """
+    nothing = np.empty(0, np.int64)
+    held = Frequencies(np.empty(0, np.uint64), nothing, nothing, 0)
+    fresh: list[U64] = []
+    documents = waiting = 0
     for batch in batches:
-        features, counts = np.unique(distinct(batch).hashes, return_counts=True)
-        frequencies.update(dict(zip(features.tolist(), counts.tolist(), strict=True)))
+        fresh.append(distinct(batch).hashes)
         documents += len(batch)
-    return frequencies, documents
+        waiting += fresh[-1].size
+        if waiting >= capacity // 2:
+            held = _pruned(_with_more(held, np.concatenate(fresh)), capacity)
+            fresh, waiting = [], 0
+    if fresh:
+        held = _pruned(_with_more(held, np.concatenate(fresh)), capacity)
+    return replace(held, documents=documents)
+
+
+def _with_more(held: Frequencies, fresh: U64) -> Frequencies:
+    hashes, counts = np.unique(fresh, return_counts=True)
+    both, at = np.unique(np.concatenate([held.hashes, hashes]), return_inverse=True)
+    total = np.zeros(both.size, np.int64)
+    np.add.at(total, at, np.concatenate([held.counts, counts]))
+    # What is new may have been forgotten before.
+    missed = np.full(both.size, held.error, np.int64)
+    missed[at[: held.hashes.size]] = held.missed
+    return replace(held, hashes=both, counts=total, missed=missed)
+
+
+def _pruned(held: Frequencies, capacity: int) -> Frequencies:
+    """The same with at most `capacity` features: without those that may be in fewest documents."""
+    if held.hashes.size <= capacity:
+        return held
+    most = held.counts + held.missed
+    error = int(np.partition(most, most.size - capacity - 1)[most.size - capacity - 1])
+    kept = most > error
+    return Frequencies(held.hashes[kept], held.counts[kept], held.missed[kept], 0, error)
 
 
 def inverse_document_frequency(

@@ -70,15 +70,16 @@ class Ran:
 
 def esdedup_command(url: str, *arguments: str) -> Ran:
     """A command on a cluster, in this process, as if its output were a pipe."""
-    return esdedup_command_local(*arguments, "--url", url)
+    return run_command(*arguments, "--url", url)
 
 
-def esdedup_command_local(*arguments: str) -> Ran:
-    """A command in this process, as if its output were a pipe."""
+def run_command(*arguments: str) -> Ran:
+    """A command in this process, as if its output were a pipe, and its input."""
     status: Any = 0
     out, err = io.StringIO(), io.StringIO()
     with (
         mock.patch.object(sys, "argv", ["esdedup", *arguments]),
+        mock.patch.object(sys, "stdin", io.StringIO()),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
     ):

@@ -27,7 +27,7 @@ from esdedup.marking import mark_groups
 from esdedup.partition import follow, join, singletons
 from esdedup.sketch import sketch
 from esdedup.verify import jaccard
-from tests.clusters import all_documents, call, esdedup_command_local, words
+from tests.clusters import all_documents, call, run_command, words
 from tests.conftest import delete_index
 
 EDGES = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=60)
@@ -316,7 +316,7 @@ def test_a_bucket_that_is_cut_short_is_told_and_still_joined(tmp_path: Path) -> 
         assert found.capped == cut
         assert 149 <= len(found) < 150 * 149 // 2
         assert len(index.pairs(threshold=0.8)) == 150 * 149 // 2
-    ran = esdedup_command_local("pairs", "--db", str(tmp_path / "a.db"), "--max-bucket", "5")
+    ran = run_command("pairs", "--db", str(tmp_path / "a.db"), "--max-bucket", "5")
     assert "hold more than 5 documents" in ran.err
     assert ran.status == 0
 
@@ -556,12 +556,12 @@ def test_a_folder_of_other_work_is_refused(tmp_path: Path) -> None:
     with opened(target) as index:
         clustering.find_groups(index.store, index.meta, Grouping(), work=tmp_path / "work")
     options = ["--work", str(tmp_path / "work"), *target]
-    ran = esdedup_command_local("cluster", "--threshold", "0.9", *options)
+    ran = run_command("cluster", "--threshold", "0.9", *options)
     assert ran.status == 2
     assert "unfinished work of another threshold (0.8, not 0.9)" in ran.err
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").write_text("mine")
-    ran = esdedup_command_local("cluster", "--work", str(tmp_path / "full"), *target)
+    ran = run_command("cluster", "--work", str(tmp_path / "full"), *target)
     assert ran.status == 2
     assert "not empty" in ran.err
     assert (tmp_path / "full" / "mine.txt").read_text() == "mine"
@@ -579,6 +579,6 @@ def test_a_folder_of_other_work_is_refused(tmp_path: Path) -> None:
 def test_options_that_do_not_go(options: list[str], said: str, tmp_path: Path) -> None:
     target = ["--db", str(tmp_path / "a.db")]
     add(target, planted(2))
-    ran = esdedup_command_local("cluster", *options, *target)
+    ran = run_command("cluster", *options, *target)
     assert ran.status == 2
     assert said in ran.err

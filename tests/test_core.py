@@ -5,6 +5,9 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import random
+from collections import Counter
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -35,7 +38,7 @@ from esdedup.splitting import tokenise
 from esdedup.text import Normalisation, normalise
 from esdedup.tokens import ALPHABET, decode, decode_tokens, encode, token_length
 from esdedup.verify import hamming, jaccard, jaccard_with
-from esdedup.weights import given_weights, inverse_document_frequency
+from esdedup.weights import count_documents, given_weights, inverse_document_frequency
 from tests import reference
 
 GOLDEN = json.loads((Path(__file__).parent / "golden.json").read_text("utf-8"))
@@ -203,6 +206,45 @@ def test_weighted_fingerprints() -> None:
     assert idf.of(np.array(row[:4], np.uint64)).tolist() == [
         256, round(256 * (np.log(101 / 11) + 1)), *[round(256 * (np.log(101 / 2) + 1))] * 2
     ]  # fmt: skip
+
+
+ROWS_OF_FEATURES = st.lists(st.lists(st.integers(1, 40), max_size=8), max_size=60)
+
+
+def in_batches(rows: list[list[int]], size: int) -> Iterator[Ragged]:
+    return (ragged(rows[first : first + size]) for first in range(0, len(rows), size))
+
+
+@given(ROWS_OF_FEATURES, st.integers(1, 20), st.randoms())
+def test_document_frequencies_are_exact_in_any_order(
+    rows: list[list[int]], size: int, order: random.Random
+) -> None:
+    wanted = Counter(feature for row in rows for feature in set(row))
+    for _ in range(2):
+        counted = count_documents(in_batches(rows, size))
+        assert dict(zip(counted.hashes.tolist(), counted.counts.tolist(), strict=True)) == wanted
+        assert (counted.documents, counted.error) == (len(rows), 0)
+        most = sorted(wanted.items(), key=lambda item: (-item[1], item[0]))
+        assert list(counted.most(5).items()) == most[:5]
+        order.shuffle(rows)
+
+
+@given(ROWS_OF_FEATURES, st.integers(1, 20), st.integers(1, 10))
+def test_document_frequencies_in_bounded_memory(
+    rows: list[list[int]], size: int, capacity: int
+) -> None:
+    wanted = Counter(feature for row in rows for feature in set(row))
+    counted = count_documents(in_batches(rows, size), capacity)
+    assert counted.hashes.size <= capacity
+    assert counted.error <= sum(wanted.values()) / (capacity + 1)
+    held = dict(zip(counted.hashes.tolist(), range(capacity), strict=False))
+    for feature, count in wanted.items():
+        if feature in held:
+            low = int(counted.counts[held[feature]])
+            assert low <= count <= low + int(counted.missed[held[feature]])
+            assert counted.missed[held[feature]] <= counted.error
+        else:
+            assert count <= counted.error
 
 
 LAYOUTS = [

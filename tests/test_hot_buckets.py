@@ -19,13 +19,11 @@ from esdedup.documents import with_tokens
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.hot import hot_buckets
 from esdedup.schema import IndexMeta, common_meta, index_mapping
+from esdedup.search import ONE_BAND
 from esdedup.stoplist import MAX_STOPPED, stop_entries, stopped_buckets
 from tests.clusters import Ran, call, esdedup_command, words
 from tests.conftest import delete_index
 from tests.places import STORES
-
-ALL = 1 - 1e-12
-"""A recall for which one shared band is enough."""
 
 DOCUMENTS = 3_000
 ENGLISH = words(1, 60)
@@ -127,7 +125,9 @@ def test_the_hottest_are_found_with_their_exact_sizes(filled: Filled) -> None:
 
 def test_a_stop_list_makes_queries_cheaper_and_says_so(filled: Filled) -> None:
     with filled.open() as index:
-        before = {n: index.similar(id=f"d{n}", threshold=0.8, k=50, recall=ALL) for n in range(9)}
+        before = {
+            n: index.similar(id=f"d{n}", threshold=0.8, k=50, recall=ONE_BAND) for n in range(9)
+        }
     for n, result in before.items():
         assert [match.id for match in result.matches] == [f"again{n}"]
         assert (result.asked, result.stopped) == (23, 0)
@@ -144,7 +144,7 @@ def test_a_stop_list_makes_queries_cheaper_and_says_so(filled: Filled) -> None:
     with filled.open() as index:
         assert set(index.meta.stop) == large
         for n in range(9):
-            result = index.similar(id=f"d{n}", threshold=0.8, k=50, recall=ALL)
+            result = index.similar(id=f"d{n}", threshold=0.8, k=50, recall=ONE_BAND)
             assert [match.id for match in result.matches] == [f"again{n}"]
             assert result.asked + result.stopped == 23
             assert not result.blind
@@ -173,7 +173,7 @@ def test_a_stop_list_makes_queries_cheaper_and_says_so(filled: Filled) -> None:
     with filled.open() as index:
         assert index.meta.stop == ()
         assert "stop" not in index.meta.to_json()
-        result = index.similar(id="d0", threshold=0.8)
+        result = index.similar(id="d0", threshold=0.8, recall=ONE_BAND)
         # The one that came meanwhile shares the boilerplate too.
         assert (result.stopped, result.candidates) == (0, before[0].candidates + 1)
 

@@ -39,6 +39,8 @@ PURE = [
     "jieba_words",
     "splitting",
     "spans",
+    "neighbours",
+    "choices",
 ]
 SERVICES = [
     "documents",
@@ -69,9 +71,15 @@ SERVICES = [
     "exact",
     "clustering",
     "marking",
+    "marks",
+    "removal",
+    "dedup_log",
+    "dedup",
+    "undo",
     "hot",
     "token_queries",
     "open_index",
+    "samples",
     "explain",
 ]
 
@@ -189,6 +197,7 @@ def test_a_client_library_is_imported_in_one_module() -> None:
         "sqlite3",
         "httpx",
         "uvicorn",
+        "matplotlib",
     ):
         users = {
             name
@@ -201,6 +210,7 @@ def test_a_client_library_is_imported_in_one_module() -> None:
             "sqlite3": {"stores/sqlite", "stores/local", "stores/tables"},
             "httpx": {"proxy/upstream"},
             "uvicorn": {"cli/proxy"},
+            "matplotlib": {"cli/figure"},
         }.get(library, {"stores/elasticsearch"})
         assert users == expected, library
 

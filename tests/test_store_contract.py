@@ -560,11 +560,58 @@ def test_several_shards_are_one_index(place: Place, open_store: OpenStore) -> No
     write(store, [document(f"d{n}", tokens[: n % 6 + 1]) for n in range(4_200)])
     found = [each.id for each in scanned(store)]
     assert len(found) == len(set(found)) == 4_200
+    drawn = [each.id for each in store.sample([], META, 10_000, 1)]
+    assert sorted(drawn) == sorted(found)
+    assert [each.id for each in store.sample([], META, 3_000, 1)] == drawn[:3_000]
     best = ask(store, query(*tokens), limit=700)
     assert {matched for _, matched in ranked(best)} == {6}
     assert best.truncated
     assert not ask(store, query(tokens[-1]), limit=700).truncated
     assert ask(store, query(tokens[-1]), limit=699).truncated
+
+
+# Samples
+
+
+def sampled(store: Store, count: int, seed: int = 1, *paths: str) -> list[Document]:
+    return store.sample(list(paths), META, count, seed)
+
+
+def test_a_sample_is_of_the_scheme_and_without_repeats(store: Store) -> None:
+    others = [
+        Document(f"o{n}", {"text": "x", FIELD: {"scheme": OTHER.scheme.id, "minhash": ["t1"]}})
+        for n in range(2_000)
+    ]
+    ours = [document(f"d{n}", [f"t{n}"], n=n) for n in range(3_000)]
+    write(store, [*others, *ours, Document("bare", {"text": "x"})])
+    found = sampled(store, 2_500, 1, "n")
+    assert len(found) == len({each.id for each in found}) == 2_500
+    assert all(each.source == {"n": int(each.id[1:])} for each in found)
+    # Not the first or last ones that were written: a mean of 2,500 of 0 to 2,999 is near 1,499.5,
+    # with a standard deviation of 7.
+    assert 1_450 < sum(each.source["n"] for each in found) / 2_500 < 1_550
+    assert {each.id for each in sampled(store, 10_000)} == {each.id for each in ours}
+
+
+def test_a_seed_gives_the_same_sample_again(store: Store, open_store: OpenStore) -> None:
+    write(store, [document(f"d{n}", ["a"]) for n in range(1_000)])
+    first = sampled(store, 100, 7)
+    assert sampled(open_store(), 100, 7) == first
+    other = {each.id for each in sampled(store, 100, 8)}
+    assert len(other & {each.id for each in first}) < 50
+
+
+def test_a_sample_of_few_or_none(store: Store) -> None:
+    assert sampled(store, 5) == []
+    write(store, [document(f"d{n}", ["a"], title="t") for n in range(10)])
+    assert store.delete(["d3", "d9"]) == 2
+    store.refresh()
+    found = sampled(store, 10_000, 1, "title", "absent")
+    assert sorted(each.id for each in found) == ["d0", "d1", "d2", "d4", "d5", "d6", "d7", "d8"]
+    assert all(each.source == {"title": "t"} for each in found)
+    for count in (0, -1, 10_001):
+        with pytest.raises(esdedup.UsageError, match=f"sample {count}: use 1 to 10000"):
+            sampled(store, count)
 
 
 # Several at once
@@ -732,6 +779,7 @@ WORKS: dict[str, Callable[[Store], object]] = {
     "get": lambda store: store.get(["1"]),
     "recall": lambda store: store.recall([query("a")], 5),
     "scan": lambda store: scanned(store),
+    "sample": lambda store: store.sample([], META, 5, 1),
     "delete": lambda store: store.delete(["1"]),
     "statistics": lambda store: store.statistics(META),
     "bucket sizes": lambda store: store.bucket_sizes("minhash", ["a"], META),

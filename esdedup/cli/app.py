@@ -12,6 +12,7 @@ from esdedup.cli import (
     attach,
     backfill,
     cluster,
+    dedup,
     explain,
     index,
     pairs,
@@ -21,6 +22,7 @@ from esdedup.cli import (
     stats,
     stop,
     switch,
+    tune,
 )
 from esdedup.cli.output import message
 from esdedup.exceptions import EsdedupError, UsageError
@@ -40,9 +42,11 @@ app.command("similar")(similar.similar)
 app.command("pairs")(pairs.pairs)
 app.command("cluster")(cluster.cluster_command)
 app.command("explain")(explain.explain)
+app.command("dedup")(dedup.dedup_command)
 app.command("stats")(stats.stats)
 app.command("stop")(stop.stop)
 app.command("scheme")(scheme.scheme)
+app.command("tune")(tune.tune)
 app.command("attach", rich_help_panel=_OTHERS)(attach.attach_command)
 app.command("backfill", rich_help_panel=_OTHERS)(backfill.backfill_command)
 app.command("check", rich_help_panel=_OTHERS)(attach.check_command)

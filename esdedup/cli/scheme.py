@@ -11,25 +11,36 @@ from typing import Annotated, Any
 import typer
 
 from esdedup.banding import choose_banding
-from esdedup.cli.options import AsJson
+from esdedup.cli.options import AsJson, Target, with_target
 from esdedup.cli.output import message, print_json, print_table, wants_json
-from esdedup.cli.scheme_file import CHANCE_SIMILARITY, describe
-from esdedup.corpus import weighted_as_given, weighted_by_corpus, weighted_by_frequencies
+from esdedup.cli.progress import progress
+from esdedup.cli.scheme_file import CHANCE_SIMILARITY, describe, write_scheme
+from esdedup.corpus import (
+    count_corpus,
+    weighted_as_given,
+    weighted_by_corpus,
+    weighted_by_frequencies,
+)
+from esdedup.datatypes import MOST_SAMPLED
 from esdedup.exceptions import RecordError, UsageError
 from esdedup.fields import text_of
 from esdedup.minhash import MinHash
 from esdedup.records import Record, read_records
+from esdedup.samples import texts_of_index
 from esdedup.scheme import Scheme
 from esdedup.segments import parse_layout
 from esdedup.shingles import Shingling
 from esdedup.simhash import SimHash, Weighting
 from esdedup.text import Form, Normalisation, normalise
+from esdedup.weights import MAX_COUNTED, Frequencies
 
 _TEXT, _MINHASH, _SIMHASH = "Text", "MinHash", "SimHash"
 _CORPUS_BATCH = 2_000
 
 
+@with_target
 def scheme(
+    target: Target,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File to write the scheme to.")
     ] = None,
@@ -116,6 +127,24 @@ def scheme(
     text_field: Annotated[
         str, typer.Option(rich_help_panel=_SIMHASH, help="Their field with the text.")
     ] = "text",
+    idf_from_index: Annotated[
+        bool,
+        typer.Option(
+            "--idf-from-index",
+            rich_help_panel=_SIMHASH,
+            help="Count document frequencies in the index that --url, --db and --index name.",
+        ),
+    ] = False,
+    sample: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=MOST_SAMPLED,
+            rich_help_panel=_SIMHASH,
+            show_default="all",
+            help="Count them in so many random documents of it.",
+        ),
+    ] = None,
     as_json: AsJson = None,
 ) -> None:
     """Choose the parameters of an index, and see what they promise and cost.
@@ -131,9 +160,16 @@ def scheme(
         simhash=SimHash(parse_layout(segments, bits), features, weighting) if simhash else None,
         seed=seed,
     )
-    made = _weighted(made, weights, idf_from, text_field)
+    if [weights is not None, bool(idf_from), idf_from_index].count(True) > 1:
+        raise UsageError("give one of --weights, --idf-from and --idf-from-index")
+    if sample is not None and not idf_from_index:
+        raise UsageError("--sample goes with --idf-from-index")
+    if idf_from_index:
+        made = _counted_in(target, made, sample)
+    else:
+        made = _weighted(made, weights, idf_from, text_field)
     if output is not None:
-        _write(output, made)
+        write_scheme(output, made)
     if wants_json(as_json):
         print_json(made.to_json())
     else:
@@ -170,10 +206,8 @@ def _minhash(
 def _weighted(
     scheme: Scheme, weights: Path | None, idf_from: list[str] | None, text_field: str
 ) -> Scheme:
-    if weights is not None and idf_from:
-        raise UsageError("give one of --weights and --idf-from")
     if idf_from:
-        return weighted_by_corpus(scheme, _texts(idf_from, text_field))
+        return _with_frequencies(scheme, count_corpus(scheme, _texts(idf_from, text_field)))
     if weights is None:
         return scheme
     table = _json_of_file(weights)
@@ -186,6 +220,37 @@ def _weighted(
             f'--weights {weights}: give {{"weights": {{feature: weight}}}} or'
             ' {"documents": N, "frequencies": {feature: documents}}'
         ) from error
+
+
+def _counted_in(target: Target, scheme: Scheme, sample: int | None) -> Scheme:
+    with target.open() as index:
+        total = index.statistics().sketched if sample is None else sample
+        with progress("Counting features", total) as (advance, documents):
+            read = 0
+
+            def on_read(count: int) -> None:
+                nonlocal read
+                read += count
+                advance(count)
+                documents(read)
+
+            texts = texts_of_index(index.store, index.meta, sample, on_read=on_read)
+            counted = count_corpus(scheme, texts)
+    if not counted.documents:
+        raise UsageError(f"{index.store.where} has no texts to count features in")
+    if read > counted.documents:
+        message(f"{read - counted.documents:,} documents without a text were left out")
+    return _with_frequencies(scheme, counted)
+
+
+def _with_frequencies(scheme: Scheme, counted: Frequencies) -> Scheme:
+    if counted.error:
+        message(
+            f"there are more than {MAX_COUNTED:,} different features, and the rarest were not"
+            f" held: a count of documents may be too low by {counted.error:,} of"
+            f" {counted.documents:,}"
+        )
+    return weighted_by_corpus(scheme, counted)
 
 
 def _texts(files: list[str], text_field: str) -> Iterator[list[str]]:
@@ -204,13 +269,6 @@ def _texts(files: list[str], text_field: str) -> Iterator[list[str]]:
     yield texts
     if skipped:
         message(f"{skipped} records without a text in {text_field!r} were left out")
-
-
-def _write(output: Path, scheme: Scheme) -> None:
-    try:
-        output.write_text(json.dumps(scheme.to_json(), ensure_ascii=False) + "\n", "utf-8")
-    except OSError as error:
-        raise UsageError(f"--output {output}: {error.strerror}") from error
 
 
 def _text_of_file(path: Path) -> str:

@@ -27,6 +27,14 @@ def read_scheme(path: Path) -> Scheme:
         raise UsageError(f"scheme file {path}: {error}") from error
 
 
+def write_scheme(path: Path, scheme: Scheme) -> None:
+    """Writes a file that `read_scheme` reads. Raises UsageError where it can't be written."""
+    try:
+        path.write_text(json.dumps(scheme.to_json(), ensure_ascii=False) + "\n", "utf-8")
+    except OSError as error:
+        raise UsageError(f"--output {path}: {error.strerror}") from error
+
+
 def describe(
     scheme: Scheme, documents: float, chance: float = CHANCE_SIMILARITY
 ) -> list[tuple[str, str]]:

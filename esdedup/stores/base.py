@@ -68,7 +68,8 @@ class Store(Protocol):
     def hold(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Held]:
         """The documents that exist, in the order of `ids`, to be changed later.
 
-        paths: dotted names of fields; None for the whole document, with its tokens.
+        paths: dotted names of fields; None for the whole document, with its tokens. Raises
+        StoreError where the whole is asked for and the index does not keep it.
         """
         ...
 
@@ -77,6 +78,15 @@ class Store(Protocol):
 
         What is reported as updated is durable. A document that changed, or is gone, is left as it
         is and reported as a conflict.
+        """
+        ...
+
+    def restore(self, held: Sequence[Held]) -> WriteReport:
+        """Puts documents back that were deleted, whole and where they lay.
+
+        What is reported as created is durable. An id that is taken is left as it is and reported
+        as a conflict. Where the index that a document lay in takes no new ones, as a data stream's
+        do, or where none is named, it goes where this store's new ones go.
         """
         ...
 
@@ -109,6 +119,14 @@ class Store(Protocol):
 
         meta: what it said when the list was made. Raises StoreError, and leaves what is there,
         where it says something else by now; UsageError while its scheme is being changed.
+        """
+        ...
+
+    def sample(self, paths: list[str], meta: IndexMeta, count: int, seed: int) -> list[Document]:
+        """So many random documents with tokens of a scheme, or all where there are fewer.
+
+        paths: dotted names of fields. count: 1 to `datatypes.MOST_SAMPLED`, else UsageError.
+        The same seed gives the same documents in the same order while none is written.
         """
         ...
 

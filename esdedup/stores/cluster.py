@@ -5,7 +5,6 @@ How requests travel, and the few calls that differ, is the part of a `Client`, o
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +12,6 @@ from typing import Any
 
 from esdedup.datatypes import (
     WHOLE,
-    Candidate,
     Candidates,
     Change,
     Document,
@@ -23,24 +21,29 @@ from esdedup.datatypes import (
     Share,
     Statistics,
     WriteReport,
+    check_sample,
 )
 from esdedup.exceptions import (
-    IndexNotFound,
     SchemeMismatch,
     StoreError,
-    StoreUnavailable,
     UsageError,
 )
-from esdedup.queries import QUERIES_AT_ONCE, other_scheme, recall_body, scan_body, sketched
+from esdedup.queries import (
+    other_scheme,
+    random_order,
+    scan_body,
+    sketched,
+)
 from esdedup.schema import TOKEN_PATHS, IndexMeta, common_meta, index_mapping
 from esdedup.stores.buckets import bucket_sizes
 from esdedup.stores.bulk import Action, CreatesOnly
 from esdedup.stores.client import NEEDS_ROUTING, Cluster, line
 from esdedup.stores.indices import check_name, path_of, put_stop
-from esdedup.stores.lookup import find_targets, get_documents, search_documents
-from esdedup.stores.responses import passes, reason_of
-from esdedup.stores.retry import retrying
-from esdedup.stores.versions import change_held, get_held, search_held
+from esdedup.stores.lookup import find_targets, get_documents, sample_documents, search_documents
+from esdedup.stores.recall import recall
+from esdedup.stores.responses import reason_of
+from esdedup.stores.versions import change_held, get_held, restore_held, search_held
+from esdedup.stores.whole import whole_source
 
 _SCAN_PAGE = 2_000
 _NO_TOKENS = {"excludes": TOKEN_PATHS}
@@ -60,6 +63,7 @@ class ClusterStore:
         self._index = index
         self._path = path_of(index)
         self._several: bool | None = None
+        self._whole: Any = None
         self._creates_only = False
 
     @property
@@ -168,27 +172,24 @@ class ClusterStore:
         return [found[id] for id in ids if id in found]
 
     def recall(self, queries: Sequence[RecallQuery], limit: int) -> list[Candidates]:
-        answers: list[Candidates] = []
-        for first in range(0, len(queries), QUERIES_AT_ONCE):
-            some = queries[first : first + QUERIES_AT_ONCE]
-            # A part of the shards would be a silent truncation.
-            header = line({"allow_partial_search_results": False})
-            body = b"".join(header + line(recall_body(query, limit)) for query in some)
-            answers += retrying(functools.partial(self._search, body), self.cluster.policy)
-        return answers
+        return recall(self.cluster, self._path, queries, limit, self.where)
 
     def hold(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Held]:
         found: dict[str, Held] = {}
+        fields = self._whole_source() if paths is None else paths or False
         for first in range(0, len(ids), _SCAN_PAGE):
             some = list(ids[first : first + _SCAN_PAGE])
-            if self._is_several():
+            if by_search := self._is_several() or isinstance(fields, dict):
                 self.refresh()
-            look = search_held if self._is_several() else get_held
-            found |= look(self.cluster, self._path, some, paths)
+            look = search_held if by_search else get_held
+            found |= look(self.cluster, self._path, some, fields)
         return [found[id] for id in ids if id in found]
 
     def change(self, changes: Sequence[Change]) -> WriteReport:
         return change_held(self.cluster, changes, self.where)
+
+    def restore(self, held: Sequence[Held]) -> WriteReport:
+        return restore_held(self.cluster, self._path, held, self.where)
 
     def scan(
         self, paths: list[str], meta: IndexMeta, share: Share = WHOLE
@@ -206,6 +207,11 @@ class ClusterStore:
 
     def put_stop(self, meta: IndexMeta, stop: tuple[str, ...]) -> None:
         put_stop(self.cluster, self._index, meta, stop)
+
+    def sample(self, paths: list[str], meta: IndexMeta, count: int, seed: int) -> list[Document]:
+        check_sample(count)
+        query = random_order(sketched(meta), seed)
+        return sample_documents(self.cluster, self._path, query, paths, count)
 
     def delete(self, ids: Sequence[str]) -> int:
         deleted, missed = 0, list(ids)
@@ -259,26 +265,10 @@ class ClusterStore:
             self._mappings()
         return bool(self._several)
 
-    def _search(self, body: bytes) -> list[Candidates]:
-        _, answer = self.cluster.client.request("POST", f"{self._path}/_msearch", body)
-        return [self._candidates(response) for response in answer["responses"]]
-
-    def _candidates(self, response: Mapping[str, Any]) -> Candidates:
-        if "error" in response:
-            if passes(response.get("status", 500), response):
-                raise StoreUnavailable(f"{self.where}: {reason_of(response)}")
-            raise self._item_error(response["error"])
-        hits, total = response["hits"]["hits"], response["hits"]["total"]
-        found = [
-            Candidate(Document(hit["_id"], hit.get("_source", {})), round(hit["_score"]))
-            for hit in hits
-        ]
-        return Candidates(found, total["relation"] != "eq" or total["value"] > len(found))
-
-    def _item_error(self, error: Mapping[str, Any]) -> StoreError:
-        if error.get("type") == "index_not_found_exception":
-            return IndexNotFound(f"there is no {self.where}")
-        return StoreError(f"{self.where}: {reason_of(error)}")
+    def _whole_source(self) -> Any:
+        if self._whole is None:
+            self._whole = whole_source(self.cluster, self._path, self._mappings() or {})
+        return self._whole
 
 
 def _is_missed(failure: Failure) -> bool:

@@ -69,6 +69,18 @@ def resolve(cluster: Cluster, name: str) -> Named:
     )
 
 
+def check_apart(cluster: Cluster, name: str, other: str) -> None:
+    """Raises UsageError where two names share an index; one that stands for nothing shares none."""
+    found = []
+    for each in (name, other):
+        try:
+            found.append({*resolve(cluster, each).indices})
+        except IndexNotFound:
+            return
+    if shared := sorted(found[0] & found[1]):
+        raise UsageError(f"{other!r} names an index that {name!r} names too: {', '.join(shared)}")
+
+
 def attached(cluster: Cluster, name: str) -> tuple[Named, list[IndexState], IndexMeta]:
     """What stands behind a name that has our field, and what all of it says of its tokens.
 

@@ -27,6 +27,7 @@ from esdedup.datatypes import (
     Share,
     Statistics,
     WriteReport,
+    check_sample,
 )
 from esdedup.exceptions import IndexNotFound, RecordError, StoreError, UsageError
 from esdedup.fields import only
@@ -146,10 +147,14 @@ class LocalStore:
                 elif change.fields is None:
                     gone.append(id)
                 else:
-                    latest[id] = Document(id, merged(known.document.source, change.fields))
+                    old = {} if change.whole else known.document.source
+                    latest[id] = Document(id, merged(old, change.fields))
             self._tables.replace(db, list(latest.values()))
             self._tables.forget(db, self._tables.tokens_of(db, gone))
         return WriteReport(updated=len(latest) + len(gone), failures=failures)
+
+    def restore(self, held: Sequence[Held]) -> WriteReport:
+        return self.write([one.document for one in held], create=True)
 
     def recall(self, queries: Sequence[RecallQuery], limit: int) -> list[Candidates]:
         if any(query.filters for query in queries):
@@ -195,6 +200,16 @@ class LocalStore:
                 "UPDATE esdedup_indices SET meta = ? WHERE name = ?",
                 (json.dumps(replace(meta, stop=stop).to_json()), self._index),
             )
+
+    def sample(self, paths: list[str], meta: IndexMeta, count: int, seed: int) -> list[Document]:
+        check_sample(count)
+        self._require()
+        with self._database.snapshot() as db:
+            rows = self._tables.sample(db, meta.scheme.id, count, seed)
+            return [
+                Document(id, only({**json.loads(source), FIELD: json.loads(tokens)}, paths))
+                for id, source, tokens in rows
+            ]
 
     def delete(self, ids: Sequence[str]) -> int:
         with self._writing() as db:

@@ -72,5 +72,20 @@ def get_items(
     return cluster.get_many({"docs": wanted}, path) if wanted else []
 
 
+def sample_documents(
+    cluster: Cluster, path: str, query: dict[str, Any], paths: list[str], count: int
+) -> list[Document]:
+    """The `count` documents that a query scores highest, in that order, page by page."""
+    body = scan_body(query, paths, min(count, _PAGE))
+    body["sort"] = [{"_score": "desc"}, *body["sort"]]
+    found: list[Document] = []
+    with cluster.point_in_time(path) as point:
+        for hits in cluster.pages(point, body):
+            found += [Document(hit["_id"], hit.get("_source", {})) for hit in hits]
+            if len(found) >= count:
+                break
+    return found[:count]
+
+
 def _documents(found: Sequence[Mapping[str, Any]]) -> dict[str, Document]:
     return {item["_id"]: Document(item["_id"], item.get("_source", {})) for item in found}

@@ -50,6 +50,6 @@ def is_unicode(text: str) -> bool:
     return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def marks(values: Sequence[str]) -> str:
+def marks(values: Sequence[object]) -> str:
     """The place holders for values in a statement."""
     return ",".join("?" * len(values))

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import random
 import re
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import xxhash
 
 from esdedup.datatypes import FIELD, TOKEN_KINDS, Document, Held
 from esdedup.stores.rows import as_document, as_row, chunks, is_unicode, marks
+
+_DRAWN_AT_ONCE = 500
 
 TokensOf = dict[str, tuple[int, dict[str, Any]]]
 """By a document's id its number and its tokens."""
@@ -81,6 +85,25 @@ class Tables:
             [(number,) for number, _ in stored.values()],
         )
 
+    def sample(
+        self, db: sqlite3.Connection, scheme: str, count: int, seed: int
+    ) -> list[tuple[str, str, str]]:
+        """The id, fields and tokens of random documents of a scheme, all if there are no more."""
+        table = self.name("documents")
+        (last,) = db.execute(f"SELECT coalesce(max(number), 0) FROM {table}").fetchone()
+        # Drawn by number, because to order a whole table at random is to read all of it.
+        drawn = _shuffled(last, seed)
+        found: list[tuple[str, str, str]] = []
+        while len(found) < count and (some := list(itertools.islice(drawn, _DRAWN_AT_ONCE))):
+            rows = db.execute(
+                f"SELECT number, id, source, tokens FROM {table}"
+                f" WHERE scheme = ? AND number IN ({marks(some)})",
+                (scheme, *some),
+            )
+            by_number = {number: (id, source, tokens) for number, id, source, tokens in rows}
+            found += [by_number[number] for number in some if number in by_number]
+        return found[:count]
+
     def held(self, db: sqlite3.Connection, ids: Sequence[str]) -> dict[str, Held]:
         """Whole documents by id, with their versions."""
         found: dict[str, Held] = {}
@@ -135,3 +158,18 @@ class Tables:
         cased = re.sub("[A-Z^]", lambda found: f"^{found[0].lower()}", self._index)
         quoted = cased.replace('"', '""')
         return f'"{name}:{quoted}"'
+
+
+def _shuffled(last: int, seed: int) -> Iterator[int]:
+    """The numbers 1 to `last` in random order, each once."""
+    source = random.Random(seed)
+    drawn: set[int] = set()
+    while 2 * len(drawn) < last:
+        number = source.randrange(last) + 1
+        if number not in drawn:
+            drawn.add(number)
+            yield number
+    # Where few are left, most draws would be of numbers that came already.
+    rest = [number for number in range(1, last + 1) if number not in drawn]
+    source.shuffle(rest)
+    yield from rest
