@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import esdedup
-from tests.clusters import Ran, esdedup_command_local, words
+from tests.clusters import Ran, run_command, words
 
 EVIL = "\x1b]0;title\x07\x1b[2J\x9b31m\x08\r\x7f红"
 """A title, a cleared screen, and colours by an escape of one character."""
@@ -31,7 +31,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def ran(file: Path, *arguments: str) -> Ran:
-    return esdedup_command_local(*arguments, "--db", str(file))
+    return run_command(*arguments, "--db", str(file))
 
 
 COMMANDS = [

@@ -17,6 +17,7 @@ from esdedup.cli import (
     index,
     pairs,
     proxy,
+    report,
     scheme,
     similar,
     stats,
@@ -42,6 +43,7 @@ app.command("similar")(similar.similar)
 app.command("pairs")(pairs.pairs)
 app.command("cluster")(cluster.cluster_command)
 app.command("explain")(explain.explain)
+app.command("report")(report.report_command)
 app.command("dedup")(dedup.dedup_command)
 app.command("stats")(stats.stats)
 app.command("stop")(stop.stop)

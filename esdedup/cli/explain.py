@@ -17,8 +17,8 @@ from esdedup.cli.output import (
     print_table,
     visible,
     wants_json,
+    write_page,
 )
-from esdedup.exceptions import UsageError
 from esdedup.explain import (
     Block,
     ExplainedBands,
@@ -67,18 +67,11 @@ def explain(
             chance=_percent(pair.minhash.chance) if pair.minhash is not None else None,
             warnings=_warnings(pair),
         )
-        _write(html, page)
+        write_page("--html", html, page)
     if wants_json(as_json):
         print_json(_document(pair))
     else:
         _show(pair)
-
-
-def _write(path: Path, page: str) -> None:
-    try:
-        path.write_text(page, "utf-8", "xmlcharrefreplace")
-    except OSError as error:
-        raise UsageError(f"--html {path}: {error.strerror}") from error
 
 
 def _units(pair: Explanation) -> str:

@@ -8,12 +8,15 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, Literal
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from esdedup.exceptions import UsageError
 
 Kind = Literal["number", "key", "line", "text"]
 
@@ -100,6 +103,22 @@ def snippet(text: Any) -> str:
     line = Text(visible(" ".join(text.split())) if isinstance(text, str) else "")
     line.truncate(_SNIPPET, overflow="ellipsis")
     return line.plain
+
+
+def check_page(option: str, path: Path) -> None:
+    """Raises UsageError where a page can't be written, before the work that it takes."""
+    if path.is_dir():
+        raise UsageError(f"{option} {path}: Is a directory")
+    if not path.parent.is_dir():
+        raise UsageError(f"{option} {path}: there is no folder {path.parent}")
+
+
+def write_page(option: str, path: Path, page: str) -> None:
+    """Writes a page of HTML. Raises UsageError, naming the option, where that can't be done."""
+    try:
+        path.write_text(page, "utf-8", "xmlcharrefreplace")
+    except OSError as error:
+        raise UsageError(f"{option} {path}: {error.strerror}") from error
 
 
 def message(text: str) -> None:
