@@ -89,33 +89,36 @@ class Query:
     """A text to find similar documents of.
 
     exclude: the id of a document to leave out. filters: queries in the cluster's own language that
-    a document must match too, such as a range of dates or a tenant.
+    a document must match too, such as a range of dates or a tenant. originals: only documents that
+    are not marked as like another.
     """
 
     text: str
     exclude: str | None = None
     filters: Sequence[Mapping[str, Any]] = ()
+    originals: bool = False
 
 
 @dataclass(frozen=True)
 class RecallQuery:
     """What to look for: documents that hold a token of at least so many groups.
 
-    kind: the field of the tokens. groups: tokens, those of a group all of one position; a
-    document's rank is the number of groups that it shares a token with. exclude: the id of a
-    document to leave out. field: where the tokens lie. filters: queries of the cluster that a
-    document must match too. least: groups that it must share a token with, 1 or more.
-    document must match too. stopped: groups of which tokens were left out, as their buckets are too
-    large to be looked at.
+    kind: the field of the tokens, or "digest" for digests in place of them, in one group. groups:
+    tokens, those of a group all of one position; a document's rank is the number of groups that it
+    shares a token with. exclude: the id of a document to leave out. field: where the tokens lie.
+    filters: queries of the cluster that a document must match too. least: groups that it must share
+    a token with, 1 or more. stopped: groups of which tokens were left out, as their buckets are too
+    large to be looked at. originals: only documents that are not marked as like another.
     """
 
-    kind: TokenKind
+    kind: TokenKind | Literal["digest"]
     groups: list[list[str]]
     exclude: str | None = None
     field: str = FIELD
     filters: Sequence[Mapping[str, Any]] = ()
     least: int = 1
     stopped: int = 0
+    originals: bool = False
 
 
 @dataclass(frozen=True)

@@ -22,13 +22,21 @@ MARKS = ("group", "original", "similarity", "distance")
 """What an ingest policy or `cluster` adds."""
 
 
+Made = dict[str, dict[str, Any]]
+"""Token fields by text."""
+
+
 def with_tokens(documents: Sequence[Document], meta: IndexMeta) -> list[Document]:
-    """The documents with their token fields, replacing any that they had."""
+    """The documents with their token fields, replacing any that they had.
+
+    Equal texts are sketched once.
+    """
     enriched: list[Document] = []
+    made: list[Made] = [{} for _ in meta.all]
     for first in range(0, len(documents), _SKETCHED_AT_ONCE):
         some = documents[first : first + _SKETCHED_AT_ONCE]
         texts = [text_of(document.source, meta.text_field) for document in some]
-        fields = fields_of(texts, meta)
+        fields = fields_of(texts, meta, made)
         enriched += [
             Document(document.id, {**document.source, **tokens})
             for document, tokens in zip(some, fields, strict=True)
@@ -36,13 +44,19 @@ def with_tokens(documents: Sequence[Document], meta: IndexMeta) -> list[Document
     return enriched
 
 
-def fields_of(texts: Sequence[str], meta: IndexMeta) -> list[dict[str, Any]]:
-    """What is added to the documents of these texts: a field of tokens for each scheme."""
+def fields_of(
+    texts: Sequence[str], meta: IndexMeta, made: list[Made] | None = None
+) -> list[dict[str, Any]]:
+    """What is added to the documents of these texts: a field of tokens for each scheme.
+
+    made: what was made of texts before, one for each scheme, to be used again.
+    """
     fields: list[dict[str, Any]] = [{} for _ in texts]
-    for one in meta.all:
-        tokens = token_fields(sketch(texts, one.scheme), one.scheme)
-        for row, row_tokens in zip(fields, tokens, strict=True):
-            row[one.field] = row_tokens
+    for one, known in zip(meta.all, made or [{} for _ in meta.all], strict=True):
+        fresh = list(dict.fromkeys(text for text in texts if text not in known))
+        known.update(zip(fresh, token_fields(sketch(fresh, one.scheme), one.scheme), strict=True))
+        for row, text in zip(fields, texts, strict=True):
+            row[one.field] = dict(known[text])
     return fields
 
 

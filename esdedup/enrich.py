@@ -91,7 +91,7 @@ def enrich(
     `esdedup switch`. Or, without it, text_field: the name of the field with the text; scheme: what
     the index was made with, the default one if None.
     on_duplicate: what to do with near-duplicates among index and create actions; needs the index.
-    With "skip" they are left out; with "mark" documents without an `_id` get one.
+    With "skip" they are left out; with "mark" and "cluster" documents without an `_id` get one.
 
     Raises UsageError for options that contradict each other; then, with "fail", DuplicateFound.
     """
@@ -202,7 +202,7 @@ class _Enricher:
             if id is None:
                 # By this, a later one can be said to be like it.
                 id = uuid.uuid4().hex
-                if self.policy.action == "mark":
+                if self.policy.writes:
                     actions[row] = {**actions[row], "_id": id}
             arrivals.append(Arrival(str(id), texts[at]))
         dropped = set()
@@ -215,7 +215,7 @@ class _Enricher:
                 self.policy.candidates,
             )
         for at, arrival, verdict in zip(whole, arrivals, verdicts, strict=True):
-            if self.policy.action == "mark":
+            if self.policy.writes:
                 marks[at] = verdict.fields()
             elif verdict.original is not None:
                 if self.policy.action == "fail":

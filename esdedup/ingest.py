@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from esdedup.datatypes import Document, Failure
+from esdedup.conflicts import without_unchanged
+from esdedup.datatypes import Document
 from esdedup.documents import with_tokens
 from esdedup.duplicates import DuplicatePolicy, Originals
 from esdedup.exceptions import RecordError
@@ -34,7 +35,8 @@ class IngestReport:
 
     unchanged: a record that was indexed before and is not to be overwritten, with the same text.
     skipped: a near-duplicate that the policy leaves out. failed: handed to the dead letter.
-    duplicates: near-duplicates found, whatever was done with them. truncated: documents compared
+    duplicates: near-duplicates found, whatever was done with them. exact: those of them that were
+    found by an equal text, before anything else was made of theirs. truncated: documents compared
     with the best of more candidates than the policy allows, or with none because all their buckets
     are in the stop list.
     """
@@ -46,6 +48,7 @@ class IngestReport:
     skipped: int = 0
     failed: int = 0
     duplicates: int = 0
+    exact: int = 0
     truncated: int = 0
 
 
@@ -167,29 +170,47 @@ class _Writer:
         marks = {arrival.id: verdict for arrival, verdict in zip(arrivals, verdicts, strict=True)}
         alike = [verdict.original is not None for verdict in verdicts]
         written = [
-            item
-            for item, like in zip(items, alike, strict=True)
-            if not like or self.policy.action == "mark"
+            item for item, like in zip(items, alike, strict=True) if not like or self.policy.writes
         ]
-        report, failed = self._put(written, marks, report)
+        failed: set[str] = set()
+        for items_at_once in self._in_order(written, marks):
+            report, refused = self._put(items_at_once, marks, report)
+            failed |= refused
         originals.forget(failed)
-        if self.policy.action == "mark" and failed:
+        if self.policy.writes and failed:
             self._mark_again(written, marks, failed, originals)
         rest = [
             (item, verdict)
             for item, verdict, like in zip(items, verdicts, alike, strict=True)
-            if like and self.policy.action != "mark"
+            if like and not self.policy.writes
         ]
-        lost = [item for item, verdict in rest if verdict.original in failed]
+        lost = [(item, verdict) for item, verdict in rest if verdict.original in failed]
         left_out = [(item, verdict) for item, verdict in rest if verdict.original not in failed]
         report = self._leave_out(left_out, report)
         report = replace(
             report,
             duplicates=report.duplicates + sum(alike) - len(lost),
+            exact=report.exact
+            + sum(verdict.exact for verdict in verdicts)
+            - sum(verdict.exact for _, verdict in lost),
             truncated=report.truncated + sum(verdict.truncated for verdict in verdicts),
         )
         # What was like a document that was not written then may be the first of its kind.
-        return self.write(lost, originals, report) if lost else report
+        return self.write([item for item, _ in lost], originals, report) if lost else report
+
+    def _in_order(self, items: list[_Item], marks: dict[str, Verdict]) -> Iterator[list[_Item]]:
+        """Followers before leaders.
+
+        So no leader is in the store without all that came before it. Where a run is killed, what
+        comes again is compared with the same leaders as the first time.
+        """
+        if not self.policy.leaders:
+            yield items
+            return
+        for follow in (True, False):
+            yield [
+                item for item in items if (marks[item.document.id].original is not None) is follow
+            ]
 
     def _mark_again(
         self,
@@ -201,7 +222,7 @@ class _Writer:
         """What was said to be like a document that was not written is like another, or none."""
         wrong = [item for item in items if marks[item.document.id].original in failed]
         if wrong := [item for item in wrong if item.document.id not in failed]:
-            originals.forget(item.document.id for item in wrong)
+            originals.doubt(item.document.id for item in wrong)
             # They are counted already.
             self.write(wrong, originals, IngestReport())
 
@@ -217,7 +238,7 @@ class _Writer:
     ) -> tuple[IngestReport, set[str]]:
         """Writes items; the ids that were refused too."""
         documents = with_tokens([item.document for item in items], self.meta)
-        if marks is not None and self.policy.action == "mark":
+        if marks is not None and self.policy.writes:
             documents = [self._marked(document, marks[document.id]) for document in documents]
         refused: set[str] = set()
         for own in (True, False):
@@ -229,8 +250,12 @@ class _Writer:
             if not chosen:
                 continue
             written = self.store.write([document for _, document in chosen], create=not own)
-            failures, unchanged = _without_unchanged(
-                self.store, self.meta.field, chosen, written.failures
+            failures, unchanged = without_unchanged(
+                self.store,
+                self.meta.field,
+                [document for _, document in chosen],
+                written.failures,
+                _TAKEN if own else _TAKEN_BY_LINE,
             )
             records = {item.document.id: item.record for item, _ in chosen}
             for failure in failures:
@@ -251,37 +276,6 @@ class _Writer:
             for one in self.meta.all
         }
         return Document(document.id, {**document.source, **marked})
-
-
-def _without_unchanged(
-    store: Store, field: str, chosen: list[tuple[_Item, Document]], failures: list[Failure]
-) -> tuple[list[Failure], int]:
-    """The failures but for conflicts with the very same text, and how many those were."""
-    conflicts = {failure.id for failure in failures if failure.conflict}
-    if not conflicts:
-        return failures, 0
-    stored = {
-        document.id: document.tokens_in(field).get("digest")
-        for document in store.get(list(conflicts))
-    }
-    same = {
-        document.id
-        for _, document in chosen
-        if document.id in conflicts
-        and stored.get(document.id) == document.tokens_in(field)["digest"]
-    }
-    own = {document.id: item.own_id for item, document in chosen}
-    kept = [
-        replace(
-            failure,
-            reason=_TAKEN if own[failure.id] else _TAKEN_BY_LINE,
-        )
-        if failure.conflict
-        else failure
-        for failure in failures
-        if failure.id not in same
-    ]
-    return kept, len(failures) - len(kept)
 
 
 def bad_record(record: Record, reason: str) -> BadRecord:

@@ -27,8 +27,13 @@ def recall_body(query: RecallQuery, limit: int) -> dict[str, Any]:
     }
     if query.filters:
         condition["filter"] = list(query.filters)
+    excluded: list[dict[str, Any]] = []
     if query.exclude is not None:
-        condition["must_not"] = [{"ids": {"values": [query.exclude]}}]
+        excluded.append({"ids": {"values": [query.exclude]}})
+    if query.originals:
+        excluded.append({"exists": {"field": f"{query.field}.original"}})
+    if excluded:
+        condition["must_not"] = excluded
     return {
         "query": {"bool": condition},
         "size": limit,

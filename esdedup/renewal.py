@@ -10,10 +10,9 @@ from esdedup.datatypes import Failure
 from esdedup.documents import MARKS, OURS, cleared, fields_of
 from esdedup.fields import value_at
 from esdedup.schema import TOKEN_PATHS, IndexMeta
-from esdedup.sketch import digest
+from esdedup.sketch import normalised_digests
 from esdedup.stores.client import Cluster
 from esdedup.stores.updates import Change, Hit, UpdateReport, update
-from esdedup.text import normalise
 
 
 def fields_to_read(meta: IndexMeta, marks_in: str | None = None) -> dict[str, list[str]]:
@@ -61,7 +60,7 @@ def _nothing(hit: Hit, field: str) -> dict[str, None] | None:
 
 def digests(texts: Sequence[str], meta: IndexMeta) -> list[str]:
     """The digests that documents of these texts have."""
-    return [digest(text) for text in normalise(texts, meta.scheme.normalisation)]
+    return normalised_digests(texts, meta.scheme.normalisation)[1]
 
 
 def _renewals(
@@ -130,7 +129,7 @@ def _cleared(hit: Hit, meta: IndexMeta) -> dict[str, Any]:
     same = _stored(hit, meta.field)[0] == meta.scheme.id
     gone: dict[str, Any] = cleared(meta.scheme) if same else dict.fromkeys(OURS)
     if value_at(source, f"{meta.field}.original") is not None:
-        gone |= {"original": None, "similarity": None, "distance": None}
+        gone |= {name: None for name in MARKS if name != "group"}
     if value_at(source, f"{meta.field}.group") is not None:
         gone["group"] = hit["_id"]
     return gone

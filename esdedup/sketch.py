@@ -18,7 +18,7 @@ from esdedup.segments import segment_values
 from esdedup.shingles import Ragged, distinct, shingle
 from esdedup.simhash import fingerprints, to_hex
 from esdedup.splitting import tokenise
-from esdedup.text import normalise
+from esdedup.text import Normalisation, normalise
 from esdedup.tokens import encode
 
 _CHARACTERS_A_BLOCK = 1 << 18
@@ -86,6 +86,16 @@ def _joined(parts: list[Ragged]) -> Ragged:
 def digest(normalised: str) -> str:
     """The digest of a normalised text: XXH3-64 of its UTF-8 bytes, 16 hexadecimal digits."""
     return xxhash.xxh3_64_hexdigest(normalised.encode("utf-8", "surrogatepass"))
+
+
+def normalised_digests(
+    texts: Sequence[str], normalisation: Normalisation
+) -> tuple[list[str], list[str]]:
+    """Texts normalised, and their digests."""
+    normalised = [
+        text for block in _blocks(texts) for text in normalise(texts[block], normalisation)
+    ]
+    return normalised, [digest(text) for text in normalised]
 
 
 def token_fields(sketches: Sketches, scheme: Scheme) -> list[dict[str, Any]]:

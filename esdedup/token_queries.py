@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from esdedup.datatypes import Query, RecallQuery
+from esdedup.datatypes import Query, RecallQuery, TokenKind
 from esdedup.minhash import VALUE_BITS
 from esdedup.schema import IndexMeta
 from esdedup.segments import probe_masks, segment_values
@@ -20,7 +20,7 @@ def band_queries(
     """Queries for documents that share bands; one for each row of `bands`."""
     assert meta.scheme.minhash is not None
     return [
-        RecallQuery("minhash", [[token] for token in row], query.exclude, meta.field, query.filters)
+        _recall_query("minhash", [[token] for token in row], meta, query)
         for row, query in zip(encode(bands, meta.scheme.minhash.token_bits), queries, strict=True)
     ]
 
@@ -30,9 +30,7 @@ def value_queries(
 ) -> list[RecallQuery]:
     """Queries for documents that share values of the signature; one for each row of `values`."""
     return [
-        RecallQuery(
-            "signature", [[token] for token in row], query.exclude, meta.field, query.filters
-        )
+        _recall_query("signature", [[token] for token in row], meta, query)
         for row, query in zip(encode(values, VALUE_BITS), queries, strict=True)
     ]
 
@@ -53,6 +51,14 @@ def segment_queries(
         for row, tokens in enumerate(encode_at(probes, positions, count, layout.segment_bits)):
             groups[row].append(tokens)
     return [
-        RecallQuery("simhash", tokens, query.exclude, meta.field, query.filters)
+        _recall_query("simhash", tokens, meta, query)
         for tokens, query in zip(groups, queries, strict=True)
     ]
+
+
+def _recall_query(
+    kind: TokenKind, groups: list[list[str]], meta: IndexMeta, query: Query
+) -> RecallQuery:
+    return RecallQuery(
+        kind, groups, query.exclude, meta.field, query.filters, originals=query.originals
+    )

@@ -75,6 +75,7 @@ def test_the_whole_path_on_a_local_file() -> None:
             "skipped": 0,
             "failed": 0,
             "duplicates": 0,
+            "exact": 0,
             "truncated": 0,
         }
     ]
@@ -124,6 +125,7 @@ def test_file_formats(folder: Path) -> None:
         "skipped": 0,
         "failed": 0,
         "duplicates": 0,
+        "exact": 0,
         "truncated": 0,
     }
     (found,) = rows(run("similar", "--id", "1", "-t", "0.01", "--source"))
@@ -157,6 +159,7 @@ def test_bad_records_go_to_the_dead_letter_and_the_rest_go_on(folder: Path) -> N
             "skipped": 0,
             "failed": 8,
             "duplicates": 0,
+            "exact": 0,
             "truncated": 0,
         }
     ]

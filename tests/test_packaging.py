@@ -85,6 +85,9 @@ SERVICES = [
     "explain",
     "examples",
     "report",
+    "likeness",
+    "stored",
+    "conflicts",
 ]
 
 

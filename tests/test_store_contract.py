@@ -5,9 +5,11 @@ Most tokens here are made by hand, so that what meets is known and not a matter 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import json
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -478,6 +480,55 @@ def test_a_group_may_hold_thousands_of_tokens(store: Store) -> None:
     write(store, [document("1", ["0t0", "1t9999"], "simhash"), document("2", ["1t5"], "simhash")])
     groups = [[f"{position}t{n}" for n in range(10_000)] for position in range(2)]
     assert ranked(ask(store, RecallQuery("simhash", groups))) == [("1", 2), ("2", 1)]
+
+
+def marked(found: Document, **marks: Any) -> Document:
+    return Document(found.id, {**found.source, FIELD: {**found.tokens, **marks}})
+
+
+def test_only_originals_where_they_are_asked_for(store: Store) -> None:
+    followers = [
+        marked(document(f"f{n}", ["a", "b"]), group="x", original="x", similarity=0.9)
+        for n in range(20)
+    ]
+    first = marked(document("x", ["a"]), group="x")
+    freed = marked(document("n", ["a"]), original=None)
+    write(store, [*followers, first, freed, document("plain", ["a", "b"])])
+    wanted = RecallQuery("minhash", [["a"], ["b"]], originals=True)
+    found = ask(store, wanted, limit=3)
+    assert ranked(found)[0] == ("plain", 2)
+    assert ids_of(found) == ["n", "plain", "x"]
+    assert not found.truncated
+    assert ask(store, wanted, limit=2).truncated
+    others = RecallQuery("minhash", [["a"]], exclude="x", originals=True)
+    assert ids_of(ask(store, others)) == ["n", "plain"]
+    assert len(ask(store, query("a")).found) == 23
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_documents_by_their_digests(place: Place, store: Store, old: bool) -> None:
+    if old and isinstance(place.target, Path):
+        # As a file that an earlier esdedup made, which the next run makes up for.
+        with contextlib.closing(sqlite3.connect(place.target)) as db:
+            db.execute(f'DROP INDEX "digest:{place.index}"')
+        store.create(META)
+    write(store, [marked(document(f"d{n}", ["a"]), digest=f"{n % 5:016x}") for n in range(15)])
+    write(store, [document("none"), Document("bare", {"text": ""})])
+    digests = [f"{n:016x}" for n in (1, 3, 77)]
+    found = ask(store, RecallQuery("digest", [digests]))
+    assert ids_of(found) == ["d1", "d11", "d13", "d3", "d6", "d8"]
+    assert {candidate.document.tokens["digest"] for candidate in found.found} == set(digests[:2])
+    assert all("minhash" not in candidate.document.tokens for candidate in found.found)
+    assert ids_of(ask(store, RecallQuery("digest", [digests], exclude="d3"))) == [
+        "d1", "d11", "d13", "d6", "d8"
+    ]  # fmt: skip
+    few = ask(store, RecallQuery("digest", [digests]), limit=5)
+    assert (len(few.found), few.truncated) == (5, True)
+    write(store, [marked(document("d1", ["a"]), digest="f" * 16)])
+    assert ids_of(ask(store, RecallQuery("digest", [digests[:1]]))) == ["d11", "d6"]
+    store.delete(["d6"])
+    store.refresh()
+    assert ids_of(ask(store, RecallQuery("digest", [digests[:1]]))) == ["d11"]
 
 
 def test_many_queries_are_answered_in_their_order(store: Store) -> None:

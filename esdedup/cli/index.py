@@ -11,7 +11,15 @@ from typing import Annotated
 import typer
 
 from esdedup.cli.dead_letter import DeadLetterFile
-from esdedup.cli.options import AsJson, SchemeOption, Target, TextField, with_target
+from esdedup.cli.options import (
+    AsJson,
+    Distance,
+    MetricOption,
+    SchemeOption,
+    Target,
+    TextField,
+    with_target,
+)
 from esdedup.cli.output import message, print_json, print_table, wants_json
 from esdedup.cli.progress import Advance, Documents, progress
 from esdedup.cli.scheme_file import read_scheme
@@ -59,6 +67,13 @@ DuplicateThreshold = Annotated[
     float,
     typer.Option(help="Least Jaccard similarity of a near-duplicate, above 0, up to 1."),
 ]
+ClusterOption = Annotated[
+    bool,
+    typer.Option(
+        "--cluster",
+        help="Group documents as they come in: each joins the nearest leader, or becomes one.",
+    ),
+]
 Retries = Annotated[
     int,
     typer.Option(min=0, help="How often a rejected or unanswered bulk request is sent again."),
@@ -74,7 +89,10 @@ def index(
     id_field: IdField = None,
     scheme: SchemeOption = None,
     on_duplicate: OnDuplicateOption = "keep",
+    cluster: ClusterOption = False,
+    metric: MetricOption = "jaccard",
     duplicate_threshold: DuplicateThreshold = 0.8,
+    distance: Distance = None,
     dead_letter: DeadLetterPath = None,
     retries: Retries = 6,
     as_json: AsJson = None,
@@ -85,7 +103,16 @@ def index(
     that doing the same again completes a run that was stopped.
     """
     _check_files(files, format)
-    policy = DuplicatePolicy(on_duplicate, duplicate_threshold)
+    if cluster and on_duplicate != "keep":
+        raise UsageError(
+            f"--cluster marks near-duplicates: leave out --on-duplicate {on_duplicate}"
+        )
+    policy = DuplicatePolicy(
+        "cluster" if cluster else on_duplicate,
+        duplicate_threshold,
+        metric=metric,
+        distance=distance,
+    )
     wanted = read_scheme(scheme) if scheme is not None else None
     letter_path = dead_letter or Path(f"{target.index}.dead-letter.jsonl")
     with ExitStack() as stack:

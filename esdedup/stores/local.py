@@ -34,7 +34,7 @@ from esdedup.fields import only
 from esdedup.schema import IndexMeta
 from esdedup.stores.rows import as_document, chunks, is_unicode, marks, merged
 from esdedup.stores.sqlite import Database
-from esdedup.stores.tables import Tables
+from esdedup.stores.tables import ORIGINAL, Tables
 
 _PAGE = 1_000
 
@@ -67,6 +67,7 @@ class LocalStore:
         with self._database.transaction() as db:
             if (stored := self._stored_meta(db)) is not None:
                 stored.require(meta, self.where)
+                self._tables.create_indices(db)
                 return
             db.execute(
                 "CREATE TABLE IF NOT EXISTS esdedup_indices(name TEXT PRIMARY KEY, meta TEXT)"
@@ -272,11 +273,13 @@ class LocalStore:
         tokens = [token for group in query.groups for token in group]
         exclude = query.exclude if is_unicode(query.exclude or "") else None
         documents = self._tables.name("documents")
+        original = f"(SELECT {ORIGINAL} FROM {documents} WHERE number = document)"
+        wanted = f"AND {original} IS NULL" if query.originals else ""
         found = db.execute(
             f"SELECT id, source, tokens, met FROM (SELECT document, count(*) AS met"
-            f" FROM {self._tables.name(query.kind)} WHERE token IN (SELECT value FROM json_each(?))"
-            f" AND document IS NOT (SELECT number FROM {documents} WHERE id = ?)"
-            " GROUP BY document HAVING met >= ? ORDER BY met DESC, document LIMIT ?)"
+            f" FROM {self._tables.holders(query.kind)}"
+            f" WHERE document IS NOT (SELECT number FROM {documents} WHERE id = ?)"
+            f" GROUP BY document HAVING met >= ? {wanted} ORDER BY met DESC, document LIMIT ?)"
             f" JOIN {documents} ON number = document ORDER BY met DESC, number",
             (json.dumps(tokens), exclude, query.least, limit + 1),
         ).fetchall()

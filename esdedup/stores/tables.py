@@ -17,6 +17,9 @@ from esdedup.stores.rows import as_document, as_row, chunks, is_unicode, marks
 
 _DRAWN_AT_ONCE = 500
 
+DIGEST, ORIGINAL = "json_extract(tokens, '$.digest')", "json_extract(tokens, '$.original')"
+"""What documents say of themselves beside their tokens, in SQL."""
+
 TokensOf = dict[str, tuple[int, dict[str, Any]]]
 """By a document's id its number and its tokens."""
 
@@ -38,6 +41,22 @@ class Tables:
                 f"CREATE TABLE {self.name(kind)}(token TEXT NOT NULL, document INTEGER"
                 " NOT NULL, PRIMARY KEY(token, document)) WITHOUT ROWID"
             )
+        self.create_indices(db)
+
+    def create_indices(self, db: sqlite3.Connection) -> None:
+        """Makes what files of an earlier esdedup lack."""
+        db.execute(
+            f"CREATE INDEX IF NOT EXISTS {self.name('digest')}"
+            f" ON {self.name('documents')}({DIGEST})"
+        )
+
+    def holders(self, kind: str) -> str:
+        """What lists the documents that hold any token of a JSON array, once for each."""
+        wanted = "IN (SELECT value FROM json_each(?))"
+        if kind == "digest":
+            documents = self.name("documents")
+            return f"(SELECT number AS document FROM {documents} WHERE {DIGEST} {wanted})"
+        return f"(SELECT document FROM {self.name(kind)} WHERE token {wanted})"
 
     def read(self, db: sqlite3.Connection, where: str, values: Sequence[Any]) -> list[Document]:
         """The documents that a condition holds for, without their tokens."""
