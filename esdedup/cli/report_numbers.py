@@ -32,6 +32,7 @@ def report_document(found: Report, meta: IndexMeta) -> dict[str, Any]:
     """All numbers as JSON."""
     statistics, by_distance = found.statistics, found.grouping.by_distance
     value = "distance" if by_distance else "similarity"
+    exactly = int if by_distance else float
     return {
         "store": statistics.store,
         "grouping": found.grouping.to_json(),
@@ -50,11 +51,11 @@ def report_document(found: Report, meta: IndexMeta) -> dict[str, Any]:
         "sizes": {str(size): count for size, count in found.sizes.items()},
         value: [_bin(each, int(each.count)) for each in found.bins],
         "largest": [
-            {"id": each.id, "documents": each.documents, "farthest": each.farthest}
+            {"id": each.id, "documents": each.documents, "farthest": exactly(each.farthest)}
             for each in found.largest
         ],
         "examples": [
-            {"stays": each.stays.id, "goes": each.goes.id, value: each.value}
+            {"stays": each.stays.id, "goes": each.goes.id, value: exactly(each.value)}
             for each in found.examples
         ],
         "examples_left_out": found.examples_left_out,
