@@ -84,10 +84,10 @@ class KeepRule:
         return [*numbers, *texts, *absent]
 
 
-def natural(id: str) -> tuple[str | int, ...]:
+def natural(id: str) -> tuple[tuple[str | int, ...], str]:
     """A key that orders ids as people do: "a2" before "a10"."""
     # Every second part is a number, so that only like is compared with like.
     parts: list[str | int] = list(_DIGITS.split(id))
     parts[1::2] = map(int, parts[1::2])
     # "a1" and "a01" are not the same.
-    return (*parts, id)
+    return tuple(parts), id
