@@ -168,7 +168,7 @@ def _expanded(
     """From classes of equal rows to all rows."""
     rows = len(columns.ids)
     representative = np.arange(rows)
-    exact = 0.0 if grouping.metric == "hamming" and not grouping.exact else 1.0
+    exact = 0.0 if grouping.by_distance else 1.0
     values = np.full(rows, exact)
     classed = np.flatnonzero(classes.of >= 0)
     of = classes.of[classed]

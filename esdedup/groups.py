@@ -59,6 +59,11 @@ class Grouping:
         if self.max_bucket < 1:
             raise UsageError(f"max bucket {self.max_bucket}: use at least 1")
 
+    @property
+    def by_distance(self) -> bool:
+        """Whether documents are compared by Hamming distance, and not by Jaccard similarity."""
+        return self.metric == "hamming" and not self.exact
+
     def to_json(self) -> dict[str, Any]:
         """A JSON object that tells two groupings apart."""
         return {**asdict(self), "keep": str(self.keep)}
@@ -132,7 +137,7 @@ class Groups:
 
     def _member(self, row: int) -> Member:
         value = float(self.value[row])
-        if self.grouping.metric == "hamming" and not self.grouping.exact:
+        if self.grouping.by_distance:
             return Member(self.ids[row], None, int(value), self._digest(row))
         return Member(self.ids[row], value, None, self._digest(row))
 

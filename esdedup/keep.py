@@ -84,10 +84,15 @@ class KeepRule:
         return [*numbers, *texts, *absent]
 
 
-def natural(id: str) -> tuple[tuple[str | int, ...], str]:
+def natural(id: str) -> tuple[tuple[str | tuple[int, str], ...], str]:
     """A key that orders ids as people do: "a2" before "a10"."""
-    # Every second part is a number, so that only like is compared with like.
-    parts: list[str | int] = list(_DIGITS.split(id))
-    parts[1::2] = map(int, parts[1::2])
+    # Every second part is a number, so that only like is compared with like; of two numbers the
+    # longer one is greater, whatever Python's limit for the digits of an int.
+    parts: list[str | tuple[int, str]] = list(_DIGITS.split(id))
+    parts[1::2] = [(len(digits), digits) for digits in map(_plain_digits, _DIGITS.findall(id))]
     # "a1" and "a01" are not the same.
     return tuple(parts), id
+
+
+def _plain_digits(digits: str) -> str:
+    return digits.lstrip("0")

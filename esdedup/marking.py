@@ -79,7 +79,7 @@ def wanted_marks(groups: Groups, row: int) -> dict[str, Any]:
     group = groups.ids[int(groups.representative[row])]
     if np.isnan(value):
         return marks_of(group)
-    if groups.grouping.metric == "hamming" and not groups.grouping.exact:
+    if groups.grouping.by_distance:
         return marks_of(group, distance=int(value))
     return marks_of(group, similarity=value)
 

@@ -66,7 +66,7 @@ class MarkedText:
 
         context: where many shared words follow each other, keep so many at either end.
         """
-        cuts = [] if context is None else _cuts(self.words, context)
+        cuts = [] if context is None else shared_cuts(self.words, context)
         left_out = {start: count for start, _, count in cuts}
         cut_spans = [(start, end) for start, end, _ in cuts]
         spans = [(0, len(self.text)), *self.shared, *cut_spans]
@@ -185,7 +185,7 @@ def _acts_backwards(character: str) -> bool:
     )
 
 
-def _cuts(words: Sequence[Word], context: int) -> list[tuple[int, int, int]]:
+def shared_cuts(words: Sequence[Word], context: int) -> list[tuple[int, int, int]]:
     """What to leave out of long runs of shared words: (start, end, words)."""
     found = []
     for shared, group in itertools.groupby(words, lambda word: word.shared):

@@ -86,8 +86,9 @@ def test_with_a_cap_each_row_meets_the_first_of_its_buckets(
 
 
 def test_ids_are_ordered_as_people_do() -> None:
-    assert sorted(["a10", "a2", "a02", "b", "10", "9", "文10", "文9"], key=natural) == [
-        "9", "10", "a02", "a2", "a10", "b", "文9", "文10",
+    ids = ["a10", "a2", "a02", "b", "10", "9", "文10", "文9", "a", "a2b", "文"]
+    assert sorted(ids, key=natural) == [
+        "9", "10", "a", "a02", "a2", "a2b", "a10", "b", "文", "文9", "文10",
     ]  # fmt: skip
 
 

@@ -16,7 +16,7 @@ import esdedup
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "esdedup"
 SHIPPED = ["document.json", "minhash.json", "signature.json", "simhash.json"]
-PAGES = ["base.html", "explain.html", "style.css"]
+PAGES = ["base.html", "explain.html", "report.html", "style.css"]
 
 PURE = [
     "exceptions",
@@ -39,6 +39,8 @@ PURE = [
     "jieba_words",
     "splitting",
     "spans",
+    "excerpts",
+    "histograms",
     "neighbours",
     "choices",
 ]
@@ -81,6 +83,8 @@ SERVICES = [
     "open_index",
     "samples",
     "explain",
+    "examples",
+    "report",
     "likeness",
     "stored",
     "conflicts",

@@ -17,6 +17,7 @@ from esdedup.cli import (
     index,
     pairs,
     proxy,
+    report,
     scheme,
     similar,
     stats,
@@ -24,6 +25,7 @@ from esdedup.cli import (
     switch,
     tune,
 )
+from esdedup.cli.output import message
 from esdedup.exceptions import EsdedupError, UsageError
 
 app = typer.Typer(
@@ -41,6 +43,7 @@ app.command("similar")(similar.similar)
 app.command("pairs")(pairs.pairs)
 app.command("cluster")(cluster.cluster_command)
 app.command("explain")(explain.explain)
+app.command("report")(report.report_command)
 app.command("dedup")(dedup.dedup_command)
 app.command("stats")(stats.stats)
 app.command("stop")(stop.stop)
@@ -93,5 +96,5 @@ def main() -> None:
 
 
 def _fail(error: object, status: int) -> None:
-    typer.echo(f"Error: {error}", err=True)
+    message(f"Error: {error}")
     sys.exit(status)

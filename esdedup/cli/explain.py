@@ -11,8 +11,14 @@ from rich.console import Console
 from rich.text import Text
 
 from esdedup.cli.options import AsJson, Target, with_target
-from esdedup.cli.output import WIDTH_WITHOUT_TERMINAL, print_json, print_table, wants_json
-from esdedup.exceptions import UsageError
+from esdedup.cli.output import (
+    WIDTH_WITHOUT_TERMINAL,
+    print_json,
+    print_table,
+    visible,
+    wants_json,
+    write_page,
+)
 from esdedup.explain import (
     Block,
     ExplainedBands,
@@ -30,8 +36,6 @@ _CONTEXT = 12
 _SHARED = "black on green"
 _DIFFERS = "bold red"
 _BITS_A_LINE = 64
-
-_CONTROLS = {point: "\ufffd" for point in (*range(32), *range(127, 160)) if point not in (9, 10)}
 
 Left = Annotated[str, typer.Argument(metavar="ID1", help="The id of a document.")]
 Right = Annotated[str, typer.Argument(metavar="ID2", help="The id of another.")]
@@ -63,18 +67,11 @@ def explain(
             chance=_percent(pair.minhash.chance) if pair.minhash is not None else None,
             warnings=_warnings(pair),
         )
-        _write(html, page)
+        write_page("--html", html, page)
     if wants_json(as_json):
         print_json(_document(pair))
     else:
         _show(pair)
-
-
-def _write(path: Path, page: str) -> None:
-    try:
-        path.write_text(page, "utf-8", "xmlcharrefreplace")
-    except OSError as error:
-        raise UsageError(f"--html {path}: {error.strerror}") from error
 
 
 def _units(pair: Explanation) -> str:
@@ -162,7 +159,7 @@ def _show(pair: Explanation) -> None:
     print_table(
         [("", "text"), ("", "text"), ("", "text")],
         [
-            ("document", *(_visible(side.id) for side in sides)),
+            ("document", *(side.id for side in sides)),
             (_units(pair), *(f"{len(side.text.words):,}" for side in sides)),
             ("distinct shingles", *(f"{side.shingles:,}" for side in sides)),
             ("digest", *(side.digest for side in sides)),
@@ -181,10 +178,10 @@ def _show(pair: Explanation) -> None:
     )
     for side in sides:
         console.print()
-        console.print(Text(_visible(side.id), style="bold"))
+        console.print(Text(visible(side.id), style="bold"))
         console.print(_marked(side.text, marks, _units(pair)))
     for warning in _warnings(pair):
-        console.print(Text(f"\n{_visible(warning)}", style="yellow"))
+        console.print(Text(f"\n{visible(warning)}", style="yellow"))
 
 
 def _facts(pair: Explanation) -> list[tuple[str, str]]:
@@ -274,12 +271,7 @@ def _marked(text: MarkedText, marks: tuple[str, str], units: str) -> Text:
         if piece.left_out:
             shown.append(f" … {piece.left_out:,} shared {units} left out … ", "dim italic")
         elif piece.shared:
-            shown.append_tokens(_shared(_visible(piece.text), marks))
+            shown.append_tokens(_shared(visible(piece.text), marks))
         else:
-            shown.append(_visible(piece.text))
+            shown.append(visible(piece.text))
     return shown
-
-
-def _visible(text: str) -> str:
-    """The text with control characters shown, which a terminal would obey."""
-    return text.translate(_CONTROLS)

@@ -1,16 +1,22 @@
-"""Tables for people, JSON lines for programs, messages to standard error."""
+"""Tables for people, JSON lines for programs, messages to standard error.
+
+Texts and ids of documents may hold anything: what a terminal would obey is shown, not sent.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, Literal
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from esdedup.exceptions import UsageError
 
 Kind = Literal["number", "key", "line", "text"]
 
@@ -20,6 +26,10 @@ _LEAST_LINE = 10
 _SNIPPET = 80
 WIDTH_WITHOUT_TERMINAL = 120
 
+_SHOWN = {point: "\ufffd" for point in (*range(32), *range(127, 160)) if point not in (9, 10)}
+_ESCAPED = {point: f"\\u{point:04x}" for point in range(127, 160)}
+"""What JSON would hold as it is; all of it stands in strings."""
+
 
 def wants_json(choice: bool | None) -> bool:
     """Whether to print JSON: as chosen, else where standard output is no terminal."""
@@ -28,7 +38,13 @@ def wants_json(choice: bool | None) -> bool:
 
 def print_json(document: dict[str, Any]) -> None:
     """One line of JSON on standard output."""
-    sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
+    line = json.dumps(document, ensure_ascii=False).translate(_ESCAPED)
+    sys.stdout.write(line + "\n")
+
+
+def visible(text: str) -> str:
+    """The text with control characters shown, which a terminal would obey."""
+    return text.translate(_SHOWN)
 
 
 def print_table(
@@ -40,7 +56,7 @@ def print_table(
     wrapped.
     """
     # Texts may hold anything, also rich's own markup.
-    cells = [[Text(cell) for cell in row] for row in rows]
+    cells = [[Text(visible(cell)) for cell in row] for row in rows]
     console = Console(width=None if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL)
     kept = {
         name: _kept_width(name, [row[at] for row in cells])
@@ -63,7 +79,7 @@ def print_table(
         table.add_row(*row)
     if title is not None:
         # Not as the table's own title, which would be wrapped to the table's width.
-        console.print(Text(title, style="bold"))
+        console.print(Text(visible(title), style="bold"))
     console.print(table)
 
 
@@ -84,11 +100,27 @@ def _kept_width(name: str, cells: list[Text]) -> int:
 
 def snippet(text: Any) -> str:
     """The beginning of a text, on one line, cut by the room that its characters take."""
-    line = Text(" ".join(text.split()) if isinstance(text, str) else "")
+    line = Text(visible(" ".join(text.split())) if isinstance(text, str) else "")
     line.truncate(_SNIPPET, overflow="ellipsis")
     return line.plain
 
 
+def check_page(option: str, path: Path) -> None:
+    """Raises UsageError where a page can't be written, before the work that it takes."""
+    if path.is_dir():
+        raise UsageError(f"{option} {path}: Is a directory")
+    if not path.parent.is_dir():
+        raise UsageError(f"{option} {path}: there is no folder {path.parent}")
+
+
+def write_page(option: str, path: Path, page: str) -> None:
+    """Writes a page of HTML. Raises UsageError, naming the option, where that can't be done."""
+    try:
+        path.write_text(page, "utf-8", "xmlcharrefreplace")
+    except OSError as error:
+        raise UsageError(f"{option} {path}: {error.strerror}") from error
+
+
 def message(text: str) -> None:
     """A message to standard error."""
-    typer.echo(text, err=True)
+    typer.echo(visible(text), err=True)

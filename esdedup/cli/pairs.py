@@ -65,12 +65,19 @@ def pairs(
 
 def tell_left_out(statistics: Statistics) -> None:
     """Says how many documents can't be compared."""
+    if (words := left_out(statistics)) is not None:
+        message(words)
+
+
+def left_out(statistics: Statistics) -> str | None:
+    """How many documents can't be compared, in words, or None."""
     skipped = statistics.documents - statistics.sketched
-    if skipped:
-        message(
-            f"{skipped:,} of {statistics.documents:,} documents have no tokens of this index's"
-            " scheme and are left out"
-        )
+    if not skipped:
+        return None
+    return (
+        f"{skipped:,} of {statistics.documents:,} documents have no tokens of this index's"
+        " scheme and are left out"
+    )
 
 
 def tell_recall(expected: float, threshold: float, recall: float) -> None:
@@ -81,12 +88,19 @@ def tell_recall(expected: float, threshold: float, recall: float) -> None:
 
 def tell_capped(cut: Capped, max_bucket: int) -> None:
     """Says where not every document of a bucket was compared with every other."""
-    if cut.buckets:
-        message(
-            f"{cut.buckets:,} buckets hold more than {max_bucket:,} documents, up to"
-            f" {cut.largest:,}: each was compared with the first {max_bucket:,} of them, and a pair"
-            " may be missing. Raise --max-bucket"
-        )
+    if (words := capped(cut, max_bucket)) is not None:
+        message(words)
+
+
+def capped(cut: Capped, max_bucket: int) -> str | None:
+    """Where not every document of a bucket was compared with every other, in words, or None."""
+    if not cut.buckets:
+        return None
+    return (
+        f"{cut.buckets:,} buckets hold more than {max_bucket:,} documents, up to"
+        f" {cut.largest:,}: each was compared with the first {max_bucket:,} of them, and a pair"
+        " may be missing. Raise --max-bucket"
+    )
 
 
 def _document(pair: Pair) -> dict[str, str | float | int | None]:
