@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +34,7 @@ from esdedup.samples import sample_neighbours
 from esdedup.schema import IndexMeta
 from esdedup.search import distance_for, require_simhash
 from esdedup.stores.base import Store
+from esdedup.workfolder import WorkFolder
 
 I64 = NDArray[np.int64]
 
@@ -125,7 +125,7 @@ def report(
     grouping: Grouping,
     wanted: Wanted = Wanted(),
     *,
-    work: Path | None = None,
+    work: WorkFolder | None = None,
     on_step: OnStep | None = None,
 ) -> Report:
     """What an index holds of duplicates; nothing is changed.

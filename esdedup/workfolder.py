@@ -72,7 +72,9 @@ class WorkFolder:
             path.mkdir(exist_ok=True)
             names = {file.name for file in path.iterdir()}
         except OSError as error:
-            raise UsageError(f"work folder {path}: {error.strerror}") from error
+            raise UsageError(
+                f"work folder {path}: {error.strerror}: name another one (--work)"
+            ) from error
         # A run that was killed may have come no further than to begin.
         if _JOB not in names and any(not _is_ours(name) for name in names):
             raise UsageError(f"{path}: the folder is not empty, and holds no work of ours")
@@ -182,14 +184,15 @@ def _is_ours(name: str) -> bool:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Keeps other runs out of a folder."""
+    """Keeps other runs out of a folder, which goes when no work is left in it."""
     with held_alone(path / _LOCK, "wait for it, or name another folder (--work)"):
-        yield
-    if not (path / _JOB).exists():
-        # The work is done, or never began.
-        with suppress(OSError):
-            (path / _LOCK).unlink()
-            path.rmdir()
+        try:
+            yield
+        finally:
+            if not (path / _JOB).exists():
+                with suppress(OSError):
+                    (path / _LOCK).unlink()
+                    path.rmdir()
 
 
 @contextmanager

@@ -353,7 +353,7 @@ def test_a_page_that_can_t_be_written_is_said_before_the_work(place: Place, fold
 def test_a_run_goes_on_in_its_folder(place: Place, folder: Path) -> None:
     fill(place, near_duplicates(4))
     (folder / "work").mkdir()
-    (folder / "work" / "job.json").write_text(json.dumps({"index": "another"}))
+    (folder / "work" / "job.json").write_text(json.dumps({"index": "another", "shares": 1}))
     ran = command(place, "report", "--work", "work", status=2)
     assert "work holds unfinished work of another index" in ran.err
     (folder / "work" / "job.json").unlink()

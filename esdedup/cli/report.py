@@ -107,26 +107,27 @@ def report_command(
     folder = work or Path(f"{target.index}.report")
     wanted = Wanted(examples, hot, sample)
     made = datetime.datetime.now(datetime.UTC)
-    with target.open() as index, steps() as on_step:
-        meta = index.meta
-        found = report(index.store, meta, grouping, wanted, work=folder, on_step=on_step)
-    head = {
-        "index": target.index,
-        "made": made.isoformat(timespec="seconds"),
-        "text_field": meta.text_field,
-        "scheme_id": meta.scheme.id,
-    }
-    notes = _notes(found, meta, recall)
-    values = page_values(found, visible)
-    scheme = describe(meta.scheme, max(1, found.statistics.documents))
-    chosen = options(grouping)
-    write_page(
-        "--output",
-        page,
-        render("report", report=found, head=head, scheme=scheme, options=chosen, notes=notes,
-               stopped=len(meta.stop), made=f"{made:%Y-%m-%d %H:%M} UTC", **values),
-    )  # fmt: skip
-    WorkFolder(folder).remove()
+    with WorkFolder.at(folder) as work_folder:
+        with target.open() as index, steps() as on_step:
+            meta = index.meta
+            found = report(index.store, meta, grouping, wanted, work=work_folder, on_step=on_step)
+        head = {
+            "index": target.index,
+            "made": made.isoformat(timespec="seconds"),
+            "text_field": meta.text_field,
+            "scheme_id": meta.scheme.id,
+        }
+        notes = _notes(found, meta, recall)
+        values = page_values(found, visible)
+        scheme = describe(meta.scheme, max(1, found.statistics.documents))
+        chosen = options(grouping)
+        write_page(
+            "--output",
+            page,
+            render("report", report=found, head=head, scheme=scheme, options=chosen, notes=notes,
+                   stopped=len(meta.stop), made=f"{made:%Y-%m-%d %H:%M} UTC", **values),
+        )  # fmt: skip
+        work_folder.remove()
     for note in notes:
         message(note)
     if wants_json(as_json):
