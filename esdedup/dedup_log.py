@@ -191,14 +191,22 @@ class LogReader:
         entries: list[Entry] = []
         lines = self._lines()
         next(lines)
-        for found in lines:
-            if "done" in found:
-                yield LoggedPage(entries, frozenset(found["done"]))
-                entries = []
+        for number, found in enumerate(lines, 2):
+            try:
+                read = _read(found)
+            except (KeyError, TypeError, AttributeError):
+                self._damaged(number - 1, "a line is of another form")
+                break
+            if isinstance(read, Entry):
+                entries.append(read)
             else:
-                entries.append(Entry.from_json(found["planned"]))
+                yield LoggedPage(entries, read)
+                entries = []
         if entries:
             yield LoggedPage(entries, None)
+
+    def _damaged(self, read: int, why: object) -> None:
+        self.damage = f"log file {self.path}: it is damaged after line {read}: {why}"
 
     def _header(self) -> RunHeader:
         try:
@@ -209,9 +217,12 @@ class LogReader:
             raise UsageError(f"log file {self.path}: it is no log of esdedup dedup")
         if found.pop("version", None) != _VERSION:
             raise UsageError(f"log file {self.path}: it is of another version of esdedup")
-        return RunHeader(**found)
+        try:
+            return RunHeader(**found)
+        except TypeError as error:
+            raise UsageError(f"log file {self.path}: its first line is damaged") from error
 
-    def _lines(self) -> Iterator[dict[str, Any]]:
+    def _lines(self) -> Iterator[Any]:
         read = 0
         with self.path.open("rb") as raw:
             try:
@@ -219,7 +230,14 @@ class LogReader:
                     yield json.loads(line)
                     read += 1
             except (ValueError, zstandard.ZstdError) as error:
-                self.damage = f"log file {self.path}: it is damaged after line {read}: {error}"
+                self._damaged(read, error)
+
+
+def _read(found: Any) -> Entry | frozenset[str]:
+    """What is planned, or the ids of what was done. Raises KeyError, TypeError, AttributeError."""
+    if "done" in found:
+        return frozenset(found["done"])
+    return Entry.from_json(found["planned"])
 
 
 def _unpacked(path: Path, raw: BinaryIO) -> Iterator[bytes]:

@@ -17,9 +17,9 @@ import zstandard
 
 import esdedup
 from esdedup.clustering import find_groups
-from esdedup.datatypes import FIELD, Document, Failure
+from esdedup.datatypes import FIELD, Document, Failure, Held
 from esdedup.dedup import DedupReport, dedup, prepare
-from esdedup.dedup_log import Action, LogReader, LogWriter, RunHeader
+from esdedup.dedup_log import Action, Entry, LogReader, LogWriter, RunHeader
 from esdedup.documents import with_tokens
 from esdedup.groups import Grouping
 from esdedup.schema import index_mapping
@@ -727,3 +727,25 @@ def in_terminal(arguments: list[str], typed: str) -> tuple[str, int]:
         shown += part
     os.close(master)
     return shown.decode(), process.wait(60)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["5", '"done"', "null", "{}", '{"done": 5}', '{"planned": 5}', '{"planned": {"id": "x"}}'],
+)
+def test_a_log_with_a_line_of_another_form_is_damaged_there(line: str, tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    header = RunHeader("a", "b", "c", "d", "delete", None, {}, "e")
+    with LogWriter(log, header) as writer:
+        for number in range(2):
+            writer.plan([Entry(Held(Document(f"{number}", {}), "v"), "o", 1.0).line()])
+            writer.settle([f"{number}"], [])
+    lines = log.read_text().splitlines()
+    log.write_text("\n".join([*lines[:3], line, *lines[3:], ""]))
+    reader = LogReader(log)
+    assert [each.id for page in reader.pages() for each in page.changed] == ["0"]
+    assert reader.damage is not None
+    assert "damaged after line 3" in reader.damage
+    log.write_text(lines[0].replace('"began"', '"begun"') + "\n")
+    with pytest.raises(esdedup.UsageError, match="first line is damaged"):
+        LogReader(log)
