@@ -11,7 +11,13 @@ from rich.console import Console
 from rich.text import Text
 
 from esdedup.cli.options import AsJson, Target, with_target
-from esdedup.cli.output import WIDTH_WITHOUT_TERMINAL, print_json, print_table, wants_json
+from esdedup.cli.output import (
+    WIDTH_WITHOUT_TERMINAL,
+    only_plain,
+    print_json,
+    print_table,
+    wants_json,
+)
 from esdedup.exceptions import UsageError
 from esdedup.explain import (
     Block,
@@ -261,7 +267,9 @@ def _bit_lines(blocks: list[Block]) -> tuple[Text, Text, Text]:
 
 def _marks(console: Console) -> tuple[str, str]:
     """What stands around shared words where colours can't be shown."""
-    return ("", "") if console.color_system is not None else ("⟦", "⟧")
+    if console.color_system is not None:
+        return "", ""
+    return ("[[", "]]") if only_plain() else ("⟦", "⟧")
 
 
 def _shared(text: str, marks: tuple[str, str]) -> list[tuple[str, str]]:
