@@ -232,7 +232,8 @@ def test_the_nearest_expect_no_more_than_is_left(target: str | Path, signature: 
                 # Two bands are too few to be sure of four, so values are looked up too.
                 assert result.asked == 2 + 128
                 assert [match.id for match in result.matches] == ["copy", "near0", "near1", "near2"]
-                assert result.recall is not None and result.recall >= 0.999
+                assert result.recall is not None
+                assert result.recall >= 0.999
             else:
                 assert result.asked == 2
                 if len(result.matches) == 4:
