@@ -82,9 +82,11 @@ def choose_banding(threshold: float, recall: float, permutations: int) -> tuple[
         bands = bands_needed(threshold, recall, rows)
         if bands is not None and bands * rows <= permutations:
             return bands, rows
+    needed = bands_needed(threshold, recall, 1)
+    many = "more than can be" if needed is None else needed
     raise UsageError(
-        f"recall {recall} at threshold {threshold} needs"
-        f" {bands_needed(threshold, recall, 1)} permutations, but there are {permutations}"
+        f"recall {recall} at threshold {threshold} needs {many} permutations, but there are"
+        f" {permutations}"
     )
 
 

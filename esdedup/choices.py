@@ -15,10 +15,11 @@ from esdedup.tokens import MAX_TOKENS
 # Bytes a document in an index of Elasticsearch, `_source` included, merged: measured, see
 # docs/scale.md and `benchmarks/index_size.py`. 23 tokens of bands and 4 of segments take 461
 # bytes, 20 and 4 take 415; tokens of 36 bits in place of 30 take 40 more for 20 of them; no
-# segments and no fingerprint take 70 less.
+# segments and no fingerprint take 70 less. 128 single values take 1,390, see docs/design.md.
 _BYTES_A_BAND_TOKEN = 15.0
 _BYTES_MORE_A_SIX_BITS = 2.0
 _BYTES_A_SEGMENT_TOKEN = 11.0
+_BYTES_A_VALUE = 10.9
 _BYTES_A_FINGERPRINT = 25.0
 _BYTES_OF_THE_FIELD = 45.0
 
@@ -30,9 +31,9 @@ LAYOUTS = (Layout(64, 4), Layout(64, 8), Layout(64, 6, 3), Layout(128, 4), Layou
 class Choice:
     """A way to cut signatures that reaches the recall, and what it costs.
 
-    tokens: a document, those of segments included. bytes: a document, about. at_threshold: the
-    chance that a pair of just the threshold's similarity meets. expected: of a query. chosen:
-    what `banding.choose_banding` takes.
+    tokens: a document, those of segments and single values included. bytes: a document, about.
+    at_threshold: the chance that a pair of just the threshold's similarity meets. expected: of a
+    query. chosen: what `banding.choose_banding` takes.
     """
 
     minhash: MinHash
@@ -64,8 +65,9 @@ def choices(
 ) -> list[Choice]:
     """Each number of rows with the bands that it needs, fewest rows first.
 
-    minhash: how many permutations and token bits there are. simhash: what the scheme has beside
-    it. rows: chosen by hand, in place of the most that are within the permutations.
+    minhash: how many permutations, token bits and single values there are. simhash: what the
+    scheme has beside it. rows: chosen by hand, in place of the most that are within the
+    permutations.
 
     Raises UsageError where no number of rows reaches the recall, or the given one does not.
     """
@@ -100,7 +102,7 @@ def layout_choices(documents: float) -> list[LayoutChoice]:
 def bytes_a_document(minhash: MinHash, simhash: SimHash | None) -> float:
     """About how many bytes the field takes in an index of Elasticsearch."""
     longer = (minhash.token_bits - 30) / 6 * _BYTES_MORE_A_SIX_BITS
-    bands = minhash.bands * (_BYTES_A_BAND_TOKEN + longer)
+    bands = minhash.bands * (_BYTES_A_BAND_TOKEN + longer) + minhash.signature * _BYTES_A_VALUE
     if simhash is None:
         return _BYTES_OF_THE_FIELD + bands
     segments = len(simhash.layout.widths) * _BYTES_A_SEGMENT_TOKEN
@@ -114,7 +116,7 @@ def _choice(
     segments = 0 if simhash is None else len(simhash.layout.widths)
     return Choice(
         minhash,
-        minhash.bands + segments,
+        minhash.bands + minhash.signature + segments,
         bytes_a_document(minhash, simhash),
         candidate_probability(threshold, minhash.bands, minhash.rows),
         expectation(neighbours, threshold, minhash),

@@ -217,7 +217,8 @@ class Result:
     share that is expected to be found, of the documents whose Jaccard similarity is just the
     threshold, or that of the last match where the nearest were asked for (of more similar ones it
     is more). None for Hamming distance, where all are, and where there were fewer than asked for.
-    asked: bands or segments of the query that were looked up; 0 for a text without any shingle.
+    asked: bands or segments of the query that were looked up, and single values where the nearest
+    were asked for and bands did not do; 0 for a text without any shingle.
     stopped: those that were not, or not wholly, as their buckets are in the index's stop list or
     larger than was asked for. What shares only these is missing, at any Hamming distance too.
     """

@@ -26,6 +26,8 @@ U32 = NDArray[np.uint32]
 EMPTY = np.uint32(0xFFFFFFFF)
 """Every row of the signature of an empty set."""
 
+MOST_PERMUTATIONS = 4096
+
 VALUE_BITS = 18
 """Bits of a single value that its token keeps. Documents meet in single values by their likeness
 far more often than by the chance of 1 in 2**18; a longer token would only take more room."""
@@ -56,8 +58,8 @@ class MinHash:
     signature: int = 0
 
     def __post_init__(self) -> None:
-        if not 1 <= self.permutations <= 4096:
-            raise UsageError(f"permutations {self.permutations}: use 1 to 4096")
+        if not 1 <= self.permutations <= MOST_PERMUTATIONS:
+            raise UsageError(f"permutations {self.permutations}: use 1 to {MOST_PERMUTATIONS}")
         if self.bands < 1 or self.rows < 1:
             raise UsageError(f"bands {self.bands}, rows {self.rows}: both must be at least 1")
         if self.bands * self.rows > self.permutations:

@@ -32,9 +32,8 @@ from esdedup.token_queries import band_queries, value_queries
 
 @dataclass(frozen=True)
 class _Level:
-    """Tokens of one kind: so many, of so many rows each, and the searches for them by query."""
+    """Tokens of one kind, of so many rows each: the searches for them, by query."""
 
-    count: int
     rows: int
     queries: list[RecallQuery]
 
@@ -43,13 +42,15 @@ class _Level:
 class _Look:
     """What is found for one query, a level after the other.
 
-    near: the k nearest so far. seen: ids of all that were verified. recall: of documents as
-    similar as the k-th, expected; None while there are fewer.
+    near: the k nearest so far. seen: ids of all that were verified. asked: bands and values that
+    were looked up. recall: of documents as similar as the k-th, expected; None while there are
+    fewer.
     """
 
     limits: Limits
     near: list[Match] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)
+    asked: int = 0
     truncated: bool = False
     recall: float | None = None
 
@@ -61,29 +62,34 @@ class _Look:
         """The similarity of the k-th, or None where there are fewer."""
         return self.near[-1].similarity if len(self.near) == self.limits.matches else None
 
-    def least(self, level: _Level) -> int:
+    def least(self, tokens: int, rows: int) -> int:
         """The tokens that a document must share to be looked at: as one nearer than the k-th."""
         similarity = self.farthest()
         if similarity is None:
             return 1
-        return least_bands(similarity, self.limits.recall, level.count, level.rows)
+        return least_bands(similarity, self.limits.recall, tokens, rows)
 
-    def add(self, level: _Level, least: int, candidates: Candidates, matches: list[Match]) -> None:
-        """What a level found; least: the tokens that were asked for."""
+    def add(
+        self, query: RecallQuery, rows: int, candidates: Candidates, matches: list[Match]
+    ) -> None:
+        """What a query found, by its tokens of so many rows each."""
         both = {match.id: match for match in (*self.near, *matches) if match.similarity}
         self.near = sorted(both.values(), key=by_similarity)[: self.limits.matches]
         self.seen.update(match.id for match in matches)
+        self.asked += len(query.groups)
         self.truncated = candidates.truncated
+        least = query.least
         if candidates.truncated:
             # Of those that share as many as the last one fetched, some were not.
             least = candidates.found[-1].matched + 1
         if (similarity := self.farthest()) is not None:
-            recall = expected_recall(similarity, level.count, level.rows, least)
+            # Those in the stop list are not among them.
+            recall = expected_recall(similarity, len(query.groups), rows, least)
             self.recall = max(recall, self.recall or 0.0)
 
     def result(self) -> Result:
         truncated = self.truncated and not self.done
-        return Result(self.near, len(self.seen), truncated, self.recall)
+        return Result(self.near, len(self.seen), truncated, self.recall, self.asked)
 
 
 def nearest(
@@ -106,8 +112,7 @@ def nearest(
         for level in levels:
             _look(store, meta, sketches, level, looks, limits)
         for row, look in looks.items():
-            query = levels[0].queries[row]
-            results[row] = replace(look.result(), asked=len(query.groups), stopped=query.stopped)
+            results[row] = replace(look.result(), stopped=levels[0].queries[row].stopped)
     return results
 
 
@@ -116,10 +121,10 @@ def _levels(meta: IndexMeta, sketches: Sketches, queries: Sequence[Query]) -> li
     minhash = require_minhash(meta.scheme)
     stopped = stopped_tokens(meta.stop, "minhash")
     left = [without(query, stopped) for query in band_queries(meta, bands, queries)]
-    levels = [_Level(minhash.bands, minhash.rows, left)]
+    levels = [_Level(minhash.rows, left)]
     if sketches.values is not None:
         found = value_queries(meta, sketches.values, queries)
-        levels.append(_Level(minhash.signature, 1, found))
+        levels.append(_Level(1, found))
     return levels
 
 
@@ -135,11 +140,11 @@ def _look(
     sets = sketches.shingles
     assert sets is not None
     asked = {
-        row: replace(level.queries[row], least=look.least(level))
+        row: replace(query, least=look.least(len(query.groups), level.rows))
         for row, look in looks.items()
-        if not look.done and level.queries[row].groups
+        if (query := level.queries[row]).groups and not look.done
     }
     found = store.recall(list(asked.values()), limits.candidates)
     for (row, query), candidates in zip(asked.items(), found, strict=True):
         matches = jaccard_matches(meta, sets[row], candidates.found)
-        looks[row].add(level, query.least, candidates, matches)
+        looks[row].add(query, level.rows, candidates, matches)

@@ -131,7 +131,7 @@ def from_pairs(sets: Ragged, documents: float) -> Neighbours:
     """
     sampled = len(sets)
     if sampled < 2:
-        raise UsageError(f"a sample of {sampled} documents has no pairs: give two or more")
+        raise UsageError(f"a sample of {sampled} texts has no pairs: give two or more")
     similarity, pairs = pair_similarities(sets)
     # Each pair is a neighbour to both.
     expected = 2.0 * pairs / sampled * (documents - 1) / (sampled - 1)

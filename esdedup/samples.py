@@ -78,7 +78,7 @@ def sample_neighbours(
         raise UsageError(f"{store.where} has no MinHash tokens to learn similarities from")
     documents = store.sample([meta.text_field], meta, count, seed)
     found = _with_text(documents, meta)
-    sets = shingle_sets([text for _, text in found] or [""], meta.scheme)
+    sets = shingle_sets([text for _, text in found], meta.scheme)
     corpus = max(store.statistics(meta).sketched, len(found))
     neighbours = from_pairs(sets, corpus)
     least = least_met(minhash, len(found), corpus)

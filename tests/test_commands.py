@@ -335,10 +335,35 @@ def test_a_terminal_gets_tables_and_a_pipe_lines_of_json() -> None:
     assert "\x1b" not in piped
 
 
-def in_terminal(*arguments: str) -> str:
-    """What a terminal of 120 columns shows."""
+def test_a_narrow_terminal_loses_no_column() -> None:
+    """It wraps the lines itself."""
+    run("index", "articles.jsonl")
+    run("index", "articles.jsonl", "--id-field", "text")
+    shown = in_terminal("stats", "--hot", "2", columns=40)
+    for heading in ("token", "position", "documents", "share", "id", "text"):
+        assert re.search(f"┃ +{heading} +┃", shown)
+    assert "minhash:" in shown
+
+
+def test_output_that_takes_plain_characters_only() -> None:
+    run("index", "articles.jsonl")
+    plain = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    for command in (
+        ["similar", "--id", "d", "-t", "0.3"], ["pairs", "-t", "0.3"], ["explain", "d", "e"]
+    ):  # fmt: skip
+        shown = run(*command, "--table", env=plain).stdout
+        assert "???" in shown
+        assert shown.isascii()
+    # JSON needs no other characters.
+    command = ["similar", "--id", "d", "-t", "0.3", "--source"]
+    assert run(*command, env=plain).stdout.isascii()
+    assert json.loads(run(*command, env=plain).stdout) == json.loads(run(*command).stdout)
+
+
+def in_terminal(*arguments: str, columns: int = 120) -> str:
+    """What a terminal shows."""
     master, slave = pty.openpty()
-    environment = {**os.environ, "COLUMNS": "120", "TERM": "xterm"}
+    environment = {**os.environ, "COLUMNS": str(columns), "TERM": "xterm"}
     process = subprocess.Popen(
         [ESDEDUP, *arguments], stdout=slave, stderr=slave, stdin=slave, env=environment
     )

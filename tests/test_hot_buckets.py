@@ -14,10 +14,12 @@ import numpy as np
 import pytest
 
 import esdedup
+from esdedup.banding import expected_recall
 from esdedup.datatypes import Document
 from esdedup.documents import with_tokens
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.hot import hot_buckets
+from esdedup.minhash import MinHash
 from esdedup.schema import IndexMeta, common_meta, index_mapping
 from esdedup.search import ONE_BAND
 from esdedup.stoplist import MAX_STOPPED, stop_entries, stopped_buckets
@@ -193,16 +195,60 @@ def test_a_text_of_which_all_is_stopped(filled: Filled) -> None:
         empty = index.similar("...")
         assert (empty.stopped, empty.asked, empty.blind) == (0, 0, False)
         policy = esdedup.DuplicatePolicy("skip")
-        # Of the same words, so of the same tokens; an equal text is found without any.
-        alike = [{"id": "bare2", "text": f"{ENGLISH} !"}, {"id": "bare3", "text": ENGLISH}]
-        report = index.add(alike, on_duplicate=policy)
-        assert (report.created, report.duplicates, report.truncated) == (1, 1, 1)
-    assert "Nothing could be looked for" in filled.run("similar", "--text", ENGLISH).err
+        report = index.add([{"id": "bare2", "text": ENGLISH + " ..."}], on_duplicate=policy)
+        assert (report.created, report.duplicates, report.truncated) == (1, 0, 1)
+        # Equal texts are found by their digests, which nothing stops.
+        report = index.add([{"id": "bare3", "text": ENGLISH}], on_duplicate=policy)
+        assert (report.skipped, report.duplicates, report.truncated) == (1, 1, 0)
+    ran = filled.run("similar", "--text", ENGLISH)
+    assert "Nothing could be looked for" in ran.err
+    # Another index would find no more.
+    assert "make one" not in ran.err
     lines = [{"id": "d2", "text": TEXTS["d2"]}, {"text": ENGLISH}]
     Path("q.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     ran = filled.run("similar", "--batch", "q.jsonl")
     assert "for 1 nothing could be looked for" in ran.err
     assert [answer["stopped"] for answer in ran.json] == [0, 23]
+
+
+@pytest.mark.parametrize("signature", [0, 128])
+def test_the_nearest_expect_no_more_than_is_left(target: str | Path, signature: int) -> None:
+    scheme = replace(esdedup.Scheme(), minhash=MinHash(128, 23, 3, 30, signature))
+    name = "test-" + uuid.uuid4().hex
+    base, half = own_text(1, False).split(), own_text(3, False).split()
+    text = " ".join(base)
+    try:
+        with esdedup.open(target, name, scheme=scheme) as index:
+            # One more word at the end each: k documents are much alike, and one a little.
+            near = [" ".join([*base, *half[: n + 1]]) for n in range(4)]
+            index.add([{"id": f"near{n}", "text": near[n]} for n in range(4)])
+            index.add([{"id": "copy", "text": text}])
+            (own,) = with_tokens([Document("x", {"text": text})], index.meta)
+            index.stop(list(own.tokens["minhash"])[:21])
+            result = index.similar(text, threshold=None, k=4)
+            last = result.matches[-1].similarity or 0.0
+            assert result.stopped == 21
+            if signature:
+                # Two bands are too few to be sure of four, so values are looked up too.
+                assert result.asked == 2 + 128
+                assert [match.id for match in result.matches] == ["copy", "near0", "near1", "near2"]
+                assert result.recall is not None
+                assert result.recall >= 0.999
+            else:
+                assert result.asked == 2
+                if len(result.matches) == 4:
+                    assert result.recall == expected_recall(last, 2, 3)
+            index.stop(list(own.tokens["minhash"]))
+            blind = index.similar(text, threshold=None, k=4)
+            assert (len(blind.matches), blind.asked, blind.blind) == (
+                (4, 128, False) if signature else (0, 0, True)
+            )
+        ran = Filled(target, name).run("similar", "--text", text, "--nearest")
+        assert ("Nothing could be looked for" in ran.err) == (not signature)
+        assert ("no other document shares" in ran.err) == bool(signature)
+    finally:
+        if isinstance(target, str):
+            delete_index(target, name)
 
 
 def test_segments_may_be_stopped_too(filled: Filled) -> None:
@@ -248,6 +294,7 @@ def test_large_buckets_of_one_query(filled: Filled) -> None:
             index.request_body(index.query(ENGLISH), esdedup.Limits(max_bucket=5))
     ran = filled.run("similar", "--text", ENGLISH, "--max-bucket", "1")
     assert "22 bands of the text were left out" in ran.err
+    assert "12.5% are found by the bands that were looked up" in ran.err
 
 
 def test_what_is_no_token_is_refused(filled: Filled) -> None:

@@ -110,6 +110,10 @@ def test_documents_without_a_text_and_too_many_candidates_are_told(store: Store)
     assert sum(len(some) for some in texts_of_index(store, META, 52)) == 50
     with pytest.raises(esdedup.UsageError, match="give two or more"):
         sample_neighbours(store, META, 1)
+    store.delete([f"d{at}" for at in range(52)])
+    store.refresh()
+    with pytest.raises(esdedup.UsageError, match="a sample of 0 texts has no pairs"):
+        sample_neighbours(store, META, 10)
 
 
 def test_an_index_without_bands_tells_nothing(open_store: OpenStore) -> None:
@@ -179,6 +183,22 @@ def test_a_scheme_file_keeps_all_but_its_bands(tmp_path: Path) -> None:
     assert after == before
 
 
+def test_a_scheme_keeps_its_permutations_and_single_values(
+    place: Place, open_store: OpenStore
+) -> None:
+    meta = IndexMeta(esdedup.Scheme(minhash=esdedup.MinHash(256, 23, 3, signature=64)))
+    store = open_store()
+    store.create(meta)
+    fill(store, corpus(20), meta)
+    (answer,) = run_command("tune", "--sample", "20", *where(place)).json
+    made = answer["scheme"]["minhash"]
+    assert (made["permutations"], made["signature"]) == (256, 64)
+    (chosen,) = [choice for choice in answer["choices"] if choice["chosen"]]
+    assert 128 < chosen["bands"] * chosen["rows"] <= 256
+    assert chosen["tokens"] == chosen["bands"] + 64 + 4
+    assert chosen["bytes"] > 15 * chosen["bands"] + 64 * 10
+
+
 def test_a_table_fits_into_a_terminal(place: Place, store: Store) -> None:
     fill(store, corpus(100))
     done = run_command("tune", "--sample", "100", "--table", *where(place))
@@ -193,6 +213,9 @@ WRONG: list[tuple[list[str], str]] = [
     (["--threshold", "1"], "threshold 1.0"),
     (["--recall", "2"], "recall 2.0"),
     (["--rows", "50"], "rows 50"),
+    (["--threshold", "1e-13"], "more than can be permutations"),
+    (["--documents", "inf"], "--documents"),
+    (["--sample", "5", "--seed", "99999999999999999999"], "--seed"),
     (["--sample", "5", "--scheme", "x.json"], "leave --scheme out"),
     (["--scheme", "absent.json"], "scheme file absent.json"),
     (["--plot", "x.gif"], ".png, .svg, .pdf"),
@@ -227,6 +250,8 @@ def test_figures(tmp_path: Path) -> None:
             drawn.append(file.read_bytes())
         assert drawn[0].startswith(head)
         assert drawn[0] == drawn[1]
+    # Nobody meets anybody.
+    assert run_command("tune", "--plot", str(file), "--documents", "1").status == 0
 
 
 def test_a_figure_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

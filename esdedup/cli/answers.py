@@ -42,8 +42,10 @@ def lacking(result: Result, limits: Limits, values: bool) -> str | None:
     """What a look can't find, in words, or None. values: the index has tokens of single values."""
     if limits.threshold is None:
         return _lacking_nearest(result, limits, values)
-    if result.recall is None:
+    if result.recall is None or result.blind:
         return None
+    if result.stopped:
+        return _lacking_bands(result.recall, limits.threshold)
     return lacking_recall(result.recall, limits.threshold, limits.recall)
 
 
@@ -60,11 +62,24 @@ def lacking_recall(expected: float, threshold: float, wanted: float) -> str | No
     )
 
 
+def _lacking_bands(expected: float, threshold: float) -> str | None:
+    """What is said where it may be for want of the bands that were left out."""
+    if expected >= _GOOD_RECALL:
+        return None
+    return (
+        f"Of documents at Jaccard {threshold:g} about {_percent(expected)} are found by the bands"
+        " that were looked up"
+    )
+
+
 def _lacking_nearest(result: Result, limits: Limits, values: bool) -> str | None:
     found, wanted = len(result.matches), limits.matches
+    if result.blind and not found:
+        return None
     better = "" if values else ": an index of esdedup scheme --signature 128 finds more"
     if found < wanted and not result.truncated:
-        return f"Only {found} of {wanted} were found, as no other document shares a token{better}"
+        token = "a token that was looked up" if result.stopped else "a token"
+        return f"Only {found} of {wanted} were found, as no other document shares {token}{better}"
     if result.recall is None or result.recall >= _GOOD_RECALL:
         return None
     share = f"Of documents as near as the last about {_percent(result.recall)} are found"

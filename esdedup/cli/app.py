@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import sys
@@ -25,7 +26,7 @@ from esdedup.cli import (
     switch,
     tune,
 )
-from esdedup.cli.output import message
+from esdedup.cli.output import message, only_plain
 from esdedup.exceptions import EsdedupError, UsageError
 
 app = typer.Typer(
@@ -81,6 +82,9 @@ def main() -> None:
     # What the clients log of a failed request, our own messages say.
     logging.getLogger("elastic_transport").setLevel(logging.CRITICAL)
     logging.getLogger("opensearch").setLevel(logging.CRITICAL)
+    if only_plain() and isinstance(sys.stdout, io.TextIOWrapper):
+        # Tables show what they can; JSON needs no other characters.
+        sys.stdout.reconfigure(errors="replace")
     try:
         app()
     except UsageError as error:

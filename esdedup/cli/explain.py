@@ -13,6 +13,7 @@ from rich.text import Text
 from esdedup.cli.options import AsJson, Target, with_target
 from esdedup.cli.output import (
     WIDTH_WITHOUT_TERMINAL,
+    only_plain,
     print_json,
     print_table,
     visible,
@@ -258,7 +259,9 @@ def _bit_lines(blocks: list[Block]) -> tuple[Text, Text, Text]:
 
 def _marks(console: Console) -> tuple[str, str]:
     """What stands around shared words where colours can't be shown."""
-    return ("", "") if console.color_system is not None else ("⟦", "⟧")
+    if console.color_system is not None:
+        return "", ""
+    return ("[[", "]]") if only_plain() else ("⟦", "⟧")
 
 
 def _shared(text: str, marks: tuple[str, str]) -> list[tuple[str, str]]:

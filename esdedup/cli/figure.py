@@ -80,7 +80,8 @@ def _draw_neighbours(
     axes.bar(places, every, width, color="0.85", edgecolor="0.7", linewidth=0.5, label="all")
     axes.bar(places, met.histogram(_BINS), width * 0.6, color="tab:blue", label="candidates")
     axes.axvline(threshold, color="tab:red", linestyle="--", linewidth=1.2)
-    axes.set_yscale("log")
+    if (every > 0).any():
+        axes.set_yscale("log")
     axes.set_ylim(*_limits(every))
     axes.set_xlim(0, 1)
     axes.set_xlabel("Jaccard similarity")

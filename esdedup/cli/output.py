@@ -38,7 +38,7 @@ def wants_json(choice: bool | None) -> bool:
 
 def print_json(document: dict[str, Any]) -> None:
     """One line of JSON on standard output."""
-    line = json.dumps(document, ensure_ascii=False).translate(_ESCAPED)
+    line = json.dumps(document, ensure_ascii=only_plain()).translate(_ESCAPED)
     sys.stdout.write(line + "\n")
 
 
@@ -64,7 +64,12 @@ def print_table(
         if kind in ("number", "key")
     }
     # Each column has a border and a space on either side.
-    room = max(_LEAST_LINE, console.width - sum(kept.values()) - 3 * len(columns) - 1)
+    taken = sum(kept.values()) + 3 * len(columns) + 1
+    least = taken + _LEAST_LINE * (len(columns) - len(kept))
+    if console.width < least:
+        # A terminal wraps lines that are too long for it; cut to its width, columns would be lost.
+        console.width = least
+    room = max(_LEAST_LINE, console.width - taken)
     table = Table(show_header=any(name for name, _ in columns))
     for name, kind in columns:
         table.add_column(

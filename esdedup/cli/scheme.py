@@ -14,7 +14,7 @@ from esdedup.banding import choose_banding
 from esdedup.cli.options import AsJson, Target, with_target
 from esdedup.cli.output import message, print_json, print_table, wants_json
 from esdedup.cli.progress import progress
-from esdedup.cli.scheme_file import CHANCE_SIMILARITY, describe, write_scheme
+from esdedup.cli.scheme_file import CHANCE_SIMILARITY, MOST_DOCUMENTS, describe, write_scheme
 from esdedup.corpus import (
     count_corpus,
     weighted_as_given,
@@ -45,7 +45,7 @@ def scheme(
         Path | None, typer.Option("--output", "-o", help="File to write the scheme to.")
     ] = None,
     documents: Annotated[
-        float, typer.Option(min=1, help="Say the cost at so many documents.")
+        float, typer.Option(min=1, max=MOST_DOCUMENTS, help="Say the cost at so many documents.")
     ] = 1e6,
     chance: Annotated[
         float,

@@ -14,6 +14,8 @@ from esdedup.segments import Layout
 CHANCE_SIMILARITY = 0.02
 """Jaccard similarity that unrelated texts are taken to have, for the cost of a query."""
 
+MOST_DOCUMENTS = 1e15
+
 _RADII = 3
 
 

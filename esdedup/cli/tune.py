@@ -13,11 +13,16 @@ from esdedup.cli.figure import check_figure, draw
 from esdedup.cli.options import AsJson, Target, with_target
 from esdedup.cli.output import message, print_json, print_table, print_text, wants_json
 from esdedup.cli.progress import progress
-from esdedup.cli.scheme_file import CHANCE_SIMILARITY, read_scheme, write_scheme
+from esdedup.cli.scheme_file import (
+    CHANCE_SIMILARITY,
+    MOST_DOCUMENTS,
+    read_scheme,
+    write_scheme,
+)
 from esdedup.cli.tune_chart import chart
 from esdedup.datatypes import MOST_SAMPLED
 from esdedup.exceptions import UsageError
-from esdedup.minhash import MinHash
+from esdedup.minhash import MOST_PERMUTATIONS, MinHash
 from esdedup.neighbours import Neighbours, unrelated
 from esdedup.samples import Sampled, sample_neighbours
 from esdedup.scheme import Scheme
@@ -37,6 +42,7 @@ def tune(
         float | None,
         typer.Option(
             min=1,
+            max=MOST_DOCUMENTS,
             show_default="the index's, with --sample; else a million",
             help="Say the cost at so many documents.",
         ),
@@ -50,7 +56,11 @@ def tune(
             help="Learn how alike the index's documents are from so many of them.",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Which random sample to take.")] = 1,
+    seed: Annotated[
+        # What servers take.
+        int,
+        typer.Option(min=-(2**63), max=2**63 - 1, help="Which random sample to take."),
+    ] = 1,
     candidates: Annotated[
         int,
         typer.Option(min=1, max=10_000, help="Documents to compare each sampled one with."),
@@ -66,7 +76,12 @@ def tune(
             help="Scheme file to change the bands and rows of.",
         ),
     ] = None,
-    permutations: Annotated[int, typer.Option(help="Length of a signature.")] = 128,
+    permutations: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=MOST_PERMUTATIONS, show_default="the scheme's", help="Length of a signature."
+        ),
+    ] = None,
     rows: Annotated[
         int | None,
         typer.Option(
@@ -97,13 +112,13 @@ def tune(
     else:
         base, sampled = read_scheme(scheme) if scheme is not None else Scheme(), None
         neighbours = unrelated(documents or _DOCUMENTS, chance)
-    token_bits = MinHash().token_bits if base.minhash is None else base.minhash.token_bits
+    bands = base.minhash or MinHash()
     found = choices(
         threshold,
         recall,
         neighbours,
-        # One row of one permutation is only a place for the others to be put into.
-        MinHash(permutations, 1, 1, token_bits),
+        # One band of one row is only a place for the others to be put into.
+        replace(bands, permutations=permutations or bands.permutations, bands=1, rows=1),
         base.simhash,
         rows,
     )
