@@ -28,7 +28,8 @@ def recall_body(query: RecallQuery, limit: int) -> dict[str, Any]:
     if query.filters:
         condition["filter"] = list(query.filters)
     excluded: list[dict[str, Any]] = []
-    if query.exclude is not None:
+    # No document has an empty id, and servers refuse to look for one.
+    if query.exclude:
         excluded.append({"ids": {"values": [query.exclude]}})
     if query.originals:
         excluded.append({"exists": {"field": f"{query.field}.original"}})

@@ -63,6 +63,8 @@ class Limits:
             check_threshold(self.threshold)
         elif self.metric == "hamming":
             raise UsageError("the nearest documents are found by metric jaccard")
+        elif self.max_bucket is not None:
+            raise UsageError("buckets are limited with a threshold, not for the nearest documents")
         if self.matches < 1:
             raise UsageError(f"matches {self.matches}: use at least 1")
         if not 1 <= self.candidates <= MAX_CANDIDATES:

@@ -290,6 +290,8 @@ def test_large_buckets_of_one_query(filled: Filled) -> None:
         assert result.candidates == smallest
         with pytest.raises(UsageError, match="max bucket 0"):
             index.similar(ENGLISH, max_bucket=0)
+        with pytest.raises(UsageError, match="with a threshold"):
+            index.similar(ENGLISH, threshold=None, max_bucket=5)
         with pytest.raises(UsageError, match="goes with similar"):
             index.request_body(index.query(ENGLISH), esdedup.Limits(max_bucket=5))
     ran = filled.run("similar", "--text", ENGLISH, "--max-bucket", "1")
@@ -399,6 +401,7 @@ def test_an_alias_and_a_switch(url: str, tmp_path: Path, monkeypatch: pytest.Mon
         Path("new.json").write_text(json.dumps(esdedup.Scheme(seed=9).to_json()))
         ran = esdedup_command(url, "switch", name, "--scheme", "new.json", "--keep")
         assert ran.status == 0, ran.err
+        assert "The stop list (22 tokens) was of the old scheme and is empty now" in ran.err
         ran = esdedup_command(url, "stop", "-i", name, ".12345")
         assert (ran.status, "changing its scheme" in ran.err) == (2, True)
         assert esdedup_command(url, "switch", name, "--yes").status == 0

@@ -221,6 +221,7 @@ def test_what_is_written_is_read_in_the_order_asked_for(store: Store) -> None:
     assert [found.id for found in store.get(asked)] == [*wanted, "0"]
     assert store.get([]) == []
     assert store.get(["absent"]) == []
+    assert store.get([""]) == store.hold([""]) == []
     assert store.write([]) == WriteReport()
 
 
@@ -465,7 +466,8 @@ def test_what_is_left_out_is_not_counted(store: Store) -> None:
     assert ids_of(found) == ["d0", "d2", "d3"]
     assert not found.truncated
     assert ask(store, query("a", exclude="d1"), limit=2).truncated
-    assert ids_of(ask(store, query("a", exclude="absent"))) == ["d0", "d1", "d2", "d3"]
+    for none in ("absent", ""):
+        assert ids_of(ask(store, query("a", exclude=none))) == ["d0", "d1", "d2", "d3"]
 
 
 def test_a_group_counts_once_whatever_its_token(store: Store) -> None:

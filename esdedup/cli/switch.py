@@ -104,6 +104,11 @@ def _fill(
             break
     show(total, f"Scheme {plan.following.scheme.id} of {name!r}", 0, as_json)
     complete(cluster, plan)
+    if plan.meta.stop:
+        message(
+            f"The stop list ({len(plan.meta.stop):,} tokens) was of the old scheme and is empty"
+            " now: esdedup stats --hot shows what is large in the new one"
+        )
     message(f"Searches use scheme {plan.following.scheme.id} from now on")
 
 

@@ -56,8 +56,9 @@ def find_hits(
 ) -> list[dict[str, Any]]:
     """The hits of documents by id. options: of the search, such as its `_source`."""
     hits: list[dict[str, Any]] = []
-    if ids:
-        body = {**scan_body({"ids": {"values": list(ids)}}, [], _PAGE), **options}
+    # No document has an empty id, and servers refuse to look for one.
+    if wanted := list(filter(None, ids)):
+        body = {**scan_body({"ids": {"values": wanted}}, [], _PAGE), **options}
         with cluster.point_in_time(path) as point:
             for page in cluster.pages(point, body):
                 hits += page
@@ -68,7 +69,7 @@ def get_items(
     cluster: Cluster, path: str, targets: list[dict[str, Any]], fields: Any
 ) -> list[Mapping[str, Any]]:
     """The items of a multi-get that are there. fields: what to read of their `_source`."""
-    wanted = [{**target, "_source": fields} for target in targets]
+    wanted = [{**target, "_source": fields} for target in targets if target["_id"]]
     return cluster.get_many({"docs": wanted}, path) if wanted else []
 
 
