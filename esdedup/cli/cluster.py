@@ -21,7 +21,7 @@ from esdedup.cli.options import (
     with_target,
 )
 from esdedup.cli.output import message, print_json, print_table, wants_json
-from esdedup.cli.pairs import tell_capped, tell_left_out, tell_recall
+from esdedup.cli.pairs import tell_capped, tell_left_out, tell_recall, tell_stopped
 from esdedup.cli.progress import steps
 from esdedup.clustering import find_groups
 from esdedup.groups import MAX_BUCKET, Groups
@@ -75,6 +75,7 @@ def cluster_command(
     folder = work or Path(f"{target.index}.cluster")
     with target.open() as index, steps() as on_step:
         tell_left_out(index.statistics())
+        tell_stopped(index.meta.stop, metric)
         groups = find_groups(index.store, index.meta, grouping, work=folder, on_step=on_step)
         report = MarkReport()
         if not dry_run:
