@@ -41,6 +41,12 @@ class MarkReport:
         )
 
 
+def require_settled(store: Store, meta: IndexMeta) -> None:
+    """Raises StoreError while the index is changing its scheme."""
+    if meta.next is not None:
+        raise StoreError(f"{store.where} is changing its scheme: finish that first, esdedup switch")
+
+
 def mark_groups(
     store: Store, meta: IndexMeta, groups: Groups, on_step: OnStep | None = None
 ) -> MarkReport:
@@ -52,8 +58,7 @@ def mark_groups(
 
     Raises StoreError while the index is changing its scheme, and the errors of the store.
     """
-    if meta.next is not None:
-        raise StoreError(f"{store.where} is changing its scheme: finish that first, esdedup switch")
+    require_settled(store, meta)
     report = MarkReport()
     for first in range(0, len(groups.ids), _PAGE):
         rows = range(first, min(first + _PAGE, len(groups.ids)))

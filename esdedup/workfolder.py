@@ -86,7 +86,13 @@ class WorkFolder:
 
         Raises UsageError where the folder holds the work of other parameters.
         """
-        job = {"index": store.where, "scheme": meta.scheme.id, "field": meta.field, **parameters}
+        job = {
+            "index": store.where,
+            "scheme": meta.scheme.id,
+            "field": meta.field,
+            "stop": list(meta.stop),
+            **parameters,
+        }
         held = self._held_job()
         if held is None:
             self._shares = shares_of(store.statistics(meta).sketched)

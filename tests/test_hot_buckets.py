@@ -202,6 +202,7 @@ def test_a_text_of_which_all_is_stopped(filled: Filled) -> None:
         assert (report.skipped, report.duplicates, report.truncated) == (1, 1, 0)
     ran = filled.run("similar", "--text", ENGLISH)
     assert "Nothing could be looked for" in ran.err
+    assert "23 tokens are in the index's stop list" in filled.run("pairs", "-t", "0.9").err
     # Another index would find no more.
     assert "make one" not in ran.err
     lines = [{"id": "d2", "text": TEXTS["d2"]}, {"text": ENGLISH}]

@@ -221,7 +221,8 @@ def test_what_is_written_is_read_in_the_order_asked_for(store: Store) -> None:
     assert [found.id for found in store.get(asked)] == [*wanted, "0"]
     assert store.get([]) == []
     assert store.get(["absent"]) == []
-    assert store.get([""]) == store.hold([""]) == []
+    assert store.get([""]) == []
+    assert store.hold([""]) == []
     assert store.write([]) == WriteReport()
 
 

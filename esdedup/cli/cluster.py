@@ -22,11 +22,11 @@ from esdedup.cli.options import (
     with_target,
 )
 from esdedup.cli.output import message, print_json, print_table, wants_json
-from esdedup.cli.pairs import tell_capped, tell_left_out, tell_recall
+from esdedup.cli.pairs import tell_capped, tell_left_out, tell_recall, tell_stopped
 from esdedup.cli.progress import steps
 from esdedup.clustering import find_groups
 from esdedup.groups import MAX_BUCKET, Groups
-from esdedup.marking import MarkReport, mark_groups
+from esdedup.marking import MarkReport, mark_groups, require_settled
 from esdedup.records import BadRecord
 from esdedup.search import RECALL
 from esdedup.workfolder import WorkFolder
@@ -76,7 +76,10 @@ def cluster_command(
     folder = work or Path(f"{target.index}.cluster")
     with ExitStack() as stack:
         index = stack.enter_context(target.open())
+        if not dry_run:
+            require_settled(index.store, index.meta)
         tell_left_out(index.statistics())
+        tell_stopped(index.meta.stop, metric)
         work_folder = stack.enter_context(WorkFolder.at(folder))
         on_step = stack.enter_context(steps())
         groups = find_groups(index.store, index.meta, grouping, work=work_folder, on_step=on_step)

@@ -23,7 +23,7 @@ from esdedup.cli.options import (
     with_target,
 )
 from esdedup.cli.output import message, print_json, print_table, wants_json
-from esdedup.cli.pairs import tell_capped, tell_left_out, tell_recall
+from esdedup.cli.pairs import tell_capped, tell_left_out, tell_recall, tell_stopped
 from esdedup.cli.progress import steps
 from esdedup.cli.undo import address_of, agreed, failed, tell_failures, undo_log
 from esdedup.clustering import find_groups
@@ -108,6 +108,7 @@ def dedup_command(
     with target.open() as index:
         statistics = index.statistics()
         tell_left_out(statistics)
+        tell_stopped(index.meta.stop, metric)
         with steps() as on_step:
             groups = find_groups(index.store, index.meta, grouping, on_step=on_step)
         tell_recall(groups.recall, grouping.threshold, recall)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from esdedup.buckets import Capped
 from esdedup.cli.answers import lacking_recall
@@ -21,11 +21,12 @@ from esdedup.cli.options import (
 from esdedup.cli.output import message, print_json, print_table, snippet, wants_json
 from esdedup.cli.progress import steps
 from esdedup.cli.similar import check_metric_options
-from esdedup.datatypes import Pair, Statistics
+from esdedup.datatypes import Metric, Pair, Statistics
 from esdedup.fields import value_at
 from esdedup.groups import MAX_BUCKET
 from esdedup.index import Index
 from esdedup.search import RECALL
+from esdedup.stoplist import stopped_tokens
 
 _FETCHED = 1_000
 
@@ -45,6 +46,7 @@ def pairs(
     wanted = DEFAULT_THRESHOLD if threshold is None else threshold
     with target.open() as index:
         tell_left_out(index.statistics())
+        tell_stopped(index.meta.stop, metric)
         with steps() as on_step:
             found = index.pairs(
                 metric=metric,
@@ -78,6 +80,15 @@ def left_out(statistics: Statistics) -> str | None:
         f"{skipped:,} of {statistics.documents:,} documents have no tokens of this index's"
         " scheme and are left out"
     )
+
+
+def tell_stopped(stop: Sequence[str], metric: Metric) -> None:
+    """Says that documents do not meet in what the index's stop list has."""
+    if some := stopped_tokens(stop, "minhash" if metric == "jaccard" else "simhash"):
+        message(
+            f"{len(some):,} tokens are in the index's stop list: documents that share only these"
+            " are not compared, unless their texts are equal"
+        )
 
 
 def tell_recall(expected: float, threshold: float, recall: float) -> None:
