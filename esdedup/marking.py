@@ -12,6 +12,7 @@ from esdedup.datatypes import Change, Failure, Held
 from esdedup.exceptions import StoreError
 from esdedup.fields import value_at
 from esdedup.groups import Groups, OnStep
+from esdedup.marks import differing
 from esdedup.schema import IndexMeta
 from esdedup.stores.base import Store
 
@@ -106,9 +107,9 @@ def _mark(
         held = store.hold(pending, paths)
         same = [each for each in held if _digest(each, meta) == wanted[each.document.id][0]]
         changes = [
-            Change(each, {meta.field: differing})
+            Change(each, {meta.field: missing})
             for each in same
-            if (differing := _differing(each, meta, wanted[each.document.id][1]))
+            if (missing := differing(each.document.source, meta.field, wanted[each.document.id][1]))
         ]
         report += MarkReport(unchanged=len(same) - len(changes), stale=len(pending) - len(same))
         written = store.change(changes)
@@ -124,12 +125,3 @@ def _mark(
 
 def _digest(held: Held, meta: IndexMeta) -> Any:
     return value_at(held.document.source, f"{meta.field}.digest")
-
-
-def _differing(held: Held, meta: IndexMeta, marks: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the marks that a document has not. What it lacks need not be taken away."""
-    return {
-        name: value
-        for name, value in marks.items()
-        if value_at(held.document.source, f"{meta.field}.{name}") != value
-    }

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from esdedup.datatypes import tokens_in
+from esdedup.fields import value_at
 
 Marks = Mapping[str, Any]
 """Values by their names below our field."""
@@ -16,7 +17,11 @@ Marks = Mapping[str, Any]
 
 def differing(source: Mapping[str, Any], field: str, marks: Marks) -> dict[str, Any]:
     """Those of the marks that a document has not; what it lacks need not be taken away."""
-    current = tokens_in(source, field)
+    if field in source:
+        current = tokens_in(source, field)
+    else:
+        # Where only some fields were read, each may stand under its whole name.
+        current = {name: value_at(source, f"{field}.{name}") for name in marks}
     return {name: value for name, value in marks.items() if current.get(name) != value}
 
 
