@@ -33,11 +33,13 @@ def draw(runs: list[Figures], out: Path) -> None:
     matplotlib.rcParams["svg.hashsalt"] = "esdedup"
     import matplotlib.pyplot as plt
 
-    figure, grid = plt.subplots(1, 2, figsize=(11, 4.8), layout="constrained")
+    figure, grid = plt.subplots(1, 2, figsize=(11, 5.2), layout="constrained")
     for axes, (key, title) in zip(grid, PANELS.items(), strict=True):
         for run, colour in zip(runs, COLOURS, strict=False):
             for command, label in COMMANDS.items():
                 found = [size for size in run["sizes"] if command in size]
+                if not found:
+                    continue
                 axes.plot(
                     [size["documents"] for size in found],
                     [size[command][key] for size in found],
@@ -57,7 +59,8 @@ def draw(runs: list[Figures], out: Path) -> None:
             axes.text(axes.get_xlim()[0] * 1.1, 2080, "2 GiB", fontsize=8)
             axes.set_ylim(0, 2300)
         axes.grid(visible=True, which="both", alpha=0.25)
-    grid[0].legend(fontsize=7, loc="upper left")
+    handles, labels = grid[0].get_legend_handles_labels()
+    figure.legend(handles, labels, fontsize=8, loc="outside lower center", ncols=4)
     figure.suptitle("Pairs and groups at Jaccard 0.8, documents of 400 characters")
     figure.savefig(out.with_suffix(".png"), dpi=110, metadata={"Software": None})
     plt.close(figure)
