@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from esdedup.datatypes import Change, Failure, Held
+from esdedup.documents import MARKS
 from esdedup.exceptions import StoreError
 from esdedup.fields import value_at
 from esdedup.groups import Groups, OnStep
@@ -99,8 +100,7 @@ def _wanted(groups: Groups, rows: Sequence[int]) -> Iterator[tuple[str, tuple[st
 def _mark(
     store: Store, meta: IndexMeta, wanted: Mapping[str, tuple[str, dict[str, Any]]]
 ) -> MarkReport:
-    names = ("digest", "group", "original", "similarity", "distance")
-    paths = [f"{meta.field}.{name}" for name in names]
+    paths = [f"{meta.field}.{name}" for name in ("digest", *MARKS)]
     pending = list(wanted)
     report = MarkReport()
     for _ in range(_ATTEMPTS):

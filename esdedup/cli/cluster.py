@@ -11,13 +11,9 @@ from typing import Annotated, Any
 import typer
 
 from esdedup.cli.dead_letter import DeadLetterFile
-from esdedup.cli.grouping import Exact, GroupThreshold, KeepOption, MethodOption, grouping_of
+from esdedup.cli.grouping import GroupingOptions
 from esdedup.cli.options import (
     AsJson,
-    Distance,
-    MaxBucket,
-    MetricOption,
-    Recall,
     Target,
     with_target,
 )
@@ -25,10 +21,9 @@ from esdedup.cli.output import message, print_json, print_table, wants_json
 from esdedup.cli.pairs import tell_capped, tell_left_out, tell_recall, tell_stopped
 from esdedup.cli.progress import steps
 from esdedup.clustering import find_groups
-from esdedup.groups import MAX_BUCKET, Groups
+from esdedup.groups import Groups
 from esdedup.marking import MarkReport, mark_groups, require_settled
 from esdedup.records import BadRecord
-from esdedup.search import RECALL
 from esdedup.workfolder import WorkFolder
 
 Work = Annotated[
@@ -54,14 +49,7 @@ _LARGEST = 10
 @with_target
 def cluster_command(
     target: Target,
-    method: MethodOption = "components",
-    metric: MetricOption = "jaccard",
-    threshold: GroupThreshold = None,
-    distance: Distance = None,
-    keep: KeepOption = "first",
-    exact: Exact = False,
-    recall: Recall = RECALL,
-    max_bucket: MaxBucket = MAX_BUCKET,
+    group_options: GroupingOptions,
     work: Work = None,
     dry_run: DryRun = False,
     dead_letter: DeadLetterPath = None,
@@ -72,14 +60,14 @@ def cluster_command(
     Every document gets the id of the one of its group that stays, on which any search can collapse.
     Run it again after it was stopped: it goes on where it was.
     """
-    grouping = grouping_of(method, metric, threshold, distance, keep, recall, max_bucket, exact)
+    grouping = group_options.grouping()
     folder = work or Path(f"{target.index}.cluster")
     with ExitStack() as stack:
         index = stack.enter_context(target.open())
         if not dry_run:
             require_settled(index.store, index.meta)
         tell_left_out(index.statistics())
-        tell_stopped(index.meta.stop, metric)
+        tell_stopped(index.meta.stop, grouping.metric)
         work_folder = stack.enter_context(WorkFolder.at(folder))
         on_step = stack.enter_context(steps())
         groups = find_groups(index.store, index.meta, grouping, work=work_folder, on_step=on_step)
@@ -94,8 +82,8 @@ def cluster_command(
         work_folder.remove()
         missed = index.statistics().sketched - len(groups.ids)
         where = index.store.where
-    tell_recall(groups.recall, grouping.threshold, recall)
-    tell_capped(groups.capped, max_bucket)
+    tell_recall(groups.recall, grouping.threshold, grouping.recall)
+    tell_capped(groups.capped, grouping.max_bucket)
     if wants_json(as_json):
         print_json(_summary(groups, None if dry_run else report))
     else:

@@ -11,13 +11,9 @@ from typing import Annotated
 import typer
 
 from esdedup.cli.duplicates import group_json, show_groups, summary, tell_chained
-from esdedup.cli.grouping import Exact, GroupThreshold, KeepOption, MethodOption, grouping_of
+from esdedup.cli.grouping import LeaderOptions
 from esdedup.cli.options import (
     AsJson,
-    Distance,
-    MaxBucket,
-    MetricOption,
-    Recall,
     Target,
     Yes,
     with_target,
@@ -30,9 +26,8 @@ from esdedup.clustering import find_groups
 from esdedup.dedup import DedupReport, dedup, prepare
 from esdedup.dedup_log import Action, LogWriter, RunHeader
 from esdedup.exceptions import EsdedupError, UsageError
-from esdedup.groups import MAX_BUCKET, Groups
+from esdedup.groups import Groups
 from esdedup.index import Index
-from esdedup.search import RECALL
 from esdedup.stores import Store
 from esdedup.stores.indices import check_apart
 
@@ -73,14 +68,7 @@ _DONE = {"delete": "deleted", "mark": "marked", "move": "moved"}
 @with_target
 def dedup_command(
     target: Target,
-    method: MethodOption = "leader",
-    metric: MetricOption = "jaccard",
-    threshold: GroupThreshold = None,
-    distance: Distance = None,
-    keep: KeepOption = "first",
-    exact: Exact = False,
-    recall: Recall = RECALL,
-    max_bucket: MaxBucket = MAX_BUCKET,
+    group_options: LeaderOptions,
     apply: Apply = False,
     action: ActionOption = None,
     to: To = None,
@@ -102,17 +90,17 @@ def dedup_command(
         undo_log(target, undo, force, yes, wants_json(as_json))
         return
     _check(target, apply, action, to, log, force)
-    grouping = grouping_of(method, metric, threshold, distance, keep, recall, max_bucket, exact)
+    grouping = group_options.grouping()
     if apply:
         agreed(None, yes, "--apply")
     with target.open() as index:
         statistics = index.statistics()
         tell_left_out(statistics)
-        tell_stopped(index.meta.stop, metric)
+        tell_stopped(index.meta.stop, grouping.metric)
         with steps() as on_step:
             groups = find_groups(index.store, index.meta, grouping, on_step=on_step)
-        tell_recall(groups.recall, grouping.threshold, recall)
-        tell_capped(groups.capped, max_bucket)
+        tell_recall(groups.recall, grouping.threshold, grouping.recall)
+        tell_capped(groups.capped, grouping.max_bucket)
         if not wants_json(as_json):
             show_groups(groups, index.store.where)
         elif not apply:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
+from esdedup.cli.options import Distance, MaxBucket, MetricOption, Recall
 from esdedup.cli.similar import check_metric_options
-from esdedup.datatypes import Metric
 from esdedup.exceptions import UsageError
-from esdedup.groups import Grouping, Method
+from esdedup.groups import MAX_BUCKET, Grouping, Method
 from esdedup.keep import KeepRule
+from esdedup.search import RECALL
 
 THRESHOLD = 0.8
 
@@ -44,20 +46,39 @@ Exact = Annotated[
 ]
 
 
-def grouping_of(
-    method: Method,
-    metric: Metric,
-    threshold: float | None,
-    distance: int | None,
-    keep: str,
-    recall: float,
-    max_bucket: int,
-    exact: bool,
-) -> Grouping:
-    """The grouping that the options name. Raises UsageError for what does not go together."""
-    if exact and (metric != "jaccard" or threshold is not None or distance is not None):
-        raise UsageError("--exact goes without --metric, --threshold and --distance")
-    check_metric_options(metric, threshold, distance)
-    chosen = THRESHOLD if threshold is None else threshold
-    rule = KeepRule.parse(keep)
-    return Grouping(method, metric, chosen, distance, rule, recall, max_bucket, exact)
+@dataclass(frozen=True)
+class GroupingOptions:
+    """The options of every command that groups documents."""
+
+    method: MethodOption = "components"
+    metric: MetricOption = "jaccard"
+    threshold: GroupThreshold = None
+    distance: Distance = None
+    keep: KeepOption = "first"
+    exact: Exact = False
+    recall: Recall = RECALL
+    max_bucket: MaxBucket = MAX_BUCKET
+
+    def grouping(self) -> Grouping:
+        """The grouping that the options name. Raises UsageError for what does not go together."""
+        by_text = self.metric == "jaccard" and self.threshold is None and self.distance is None
+        if self.exact and not by_text:
+            raise UsageError("--exact goes without --metric, --threshold and --distance")
+        check_metric_options(self.metric, self.threshold, self.distance)
+        return Grouping(
+            self.method,
+            self.metric,
+            THRESHOLD if self.threshold is None else self.threshold,
+            self.distance,
+            KeepRule.parse(self.keep),
+            self.recall,
+            self.max_bucket,
+            self.exact,
+        )
+
+
+@dataclass(frozen=True)
+class LeaderOptions(GroupingOptions):
+    """The same, where what goes shall be like what stays."""
+
+    method: MethodOption = "leader"

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
@@ -185,20 +184,6 @@ MaxBucket = Annotated[
 ]
 
 
-def read_filters(filters: list[str] | None) -> list[dict[str, Any]]:
-    """The queries that --filter gives. Raises UsageError for what is no JSON object."""
-    read = []
-    for text in filters or ():
-        try:
-            found = json.loads(text)
-        except ValueError as error:
-            raise UsageError(f"--filter {text}: no JSON: {error}") from error
-        if not isinstance(found, dict):
-            raise UsageError(f'--filter {text}: use an object like {{"term": {{"field": "x"}}}}')
-        read.append(found)
-    return read
-
-
 @dataclass(frozen=True)
 class ClusterTarget:
     """A cluster: the options that every command on one has."""
@@ -258,13 +243,42 @@ class Target(ClusterTarget):
 
 
 def with_target(command: Callable[..., None]) -> Callable[..., None]:
-    """A command whose first parameter is a target, with the options of that kind in its place."""
+    """A command whose parameters may be sets of options, with the options in their place.
+
+    Its first parameter is such a set, a target, whose options come last.
+    """
     own_hints = get_type_hints(command, include_extras=True)
-    parameters = list(inspect.signature(command).parameters.values())
-    kind = own_hints[parameters[0].name]
-    names = [option.name for option in fields(kind)]
+    first, *others = inspect.signature(command).parameters.values()
+    kinds = {
+        name: own_hints[name]
+        for name in (first.name, *(other.name for other in others))
+        if is_dataclass(own_hints[name])
+    }
+    options: list[inspect.Parameter] = []
+    for parameter in (*others, first):
+        if parameter.name in kinds:
+            options += _options_of(kinds[parameter.name])
+        else:
+            hint = own_hints[parameter.name]
+            options.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hint))
+
+    def run(**arguments: Any) -> None:
+        sets = {
+            name: kind(**{option.name: arguments.pop(option.name) for option in fields(kind)})
+            for name, kind in kinds.items()
+        }
+        command(**sets, **arguments)
+
+    run.__doc__ = command.__doc__
+    # Typer reads the options from the signature and from the annotations.
+    run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    run.__annotations__ = {option.name: option.annotation for option in options}
+    return run
+
+
+def _options_of(kind: Any) -> list[inspect.Parameter]:
     hints = get_type_hints(kind, include_extras=True)
-    shared = [
+    return [
         inspect.Parameter(
             option.name,
             inspect.Parameter.KEYWORD_ONLY,
@@ -273,17 +287,3 @@ def with_target(command: Callable[..., None]) -> Callable[..., None]:
         )
         for option in fields(kind)
     ]
-
-    def run(**arguments: Any) -> None:
-        target = kind(**{name: arguments.pop(name) for name in names})
-        command(target, **arguments)
-
-    own = [
-        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=own_hints[parameter.name])
-        for parameter in parameters[1:]
-    ]
-    run.__doc__ = command.__doc__
-    # Typer reads the options from the signature and from the annotations.
-    run.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
-    run.__annotations__ = {p.name: p.annotation for p in (*own, *shared)}
-    return run

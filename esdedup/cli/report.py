@@ -9,13 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from esdedup.cli.answers import lacking_recall
-from esdedup.cli.grouping import Exact, GroupThreshold, KeepOption, MethodOption, grouping_of
+from esdedup.cli.grouping import LeaderOptions
 from esdedup.cli.options import (
     AsJson,
-    Distance,
-    MaxBucket,
-    MetricOption,
-    Recall,
     Target,
     with_target,
 )
@@ -33,12 +29,10 @@ from esdedup.cli.progress import steps
 from esdedup.cli.report_numbers import megabytes, options, page_values, report_document
 from esdedup.cli.scheme_file import describe
 from esdedup.datatypes import MOST_SAMPLED
-from esdedup.groups import MAX_BUCKET
 from esdedup.hot import MOST_COUNTED
 from esdedup.pages import render
 from esdedup.report import Report, Wanted, report
 from esdedup.schema import IndexMeta
-from esdedup.search import RECALL
 from esdedup.workfolder import WorkFolder
 
 _MOST_EXAMPLES = 50
@@ -82,15 +76,9 @@ Work = Annotated[
 @with_target
 def report_command(
     target: Target,
+    *,
     output: Output = None,
-    method: MethodOption = "leader",
-    metric: MetricOption = "jaccard",
-    threshold: GroupThreshold = None,
-    distance: Distance = None,
-    keep: KeepOption = "first",
-    exact: Exact = False,
-    recall: Recall = RECALL,
-    max_bucket: MaxBucket = MAX_BUCKET,
+    group_options: LeaderOptions,
     examples: Examples = Wanted.examples,
     hot: Hot = Wanted.hot,
     sample: Sample = Wanted.sample,
@@ -101,7 +89,7 @@ def report_command(
 
     Nothing in the index changes. With the same options, dedup finds the same groups.
     """
-    grouping = grouping_of(method, metric, threshold, distance, keep, recall, max_bucket, exact)
+    grouping = group_options.grouping()
     page = output or Path(f"{target.index}.report.html")
     check_page("--output", page)
     folder = work or Path(f"{target.index}.report")
@@ -117,7 +105,7 @@ def report_command(
             "text_field": meta.text_field,
             "scheme_id": meta.scheme.id,
         }
-        notes = _notes(found, meta, recall)
+        notes = _notes(found, meta)
         values = page_values(found, visible)
         scheme = describe(meta.scheme, max(1, found.statistics.documents))
         chosen = options(grouping)
@@ -137,12 +125,12 @@ def report_command(
     message(f"{page}: the report holds texts of {found.shown:,} documents")
 
 
-def _notes(found: Report, meta: IndexMeta, recall: float) -> list[str]:
+def _notes(found: Report, meta: IndexMeta) -> list[str]:
     """What a reader must know before believing the rest."""
     grouping = found.grouping
     notes = [left_out(found.statistics)]
     if not grouping.exact and grouping.metric == "jaccard":
-        notes.append(lacking_recall(found.recall, grouping.threshold, recall))
+        notes.append(lacking_recall(found.recall, grouping.threshold, grouping.recall))
     notes.append(capped(found.capped, grouping.max_bucket))
     if meta.stop and not grouping.exact:
         notes.append(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -20,7 +21,6 @@ from esdedup.cli.options import (
     Recall,
     Target,
     Threshold,
-    read_filters,
     with_target,
 )
 from esdedup.cli.output import message, print_json, wants_json
@@ -104,7 +104,7 @@ def similar(
     if nearest and max_bucket is not None:
         raise UsageError("--max-bucket goes without --nearest")
     limits = Limits(metric, wanted, distance, k, candidates, recall, max_bucket)
-    filters = read_filters(filter)
+    filters = _read_filters(filter)
     with target.open() as index:
         if batch is not None:
             _answer_all(index, batch, limits, filters, source)
@@ -153,7 +153,7 @@ def query(
     wanted_threshold = _threshold(metric, threshold, nearest)
     limits = Limits(metric, wanted_threshold, distance, candidates=candidates, recall=recall)
     with target.open() as index:
-        wanted = index.query(_read(file) if file is not None else text, id, read_filters(filter))
+        wanted = index.query(_read(file) if file is not None else text, id, _read_filters(filter))
         print_json(index.request_body(wanted, limits, collapse=collapse))
         if stop := index.meta.stop:
             message(f"What is in the index's stop list ({len(stop)} tokens) is not looked for")
@@ -172,6 +172,20 @@ def _what_was_stopped(result: Result, metric: str) -> str:
         f"{result.stopped} {parts} of the text were left out, as their buckets are in the stop list"
         f" or over --max-bucket: {missing}"
     )
+
+
+def _read_filters(filters: list[str] | None) -> list[dict[str, Any]]:
+    """The queries that --filter gives. Raises UsageError for what is no JSON object."""
+    read = []
+    for text in filters or ():
+        try:
+            found = json.loads(text)
+        except ValueError as error:
+            raise UsageError(f"--filter {text}: no JSON: {error}") from error
+        if not isinstance(found, dict):
+            raise UsageError(f'--filter {text}: use an object like {{"term": {{"field": "x"}}}}')
+        read.append(found)
+    return read
 
 
 def _check_one(*given: str | None) -> None:
