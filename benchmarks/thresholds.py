@@ -12,18 +12,16 @@ with every document, so that it is more than the one expected of those just at t
 
 from __future__ import annotations
 
-import argparse
 import json
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from top_k import families, from_file, similarities
+from top_k import asked
 
 import esdedup
 from esdedup.banding import expected_recall, least_bands
-from esdedup.sketch import shingle_sets
 
 THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
@@ -48,33 +46,17 @@ def measure(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("file", nargs="?")
-    parser.add_argument("--text-field", default="text")
-    parser.add_argument("--generated", choices=("english", "chinese"), default="english")
-    parser.add_argument("--documents", type=int, default=60_000)
-    parser.add_argument("--queries", type=int, default=1_000)
-    parser.add_argument("--json", type=Path, help="file for the results")
-    options = parser.parse_args()
-    if options.file is not None:
-        texts = from_file(options.file, options.text_field)[: options.documents]
-    else:
-        texts = families(options.generated, options.documents)
-    sets = shingle_sets(texts, esdedup.Scheme())
-    rng = np.random.default_rng(3)
-    asked = rng.choice(np.flatnonzero(sets.counts), options.queries, replace=False).tolist()
-    of = similarities(sets)
-    truth = [of(row) for row in asked]
-    queries = [esdedup.Query(texts[row], str(row)) for row in asked]
+    corpus, file = asked(__doc__.splitlines()[0], 60_000, 1_000)
+    queries = [esdedup.Query(corpus.texts[row], str(row)) for row in corpus.rows]
     with tempfile.TemporaryDirectory() as folder, esdedup.open(Path(folder) / "x.db") as index:
-        index.add({"id": str(row), "text": text} for row, text in enumerate(texts))
+        index.add({"id": str(row), "text": text} for row, text in enumerate(corpus.texts))
         results = []
         for threshold in THRESHOLDS:
-            results.append(measure(index, queries, truth, threshold))
+            results.append(measure(index, queries, corpus.truth, threshold))
             print(json.dumps(results[-1]), flush=True)
-    if options.json is not None:
-        document = {"documents": len(texts), "queries": len(queries), "thresholds": results}
-        options.json.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
+    if file is not None:
+        document = {"documents": len(corpus.texts), "queries": len(queries), "thresholds": results}
+        file.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

@@ -102,6 +102,37 @@ def similarities(sets: Ragged) -> Callable[[int], np.ndarray]:
     return of
 
 
+@dataclass(frozen=True)
+class Asked:
+    """Texts with their shingle sets; rows that are asked for, and how alike all are to each."""
+
+    texts: list[str]
+    sets: Ragged
+    rows: list[int]
+    truth: list[np.ndarray]
+
+
+def asked(description: str, documents: int, queries: int) -> tuple[Asked, Path | None]:
+    """What a command line asks for, and the file for its results."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("file", nargs="?")
+    parser.add_argument("--text-field", default="text")
+    parser.add_argument("--generated", choices=("english", "chinese"), default="english")
+    parser.add_argument("--documents", type=int, default=documents)
+    parser.add_argument("--queries", type=int, default=queries)
+    parser.add_argument("--json", type=Path, help="file for the results")
+    options = parser.parse_args()
+    if options.file is not None:
+        texts = from_file(options.file, options.text_field)[: options.documents]
+    else:
+        texts = families(options.generated, options.documents)
+    sets = shingle_sets(texts, esdedup.Scheme())
+    rng = np.random.default_rng(3)
+    rows = rng.choice(np.flatnonzero(sets.counts), options.queries, replace=False).tolist()
+    of = similarities(sets)
+    return Asked(texts, sets, rows, [of(row) for row in rows]), options.json
+
+
 def forest(corpus: Corpus, trees: int) -> tuple[AskSome, float]:
     """datasketch's forest, as a function of a row and of how many to answer, and its build time."""
     from datasketch import MinHash, MinHashLSHForest

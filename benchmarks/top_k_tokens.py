@@ -8,17 +8,13 @@ that finds of the true ten nearest is counted as in `top_k.py`. No store: signat
 
 from __future__ import annotations
 
-import argparse
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from top_k import PERMUTATIONS, K, families, from_file, similarities
+from top_k import PERMUTATIONS, K, asked
 
-import esdedup
 from esdedup.minhash import band_hashes, signatures
-from esdedup.sketch import shingle_sets
 
 TOKENS = ((23, 3, 30), (42, 3, 30), (64, 2, 30), (64, 1, 18), (128, 1, 12), (128, 1, 18),
           (128, 1, 30))  # fmt: skip
@@ -46,32 +42,18 @@ def measure(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("file", nargs="?")
-    parser.add_argument("--text-field", default="text")
-    parser.add_argument("--generated", choices=("english", "chinese"), default="english")
-    parser.add_argument("--documents", type=int, default=61_486)
-    parser.add_argument("--queries", type=int, default=300)
-    parser.add_argument("--json", type=Path, help="file for the results")
-    options = parser.parse_args()
-    if options.file is not None:
-        texts = from_file(options.file, options.text_field)[: options.documents]
-    else:
-        texts = families(options.generated, options.documents)
-    sets = shingle_sets(texts, esdedup.Scheme())
-    rng = np.random.default_rng(3)
-    asked = rng.choice(np.flatnonzero(sets.counts), options.queries, replace=False).tolist()
-    of = similarities(sets)
-    truth = [of(row) for row in asked]
-    signature = signatures(sets, PERMUTATIONS, 1)
+    corpus, file = asked(__doc__.splitlines()[0], 61_486, 300)
+    signature = signatures(corpus.sets, PERMUTATIONS, 1)
     results: list[dict[str, Any]] = []
     for bands, rows, bits in TOKENS:
-        recall, candidates = measure(band_hashes(signature, bands, rows, bits), asked, truth)
+        recall, candidates = measure(
+            band_hashes(signature, bands, rows, bits), corpus.rows, corpus.truth
+        )
         line = {"bands": bands, "rows": rows, "bits": bits, "recall_by_verified": recall}
-        results.append({"documents": len(texts), **line, "candidates": candidates})
+        results.append({"documents": len(corpus.texts), **line, "candidates": candidates})
         print(json.dumps(results[-1]), flush=True)
-    if options.json is not None:
-        options.json.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
+    if file is not None:
+        file.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
 
 
 if __name__ == "__main__":
