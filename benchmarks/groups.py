@@ -26,11 +26,7 @@ import contextlib
 import functools
 import itertools
 import json
-import os
-import subprocess
-import sys
 import tempfile
-import time
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,6 +34,7 @@ from typing import Any
 
 import numpy as np
 import servers
+from measuring import ESDEDUP, Figures, run
 from texts import CHUNK, Growing
 
 import esdedup
@@ -48,7 +45,6 @@ CHARACTERS = 400
 THRESHOLD = 0.8
 FRESH = 700
 
-Figures = dict[str, Any]
 Pair = tuple[int, int]
 
 
@@ -120,23 +116,6 @@ def connected(documents: int, pairs: set[Pair]) -> list[int]:
     return [find(row) for row in range(documents)]
 
 
-def run(arguments: list[str], out: Path) -> Figures:
-    """A command's seconds and peak memory; its output goes to a file."""
-    began = time.perf_counter()
-    with out.open("wb") as file:
-        process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).parent.parent / "cli.py"), *arguments], stdout=file
-        )
-        _, status, usage = os.wait4(process.pid, 0)
-    if status:
-        sys.exit(f"{arguments[0]} ended with status {os.waitstatus_to_exitcode(status)}")
-    return {
-        "seconds": round(time.perf_counter() - began, 2),
-        "cpu_seconds": round(usage.ru_utime + usage.ru_stime, 2),
-        "peak_mb": round(usage.ru_maxrss / 1024, 1),
-    }
-
-
 def share(part: int, whole: int) -> float:
     return part / whole if whole else 1.0
 
@@ -170,8 +149,8 @@ def measure(size: int, methods: list[str], target: list[str], opened: Any, folde
     components = connected(size, truth)
     del texts, groups
     figures: Figures = {"documents": size, "true_pairs": len(truth)}
-    figures["index"] = run(["index", str(file), *target], out)
-    figures["pairs"] = run(["pairs", "-t", str(THRESHOLD), "--json", *target], out)
+    figures["index"] = run([*ESDEDUP, "index", str(file), *target], out)
+    figures["pairs"] = run([*ESDEDUP, "pairs", "-t", str(THRESHOLD), "--json", *target], out)
     given = {
         tuple(sorted((int(pair["left"]), int(pair["right"]))))
         for pair in map(json.loads, out.read_text("utf-8").splitlines())
@@ -184,7 +163,7 @@ def measure(size: int, methods: list[str], target: list[str], opened: Any, folde
     for method in methods:
         work = ["--work", str(folder / "work")]
         command = ["cluster", "-t", str(THRESHOLD), "--method", method, "--json", *work, *target]
-        figures[method] = run(command, out) | json.loads(out.read_text("utf-8"))
+        figures[method] = run([*ESDEDUP, *command], out) | json.loads(out.read_text("utf-8"))
         with opened() as index:
             found = groups_of(index, size)
         together = set(pairs_in(found))
@@ -194,7 +173,9 @@ def measure(size: int, methods: list[str], target: list[str], opened: Any, folde
                 sum(components[a] == components[b] for a, b in together), len(together)
             ),
         }
-        figures[method]["again"] = run(command, out) | json.loads(out.read_text("utf-8"))
+        figures[method]["again"] = run([*ESDEDUP, *command], out) | json.loads(
+            out.read_text("utf-8")
+        )
     return figures
 
 

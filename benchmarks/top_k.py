@@ -36,6 +36,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import texts as made_up
+from truth import similarities
 
 import esdedup
 from esdedup.fields import text_of
@@ -82,24 +83,6 @@ def from_file(file: str, field: str) -> list[str]:
     return [
         text_of(record.source, field) for record in read_records(file) if isinstance(record, Record)
     ]
-
-
-def similarities(sets: Ragged) -> Callable[[int], np.ndarray]:
-    """The exact Jaccard similarity of a row with all; 0 with itself."""
-    order = np.argsort(sets.hashes, kind="stable")
-    hashes = sets.hashes[order]
-    holders = np.repeat(np.arange(len(sets)), sets.counts)[order]
-
-    def of(row: int) -> np.ndarray:
-        own = sets[row]
-        first, last = (np.searchsorted(hashes, own, side) for side in ("left", "right"))
-        found = [holders[a:b] for a, b in zip(first, last, strict=True)]
-        met = np.bincount(np.concatenate(found), minlength=len(sets))
-        values = met / (own.size + sets.counts - met)
-        values[row] = 0.0
-        return values
-
-    return of
 
 
 @dataclass(frozen=True)

@@ -15,17 +15,16 @@ the mean, the least and the most.
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import random
 import tempfile
 import time
-from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from truth import all_pairs
 
 import esdedup
 from esdedup.banding import choose_banding
@@ -50,29 +49,10 @@ class Truth:
 
 
 def truth(texts: list[str], scheme: esdedup.Scheme) -> Truth:
-    sets = [row.tolist() for row in shingle_sets(texts, scheme)]
-    frequency = Counter(itertools.chain.from_iterable(sets))
-    # In the order from rare to frequent a pair of at least LEAST shares one of its first elements.
-    postings: dict[int, list[int]] = {}
-    keys, values = [], []
-    sizes = np.array([len(row) for row in sets])
-    members = [set(row) for row in sets]
-    for number, row in enumerate(sets):
-        row.sort(key=lambda element: (frequency[element], element))
-        prefix = row[: len(row) - int(np.ceil(LEAST * len(row))) + 1]
-        met = {other for element in prefix for other in postings.get(element, ())}
-        for other in met:
-            if LEAST * max(sizes[other], len(row)) > min(sizes[other], len(row)):
-                continue
-            both = len(members[other] & members[number])
-            similarity = both / (len(row) + sizes[other] - both)
-            if similarity >= LEAST:
-                keys.append(other * len(sets) + number)
-                values.append(similarity)
-        for element in prefix:
-            postings.setdefault(element, []).append(number)
-    order = np.argsort(np.array(keys, np.int64))
-    return Truth(np.array(keys, np.int64)[order], np.array(values)[order])
+    pairs = all_pairs(shingle_sets(texts, scheme), LEAST)
+    keys = pairs.right * len(texts) + pairs.left
+    order = np.argsort(keys)
+    return Truth(keys[order], pairs.similarity[order])
 
 
 def measure(

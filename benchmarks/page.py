@@ -1,0 +1,61 @@
+"""Puts the tables of all results into docs/benchmarks.md, between the marks that name them.
+
+    python benchmarks/page.py [--check]
+
+Each benchmark says how its results read as tables (`tables`). --check: changes nothing, and ends
+with status 1 where the page shows other figures than the results.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import re
+import sys
+from pathlib import Path
+
+from measuring import RESULTS
+
+PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
+SECTION = re.compile(r"(<!-- (\w+) -->\n).*?(<!-- /\2 -->)", re.DOTALL)
+
+
+def rendered(page: str) -> str:
+    """The page with the tables of the results as they are."""
+
+    def filled(found: re.Match[str]) -> str:
+        name = found[2]
+        document = json.loads((RESULTS / f"{name}.json").read_text("utf-8"))
+        tables = importlib.import_module(name).tables(document)
+        return f"{found[1]}{provenance(document)}\n\n{tables.strip()}\n{found[3]}"
+
+    return SECTION.sub(filled, page)
+
+
+def provenance(document: dict[str, object]) -> str:
+    """Where figures come from, in a sentence."""
+    machine, versions = document["machine"], document["versions"]
+    assert isinstance(machine, dict)
+    assert isinstance(versions, dict)
+    named = ", ".join(f"{name} {version}" for name, version in versions.items())
+    return (
+        f"`{document['command']}` on {document['date']}, {machine['cores']} cores of"
+        f" {machine['processor']}; {named}."
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true")
+    options = parser.parse_args()
+    before = PAGE.read_text("utf-8")
+    after = rendered(before)
+    if options.check and before != after:
+        sys.exit("docs/benchmarks.md shows other figures than benchmarks/results")
+    if not options.check:
+        PAGE.write_text(after, "utf-8")
+
+
+if __name__ == "__main__":
+    main()
