@@ -82,7 +82,7 @@ def decode(tokens: Sequence[Sequence[str]], count: int, bits: int) -> U64:
     """
     lead, digits = _position_digits(count), _value_digits(bits)
     width = lead + digits
-    flat = "".join(token for row in tokens for token in row).encode("ascii", "replace")
+    flat = "".join(map("".join, tokens)).encode("ascii", "replace")
     if len(flat) != len(tokens) * count * width or any(len(row) != count for row in tokens):
         raise ValueError(f"a document has not {count} tokens of {width} characters")
     characters = _VALUES[np.frombuffer(flat, np.uint8)].reshape(len(tokens), count, width)

@@ -214,7 +214,7 @@ def test_a_client_library_is_imported_in_one_module() -> None:
         expected = {
             "jinja2": {"pages/__init__"},
             "opensearchpy": {"stores/opensearch"},
-            "sqlite3": {"stores/sqlite", "stores/local", "stores/tables"},
+            "sqlite3": {"stores/sqlite", "stores/local", "stores/tables", "stores/postings"},
             "httpx": {"proxy/upstream"},
             "uvicorn": {"cli/proxy"},
             "matplotlib": {"cli/figure"},

@@ -10,14 +10,13 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
 from esdedup.datatypes import (
     FIELD,
     WHOLE,
-    Candidate,
     Candidates,
     Change,
     Document,
@@ -32,11 +31,14 @@ from esdedup.datatypes import (
 from esdedup.exceptions import IndexNotFound, RecordError, StoreError, UsageError
 from esdedup.fields import only
 from esdedup.schema import IndexMeta
-from esdedup.stores.rows import as_document, chunks, is_unicode, marks, merged
+from esdedup.stores.rows import chunks, columns_for, is_unicode, merged
 from esdedup.stores.sqlite import Database
-from esdedup.stores.tables import ORIGINAL, Tables
+from esdedup.stores.tables import Tables
 
 _PAGE = 1_000
+
+_SECONDS_TO_READ = 1e-5
+"""What it takes to look for tokens in a document that is not listed, about."""
 
 
 class LocalStore:
@@ -94,7 +96,8 @@ class LocalStore:
                     continue
                 created, updated = created + (not known), updated + known
                 latest[document.id] = document
-            self._tables.replace(db, list(latest.values()))
+            stored = {id: taken[id] for id in latest if id in taken}
+            self._tables.replace(db, list(latest.values()), stored)
         return WriteReport(created, updated, failures)
 
     def update(self, documents: Sequence[Document]) -> WriteReport:
@@ -108,19 +111,16 @@ class LocalStore:
                 else:
                     whole = merged(known.source, document.source)
                     latest[document.id] = Document(document.id, whole)
-            self._tables.replace(db, list(latest.values()))
+            stored = self._tables.tokens_of(db, list(latest))
+            self._tables.replace(db, list(latest.values()), stored)
         return WriteReport(updated=len(documents) - len(failures), failures=failures)
 
     def get(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Document]:
         found: dict[str, Document] = {}
         with self._reading() as db:
             for some in chunks(ids):
-                for document in self._tables.read(db, f"id IN ({marks(some)})", some):
-                    found[document.id] = document
-        chosen = [found[id] for id in ids if id in found]
-        if paths is None:
-            return chosen
-        return [Document(document.id, only(document.source, paths)) for document in chosen]
+                found |= {document.id: document for document in self._tables.read(db, some, paths)}
+        return [found[id] for id in ids if id in found]
 
     def hold(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Held]:
         with self._reading() as db:
@@ -150,7 +150,8 @@ class LocalStore:
                 else:
                     old = {} if change.whole else known.document.source
                     latest[id] = Document(id, merged(old, change.fields))
-            self._tables.replace(db, list(latest.values()))
+            stored = self._tables.tokens_of(db, list(latest))
+            self._tables.replace(db, list(latest.values()), stored)
             self._tables.forget(db, self._tables.tokens_of(db, gone))
         return WriteReport(updated=len(latest) + len(gone), failures=failures)
 
@@ -160,17 +161,15 @@ class LocalStore:
     def recall(self, queries: Sequence[RecallQuery], limit: int) -> list[Candidates]:
         if any(query.filters for query in queries):
             raise UsageError("filters are queries of a cluster; a local file has none")
-        with self._reading() as db:
-            return [self._recall(db, query, limit) for query in queries]
+        with self._searching() as db:
+            return [self._tables.recall(db, query, limit) for query in queries]
 
     def scan(
         self, paths: list[str], meta: IndexMeta, share: Share = WHOLE
     ) -> Iterator[list[Document]]:
         self._require()
         table = self._tables.name("documents")
-        # A document's own fields need not be parsed for the sake of ours.
-        ours = all(path.startswith(f"{FIELD}.") for path in paths)
-        source = "'{}'" if ours else "source"
+        source, chosen = columns_for(paths)
         with self._database.snapshot() as db:
             (last,) = db.execute(f"SELECT coalesce(max(number), 0) FROM {table}").fetchone()
             # Stripes of numbers, in which a document stays whatever comes or goes meanwhile.
@@ -182,15 +181,13 @@ class LocalStore:
                     (meta.scheme.id, first, first + _PAGE),
                 ).fetchall()
                 if rows:
-                    yield [
-                        Document(id, only({**json.loads(own), FIELD: json.loads(tokens)}, paths))
-                        for id, own, tokens in rows
-                    ]
+                    yield [Document(id, chosen(own, ours)) for id, own, ours in rows]
 
     def bucket_sizes(self, kind: str, tokens: Sequence[str], meta: IndexMeta) -> list[int]:
-        counted = f"SELECT count(*) FROM {self._tables.name(kind)} WHERE token = ?"
-        with self._reading() as db:
-            return [int(db.execute(counted, (token,)).fetchone()[0]) for token in tokens]
+        with self._searching() as db:
+            counted = f"SELECT count(*) FROM ({self._tables.postings.holders(db, kind)})"
+            sizes = [db.execute(counted, (json.dumps([token]),)).fetchone() for token in tokens]
+        return [int(size) for (size,) in sizes]
 
     def put_stop(self, meta: IndexMeta, stop: tuple[str, ...]) -> None:
         with self._writing() as db:
@@ -249,6 +246,24 @@ class LocalStore:
         with self._database.transaction() as db:
             yield db
 
+    @contextmanager
+    def _searching(self) -> Iterator[sqlite3.Connection]:
+        """As `_reading`, after new documents were listed; those that can't be are read one by one.
+
+        For another process that writes, it waits no longer than reading them would take.
+        """
+        self._require()
+        postings = self._tables.postings
+        with self._database.reading() as db:
+            waiting = postings.waiting(db)
+        with suppress(StoreError):
+            while waiting:
+                with self._database.transaction(wait=waiting * _SECONDS_TO_READ) as db:
+                    postings.extend(db)
+                    waiting = postings.waiting(db)
+        with self._database.reading() as db:
+            yield db
+
     def _require(self) -> None:
         """Raises IndexNotFound where there is no such index."""
         if self.meta() is None:
@@ -264,25 +279,3 @@ class LocalStore:
             "SELECT meta FROM esdedup_indices WHERE name = ?", (self._index,)
         ).fetchone()
         return IndexMeta.from_json(json.loads(row[0])) if row else None
-
-    def _recall(self, db: sqlite3.Connection, query: RecallQuery, limit: int) -> Candidates:
-        # A document has one token of each position and a group is of one position, so that
-        # counting tokens counts groups. Only the best are joined: to sort whole documents would
-        # read them all.
-        tokens = [token for group in query.groups for token in group]
-        exclude = query.exclude if is_unicode(query.exclude or "") else None
-        documents = self._tables.name("documents")
-        original = f"(SELECT {ORIGINAL} FROM {documents} WHERE number = document)"
-        wanted = f"AND {original} IS NULL" if query.originals else ""
-        found = db.execute(
-            f"SELECT id, source, tokens, met FROM (SELECT document, count(*) AS met"
-            f" FROM {self._tables.holders(query.kind)}"
-            f" WHERE document IS NOT (SELECT number FROM {documents} WHERE id = ?)"
-            f" GROUP BY document HAVING met >= ? {wanted} ORDER BY met DESC, document LIMIT ?)"
-            f" JOIN {documents} ON number = document ORDER BY met DESC, number",
-            (json.dumps(tokens), exclude, query.least, limit + 1),
-        ).fetchall()
-        candidates = [
-            Candidate(as_document(id, source, tokens), met) for id, source, tokens, met in found
-        ]
-        return Candidates(candidates[:limit], len(candidates) > limit)

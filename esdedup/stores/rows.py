@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from esdedup.datatypes import FIELD, TOKEN_KINDS, Document
+from esdedup.fields import only
 from esdedup.serialise import to_json
 
 _VARIABLES = 500
@@ -17,6 +18,29 @@ def as_document(id: str, source: str, tokens: str) -> Document:
     """A document as callers get it, without its lists of tokens."""
     kept = {name: value for name, value in json.loads(tokens).items() if name not in TOKEN_KINDS}
     return Document(id, {**json.loads(source), **({FIELD: kept} if kept else {})})
+
+
+def is_ours(path: str) -> bool:
+    """Whether a dotted name is that of our field, or of one within."""
+    return path.split(".")[0] == FIELD
+
+
+def columns_for(paths: list[str]) -> tuple[str, Callable[[str, str], dict[str, Any]]]:
+    """The column of a document's own fields, in SQL, and what chooses fields of both columns.
+
+    The own fields need not be read for the sake of ours.
+    """
+    names = {path: path.removeprefix(f"{FIELD}.") for path in paths}
+    if all(path == f"{FIELD}.{name}" and "." not in name for path, name in names.items()):
+
+        def of_tokens(_: str, tokens: str) -> dict[str, Any]:
+            found = json.loads(tokens)
+            return {path: found[name] for path, name in names.items() if name in found}
+
+        return "NULL", of_tokens
+    return "source", lambda source, tokens: only(
+        {**json.loads(source), FIELD: json.loads(tokens)}, paths
+    )
 
 
 def merged(old: Any, new: Any) -> Any:

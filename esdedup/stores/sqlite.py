@@ -40,11 +40,18 @@ class Database:
             yield self._connect()
 
     @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
-        """A connection that alone may write, committed at the end unless an error leaves it."""
+    def transaction(self, wait: float = BUSY_SECONDS) -> Iterator[sqlite3.Connection]:
+        """A connection that alone may write, committed at the end unless an error leaves it.
+
+        wait: seconds to wait for another that writes.
+        """
         with self._errors():
             db = self._connect()
-            db.execute("BEGIN IMMEDIATE")
+            db.execute(f"PRAGMA busy_timeout = {min(wait, BUSY_SECONDS) * 1e3:.0f}")
+            try:
+                db.execute("BEGIN IMMEDIATE")
+            finally:
+                db.execute(f"PRAGMA busy_timeout = {BUSY_SECONDS * 1e3:.0f}")
             try:
                 yield db
             except BaseException:

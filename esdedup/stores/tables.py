@@ -12,13 +12,15 @@ from typing import Any
 
 import xxhash
 
-from esdedup.datatypes import FIELD, TOKEN_KINDS, Document, Held
-from esdedup.stores.rows import as_document, as_row, chunks, is_unicode, marks
+from esdedup.datatypes import FIELD, Candidate, Candidates, Document, Held, RecallQuery
+from esdedup.fields import only
+from esdedup.stores.postings import DIGEST, Postings
+from esdedup.stores.rows import as_document, as_row, chunks, is_ours, is_unicode, marks
 
 _DRAWN_AT_ONCE = 500
 
-DIGEST, ORIGINAL = "json_extract(tokens, '$.digest')", "json_extract(tokens, '$.original')"
-"""What documents say of themselves beside their tokens, in SQL."""
+ORIGINAL = "json_extract(tokens, '$.original')"
+"""What a document says that it is like, in SQL."""
 
 TokensOf = dict[str, tuple[int, dict[str, Any]]]
 """By a document's id its number and its tokens."""
@@ -29,6 +31,7 @@ class Tables:
 
     def __init__(self, index: str) -> None:
         self._index = index
+        self.postings = Postings(self.name)
 
     def create(self, db: sqlite3.Connection) -> None:
         """Makes the tables."""
@@ -36,11 +39,7 @@ class Tables:
             f"CREATE TABLE {self.name('documents')}(number INTEGER PRIMARY KEY,"
             " id TEXT NOT NULL UNIQUE, source TEXT NOT NULL, scheme TEXT, tokens TEXT)"
         )
-        for kind in TOKEN_KINDS:
-            db.execute(
-                f"CREATE TABLE {self.name(kind)}(token TEXT NOT NULL, document INTEGER"
-                " NOT NULL, PRIMARY KEY(token, document)) WITHOUT ROWID"
-            )
+        self.postings.create(db, 0)
         self.create_indices(db)
 
     def create_indices(self, db: sqlite3.Connection) -> None:
@@ -50,20 +49,20 @@ class Tables:
             f" ON {self.name('documents')}({DIGEST})"
         )
 
-    def holders(self, kind: str) -> str:
-        """What lists the documents that hold any token of a JSON array, once for each."""
-        wanted = "IN (SELECT value FROM json_each(?))"
-        if kind == "digest":
-            documents = self.name("documents")
-            return f"(SELECT number AS document FROM {documents} WHERE {DIGEST} {wanted})"
-        return f"(SELECT document FROM {self.name(kind)} WHERE token {wanted})"
-
-    def read(self, db: sqlite3.Connection, where: str, values: Sequence[Any]) -> list[Document]:
-        """The documents that a condition holds for, without their tokens."""
+    def read(
+        self, db: sqlite3.Connection, ids: Sequence[str], paths: list[str] | None
+    ) -> Iterator[Document]:
+        """Documents by id, without their tokens; paths: as of `Store.get`."""
+        # To parse tokens that nobody asks for would take most of the time.
+        tokens = "tokens" if paths is None or any(map(is_ours, paths)) else "'{}'"
         rows = db.execute(
-            f"SELECT id, source, tokens FROM {self.name('documents')} WHERE {where}", values
+            f"SELECT id, source, {tokens} FROM {self.name('documents')} WHERE id IN ({marks(ids)})",
+            ids,
         )
-        return [as_document(*row) for row in rows]
+        found = (as_document(*row) for row in rows)
+        if paths is None:
+            return found
+        return (Document(document.id, only(document.source, paths)) for document in found)
 
     def whole(self, db: sqlite3.Connection, id: str) -> Document | None:
         """A document with its tokens."""
@@ -90,15 +89,7 @@ class Tables:
 
     def forget(self, db: sqlite3.Connection, stored: TokensOf) -> None:
         """Takes documents out, with their tokens."""
-        for kind in TOKEN_KINDS:
-            rows = [
-                (token, number)
-                for number, tokens in stored.values()
-                for token in tokens.get(kind) or ()
-            ]
-            if rows:
-                table = self.name(kind)
-                db.executemany(f"DELETE FROM {table} WHERE token = ? AND document = ?", rows)
+        self.postings.replace(db, dict(stored.values()), {})
         db.executemany(
             f"DELETE FROM {self.name('documents')} WHERE number = ?",
             [(number,) for number, _ in stored.values()],
@@ -139,40 +130,50 @@ class Tables:
                 )
         return found
 
-    def replace(self, db: sqlite3.Connection, documents: Sequence[Document]) -> None:
-        """Puts documents in, in place of those of the same ids, which keep their numbers."""
-        stored = self.tokens_of(db, [document.id for document in documents])
-        (last,) = db.execute(
-            f"SELECT coalesce(max(number), 0) FROM {self.name('documents')}"
-        ).fetchone()
-        fresh = [document for document in documents if document.id not in stored]
-        numbers = {document.id: last + at for at, document in enumerate(fresh, 1)}
-        numbers |= {id: number for id, (number, _) in stored.items()}
+    def replace(
+        self, db: sqlite3.Connection, documents: Sequence[Document], stored: TokensOf
+    ) -> None:
+        """Puts documents in, in place of those of the same ids, which keep their numbers.
+
+        stored: what is there of these ids.
+        """
+        fresh = (document for document in documents if document.id not in stored)
+        first = self.postings.next_number(db)
+        numbers = {id: number for id, (number, _) in stored.items()}
+        numbers |= {document.id: number for number, document in enumerate(fresh, first)}
         db.executemany(
             f"INSERT OR REPLACE INTO {self.name('documents')} VALUES(?, ?, ?, ?, ?)",
             (as_row(numbers[document.id], document) for document in documents),
         )
-        for kind in TOKEN_KINDS:
-            new = {
-                (token, numbers[document.id])
-                for document in documents
-                for token in document.tokens.get(kind) or ()
-            }
-            old = {
-                (token, number)
-                for number, tokens in stored.values()
-                for token in tokens.get(kind) or ()
-            }
-            if not (new or old):
-                # A file of an earlier release has no table of a kind that came later.
-                continue
-            table = self.name(kind)
-            db.executemany(f"DELETE FROM {table} WHERE token = ? AND document = ?", old - new)
-            # In the order of the tree, which takes them in faster: by a fifth at 500,000 documents.
-            db.executemany(f"INSERT OR IGNORE INTO {table} VALUES(?, ?)", sorted(new - old))
+        if stored:
+            new = {numbers[document.id]: document.tokens for document in documents}
+            self.postings.replace(db, dict(stored.values()), new)
+
+    def recall(self, db: sqlite3.Connection, query: RecallQuery, limit: int) -> Candidates:
+        """The `limit` documents that share most token groups with a query."""
+        # A document has one token of each position and a group is of one position, so that
+        # counting tokens counts groups. Only the best are joined: to sort whole documents would
+        # read them all.
+        tokens = [token for group in query.groups for token in group]
+        exclude = query.exclude if is_unicode(query.exclude or "") else None
+        documents = self.name("documents")
+        original = f"(SELECT {ORIGINAL} FROM {documents} WHERE number = document)"
+        wanted = f"AND {original} IS NULL" if query.originals else ""
+        found = db.execute(
+            f"SELECT id, source, tokens, met FROM (SELECT document, count(*) AS met"
+            f" FROM ({self.postings.holders(db, query.kind)})"
+            f" WHERE document IS NOT (SELECT number FROM {documents} WHERE id = ?2)"
+            f" GROUP BY document HAVING met >= ?3 {wanted} ORDER BY met DESC, document LIMIT ?4)"
+            f" JOIN {documents} ON number = document ORDER BY met DESC, number",
+            (json.dumps(tokens), exclude, query.least, limit + 1),
+        ).fetchall()
+        candidates = [
+            Candidate(as_document(id, source, tokens), met) for id, source, tokens, met in found
+        ]
+        return Candidates(candidates[:limit], len(candidates) > limit)
 
     def name(self, name: str) -> str:
-        """The quoted name of one of the tables: documents, minhash or simhash."""
+        """The quoted name of one of the tables: documents, or one of the postings'."""
         # SQLite's own names ignore case, and those that begin with sqlite_ are its own.
         cased = re.sub("[A-Z^]", lambda found: f"^{found[0].lower()}", self._index)
         quoted = cased.replace('"', '""')
