@@ -7,9 +7,11 @@ machines: those stay the same whoever asks, while slices of a point in time are 
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -26,7 +28,7 @@ from esdedup.stores.indices import IndexState, Named, attached, path_of
 from esdedup.stores.responses import PointInTimeLost
 from esdedup.stores.retry import retrying, wait
 from esdedup.stores.updates import Hit, UpdateReport
-from esdedup.workers import in_processes
+from esdedup.workers import OnItem, in_processes
 
 log = logging.getLogger("esdedup")
 
@@ -222,15 +224,17 @@ def _done(connection: Connection, cluster: Cluster, jobs: Sequence[_Job]) -> Ite
     if len(jobs) == 1:
         yield from _work(cluster, jobs[0])
     else:
-        yield from in_processes(_work_alone, [(connection, cluster.policy, job) for job in jobs])
+        begin = functools.partial(_work_alone, connection, cluster.policy)
+        yield from in_processes(len(jobs), begin, enumerate(jobs))
 
 
-def _work_alone(connection: Connection, policy: BulkPolicy, job: _Job) -> Iterator[_Done]:
+@contextmanager
+def _work_alone(connection: Connection, policy: BulkPolicy) -> Iterator[OnItem[_Job, _Done]]:
     from esdedup.stores import connect
 
     cluster = retrying(lambda: connect(connection, policy), policy)
     try:
-        yield from _work(cluster, job)
+        yield functools.partial(_work, cluster)
     finally:
         cluster.client.close()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from esdedup.conflicts import without_unchanged
 from esdedup.datatypes import Document
@@ -51,6 +51,11 @@ class IngestReport:
     exact: int = 0
     truncated: int = 0
 
+    def __add__(self, other: IngestReport) -> IngestReport:
+        return IngestReport(
+            *(getattr(self, each.name) + getattr(other, each.name) for each in fields(self))
+        )
+
 
 @dataclass(frozen=True)
 class _Item:
@@ -88,9 +93,10 @@ def ingest(
     policy = on_duplicate or DuplicatePolicy()
     current = fresh or (lambda: meta)
     originals = Originals(store, current, policy) if policy.action != "keep" else None
-    for batch in _batches(_items(records, meta.text_field, id_field)):
-        items = [item for item in batch if isinstance(item, _Item)]
-        bad = [item for item in batch if isinstance(item, BadRecord)]
+    for _, batch in batches(records):
+        checked = [_item(record, meta.text_field, id_field) for record in batch]
+        items = [item for item in checked if isinstance(item, _Item)]
+        bad = [item for item in checked if isinstance(item, BadRecord)]
         writer = _Writer(store, current(), dead_letter, policy)
         report = writer.write(items, originals, report)
         for record in bad:
@@ -101,20 +107,15 @@ def ingest(
     return report
 
 
-def _items(
-    records: Iterable[Record | BadRecord], text_field: str, id_field: str | None
-) -> Iterator[_Item | BadRecord]:
-    for record in records:
-        if isinstance(record, BadRecord):
-            yield record
-            continue
-        try:
-            text_of(record.source, text_field)
-            id, own = _id_of(record, id_field)
-        except RecordError as error:
-            yield bad_record(record, str(error))
-        else:
-            yield _Item(record, Document(id, record.source), own)
+def _item(record: Record | BadRecord, text_field: str, id_field: str | None) -> _Item | BadRecord:
+    if isinstance(record, BadRecord):
+        return record
+    try:
+        text_of(record.source, text_field)
+        id, own = _id_of(record, id_field)
+    except RecordError as error:
+        return bad_record(record, str(error))
+    return _Item(record, Document(id, record.source), own)
 
 
 def _id_of(record: Record, id_field: str | None) -> tuple[str, bool]:
@@ -131,21 +132,28 @@ def _id_of(record: Record, id_field: str | None) -> tuple[str, bool]:
     return id, True
 
 
-def _batches(items: Iterable[_Item | BadRecord]) -> Iterator[list[_Item | BadRecord]]:
-    batch: list[_Item | BadRecord] = []
-    size = 0
-    for item in items:
-        batch.append(item)
-        size += (
-            sum(len(value) for value in item.document.source.values() if isinstance(value, str))
-            if isinstance(item, _Item)
-            else len(item.raw)
-        )
-        if len(batch) == BATCH_DOCUMENTS or size >= BATCH_CHARACTERS:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
+def batches(
+    records: Iterable[Record | BadRecord],
+    lanes: int = 1,
+    lane_of: Callable[[Record | BadRecord], int] = lambda _: 0,
+) -> Iterator[tuple[int, list[Record | BadRecord]]]:
+    """Records in batches of bounded size, each with its lane: so many are filled side by side."""
+    waiting: list[list[Record | BadRecord]] = [[] for _ in range(lanes)]
+    sizes = [0] * lanes
+    for record in records:
+        lane = lane_of(record)
+        waiting[lane].append(record)
+        sizes[lane] += _characters(record)
+        if len(waiting[lane]) == BATCH_DOCUMENTS or sizes[lane] >= BATCH_CHARACTERS:
+            yield lane, waiting[lane]
+            waiting[lane], sizes[lane] = [], 0
+    yield from ((lane, batch) for lane, batch in enumerate(waiting) if batch)
+
+
+def _characters(record: Record | BadRecord) -> int:
+    if isinstance(record, BadRecord):
+        return len(record.raw)
+    return sum(len(value) for value in record.source.values() if isinstance(value, str))
 
 
 @dataclass(frozen=True)

@@ -144,11 +144,13 @@ def _lines(stream: BinaryIO) -> Iterator[tuple[int, str]]:
 
 
 def _json_lines(name: str, stream: BinaryIO) -> Iterator[Record | BadRecord]:
+    # To make one for each line takes as long as to read a short document.
+    decoder = json.JSONDecoder(parse_constant=_refuse_number, parse_float=_finite)
     for number, line in _lines(stream):
         if not line.strip():
             continue
         try:
-            source = json.loads(line, parse_constant=_refuse_number, parse_float=_finite)
+            source = decoder.decode(line)
             if not isinstance(source, dict):
                 raise RecordError(f"a JSON object is expected, not {_json_name(source)}")
             if "\\u" in line or not line.isascii():

@@ -22,9 +22,7 @@ def to_json(value: Any, of: str) -> str:
     that a server takes: other types, NaN, infinity, half of a surrogate pair.
     """
     try:
-        text = json.dumps(
-            value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_plain
-        )
+        text = _ENCODER.encode(value)
         if not text.isascii():
             text.encode("utf-8")
     except (TypeError, ValueError, RecursionError) as error:
@@ -44,3 +42,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return value.tolist()
     raise TypeError(f"a {type(value).__name__} has no form in JSON")
+
+
+# One for all: to make one takes as long as to write a short document.
+_ENCODER = json.JSONEncoder(
+    ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_plain
+)

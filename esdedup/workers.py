@@ -1,73 +1,125 @@
-"""Work in several processes, its results as they come."""
+"""OnItem in several processes, its results as they come."""
 
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from multiprocessing.connection import Connection as Pipe
 from multiprocessing.connection import wait
 from typing import Any, TypeVar
 
 from esdedup.exceptions import StoreError
 
+Item = TypeVar("Item")
 Done = TypeVar("Done")
+OnItem = Callable[[Item], Iterator[Done]]
+"""What is done with an item, and what comes of it."""
 
 
 def in_processes(
-    work: Callable[..., Iterator[Done]], arguments: Sequence[tuple[Any, ...]]
+    workers: int,
+    begin: Callable[[], AbstractContextManager[OnItem[Item, Done]]],
+    items: Iterable[tuple[int, Item]],
 ) -> Iterator[Done]:
-    """What `work` yields for each tuple of arguments, one process for each, in the order it comes.
+    """What comes of each item, in any order; the items of one worker are done in theirs.
 
-    The processes end when this one does, however that happens: each result is sent through a pipe,
-    which breaks. Raises the first error of any of them, after all have been stopped, and StoreError
-    where one was killed.
+    begin: called once in each process. items: each with the number of its worker, from 0; the next
+    is read while the processes work on those before. All must be of the kind that can be sent.
+
+    The processes end when this one does, however that happens: their pipes break. Raises the first
+    error of any of them, after all have been stopped, and StoreError where one was killed.
     """
-    # Forked, they would hold the ends of each other's pipes.
-    context = multiprocessing.get_context("spawn")
-    pipes: dict[Pipe, Any] = {}
+    pool = _Pool(workers, begin)
     try:
-        for some in arguments:
-            receiving, sending = context.Pipe(duplex=False)
-            process = context.Process(target=_run, args=(sending, work, some), daemon=True)
-            process.start()
-            sending.close()
-            pipes[receiving] = process
-        open_pipes = list(pipes)
-        while open_pipes:
-            for ready in wait(open_pipes):
-                assert isinstance(ready, Pipe)
-                kind, value = _received(ready, pipes[ready])
-                if kind == "error":
-                    raise value
-                if kind == "end":
-                    open_pipes.remove(ready)
-                else:
-                    yield value
+        for worker, item in items:
+            while worker not in pool.ready:
+                yield from pool.received()
+            pool.send(worker, item)
+        while pool.working:
+            pool.end()
+            yield from pool.received()
     finally:
-        for pipe, process in pipes.items():
+        pool.stop()
+
+
+class _Pool:
+    """Processes, each with a pipe to it."""
+
+    def __init__(self, workers: int, begin: Any) -> None:
+        # Forked, they would hold the ends of each other's pipes.
+        context = multiprocessing.get_context("spawn")
+        self.ready: set[int] = set()
+        self.working: list[int] = []
+        self._pipes: list[Any] = []
+        self._processes: list[Any] = []
+        for worker in range(workers):
+            pipe, theirs = context.Pipe()
+            process = context.Process(target=_run, args=(theirs, begin), daemon=True)
+            process.start()
+            theirs.close()
+            self._pipes.append(pipe)
+            self._processes.append(process)
+            self.working.append(worker)
+
+    def send(self, worker: int, item: Any) -> None:
+        """Gives an item to a worker that waits for one."""
+        self.ready.discard(worker)
+        try:
+            self._pipes[worker].send(("item", item))
+        except BrokenPipeError:
+            raise self._killed(worker) from None
+
+    def end(self) -> None:
+        """Tells those that wait that nothing comes any more."""
+        for worker in self.ready:
+            self._pipes[worker].send(("end", None))
+        self.ready.clear()
+
+    def received(self) -> Iterator[Any]:
+        """What has come, after waiting for at least one message."""
+        open_pipes = {self._pipes[worker]: worker for worker in self.working}
+        for pipe in wait(list(open_pipes)):
+            worker = open_pipes[pipe]
+            try:
+                kind, value = self._pipes[worker].recv()
+            except (EOFError, ConnectionResetError):
+                raise self._killed(worker) from None
+            if kind == "error":
+                raise value
+            if kind == "done":
+                yield value
+            elif kind == "ready":
+                self.ready.add(worker)
+            else:
+                self.working.remove(worker)
+
+    def stop(self) -> None:
+        """Ends all, whatever they are at."""
+        for pipe, process in zip(self._pipes, self._processes, strict=True):
             pipe.close()
             process.terminate()
             process.join()
 
-
-def _received(pipe: Pipe, process: Any) -> tuple[str, Any]:
-    try:
-        kind, value = pipe.recv()
-    except EOFError:
+    def _killed(self, worker: int) -> StoreError:
+        process = self._processes[worker]
         process.join()
-        return "error", StoreError(
+        return StoreError(
             f"a worker process ended with status {process.exitcode}; run this again to go on"
         )
-    return kind, value
 
 
-def _run(pipe: Pipe, work: Callable[..., Iterator[Any]], arguments: tuple[Any, ...]) -> None:
+def _run(pipe: Pipe, begin: Any) -> None:
     """In the worker's process."""
     try:
-        for done in work(*arguments):
-            pipe.send(("done", done))
+        with begin() as work:
+            pipe.send(("ready", None))
+            while (message := pipe.recv())[0] == "item":
+                for done in work(message[1]):
+                    pipe.send(("done", done))
+                pipe.send(("ready", None))
         pipe.send(("end", None))
-    except (BrokenPipeError, KeyboardInterrupt):
+    except (BrokenPipeError, ConnectionResetError, EOFError, KeyboardInterrupt):
         # The one that we work for has gone; what is written stays.
         return
     except Exception as error:

@@ -66,6 +66,7 @@ SERVICES = [
     "sidecar",
     "switch",
     "workers",
+    "parallel",
     "groups",
     "columns",
     "workfolder",

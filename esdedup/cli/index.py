@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -28,6 +29,7 @@ from esdedup.duplicates import DuplicatePolicy, OnDuplicate
 from esdedup.exceptions import EsdedupError, UsageError
 from esdedup.index import Index
 from esdedup.ingest import IngestReport, ingest
+from esdedup.parallel import ingest_in_processes
 from esdedup.records import STDIN, BadRecord, Format, Record, format_of, read_records
 from esdedup.stores import BulkPolicy
 
@@ -78,6 +80,12 @@ ClusterOption = Annotated[
         help="Group documents as they come in: each joins the nearest leader, or becomes one.",
     ),
 ]
+Workers = Annotated[
+    int,
+    typer.Option(
+        min=1, help="Processes that sketch and write; more than one take documents in any order."
+    ),
+]
 Retries = Annotated[
     int,
     typer.Option(min=0, help="How often a rejected or unanswered bulk request is sent again."),
@@ -98,6 +106,7 @@ def index(
     duplicate_threshold: DuplicateThreshold = None,
     distance: Distance = None,
     dead_letter: DeadLetterPath = None,
+    workers: Workers = 1,
     retries: Retries = 6,
     as_json: AsJson = None,
 ) -> None:
@@ -111,6 +120,11 @@ def index(
         raise UsageError(
             f"--cluster marks near-duplicates: leave out --on-duplicate {on_duplicate}"
         )
+    if workers > 1 and (cluster or on_duplicate != "keep"):
+        raise UsageError(
+            "--workers takes documents in any order, and near-duplicates are looked for in that in"
+            " which they come: leave it out, or --on-duplicate and --cluster"
+        )
     if metric == "hamming" and duplicate_threshold is not None:
         raise UsageError("--duplicate-threshold goes with --metric jaccard")
     policy = DuplicatePolicy(
@@ -121,13 +135,25 @@ def index(
     )
     wanted = read_scheme(scheme) if scheme is not None else None
     letter_path = dead_letter or Path(f"{target.index}.dead-letter.jsonl")
+    bulk = BulkPolicy(retries=retries)
     with ExitStack() as stack:
-        opened = stack.enter_context(target.open(wanted, text_field, BulkPolicy(retries=retries)))
+        opened = stack.enter_context(target.open(wanted, text_field, bulk))
         letters = stack.enter_context(DeadLetterFile(letter_path))
         opened.create()
         advance, documents = stack.enter_context(progress("Indexing", _total_bytes(files)))
         records = _records(files, format, advance)
-        report = _ingest(opened, records, letters, id_field, policy, documents)
+        if workers == 1:
+            work = functools.partial(
+                ingest,
+                opened.store,
+                opened.meta,
+                on_duplicate=policy,
+                fresh=lambda: opened.meta,
+            )
+        else:
+            opening = functools.partial(target.open, policy=bulk)
+            work = functools.partial(ingest_in_processes, opening, workers)
+        report = _ingest(opened, work, records, letters, id_field, documents)
     _show(report, opened.store.where, wants_json(as_json))
     if report.truncated:
         message(
@@ -142,10 +168,10 @@ def index(
 
 def _ingest(
     index: Index,
+    work: Callable[..., IngestReport],
     records: Iterator[Record | BadRecord],
     letters: DeadLetterFile,
     id_field: str | None,
-    policy: DuplicatePolicy,
     documents: Documents,
 ) -> IngestReport:
     """Ingests; where that stops early, says what was acknowledged before."""
@@ -157,16 +183,7 @@ def _ingest(
         documents(report.read)
 
     try:
-        report = ingest(
-            index.store,
-            index.meta,
-            records,
-            letters,
-            id_field=id_field,
-            on_duplicate=policy,
-            on_batch=on_batch,
-            fresh=lambda: index.meta,
-        )
+        report = work(records, letters, id_field=id_field, on_batch=on_batch)
         index.store.refresh()
     except EsdedupError as error:
         raise type(error)(f"{error}\n{_stopped(last)}") from error

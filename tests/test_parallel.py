@@ -1,0 +1,145 @@
+"""`esdedup index --workers`: the same as one process, in any order."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import esdedup
+import esdedup.ingest
+from tests.clusters import run_command
+from tests.places import Place, scanned
+
+CLI = Path(__file__).parent.parent / "cli.py"
+
+
+@pytest.fixture
+def target(place: Place) -> list[str]:
+    """The options that name a place."""
+    where = ["--db", str(place.target)] if isinstance(place.target, Path) else []
+    return [*(where or ["--url", str(place.target)]), "--index", place.index]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def lines(file: Path, records: list[Any]) -> None:
+    shown = [each if isinstance(each, str) else json.dumps(each) for each in records]
+    file.write_text("".join(f"{line}\n" for line in shown), "utf-8")
+
+
+def test_they_write_what_one_process_writes(
+    place: Place, target: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Several batches for each.
+    monkeypatch.setattr(esdedup.ingest, "BATCH_DOCUMENTS", 500)
+    records: list[Any] = [
+        {"id": f"d{n}", "text": f"第{n}篇 text number {n} of very many"} for n in range(4_000)
+    ]
+    # The last of an id stays, wherever its batch went; one that cannot be read hinders no other.
+    records[100] = "no JSON"
+    records[200] = {"id": "d200", "text": 7}
+    records[300] = {"text": "without an id"}
+    records += [{"id": f"d{n}", "text": f"the last of d{n}"} for n in range(500, 700)]
+    lines(folder / "many.jsonl", records)
+    done = run_command("index", "many.jsonl", "--workers", "2", "--json", *target)
+    assert done.status == 1, done.err
+    (report,) = done.json
+    assert report["read"] == 4_200
+    assert (report["created"], report["updated"], report["failed"]) == (3_998, 200, 2)
+    letters = (folder / f"{place.index}.dead-letter.jsonl").read_text("utf-8").splitlines()
+    assert sorted(json.loads(line)["line"] for line in letters) == [101, 201]
+
+    store = place.open()
+    texts = {
+        each.id: each.source["text"]
+        for each in scanned(store, "text", meta=store.meta())  # type: ignore[arg-type]
+    }
+    store.close()
+    assert len(texts) == 3_998
+    assert texts["many.jsonl:301"] == "without an id"
+    assert texts["d499"] == "第499篇 text number 499 of very many"
+    assert {texts[f"d{n}"] for n in range(500, 700)} == {
+        f"the last of d{n}" for n in range(500, 700)
+    }
+    # Again, nothing is created.
+    (again,) = run_command("index", "many.jsonl", "--workers", "3", "--json", *target).json
+    assert (again["created"], again["updated"] + again["unchanged"]) == (0, 4_198)
+
+
+def test_near_duplicates_go_by_the_order(folder: Path) -> None:
+    lines(folder / "one.jsonl", [{"id": "a", "text": "one"}])
+    for option in (["--on-duplicate", "skip"], ["--cluster"]):
+        done = run_command("index", "one.jsonl", "--workers", "2", *option)
+        assert done.status == 2
+        assert "--workers" in done.err
+        assert not (folder / "esdedup.db").exists()
+
+
+@pytest.mark.parametrize("killed", ["a worker", "all"])
+def test_killed_it_is_completed_by_the_same_command(folder: Path, killed: str) -> None:
+    records = [{"id": f"d{n}", "text": f"text {n} of many " * 40} for n in range(40_000)]
+    lines(folder / "many.jsonl", records)
+    command = [sys.executable, str(CLI), "index", "many.jsonl", "--workers", "2"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    children = await_workers(process, folder / "esdedup.db")
+    os.kill(children[0] if killed == "a worker" else process.pid, signal.SIGKILL)
+    _, shown = process.communicate(timeout=60)
+    assert "Traceback" not in shown
+    if killed == "a worker":
+        assert process.returncode == 1
+        assert "Run the same command again" in shown
+    await_gone(children)
+    (report,) = run_command("index", "many.jsonl", "--workers", "2", "--json").json
+    assert report["created"] + report["updated"] == 40_000
+    assert report["updated"] > 0
+    with esdedup.open(folder / "esdedup.db") as index:
+        assert index.statistics().sketched == 40_000
+
+
+def await_workers(process: subprocess.Popen[str], file: Path) -> list[int]:
+    """The processes of a command, after it has written something."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        assert process.poll() is None
+        if file.exists():
+            with esdedup.open(file) as index:
+                if index.store.meta() is not None and index.statistics().documents:
+                    return [pid for pid, parent in processes() if parent == process.pid]
+        time.sleep(0.01)
+    raise AssertionError("nothing was written")
+
+
+def await_gone(pids: list[int]) -> None:
+    deadline = time.monotonic() + 20
+    while {pid for pid, _ in processes()} & set(pids):
+        assert time.monotonic() < deadline, "workers outlive the command"
+        time.sleep(0.05)
+
+
+def processes() -> list[tuple[int, int]]:
+    """Numbers and parents of all processes but those that have ended."""
+    listed = subprocess.run(
+        ["ps", "-A", "-ww", "-o", "pid=,ppid=,stat=,args="],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    rows = [line.split(maxsplit=3) for line in listed.stdout.splitlines()]
+    # What watches over shared memory ends by itself, later.
+    return [
+        (int(pid), int(parent))
+        for pid, parent, state, *args in rows
+        if not state.startswith("Z") and "resource_tracker" not in "".join(args)
+    ]
