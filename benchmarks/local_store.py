@@ -100,6 +100,9 @@ class PlainInteger(Plain):
 class PlainLater(Plain):
     """As the local store does it; `list_new` is what a first search does."""
 
+    def __init__(self) -> None:
+        self.listed = 0
+
     def create(self, db: sqlite3.Connection) -> None:
         super().create(db)
         db.execute("CREATE TABLE held(document INTEGER PRIMARY KEY, tokens TEXT)")
@@ -119,9 +122,6 @@ class PlainLater(Plain):
             )
             db.execute("COMMIT")
         self.listed = last + 1
-
-    def __init__(self) -> None:
-        self.listed = 0
 
 
 class Fts5(Plain):
