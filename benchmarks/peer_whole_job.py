@@ -22,7 +22,6 @@ PERMUTATIONS = 128
 AT_ONCE = 1_000
 WORD = re.compile(r"\w+")
 
-Sets = list[set[str]]
 Candidates = Iterator[tuple[int, Iterable[int]]]
 Shape = tuple[int, int]
 
@@ -38,6 +37,23 @@ def shingles(text: str) -> set[str]:
     return {" ".join(three) for three in zip(found, found[1:], found[2:], strict=False)}
 
 
+class Sets:
+    """The sets of texts, each made when it is first asked for."""
+
+    def __init__(self, texts: list[str]) -> None:
+        self.texts = texts
+        self._made: list[set[str] | None] = [None] * len(texts)
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __getitem__(self, row: int) -> set[str]:
+        made = self._made[row]
+        if made is None:
+            made = self._made[row] = shingles(self.texts[row])
+        return made
+
+
 def documents(file: Path) -> Iterator[tuple[str, str]]:
     with file.open(encoding="utf-8") as lines:
         for line in lines:
@@ -51,7 +67,7 @@ def by_datasketch(sets: Sets, shape: Shape) -> Candidates:
     from datasketch import MinHash, MinHashLSH
 
     index = MinHashLSH(num_perm=PERMUTATIONS, params=shape)
-    coded = ([shingle.encode() for shingle in each] for each in sets)
+    coded = ([shingle.encode() for shingle in sets[row]] for row in range(len(sets)))
     made = MinHash.generator(coded, num_perm=PERMUTATIONS, hashfunc=xxhash.xxh32_intdigest)
     for row, each in enumerate(made):
         if sets[row]:
@@ -64,27 +80,25 @@ def by_rensa(sets: Sets, shape: Shape) -> Candidates:
 
     bands, rows = shape
     index = RMinHashLSH(0.0, bands * rows, bands)
-    made = RMinHash.from_token_sets([list(each) for each in sets], bands * rows, 42)
+    tokens = [list(sets[row]) for row in range(len(sets))]
+    made = RMinHash.from_token_sets(tokens, bands * rows, 42)
     index.insert_many(made)
     for first in range(0, len(made), AT_ONCE):
         for row, found in enumerate(index.query_all(made[first : first + AT_ONCE]), first):
-            if sets[row]:
-                yield row, (other for other in found if other < row)
+            yield row, (other for other in found if other < row)
 
 
 def by_gaoya(sets: Sets, shape: Shape) -> Candidates:
+    """By its own splitting, on all cores; sets are made of candidates only."""
     from gaoya.minhash import MinHashStringIndex
 
-    # Sets that are made already are cheaper than its own splitting, and those that are verified.
-    index = MinHashStringIndex(
-        32, 0.0, *shape, None, lambda row: list(sets[row]), False, None, id_container="smallvec"
-    )
-    filled = [row for row, each in enumerate(sets) if each]
-    parts = [filled[first : first + AT_ONCE] for first in range(0, len(filled), AT_ONCE)]
-    for part in parts:
-        index.par_bulk_insert_docs(part, part)
-    for part in parts:
-        for row, found in zip(part, index.par_bulk_query(part), strict=True):
+    index = MinHashStringIndex(32, 0.0, *shape, None, "word", True, (3, 3), id_container="smallvec")
+    for first in range(0, len(sets), AT_ONCE):
+        part = sets.texts[first : first + AT_ONCE]
+        index.par_bulk_insert_docs(list(range(first, first + len(part))), part)
+    for first in range(0, len(sets), AT_ONCE):
+        answers = index.par_bulk_query(sets.texts[first : first + AT_ONCE])
+        for row, found in enumerate(answers, first):
             yield row, (other for other in found if other < row)
 
 
@@ -106,18 +120,19 @@ def main() -> None:
     options = parser.parse_args()
     bands, rows = map(int, options.shape.split("x"))
     ids: list[str] = []
-    sets: Sets = []
+    texts: list[str] = []
     for id, text in documents(options.documents):
         ids.append(id)
-        sets.append(shingles(text))
+        texts.append(text)
+    sets = Sets(texts)
     with options.out.open("w", encoding="utf-8") as file:
         for row, found in WAYS[options.peer](sets, (bands, rows)):
-            own = sets[row]
             for other in found:
                 pair: dict[str, object] = {"left": ids[other], "right": ids[row]}
                 if not options.unverified:
-                    shared = len(own & sets[other])
-                    similarity = shared / (len(own) + len(sets[other]) - shared)
+                    # Two texts without words are no pair.
+                    shared = len(sets[row] & sets[other])
+                    similarity = shared / max(1, len(sets[row]) + len(sets[other]) - shared)
                     if similarity < options.threshold:
                         continue
                     pair["similarity"] = similarity

@@ -15,7 +15,7 @@ end, with the reading of the file and the writing of the pairs. What is worked o
                    the same with a node that runs already; memory and processor of the client alone
     datasketch     MinHash with xxhash, MinHashLSH with what it chooses for the threshold
     gaoya, rensa   likewise, with the same bands and rows
-    datasketch-equal, rensa-equal
+    datasketch-equal, gaoya-equal, rensa-equal
                    likewise, with the bands and rows of esdedup's default scheme
     datasketch-unverified
                    candidates as they are
@@ -168,7 +168,6 @@ def jobs() -> dict[str, Job]:
         found["workers"] = functools.partial(locally, more=("--workers", "2"))
     for peer in ("datasketch", "gaoya", "rensa"):
         found[peer] = functools.partial(by_sketches, peer=peer, shape=chosen)
-    for peer in ("datasketch", "rensa"):
         found[f"{peer}-equal"] = functools.partial(by_sketches, peer=peer, shape=default)
     found["datasketch-unverified"] = functools.partial(
         by_sketches, peer="datasketch", shape=chosen, more=("--unverified",)

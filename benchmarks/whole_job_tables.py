@@ -11,6 +11,7 @@ NAMES = {
     "opensearch": "esdedup, OpenSearch (client)",
     "datasketch-unverified": "datasketch, nothing verified",
     "datasketch-equal": "datasketch, esdedup's bands and rows",
+    "gaoya-equal": "gaoya, esdedup's bands and rows",
     "rensa-equal": "rensa, esdedup's bands and rows",
     "text-dedup-1": "text-dedup, 1 process, nothing verified",
     "text-dedup-2": "text-dedup, 2 processes, nothing verified",
