@@ -32,72 +32,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import servers
 from measuring import ESDEDUP, Figures, run
-from texts import CHUNK, Growing
+from planted import CHARACTERS, Pair, planted, share, true_pairs
 
 import esdedup
 from esdedup.stores.cluster import ClusterStore
 
 INDEX = "esdedup-benchmark-groups"
-CHARACTERS = 400
 THRESHOLD = 0.8
-FRESH = 700
-
-Pair = tuple[int, int]
-
-
-def planted(documents: int, seed: int = 1) -> tuple[list[str], list[int]]:
-    """Texts in any order, and the planted group of each."""
-    source = Growing(CHARACTERS, seed)
-    texts: list[str] = []
-    groups: list[int] = []
-    number = 0
-    while len(texts) < documents:
-        chunk = source.chunk(number)
-        rng = np.random.default_rng([seed, number, 1])
-        # Every tenth of these is an edited copy: what is like no other is taken from the rest.
-        fresh = [text for row, text in enumerate(chunk) if row % 10 not in (9, 0)]
-        number += 1
-        made = 0
-        for at, text in enumerate(fresh):
-            size = 1 if at < FRESH else int(rng.integers(2, 7))
-            copies = [text, *(edited(source, text, rng) for _ in range(size - 1))]
-            texts += copies
-            groups += [number * CHUNK + at] * size
-            made += size
-            if made >= CHUNK:
-                break
-    order = np.random.default_rng(seed).permutation(len(texts))[:documents].tolist()
-    return [texts[row] for row in order], [groups[row] for row in order]
-
-
-def edited(source: Growing, text: str, rng: np.random.Generator) -> str:
-    """A copy with none to five words replaced."""
-    words = text.split(" ")
-    for at in rng.integers(0, len(words), rng.integers(0, 6)).tolist():
-        words[at] = f"n{rng.integers(0, 10**6)}"
-    return " ".join(words)
-
-
-def triples(text: str) -> frozenset[tuple[str, ...]]:
-    words = "".join(c if c.isalnum() else " " for c in text.casefold()).split()
-    return frozenset(zip(words, words[1:], words[2:], strict=False))
-
-
-def true_pairs(texts: list[str], groups: list[int]) -> set[Pair]:
-    members: dict[int, list[int]] = defaultdict(list)
-    for row, group in enumerate(groups):
-        members[group].append(row)
-    found = set()
-    for rows in members.values():
-        sets = {row: triples(texts[row]) for row in rows} if len(rows) > 1 else {}
-        for a, b in itertools.combinations(rows, 2):
-            shared = len(sets[a] & sets[b])
-            if shared >= THRESHOLD * (len(sets[a]) + len(sets[b]) - shared):
-                found.add((a, b))
-    return found
 
 
 def connected(documents: int, pairs: set[Pair]) -> list[int]:
@@ -114,10 +57,6 @@ def connected(documents: int, pairs: set[Pair]) -> list[int]:
         x, y = find(a), find(b)
         least[max(x, y)] = min(x, y)
     return [find(row) for row in range(documents)]
-
-
-def share(part: int, whole: int) -> float:
-    return part / whole if whole else 1.0
 
 
 def groups_of(index: esdedup.Index, documents: int) -> list[int]:
@@ -145,7 +84,7 @@ def measure(size: int, methods: list[str], target: list[str], opened: Any, folde
     with file.open("w", encoding="utf-8") as lines:
         for row, text in enumerate(texts):
             lines.write(json.dumps({"id": str(row), "text": text}) + "\n")
-    truth = true_pairs(texts, groups)
+    truth = true_pairs(texts, groups, THRESHOLD)
     components = connected(size, truth)
     del texts, groups
     figures: Figures = {"documents": size, "true_pairs": len(truth)}
