@@ -125,8 +125,9 @@ def from_server(
                 yield from measured(way, each)
         with esdedup.open(url, INDEX) as index:
             assert isinstance(index.store, ClusterStore)
-            _, told = index.store.cluster.ask("GET", "/")
-            versions[f"{NAMES[product]} server"] = told["version"]["number"]
+            _, told = index.store.cluster.ask("GET", "/_nodes/_local")
+            (node,) = told["nodes"].values()
+            versions[f"{NAMES[product]} server"] = node["version"]
             remove(index.store)
 
 
@@ -239,6 +240,7 @@ def main() -> None:
     if options.url is not None and set(NAMES) - {options.product} & set(options.only):
         parser.error("--url is one server's: leave the other out by --only")
     tasks = [task(name, options.documents, options.queries) for name in options.corpora]
+    corpora = [each.described() for each in tasks]
     results: list[Row] = []
     versions: Versions = {}
     for place in options.only:
@@ -247,8 +249,8 @@ def main() -> None:
             results.append(row)
             print(json.dumps(row), flush=True)
         versions |= told
-    corpora = [each.described() for each in tasks]
-    measuring.save("search", results, corpora, versions, options.folder)
+        # After each place, as the whole takes long.
+        measuring.save("search", results, corpora, versions, options.folder)
 
 
 if __name__ == "__main__":
