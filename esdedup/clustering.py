@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from esdedup.buckets import Capped
 from esdedup.columns import Columns, Reading
-from esdedup.exact import ExactSimilarity
+from esdedup.exact import ExactSimilarity, texts_in
 from esdedup.exceptions import UsageError
 from esdedup.groups import Grouping, Groups, OnStep
 from esdedup.joins import BandJoin, Classes, JoinLimits, SegmentJoin
@@ -81,7 +81,7 @@ def _by_jaccard(
         bands = bands[:, classes.rows]
     limits = JoinLimits(grouping.threshold, grouping.recall, grouping.max_bucket)
     candidates = BandJoin.of(meta, bands, limits)
-    similarity = ExactSimilarity(store, meta, ids)
+    similarity = ExactSimilarity(texts_in(store, meta.text_field), meta.scheme, ids)
     work = folder.partial(len(ids))
     fold = _fold_components if grouping.method == "components" else _fold_leaders
     for rows in candidates.blocks():

@@ -1,8 +1,8 @@
-"""Exact Jaccard similarity of pairs of stored documents, whose texts are fetched for it."""
+"""Exact Jaccard similarity of pairs of documents, whose texts are fetched for it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from esdedup.exceptions import RecordError
 from esdedup.fields import text_of
 from esdedup.partition import join, singletons
-from esdedup.schema import IndexMeta
+from esdedup.scheme import Scheme
 from esdedup.shingles import Ragged, offsets_of
 from esdedup.sketch import shingle_sets
 from esdedup.stores.base import Store
@@ -25,15 +25,29 @@ _PAIRS_AT_ONCE = 1 << 20
 """Bounds of what is in memory at a time: 128 MB of shingle hashes, and the texts of a page."""
 
 
+TextsOf = Callable[[list[str]], list[str]]
+"""Gives the texts of documents by id."""
+
+
+def texts_in(store: Store, field: str) -> TextsOf:
+    """The texts of a store's documents; of one that vanished, or lost its text, the empty one."""
+
+    def texts_of(ids: list[str]) -> list[str]:
+        found = {document.id: document.source for document in store.get(ids, [field])}
+        return [_text(found.get(id), field) for id in ids]
+
+    return texts_of
+
+
 class ExactSimilarity:
-    """Compares documents of a store, given by row.
+    """Compares documents, given by row.
 
     ids: of all rows.
     """
 
-    def __init__(self, store: Store, meta: IndexMeta, ids: Sequence[str]) -> None:
-        self._store = store
-        self._meta = meta
+    def __init__(self, texts_of: TextsOf, scheme: Scheme, ids: Sequence[str]) -> None:
+        self._texts_of = texts_of
+        self._scheme = scheme
         self._ids = ids
         self._shingles = 0
         self._documents = 0
@@ -65,10 +79,7 @@ class ExactSimilarity:
         return sets
 
     def _some(self, rows: list[int]) -> Ragged:
-        field = self._meta.text_field
-        ids = [self._ids[row] for row in rows]
-        found = {document.id: document.source for document in self._store.get(ids, [field])}
-        return shingle_sets([_text(found.get(id), field) for id in ids], self._meta.scheme)
+        return shingle_sets(self._texts_of([self._ids[row] for row in rows]), self._scheme)
 
 
 def _pages(rows: int) -> Iterator[int]:
@@ -76,7 +87,6 @@ def _pages(rows: int) -> Iterator[int]:
 
 
 def _text(source: object, field: str) -> str:
-    """A text; of a document that vanished meanwhile, or lost it, the empty one."""
     try:
         return text_of(source, field) if source is not None else ""
     except RecordError:

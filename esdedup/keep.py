@@ -89,10 +89,8 @@ def natural(id: str) -> tuple[tuple[str | tuple[int, str], ...], str]:
     # Every second part is a number, so that only like is compared with like; of two numbers the
     # longer one is greater, whatever Python's limit for the digits of an int.
     parts: list[str | tuple[int, str]] = list(_DIGITS.split(id))
-    parts[1::2] = [(len(digits), digits) for digits in map(_plain_digits, _DIGITS.findall(id))]
+    digits = [each.lstrip("0") for each in parts[1::2]]  # type: ignore[union-attr]
+    parts[1::2] = [(len(each), each) for each in digits]
     # "a1" and "a01" are not the same.
     return tuple(parts), id
 
-
-def _plain_digits(digits: str) -> str:
-    return digits.lstrip("0")

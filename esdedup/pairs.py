@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 from esdedup.buckets import Capped
 from esdedup.columns import Columns, Reading
 from esdedup.datatypes import Metric, Pair
-from esdedup.exact import ExactSimilarity
+from esdedup.exact import ExactSimilarity, TextsOf, texts_in
 from esdedup.exceptions import UsageError
 from esdedup.groups import MAX_BUCKET, OnStep
 from esdedup.joins import BandJoin, Classes, EqualRows, JoinLimits, SegmentJoin
 from esdedup.keep import KeepRule
 from esdedup.schema import IndexMeta
+from esdedup.scheme import Scheme
 from esdedup.search import (
     RECALL,
     check_recall,
@@ -36,6 +37,28 @@ Found = tuple[I64, I64, NDArray[np.float64]]
 """Pairs as columns: rows, and similarity or distance."""
 
 _AT_ONCE = 1 << 16
+
+
+@dataclass(frozen=True)
+class PairLimits:
+    """Which pairs are similar, and how they are looked for; see `similar_pairs`."""
+
+    metric: Metric = "jaccard"
+    threshold: float = 0.5
+    distance: int | None = None
+    recall: float = RECALL
+    max_bucket: int = MAX_BUCKET
+
+    def check(self, scheme: Scheme) -> None:
+        """Raises UsageError for wrong limits, or where the scheme lacks the metric's tokens."""
+        if self.metric not in ("jaccard", "hamming"):
+            raise UsageError(f"metric {self.metric!r}: use jaccard or hamming")
+        check_threshold(self.threshold)
+        check_recall(self.recall)
+        if self.metric == "hamming":
+            distance_for(require_simhash(scheme), self.distance)
+        elif scheme.minhash is None:
+            raise UsageError("the index has no MinHash tokens: use --metric hamming")
 
 
 @dataclass(frozen=True)
@@ -98,44 +121,42 @@ def similar_pairs(
 
     Raises UsageError where the scheme lacks the tokens for the metric.
     """
-    if metric not in ("jaccard", "hamming"):
-        raise UsageError(f"metric {metric!r}: use jaccard or hamming")
-    check_threshold(threshold)
-    check_recall(recall)
-    if metric == "jaccard" and meta.scheme.minhash is None:
-        raise UsageError("the index has no MinHash tokens: use --metric hamming")
-    limit = None
-    if metric == "hamming":
-        limit = distance_for(require_simhash(meta.scheme), distance)
+    limits = PairLimits(metric, threshold, distance, recall, max_bucket)
+    limits.check(meta.scheme)
     step = on_step or (lambda *_: None)
     with temporary_folder() as folder:
         folder.claim(store, meta, {})
         columns = folder.read(store, Reading(meta, metric, KeepRule()), step)
-        if limit is not None:
-            classes, parts, cut, share = _by_hamming(meta, columns, limit, max_bucket)
-        else:
-            limits = JoinLimits(threshold, recall, max_bucket)
-            classes, parts, cut, share = _by_jaccard(store, meta, columns, limits, step)
-    left, right, value = _between_rows(classes, parts, max_bucket)
-    same = EqualRows.of(classes, max_bucket)
-    exact = 1.0 if metric == "jaccard" else 0.0
+        return pairs_among(columns, texts_in(store, meta.text_field), meta, limits, step)
+
+
+def pairs_among(
+    columns: Columns, texts_of: TextsOf, meta: IndexMeta, limits: PairLimits, step: OnStep
+) -> SimilarPairs:
+    """All pairs among the documents of columns, however these were made."""
+    cap = limits.max_bucket
+    if limits.metric == "hamming":
+        distance = distance_for(require_simhash(meta.scheme), limits.distance)
+        classes, parts, cut, share = _by_hamming(meta, columns, distance, cap)
+    else:
+        classes, parts, cut, share = _by_jaccard(columns, texts_of, meta, limits, step)
+    left, right, value = _between_rows(classes, parts, cap)
+    same = EqualRows.of(classes, cap)
+    exact = 1.0 if limits.metric == "jaccard" else 0.0
     lefts, rights = same.pairs()
     left, right = np.concatenate([left, lefts]), np.concatenate([right, rights])
     value = np.concatenate([value, np.full(lefts.size, exact)])
-    return SimilarPairs(columns.ids, left, right, value, metric, cut + same.capped, share)
+    return SimilarPairs(columns.ids, left, right, value, limits.metric, cut + same.capped, share)
 
 
 def _by_jaccard(
-    store: Store,
-    meta: IndexMeta,
-    columns: Columns,
-    limits: JoinLimits,
-    step: OnStep,
+    columns: Columns, texts_of: TextsOf, meta: IndexMeta, limits: PairLimits, step: OnStep
 ) -> tuple[Classes, list[Found], Capped, float]:
     classes = Classes.by(columns.digests, columns.filled)
     ids = [columns.ids[row] for row in classes.rows.tolist()]
-    candidates = BandJoin.of(meta, columns.values[:, classes.rows], limits)
-    similarity = ExactSimilarity(store, meta, ids)
+    join_limits = JoinLimits(limits.threshold, limits.recall, limits.max_bucket)
+    candidates = BandJoin.of(meta, columns.values[:, classes.rows], join_limits)
+    similarity = ExactSimilarity(texts_of, meta.scheme, ids)
     parts: list[Found] = []
     for rows in candidates.blocks():
         left, right = candidates.candidates(rows)
