@@ -12,7 +12,7 @@ from typing import Any
 
 import esdedup
 from esdedup.datatypes import Document
-from esdedup.ingest import BATCH_DOCUMENTS
+from esdedup.records import BATCH_DOCUMENTS
 from esdedup.stores.cluster import ClusterStore
 
 THRESHOLDS = (0.5, 0.8)

@@ -105,7 +105,7 @@ def read_share(
             names=_packed({"ids": ids, "keys": keys}),
             digests=np.concatenate(digests),
             filled=np.concatenate(filled),
-            values=np.concatenate(values, axis=1).astype(_value_type(reading)),
+            values=np.concatenate(values, axis=1).astype(value_type(reading)),
         )
     unfinished.replace(file)
 
@@ -147,7 +147,7 @@ def _mapped_values(
     shape = (reading.width, int((place >= 0).sum()))
     if not shape[0] or not shape[1]:
         return np.empty(shape, np.uint64)
-    kind = _value_type(reading)
+    kind = value_type(reading)
     mapped = np.lib.format.open_memmap(folder / "values.npy", "w+", kind, shape)
     for file, places in zip(files, np.split(place, np.cumsum(sizes)[:-1]), strict=True):
         with file.open("rb") as raw, np.load(raw) as part:
@@ -156,7 +156,8 @@ def _mapped_values(
     return values
 
 
-def _value_type(reading: Reading) -> type[np.unsignedinteger[Any]]:
+def value_type(reading: Reading) -> type[np.unsignedinteger[Any]]:
+    """The type of a document's values: as narrow as they are."""
     minhash = reading.meta.scheme.minhash
     narrow = reading.metric == "jaccard" and minhash is not None and minhash.token_bits <= 32
     return np.uint32 if narrow else np.uint64

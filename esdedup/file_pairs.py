@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from esdedup.columns import Columns
+from esdedup.columns import Columns, Reading, value_type
 from esdedup.groups import OnStep
 from esdedup.hashing import U64
-from esdedup.ingest import DeadLetter, Item, batches, item_of, line_taken
+from esdedup.ingest import DeadLetter, Item, item_of, line_taken
 from esdedup.keep import KeepRule
 from esdedup.pairs import PairLimits, SimilarPairs, pairs_among
-from esdedup.records import BadRecord, Record
+from esdedup.records import BadRecord, Record, batches
 from esdedup.schema import IndexMeta
 from esdedup.sketch import sketch
 from esdedup.workers import OnItem, in_processes
@@ -40,16 +40,20 @@ class FilePairs:
     read: int
     failed: int
 
+    def texts_of(self, ids: list[str]) -> list[str]:
+        """The texts of documents."""
+        return [self.texts[id] for id in ids]
 
-@dataclass
+
 class _Documents:
     """What is read so far: the ids of rows, and of each id its text and its row."""
 
-    ids: list[str]
-    texts: dict[str, str]
-    rows: dict[str, int]
-    read: int = 0
-    failed: int = 0
+    def __init__(self) -> None:
+        self.ids: list[str] = []
+        self.texts: dict[str, str] = {}
+        self.rows: dict[str, int] = {}
+        self.read = 0
+        self.failed = 0
 
     def add(self, items: Iterable[Item | BadRecord], dead_letter: DeadLetter) -> list[str]:
         """Takes a batch in; the texts of its rows."""
@@ -57,6 +61,8 @@ class _Documents:
         for item in items:
             self.read += 1
             if isinstance(item, Item) and not item.own_id and item.document.id in self.texts:
+                if item.text == self.texts[item.document.id]:
+                    continue
                 item = line_taken(item)
             if isinstance(item, BadRecord):
                 self.failed += 1
@@ -88,7 +94,8 @@ def pairs_in_records(
     the metric.
     """
     limits.check(meta.scheme)
-    held = _Documents([], {}, {})
+    held = _Documents()
+    reading = _narrowed(meta, limits)
 
     def texts() -> Iterator[tuple[int, tuple[int, list[str]]]]:
         for number, (_, batch) in enumerate(batches(records)):
@@ -97,13 +104,13 @@ def pairs_in_records(
             if on_read is not None:
                 on_read(held.read)
 
-    begin = functools.partial(_sketching, _narrowed(meta, limits), limits)
+    begin = functools.partial(_sketching, reading)
     if workers > 1:
         parts = list(in_processes(workers, begin, texts()))
     else:
         with begin() as work:
             parts = [part for _, item in texts() for part in work(item)]
-    columns = _columns(sorted(parts, key=lambda part: part[0]), held)
+    columns = _columns(sorted(parts, key=lambda part: part[0]), held, reading)
     found = pairs_among(
         columns,
         lambda ids: [held.texts[id] for id in ids],
@@ -114,37 +121,41 @@ def pairs_in_records(
     return FilePairs(found, held.texts, held.read, held.failed)
 
 
-def _narrowed(meta: IndexMeta, limits: PairLimits) -> IndexMeta:
+def _narrowed(meta: IndexMeta, limits: PairLimits) -> Reading:
     """Without the sketches that the metric does not need."""
+    scheme = meta.scheme
     if limits.metric == "hamming":
-        return replace(meta, scheme=replace(meta.scheme, minhash=None))
-    assert meta.scheme.minhash is not None
-    minhash = replace(meta.scheme.minhash, signature=0)
-    return replace(meta, scheme=replace(meta.scheme, minhash=minhash, simhash=None))
+        scheme = replace(scheme, minhash=None)
+    else:
+        assert scheme.minhash is not None
+        scheme = replace(scheme, minhash=replace(scheme.minhash, signature=0), simhash=None)
+    return Reading(replace(meta, scheme=scheme), limits.metric, KeepRule())
 
 
 @contextmanager
-def _sketching(
-    meta: IndexMeta, limits: PairLimits
-) -> Iterator[OnItem[tuple[int, list[str]], Part]]:
+def _sketching(reading: Reading) -> Iterator[OnItem[tuple[int, list[str]], Part]]:
     def work(item: tuple[int, list[str]]) -> Iterator[Part]:
         number, texts = item
-        sketches = sketch(texts, meta.scheme)
-        values = sketches.bands if limits.metric == "jaccard" else sketches.fingerprints
+        sketches = sketch(texts, reading.meta.scheme)
+        values = sketches.bands if reading.metric == "jaccard" else sketches.fingerprints
         assert values is not None
         digests = np.array([int(digest, 16) for digest in sketches.digests], np.uint64)
-        yield number, digests, sketches.filled, values
+        yield number, digests, sketches.filled, values.astype(value_type(reading))
 
     yield work
 
 
-def _columns(parts: list[Part], held: _Documents) -> Columns:
-    order = np.array(
-        KeepRule().order(held.ids, [None] * len(held.ids), list(held.rows.values())), np.int64
+def _columns(parts: list[Part], held: _Documents, reading: Reading) -> Columns:
+    """The columns of the last row of each id, in the order in which an index's are."""
+    rows = reading.keep.order(held.ids, [None] * len(held.ids), list(held.rows.values()))
+    order = np.array(rows, np.int64)
+    nothing = (
+        np.empty(0, np.uint64),
+        np.empty(0, np.bool_),
+        np.empty((0, reading.width), value_type(reading)),
     )
-    if not parts:
-        nothing = np.empty(0, np.uint64)
-        return Columns([], nothing, np.empty(0, np.bool_), np.empty((1, 0), np.uint64))
-    digests, filled, values = (np.concatenate([part[at] for part in parts]) for at in (1, 2, 3))
-    ids = [held.ids[row] for row in order.tolist()]
+    digests, filled, values = (
+        np.concatenate([nothing[at], *(part[at + 1] for part in parts)]) for at in range(3)
+    )
+    ids = [held.ids[row] for row in rows]
     return Columns(ids, digests[order], filled[order], np.ascontiguousarray(values[order].T))

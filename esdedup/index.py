@@ -18,7 +18,7 @@ from esdedup.groups import MAX_BUCKET, Grouping, Groups, OnStep
 from esdedup.hot import HotBuckets, hot_buckets, put_stop_list
 from esdedup.ingest import IngestReport, ingest
 from esdedup.nearest import nearest
-from esdedup.pairs import SimilarPairs, similar_pairs
+from esdedup.pairs import PairLimits, SimilarPairs, similar_pairs
 from esdedup.records import BadRecord, Record
 from esdedup.schema import IndexMeta
 from esdedup.scheme import Scheme
@@ -227,16 +227,8 @@ class Index:
         max_bucket: a document is compared with only so many of those that share a token with it;
         the result tells where that cut something off.
         """
-        return similar_pairs(
-            self.store,
-            self.meta,
-            metric=metric,
-            threshold=threshold,
-            distance=distance,
-            recall=recall,
-            max_bucket=max_bucket,
-            on_step=on_step,
-        )
+        limits = PairLimits(metric, threshold, distance, recall, max_bucket)
+        return similar_pairs(self.store, self.meta, limits, on_step)
 
     def groups(self, grouping: Grouping | None = None) -> Groups:
         """The groups of similar documents; nothing is changed."""

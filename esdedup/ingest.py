@@ -12,12 +12,10 @@ from esdedup.duplicates import DuplicatePolicy, Originals
 from esdedup.exceptions import RecordError
 from esdedup.fields import text_of, value_at
 from esdedup.recent import Arrival, Verdict
-from esdedup.records import BadRecord, Record
+from esdedup.records import BadRecord, Record, batches
 from esdedup.schema import IndexMeta
 from esdedup.stores.base import Store
 
-BATCH_DOCUMENTS = 10_000
-BATCH_CHARACTERS = 8_000_000
 MAX_ID_BYTES = 512
 
 _TAKEN = "the id is taken by another text, and a data stream takes no changes"
@@ -58,9 +56,12 @@ class IngestReport:
 
 
 @dataclass(frozen=True)
-class _Item:
+class Item:
+    """A record as a document. own_id: whether its id is its own, not that of its line."""
+
     record: Record
     document: Document
+    text: str
     own_id: bool
 
 
@@ -94,8 +95,8 @@ def ingest(
     current = fresh or (lambda: meta)
     originals = Originals(store, current, policy) if policy.action != "keep" else None
     for _, batch in batches(records):
-        checked = [_item(record, meta.text_field, id_field) for record in batch]
-        items = [item for item in checked if isinstance(item, _Item)]
+        checked = [item_of(record, meta.text_field, id_field) for record in batch]
+        items = [item for item in checked if isinstance(item, Item)]
         bad = [item for item in checked if isinstance(item, BadRecord)]
         writer = _Writer(store, current(), dead_letter, policy)
         report = writer.write(items, originals, report)
@@ -107,15 +108,16 @@ def ingest(
     return report
 
 
-def _item(record: Record | BadRecord, text_field: str, id_field: str | None) -> _Item | BadRecord:
+def item_of(record: Record | BadRecord, text_field: str, id_field: str | None) -> Item | BadRecord:
+    """A record as a document, or why it is none."""
     if isinstance(record, BadRecord):
         return record
     try:
-        text_of(record.source, text_field)
+        text = text_of(record.source, text_field)
         id, own = _id_of(record, id_field)
     except RecordError as error:
         return bad_record(record, str(error))
-    return _Item(record, Document(id, record.source), own)
+    return Item(record, Document(id, record.source), text, own)
 
 
 def _id_of(record: Record, id_field: str | None) -> tuple[str, bool]:
@@ -132,30 +134,6 @@ def _id_of(record: Record, id_field: str | None) -> tuple[str, bool]:
     return id, True
 
 
-def batches(
-    records: Iterable[Record | BadRecord],
-    lanes: int = 1,
-    lane_of: Callable[[Record | BadRecord], int] = lambda _: 0,
-) -> Iterator[tuple[int, list[Record | BadRecord]]]:
-    """Records in batches of bounded size, each with its lane: so many are filled side by side."""
-    waiting: list[list[Record | BadRecord]] = [[] for _ in range(lanes)]
-    sizes = [0] * lanes
-    for record in records:
-        lane = lane_of(record)
-        waiting[lane].append(record)
-        sizes[lane] += _characters(record)
-        if len(waiting[lane]) == BATCH_DOCUMENTS or sizes[lane] >= BATCH_CHARACTERS:
-            yield lane, waiting[lane]
-            waiting[lane], sizes[lane] = [], 0
-    yield from ((lane, batch) for lane, batch in enumerate(waiting) if batch)
-
-
-def _characters(record: Record | BadRecord) -> int:
-    if isinstance(record, BadRecord):
-        return len(record.raw)
-    return sum(len(value) for value in record.source.values() if isinstance(value, str))
-
-
 @dataclass(frozen=True)
 class _Writer:
     """Writes a batch by the policy."""
@@ -166,14 +144,11 @@ class _Writer:
     policy: DuplicatePolicy
 
     def write(
-        self, items: list[_Item], originals: Originals | None, report: IngestReport
+        self, items: list[Item], originals: Originals | None, report: IngestReport
     ) -> IngestReport:
         if originals is None:
             return self._put(items, None, report)[0]
-        texts = [text_of(item.document.source, self.meta.text_field) for item in items]
-        arrivals = [
-            Arrival(item.document.id, text) for item, text in zip(items, texts, strict=True)
-        ]
+        arrivals = [Arrival(item.document.id, item.text) for item in items]
         verdicts = originals.find(arrivals)
         marks = {arrival.id: verdict for arrival, verdict in zip(arrivals, verdicts, strict=True)}
         alike = [verdict.original is not None for verdict in verdicts]
@@ -206,7 +181,7 @@ class _Writer:
         # What was like a document that was not written then may be the first of its kind.
         return self.write([item for item, _ in lost], originals, report) if lost else report
 
-    def _in_order(self, items: list[_Item], marks: dict[str, Verdict]) -> Iterator[list[_Item]]:
+    def _in_order(self, items: list[Item], marks: dict[str, Verdict]) -> Iterator[list[Item]]:
         """Followers before leaders.
 
         So no leader is in the store without all that came before it. Where a run is killed, what
@@ -222,7 +197,7 @@ class _Writer:
 
     def _mark_again(
         self,
-        items: list[_Item],
+        items: list[Item],
         marks: dict[str, Verdict],
         failed: set[str],
         originals: Originals,
@@ -234,7 +209,7 @@ class _Writer:
             # They are counted already.
             self.write(wrong, originals, IngestReport())
 
-    def _leave_out(self, rest: list[tuple[_Item, Verdict]], report: IngestReport) -> IngestReport:
+    def _leave_out(self, rest: list[tuple[Item, Verdict]], report: IngestReport) -> IngestReport:
         if self.policy.action == "skip":
             return replace(report, skipped=report.skipped + len(rest))
         for item, verdict in rest:
@@ -242,7 +217,7 @@ class _Writer:
         return replace(report, failed=report.failed + len(rest))
 
     def _put(
-        self, items: list[_Item], marks: dict[str, Verdict] | None, report: IngestReport
+        self, items: list[Item], marks: dict[str, Verdict] | None, report: IngestReport
     ) -> tuple[IngestReport, set[str]]:
         """Writes items; the ids that were refused too."""
         documents = with_tokens([item.document for item in items], self.meta)
@@ -284,6 +259,11 @@ class _Writer:
             for one in self.meta.all
         }
         return Document(document.id, {**document.source, **marked})
+
+
+def line_taken(item: Item) -> BadRecord:
+    """A record whose line gives an id that another text has."""
+    return bad_record(item.record, _TAKEN_BY_LINE)
 
 
 def bad_record(record: Record, reason: str) -> BadRecord:

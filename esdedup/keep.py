@@ -93,4 +93,3 @@ def natural(id: str) -> tuple[tuple[str | tuple[int, str], ...], str]:
     parts[1::2] = [(len(each), each) for each in digits]
     # "a1" and "a01" are not the same.
     return tuple(parts), id
-

@@ -41,7 +41,12 @@ _AT_ONCE = 1 << 16
 
 @dataclass(frozen=True)
 class PairLimits:
-    """Which pairs are similar, and how they are looked for; see `similar_pairs`."""
+    """Which pairs are similar, and how they are looked for.
+
+    recall: the share of pairs at the threshold to be found, if the bands allow it; the less, the
+    fewer are verified in vain. max_bucket: a document is compared with only so many of those that
+    share a token with it, of equal ones too.
+    """
 
     metric: Metric = "jaccard"
     threshold: float = 0.5
@@ -100,33 +105,20 @@ class SimilarPairs:
 
 
 def similar_pairs(
-    store: Store,
-    meta: IndexMeta,
-    *,
-    metric: Metric = "jaccard",
-    threshold: float = 0.5,
-    distance: int | None = None,
-    recall: float = RECALL,
-    max_bucket: int = MAX_BUCKET,
-    on_step: OnStep | None = None,
+    store: Store, meta: IndexMeta, limits: PairLimits, on_step: OnStep | None = None
 ) -> SimilarPairs:
     """All pairs at or over a Jaccard threshold, or within a Hamming distance.
 
     What shares no token is not found: see the S-curve for Jaccard; within a Hamming distance every
-    pair is found. A text without any shingle is in no pair.
-
-    recall: the share of pairs at the threshold to be found, if the bands allow it; the less, the
-    fewer are verified in vain. max_bucket: a document is compared with only so many of those that
-    share a token with it, of equal ones too. on_step: see `groups`.
+    pair is found. A text without any shingle is in no pair. on_step: see `groups`.
 
     Raises UsageError where the scheme lacks the tokens for the metric.
     """
-    limits = PairLimits(metric, threshold, distance, recall, max_bucket)
     limits.check(meta.scheme)
     step = on_step or (lambda *_: None)
     with temporary_folder() as folder:
         folder.claim(store, meta, {})
-        columns = folder.read(store, Reading(meta, metric, KeepRule()), step)
+        columns = folder.read(store, Reading(meta, limits.metric, KeepRule()), step)
         return pairs_among(columns, texts_in(store, meta.text_field), meta, limits, step)
 
 

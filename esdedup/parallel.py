@@ -9,8 +9,8 @@ from typing import Any
 
 from esdedup.fields import value_at
 from esdedup.index import Index
-from esdedup.ingest import DeadLetter, IngestReport, batches, ingest
-from esdedup.records import BadRecord, Record
+from esdedup.ingest import DeadLetter, IngestReport, ingest
+from esdedup.records import BadRecord, Record, batches
 from esdedup.workers import OnItem, in_processes
 
 Sent = list[tuple[Any, ...]]

@@ -12,7 +12,7 @@ import json
 import math
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePath
@@ -25,6 +25,8 @@ from esdedup.exceptions import InputError, RecordError, UsageError
 Format = Literal["jsonl", "csv", "tsv", "text"]
 
 STDIN = "-"
+BATCH_DOCUMENTS = 10_000
+BATCH_CHARACTERS = 8_000_000
 
 _FORMATS: dict[str, Format] = {
     ".jsonl": "jsonl",
@@ -90,6 +92,34 @@ def read_records(
             yield from _text_lines(name, stream)
         else:
             yield from _rows(name, stream, "," if kind == "csv" else "\t")
+
+
+def batches(
+    records: Iterable[Record | BadRecord],
+    lanes: int = 1,
+    lane_of: Callable[[Record | BadRecord], int] = lambda _: 0,
+) -> Iterator[tuple[int, list[Record | BadRecord]]]:
+    """Records in batches of bounded size, each with its lane: so many are filled side by side."""
+    waiting: list[list[Record | BadRecord]] = [[] for _ in range(lanes)]
+    sizes = [0] * lanes
+    for record in records:
+        lane = lane_of(record)
+        waiting[lane].append(record)
+        sizes[lane] += _characters(record)
+        if len(waiting[lane]) == BATCH_DOCUMENTS or sizes[lane] >= BATCH_CHARACTERS:
+            yield lane, waiting[lane]
+            waiting[lane], sizes[lane] = [], 0
+    yield from ((lane, batch) for lane, batch in enumerate(waiting) if batch)
+
+
+def _characters(record: Record | BadRecord) -> int:
+    if isinstance(record, BadRecord):
+        return len(record.raw)
+    size = 0
+    for value in record.source.values():
+        if isinstance(value, str):
+            size += len(value)
+    return size
 
 
 @contextmanager

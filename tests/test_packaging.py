@@ -67,6 +67,7 @@ SERVICES = [
     "switch",
     "workers",
     "parallel",
+    "file_pairs",
     "groups",
     "columns",
     "workfolder",

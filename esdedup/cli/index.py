@@ -12,6 +12,16 @@ from typing import Annotated
 import typer
 
 from esdedup.cli.dead_letter import DeadLetterFile
+from esdedup.cli.files import (
+    DeadLetterPath,
+    Files,
+    FormatOption,
+    IdField,
+    Workers,
+    check_files,
+    records_in,
+    total_bytes,
+)
 from esdedup.cli.grouping import THRESHOLD
 from esdedup.cli.options import (
     AsJson,
@@ -23,41 +33,16 @@ from esdedup.cli.options import (
     with_target,
 )
 from esdedup.cli.output import message, print_json, print_table, wants_json
-from esdedup.cli.progress import Advance, Documents, progress
+from esdedup.cli.progress import Documents, progress
 from esdedup.cli.scheme_file import read_scheme
 from esdedup.duplicates import DuplicatePolicy, OnDuplicate
 from esdedup.exceptions import EsdedupError, UsageError
 from esdedup.index import Index
 from esdedup.ingest import IngestReport, ingest
 from esdedup.parallel import ingest_in_processes
-from esdedup.records import STDIN, BadRecord, Format, Record, format_of, read_records
+from esdedup.records import BadRecord, Record
 from esdedup.stores import BulkPolicy
 
-Files = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="FILES",
-        help="JSON lines, CSV, TSV, or plain text with one text a line; .gz and .zst are unpacked;"
-        " - is standard input.",
-        show_default=False,
-    ),
-]
-FormatOption = Annotated[
-    Format | None,
-    typer.Option("--format", show_default="by the file's ending", help="Format of the files."),
-]
-IdField = Annotated[
-    str | None,
-    typer.Option(show_default="id, else file:line", help="Field with the document's id."),
-]
-DeadLetterPath = Annotated[
-    Path | None,
-    typer.Option(
-        "--dead-letter",
-        show_default="INDEX.dead-letter.jsonl",
-        help="File to append records to that were not indexed.",
-    ),
-]
 OnDuplicateOption = Annotated[
     OnDuplicate,
     typer.Option(
@@ -78,12 +63,6 @@ ClusterOption = Annotated[
     typer.Option(
         "--cluster",
         help="Group documents as they come in: each joins the nearest leader, or becomes one.",
-    ),
-]
-Workers = Annotated[
-    int,
-    typer.Option(
-        min=1, help="Processes that sketch and write; more than one take documents in any order."
     ),
 ]
 Retries = Annotated[
@@ -115,7 +94,7 @@ def index(
     The index is made if there is none. A document with the id of an indexed one replaces it, so
     that doing the same again completes a run that was stopped.
     """
-    _check_files(files, format)
+    check_files(files, format)
     if cluster and on_duplicate != "keep":
         raise UsageError(
             f"--cluster marks near-duplicates: leave out --on-duplicate {on_duplicate}"
@@ -140,8 +119,8 @@ def index(
         opened = stack.enter_context(target.open(wanted, text_field, bulk))
         letters = stack.enter_context(DeadLetterFile(letter_path))
         opened.create()
-        advance, documents = stack.enter_context(progress("Indexing", _total_bytes(files)))
-        records = _records(files, format, advance)
+        advance, documents = stack.enter_context(progress("Indexing", total_bytes(files)))
+        records = records_in(files, format, advance)
         if workers == 1:
             work = functools.partial(
                 ingest,
@@ -199,31 +178,6 @@ def _stopped(report: IngestReport) -> str:
         f" {report.updated} updated, {report.unchanged} unchanged, {report.failed} failed."
         " Run the same command again to complete it"
     )
-
-
-def _check_files(files: list[str], format: Format | None) -> None:
-    """Everything that can be told to be wrong before the first document is sent."""
-    for file in files:
-        if file == STDIN:
-            continue
-        if Path(file).is_dir() or not Path(file).exists():
-            kind = "is a folder" if Path(file).is_dir() else "there is no such file"
-            raise UsageError(f"{file}: {kind}")
-        if format is None:
-            format_of(file)
-    if files.count(STDIN) > 1:
-        raise UsageError("standard input (-) can be read only once")
-
-
-def _total_bytes(files: list[str]) -> int | None:
-    return None if STDIN in files else sum(Path(file).stat().st_size for file in files)
-
-
-def _records(
-    files: list[str], format: Format | None, advance: Advance
-) -> Iterator[Record | BadRecord]:
-    for file in files:
-        yield from read_records(file, format, advance)
 
 
 def _show(report: IngestReport, where: str, as_json: bool) -> None:

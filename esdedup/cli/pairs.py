@@ -1,12 +1,19 @@
-"""esdedup pairs: all similar pairs of an index."""
+"""esdedup pairs: all similar pairs of an index, or of files."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from esdedup.buckets import Capped
 from esdedup.cli.answers import lacking_recall
+from esdedup.cli.dead_letter import DeadLetterFile
+from esdedup.cli.files import FileOptions, check_files, records_in, total_bytes
 from esdedup.cli.options import (
     DEFAULT_THRESHOLD,
     AsJson,
@@ -19,50 +26,96 @@ from esdedup.cli.options import (
     with_target,
 )
 from esdedup.cli.output import message, print_json, print_table, snippet, wants_json
-from esdedup.cli.progress import steps
+from esdedup.cli.progress import progress, steps
+from esdedup.cli.scheme_file import read_scheme
 from esdedup.cli.similar import check_metric_options
 from esdedup.datatypes import Metric, Pair, Statistics
-from esdedup.fields import value_at
+from esdedup.exact import TextsOf, texts_in
+from esdedup.file_pairs import pairs_in_records
 from esdedup.groups import MAX_BUCKET
-from esdedup.index import Index
+from esdedup.pairs import PairLimits, SimilarPairs, similar_pairs
+from esdedup.schema import IndexMeta
+from esdedup.scheme import Scheme
 from esdedup.search import RECALL
 from esdedup.stoplist import stopped_tokens
 
 _FETCHED = 1_000
 
 
+Files = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="FILES",
+        help="Files of documents, as esdedup index takes them, in place of an index: none is made.",
+        show_default=False,
+    ),
+]
+
+
 @with_target
 def pairs(
     target: Target,
+    files: Files = None,
     metric: MetricOption = "jaccard",
     threshold: Threshold = None,
     distance: Distance = None,
     recall: Recall = RECALL,
     max_bucket: MaxBucket = MAX_BUCKET,
+    of_files: FileOptions = FileOptions(),  # noqa: B008
     as_json: AsJson = None,
 ) -> None:
     """Find all pairs of similar documents, each once, with their exact similarity."""
     check_metric_options(metric, threshold, distance)
     wanted = DEFAULT_THRESHOLD if threshold is None else threshold
+    limits = PairLimits(metric, wanted, distance, recall, max_bucket)
+    if files:
+        failed = _in_files(files, of_files, limits, wants_json(as_json))
+        if failed:
+            raise typer.Exit(1)
+        return
+    of_files.refuse()
     with target.open() as index:
         tell_left_out(index.statistics())
         tell_stopped(index.meta.stop, metric)
         with steps() as on_step:
-            found = index.pairs(
-                metric=metric,
-                threshold=wanted,
-                distance=distance,
-                recall=recall,
-                max_bucket=max_bucket,
+            found = similar_pairs(index.store, index.meta, limits, on_step)
+        texts_of = texts_in(index.store, index.meta.text_field)
+        _answer(found, texts_of, limits, wants_json(as_json))
+
+
+def _in_files(files: list[str], options: FileOptions, limits: PairLimits, as_json: bool) -> int:
+    """Shows the pairs of files; how many of their records could not be compared."""
+    check_files(files, options.format)
+    scheme = read_scheme(options.scheme) if options.scheme is not None else Scheme()
+    meta = IndexMeta(scheme, options.text_field or "text")
+    with ExitStack() as stack:
+        path = options.dead_letter or Path("pairs.dead-letter.jsonl")
+        letters = stack.enter_context(DeadLetterFile(path))
+        with progress("Sketching", total_bytes(files)) as (advance, documents), steps() as on_step:
+            found = pairs_in_records(
+                records_in(files, options.format, advance),
+                meta,
+                letters,
+                limits,
+                id_field=options.id_field,
+                workers=options.workers,
+                on_read=documents,
                 on_step=on_step,
             )
-        tell_recall(found.recall, wanted, recall)
-        tell_capped(found.capped, max_bucket)
-        if wants_json(as_json):
-            for pair in found:
-                print_json(_document(pair))
-        else:
-            _show(index, found, metric == "hamming")
+        _answer(found.pairs, found.texts_of, limits, as_json)
+        if found.failed:
+            message(f"{found.failed} of {found.read} records were left out: see {letters.path}")
+    return found.failed
+
+
+def _answer(found: SimilarPairs, texts_of: TextsOf, limits: PairLimits, as_json: bool) -> None:
+    tell_recall(found.recall, limits.threshold, limits.recall)
+    tell_capped(found.capped, limits.max_bucket)
+    if as_json:
+        for pair in found:
+            print_json(_document(pair))
+    else:
+        _show(texts_of, found, limits.metric == "hamming")
 
 
 def tell_left_out(statistics: Statistics) -> None:
@@ -120,8 +173,8 @@ def _document(pair: Pair) -> dict[str, str | float | int | None]:
     return {"left": pair.left, "right": pair.right, "distance": pair.distance}
 
 
-def _show(index: Index, found: Iterable[Pair], by_distance: bool) -> None:
-    rows = list(_rows(index, iter(found)))
+def _show(texts_of: TextsOf, found: Iterable[Pair], by_distance: bool) -> None:
+    rows = list(_rows(texts_of, iter(found)))
     if not rows:
         message("No similar pairs")
         return
@@ -133,14 +186,11 @@ def _show(index: Index, found: Iterable[Pair], by_distance: bool) -> None:
     )
 
 
-def _rows(index: Index, found: Iterator[Pair]) -> Iterator[tuple[str, str, str]]:
+def _rows(texts_of: TextsOf, found: Iterator[Pair]) -> Iterator[tuple[str, str, str]]:
     while some := list(itertools.islice(found, _FETCHED)):
         ids = sorted({id for pair in some for id in (pair.left, pair.right)})
-        texts = {
-            document.id: snippet(value_at(document.source, index.meta.text_field))
-            for document in index.store.get(ids)
-        }
+        texts = dict(zip(ids, map(snippet, texts_of(ids)), strict=True))
         for pair in some:
             value = f"{pair.similarity:.3f}" if pair.distance is None else str(pair.distance)
             both = (pair.left, pair.right)
-            yield value, "\n".join(both), "\n".join(texts.get(id, "") for id in both)
+            yield value, "\n".join(both), "\n".join(texts[id] for id in both)

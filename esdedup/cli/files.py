@@ -1,0 +1,92 @@
+"""Files of documents on the command line: their options, their records, what is checked first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from esdedup.cli.options import SchemeOption, TextField
+from esdedup.cli.progress import Advance
+from esdedup.exceptions import UsageError
+from esdedup.records import STDIN, BadRecord, Format, Record, format_of, read_records
+
+Files = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="FILES",
+        help="JSON lines, CSV, TSV, or plain text with one text a line; .gz and .zst are unpacked;"
+        " - is standard input.",
+        show_default=False,
+    ),
+]
+FormatOption = Annotated[
+    Format | None,
+    typer.Option("--format", show_default="by the file's ending", help="Format of the files."),
+]
+IdField = Annotated[
+    str | None,
+    typer.Option(show_default="id, else file:line", help="Field with the document's id."),
+]
+DeadLetterPath = Annotated[
+    Path | None,
+    typer.Option(
+        "--dead-letter",
+        show_default="INDEX.dead-letter.jsonl",
+        help="File to append records to that were not indexed.",
+    ),
+]
+Workers = Annotated[
+    int,
+    typer.Option(
+        min=1, help="Processes that sketch and write; more than one take documents in any order."
+    ),
+]
+
+
+def check_files(files: list[str], format: Format | None) -> None:
+    """Everything that can be told to be wrong before the first document is sent."""
+    for file in files:
+        if file == STDIN:
+            continue
+        if Path(file).is_dir() or not Path(file).exists():
+            kind = "is a folder" if Path(file).is_dir() else "there is no such file"
+            raise UsageError(f"{file}: {kind}")
+        if format is None:
+            format_of(file)
+    if files.count(STDIN) > 1:
+        raise UsageError("standard input (-) can be read only once")
+
+
+def total_bytes(files: list[str]) -> int | None:
+    """The size of the files, or None where that is not known."""
+    return None if STDIN in files else sum(Path(file).stat().st_size for file in files)
+
+
+def records_in(
+    files: list[str], format: Format | None, advance: Advance
+) -> Iterator[Record | BadRecord]:
+    """The records of all files, one after the other; `advance` is told of bytes."""
+    for file in files:
+        yield from read_records(file, format, advance)
+
+
+@dataclass(frozen=True)
+class FileOptions:
+    """The options of a command that takes files in place of an index."""
+
+    format: FormatOption = None
+    text_field: TextField = None
+    id_field: IdField = None
+    scheme: SchemeOption = None
+    dead_letter: DeadLetterPath = None
+    workers: Workers = 1
+
+    def refuse(self) -> None:
+        """Raises UsageError where any is given, and no file."""
+        for option in fields(self):
+            if getattr(self, option.name) != option.default:
+                raise UsageError(f"--{option.name.replace('_', '-')} goes with FILES")
