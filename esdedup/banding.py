@@ -6,6 +6,7 @@ Leskovec, Rajaraman, Ullman, "Mining of Massive Datasets", section 3.4.2.
 from __future__ import annotations
 
 import bisect
+import functools
 import math
 
 from esdedup.exceptions import UsageError
@@ -16,6 +17,8 @@ def candidate_probability(similarity: float, bands: int, rows: int) -> float:
     return 1.0 - math.pow(1.0 - similarity**rows, bands)
 
 
+# Of many queries all ask for the same, and one takes longer to work out than to look up.
+@functools.lru_cache
 def expected_recall(threshold: float, bands: int, rows: int, least: int = 1) -> float:
     """The chance that two sets of Jaccard similarity `threshold` share `least` bands or more.
 
@@ -33,6 +36,7 @@ def expected_recall(threshold: float, bands: int, rows: int, least: int = 1) -> 
     return max(0.0, 1.0 - chance) if few else min(1.0, chance)
 
 
+@functools.lru_cache
 def least_bands(threshold: float, recall: float, bands: int, rows: int) -> int:
     """The most shared bands that can be asked for, with `recall` at `threshold` still expected.
 
