@@ -9,8 +9,10 @@ seconds and the peak memory of the largest process are those of the whole comman
 end, with the reading of the file and the writing of the pairs. What is worked out before and after
 (the texts, the truth, recall, precision) is not among them.
 
-    local          `esdedup index` into a local file, then `esdedup pairs`
-    workers        the same with `index --workers 2`, where there is such an option
+    files          `esdedup pairs FILE`, without an index
+    files-2        the same with `--workers 2`
+    local          `esdedup index` into a local file, then `esdedup pairs` of that
+    local-2        the same with `index --workers 2`
     elasticsearch, opensearch
                    the same with a node that runs already; memory and processor of the client alone
     datasketch     MinHash with xxhash, MinHashLSH with what it chooses for the threshold
@@ -34,7 +36,6 @@ import functools
 import hashlib
 import json
 import shutil
-import subprocess
 import tempfile
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
@@ -108,6 +109,12 @@ def by_esdedup(work: Work, target: tuple[str, ...], more: tuple[str, ...] = ()) 
     return summed(parts) | {"verified": True} | scored(work, out)
 
 
+def from_files(work: Work, more: tuple[str, ...] = ()) -> Figures:
+    out = work.folder / "pairs.jsonl"
+    pairing = [*ESDEDUP, "pairs", str(work.documents), "-t", str(THRESHOLD), "--json", *more]
+    return run(pairing, out) | {"verified": True} | scored(work, out)
+
+
 def locally(work: Work, more: tuple[str, ...] = ()) -> Figures:
     with tempfile.TemporaryDirectory(dir=work.folder) as folder:
         return by_esdedup(work, ("--db", str(Path(folder) / "documents.db")), more)
@@ -162,10 +169,13 @@ def shapes() -> tuple[str, str]:
 def jobs() -> dict[str, Job]:
     """All that need no server."""
     chosen, default = shapes()
-    found: dict[str, Job] = {"local": locally}
-    asked = subprocess.run([*ESDEDUP, "index", "--help"], check=True, stdout=subprocess.PIPE)
-    if b"--workers" in asked.stdout:
-        found["workers"] = functools.partial(locally, more=("--workers", "2"))
+    both = ("--workers", "2")
+    found: dict[str, Job] = {
+        "files": from_files,
+        "files-2": functools.partial(from_files, more=both),
+        "local": locally,
+        "local-2": functools.partial(locally, more=both),
+    }
     for peer in ("datasketch", "gaoya", "rensa"):
         found[peer] = functools.partial(by_sketches, peer=peer, shape=chosen)
         found[f"{peer}-equal"] = functools.partial(by_sketches, peer=peer, shape=default)
