@@ -29,11 +29,13 @@ def run(command: Sequence[str], out: Path, environment: Mapping[str, str] | None
     Ends the program where the command fails.
     """
     ours, theirs = os.pipe()
+    # What pip installed is compiled; so shall be what lies in a clone.
+    inherited = {name: each for name, each in os.environ.items() if name != _UNCOMPILED}
     with out.open("wb") as file, os.fdopen(ours, "r") as told:
         process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", _SMALL, str(theirs), *command],
             stdout=file,
-            env={**os.environ, **(environment or {})},
+            env={**inherited, **(environment or {})},
             pass_fds=[theirs],
         )
         os.close(theirs)
@@ -51,6 +53,7 @@ def run(command: Sequence[str], out: Path, environment: Mapping[str, str] | None
     }
 
 
+_UNCOMPILED = "PYTHONDONTWRITEBYTECODE"
 _SMALL = """
 import json, os, sys, time
 told = int(sys.argv[1])

@@ -89,11 +89,12 @@ def _words(texts: Sequence[str], seed: int) -> Ragged:
     joined, bounds = _joined(texts)
     if joined.isascii():
         starts, ends = _ascii_word_spans(joined)
-        hashes = _hash_spans(joined, starts, ends, seed)
+        data = joined.encode() + bytes(PADDING)
+        hashes = xxh3_slices(data, starts, ends - starts, seed)
     else:
-        joined, points, bounds = _drop_ignored(joined, bounds)
+        points, bounds = _drop_ignored(joined, bounds)
         starts, ends = _word_spans(points)
-        hashes = _hash_short_spans(joined, points, starts, ends, seed)
+        hashes = _hash_short_spans(points, starts, ends, seed)
     return Ragged(hashes, np.searchsorted(starts, bounds))
 
 
@@ -115,27 +116,31 @@ def _ascii_inside_word() -> bytes:
 def _word_spans(points: U32) -> tuple[I64, I64]:
     """Where words start and end, in characters, in a text that begins and ends outside a word."""
     classes = character_classes().take(points)
-    base = np.flatnonzero(classes != MARK)  # A mark belongs to the character before it.
-    kept = classes[base]
-    edges = np.flatnonzero((kept[1:] != kept[:-1]) | (kept[1:] == SINGLE)) + 1
-    opens = np.flatnonzero(kept[edges] != OTHER)
-    return base[edges[opens]], base[edges[opens + 1]]
+    base = None
+    if (classes == MARK).any():
+        base = np.flatnonzero(classes != MARK)  # A mark belongs to the character before it.
+        classes = classes[base]
+    before, after = classes[:-1], classes[1:]
+    edges = (after != before) | (after == SINGLE)
+    # Each a list of its own: to part one of all edges takes several times as long.
+    starts = np.flatnonzero(edges & (after != OTHER)) + 1
+    ends = np.flatnonzero(edges & (before != OTHER)) + 1
+    return (starts, ends) if base is None else (base[starts], base[ends])
 
 
-def _drop_ignored(text: str, bounds: I64) -> tuple[str, U32, I64]:
-    """The text without IGNORED characters, its code points, and where its rows begin then."""
+def _drop_ignored(text: str, bounds: I64) -> tuple[U32, I64]:
+    """The code points of a text without IGNORED characters, and where its rows begin then."""
     points = code_points(text)
     keep = character_classes().take(points) != IGNORED
     if keep.all():
-        return text, points, bounds
-    kept = points[keep]
-    bounds = offsets_of(keep.astype(np.int64))[bounds]
-    return kept.tobytes().decode("utf-32-le", "surrogatepass"), kept, bounds
+        return points, bounds
+    return points[keep], offsets_of(keep.astype(np.int64))[bounds]
 
 
-def _hash_spans(text: str, starts: I64, ends: I64, seed: int) -> U64:
-    data = text.encode("utf-8", "surrogatepass")
-    if len(data) != len(text):
+def _hash_spans(points: U32, starts: I64, ends: I64, seed: int) -> U64:
+    """The hashes of spans of characters."""
+    data = points.tobytes().decode("utf-32-le", "surrogatepass").encode("utf-8", "surrogatepass")
+    if len(data) != len(points):
         # Every byte but a continuation byte (10xxxxxx) begins a character.
         begins = np.flatnonzero((np.frombuffer(data, np.uint8) & 0xC0) != 0x80)
         begins = np.append(begins, len(data))
@@ -143,23 +148,35 @@ def _hash_spans(text: str, starts: I64, ends: I64, seed: int) -> U64:
     return xxh3_slices(data + bytes(PADDING), starts, ends - starts, seed)
 
 
-def _hash_short_spans(text: str, points: U32, starts: I64, ends: I64, seed: int) -> U64:
+def _hash_short_spans(points: U32, starts: I64, ends: I64, seed: int) -> U64:
     """The same, quicker where many spans are one character long, as in Chinese."""
     first = points.take(starts)
     tabled = (ends - starts == 1) & (first < _TABLED)
     hashes = _character_hashes(seed).take(first, mode="clip")
     rest = np.flatnonzero(~tabled)
     if rest.size:
-        hashes[rest] = _hash_spans(text, starts[rest], ends[rest], seed)
+        starts, ends = starts[rest], ends[rest]
+        if 2 * (ends - starts).sum() < points.size:
+            points, starts, ends = _only(points, starts, ends)
+        hashes[rest] = _hash_spans(points, starts, ends, seed)
     return hashes
+
+
+def _only(points: U32, starts: I64, ends: I64) -> tuple[U32, I64, I64]:
+    """The characters of some spans without those between, and where each span is among them."""
+    steps = np.zeros(points.size + 1, np.int8)
+    steps[starts] = 1
+    steps[ends] -= 1
+    inside = np.cumsum(steps[:-1], dtype=np.int8).view(np.bool_)
+    ends_of_kept = np.cumsum(ends - starts)
+    return points[inside], ends_of_kept - (ends - starts), ends_of_kept
 
 
 @functools.lru_cache(maxsize=2)
 def _character_hashes(seed: int) -> U64:
     """XXH3-64 of the UTF-8 bytes of every character of the basic plane: shape (65536,)."""
-    everything = "".join(map(chr, range(_TABLED)))
     positions = np.arange(_TABLED)
-    hashes = _hash_spans(everything, positions, positions + 1, seed)
+    hashes = _hash_spans(positions.astype(np.uint32), positions, positions + 1, seed)
     hashes.setflags(write=False)
     return hashes
 
@@ -167,9 +184,9 @@ def _character_hashes(seed: int) -> U64:
 def _characters(texts: Sequence[str], seed: int) -> Ragged:
     collapsed = [" ".join(text.split()) for text in texts]
     lengths = np.fromiter(map(len, collapsed), np.int64, len(collapsed))
-    joined, points, bounds = _drop_ignored("".join(collapsed), offsets_of(lengths))
+    points, bounds = _drop_ignored("".join(collapsed), offsets_of(lengths))
     starts = np.arange(points.size)
-    return Ragged(_hash_short_spans(joined, points, starts, starts + 1, seed), bounds)
+    return Ragged(_hash_short_spans(points, starts, starts + 1, seed), bounds)
 
 
 def _jieba_words(texts: Sequence[str], shingling: Shingling, seed: int) -> Ragged:
@@ -187,7 +204,7 @@ def _has_word(piece: str) -> bool:
 
 def _word_places(text: str) -> tuple[I64, I64]:
     joined, bounds = _joined([text])
-    _, points, _ = _drop_ignored(joined, bounds)
+    points, _ = _drop_ignored(joined, bounds)
     starts, ends = _word_spans(points)
     kept = np.flatnonzero(character_classes().take(code_points(joined)) != IGNORED)
     # What was joined begins with a line feed that the text has not.
