@@ -24,6 +24,9 @@ from esdedup.schema import IndexMeta
 from esdedup.sketch import sketch
 from esdedup.workers import OnItem, in_processes
 
+_PART = 5
+"""Smaller batches than an index gets, so that processes begin early and end together."""
+
 Part = tuple[int, U64, Any, U64]
 """Of a batch of texts its number, their digests, whether they are filled, and their values."""
 
@@ -98,7 +101,7 @@ def pairs_in_records(
     reading = _narrowed(meta, limits)
 
     def texts() -> Iterator[tuple[int, tuple[int, list[str]]]]:
-        for number, (_, batch) in enumerate(batches(records)):
+        for number, (_, batch) in enumerate(batches(records, part=_PART)):
             items = (item_of(record, meta.text_field, id_field) for record in batch)
             yield number % workers, (number, held.add(items, dead_letter))
             if on_read is not None:

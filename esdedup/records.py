@@ -98,15 +98,20 @@ def batches(
     records: Iterable[Record | BadRecord],
     lanes: int = 1,
     lane_of: Callable[[Record | BadRecord], int] = lambda _: 0,
+    part: int = 1,
 ) -> Iterator[tuple[int, list[Record | BadRecord]]]:
-    """Records in batches of bounded size, each with its lane: so many are filled side by side."""
+    """Records in batches of bounded size, each with its lane: so many are filled side by side.
+
+    part: so many times smaller than those that are written at once.
+    """
     waiting: list[list[Record | BadRecord]] = [[] for _ in range(lanes)]
     sizes = [0] * lanes
     for record in records:
         lane = lane_of(record)
         waiting[lane].append(record)
         sizes[lane] += _characters(record)
-        if len(waiting[lane]) == BATCH_DOCUMENTS or sizes[lane] >= BATCH_CHARACTERS:
+        full = len(waiting[lane]) * part >= BATCH_DOCUMENTS
+        if full or sizes[lane] * part >= BATCH_CHARACTERS:
             yield lane, waiting[lane]
             waiting[lane], sizes[lane] = [], 0
     yield from ((lane, batch) for lane, batch in enumerate(waiting) if batch)

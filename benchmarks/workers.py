@@ -1,0 +1,141 @@
+"""How `--workers` uses the cores: seconds of whole commands, by the number of processes.
+
+    python benchmarks/workers.py [--documents 400000] [--workers 1 2] [--rounds 2] [--folder OUT]
+        [--only files,local,elasticsearch]
+
+Made-up English texts of about 400 characters, and of about 4,000 (a tenth as many), as JSON lines.
+
+    files          `esdedup pairs FILE -t 0.8`
+    local          `esdedup index FILE` into a local file
+    elasticsearch  `esdedup index FILE` into a node that has the same cores; a fifth as many
+
+One process reads and does all. With more, they sketch and write, and another one reads; starting
+them is counted too. Rounds are interleaved, the best of each counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import measuring
+import servers
+import texts as made_up
+from measuring import ESDEDUP, Figures, run
+
+INDEX = "esdedup-benchmark-workers"
+THREADS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+Job = Callable[[Path, list[str], Path], Figures]
+
+
+def from_files(file: Path, workers: list[str], folder: Path) -> Figures:
+    command = [*ESDEDUP, "pairs", str(file), "-t", "0.8", "--json", *workers]
+    return run(command, folder / "out", THREADS)
+
+
+def locally(file: Path, workers: list[str], folder: Path) -> Figures:
+    with tempfile.TemporaryDirectory(dir=folder) as room:
+        db = Path(room) / "documents.db"
+        command = [*ESDEDUP, "index", str(file), "--db", str(db), *workers]
+        return run(command, folder / "out", THREADS)
+
+
+def on_a_node(url: str) -> Job:
+    def job(file: Path, workers: list[str], folder: Path) -> Figures:
+        target = ["--url", url, "--index", INDEX]
+        figures = run([*ESDEDUP, "index", str(file), *target, *workers], folder / "out", THREADS)
+        request = urllib.request.Request(f"{url}/{INDEX}", method="DELETE")
+        urllib.request.urlopen(request).close()
+        return figures
+
+    return job
+
+
+def write(file: Path, documents: int, characters: int) -> None:
+    """Texts made a few at a time, so that they need not be in memory."""
+    with file.open("w", encoding="utf-8") as out:
+        for first in range(0, documents, 10_000):
+            some = min(10_000, documents - first)
+            for row, text in enumerate(made_up.english(some, characters, seed=1 + first), first):
+                out.write(json.dumps({"id": str(row), "text": text}) + "\n")
+
+
+def measure(
+    name: str, job: Job, file: Path, documents: int, options: argparse.Namespace, folder: Path
+) -> list[Figures]:
+    best: dict[int, Figures] = {}
+    for _ in range(options.rounds):
+        for workers in options.workers:
+            figures = job(file, ["--workers", str(workers)], folder)
+            if workers not in best or figures["seconds"] < best[workers]["seconds"]:
+                best[workers] = figures
+    rows = []
+    for workers, figures in best.items():
+        rate = documents / figures["seconds"]
+        rows.append(
+            {"job": name, "documents": documents, "workers": workers, **figures}
+            | {"bytes": file.stat().st_size, "documents_per_second": round(rate)}
+        )
+        print(json.dumps(rows[-1]), flush=True)
+    return rows
+
+
+def tables(document: dict[str, Any]) -> str:
+    """Documents a second by the number of processes, and times as many as with one."""
+    lines = [
+        "| | documents | bytes each | processes | seconds | documents/s | times one process |",
+        "| --- |" + " ---: |" * 6,
+    ]
+    one: dict[tuple[str, int], float] = {}
+    for row in document["results"]:
+        key = (row["job"], row["documents"])
+        if row["workers"] == 1:
+            one[key] = row["seconds"]
+        cells = [row["job"], f"{row['documents']:,}", f"{row['bytes'] / row['documents']:,.0f}"]
+        cells += [str(row["workers"]), f"{row['seconds']:.1f}"]
+        cells += [f"{row['documents_per_second']:,}"]
+        cells.append(f"{one[key] / row['seconds']:.2f}" if key in one else "")
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--documents", type=int, default=400_000)
+    cores = os.cpu_count() or 1
+    default = [1, *(2**power for power in range(1, 7) if 2**power <= cores)]
+    parser.add_argument("--workers", type=int, nargs="+", default=default)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--only", default="files,local,elasticsearch")
+    parser.add_argument("--folder", type=Path, help="where the results go")
+    servers.add_options(parser)
+    options = parser.parse_args()
+    chosen = options.only.split(",")
+    jobs: dict[str, Job] = {"files": from_files, "local": locally}
+    results: list[Figures] = []
+    with tempfile.TemporaryDirectory(prefix="esdedup-benchmark-") as made:
+        folder = Path(made)
+        for part, characters in ((1, 400), (10, 4_000)):
+            file = folder / f"{characters}.jsonl"
+            documents = options.documents // part
+            write(file, documents, characters)
+            for name in (name for name in jobs if name in chosen):
+                results += measure(name, jobs[name], file, documents, options, folder)
+        if "elasticsearch" in chosen:
+            file, documents = folder / "some.jsonl", options.documents // 5
+            write(file, documents, 400)
+            with servers.served(options) as url:
+                job = on_a_node(url)
+                results += measure("elasticsearch", job, file, documents, options, folder)
+    described = [{"name": "texts", "source": "benchmarks/texts.py"}]
+    print(measuring.save("workers", results, described, folder=options.folder))
+
+
+if __name__ == "__main__":
+    main()
