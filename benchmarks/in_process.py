@@ -18,7 +18,7 @@ from typing import Any
 
 Job = Callable[[list[str]], Any]
 
-WARMING = 200
+WARMING = 20
 """Texts of a first pass, which loads and makes whatever is made once."""
 
 ENOUGH = 5.0
