@@ -28,6 +28,7 @@ from esdedup.cli import (
 )
 from esdedup.cli.output import message, only_plain
 from esdedup.exceptions import EsdedupError, UsageError
+from esdedup.workers import collect_rarely
 
 app = typer.Typer(
     name="esdedup",
@@ -78,6 +79,7 @@ def _options(
 
 def main() -> None:
     """Runs the command line; the exit status is 2 for wrong usage and 1 for any other failure."""
+    collect_rarely()
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(message)s")
     # What the clients log of a failed request, our own messages say.
     logging.getLogger("elastic_transport").setLevel(logging.CRITICAL)
