@@ -162,7 +162,7 @@ class LocalStore:
         if any(query.filters for query in queries):
             raise UsageError("filters are queries of a cluster; a local file has none")
         with self._searching() as db:
-            return [self._tables.recall(db, query, limit) for query in queries]
+            return self._tables.recall(db, queries, limit)
 
     def scan(
         self, paths: list[str], meta: IndexMeta, share: Share = WHOLE

@@ -149,8 +149,18 @@ class Tables:
             new = {numbers[document.id]: document.tokens for document in documents}
             self.postings.replace(db, dict(stored.values()), new)
 
-    def recall(self, db: sqlite3.Connection, query: RecallQuery, limit: int) -> Candidates:
-        """The `limit` documents that share most token groups with a query."""
+    def recall(
+        self, db: sqlite3.Connection, queries: Sequence[RecallQuery], limit: int
+    ) -> list[Candidates]:
+        """For each query the `limit` documents that share most token groups with it."""
+        holders = {
+            kind: self.postings.holders(db, kind) for kind in {each.kind for each in queries}
+        }
+        return [self._candidates(db, query, holders[query.kind], limit) for query in queries]
+
+    def _candidates(
+        self, db: sqlite3.Connection, query: RecallQuery, holders: str, limit: int
+    ) -> Candidates:
         # A document has one token of each position and a group is of one position, so that
         # counting tokens counts groups. Only the best are joined: to sort whole documents would
         # read them all.
@@ -161,7 +171,7 @@ class Tables:
         wanted = f"AND {original} IS NULL" if query.originals else ""
         found = db.execute(
             f"SELECT id, source, tokens, met FROM (SELECT document, count(*) AS met"
-            f" FROM ({self.postings.holders(db, query.kind)})"
+            f" FROM ({holders})"
             f" WHERE document IS NOT (SELECT number FROM {documents} WHERE id = ?2)"
             f" GROUP BY document HAVING met >= ?3 {wanted} ORDER BY met DESC, document LIMIT ?4)"
             f" JOIN {documents} ON number = document ORDER BY met DESC, number",
