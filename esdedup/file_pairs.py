@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from esdedup.columns import Columns, Reading, value_type
+from esdedup.exact import TextsOf
 from esdedup.groups import OnStep
 from esdedup.hashing import U64
 from esdedup.ingest import DeadLetter, Item, item_of, line_taken
@@ -21,6 +22,7 @@ from esdedup.keep import KeepRule
 from esdedup.pairs import PairLimits, SimilarPairs, pairs_among
 from esdedup.records import BadRecord, Record, batches
 from esdedup.schema import IndexMeta
+from esdedup.search import narrowed_scheme
 from esdedup.sketch import sketch
 from esdedup.workers import OnItem, in_processes
 
@@ -35,17 +37,13 @@ Part = tuple[int, U64, Any, U64]
 class FilePairs:
     """Pairs of documents of files.
 
-    texts: by id. read, failed: records, and those of them that were handed to the dead letter.
+    read, failed: records, and those of them that were handed to the dead letter.
     """
 
     pairs: SimilarPairs
-    texts: dict[str, str]
+    texts_of: TextsOf
     read: int
     failed: int
-
-    def texts_of(self, ids: list[str]) -> list[str]:
-        """The texts of documents."""
-        return [self.texts[id] for id in ids]
 
 
 class _Documents:
@@ -78,6 +76,10 @@ class _Documents:
             texts.append(item.text)
         return texts
 
+    def texts_of(self, ids: list[str]) -> list[str]:
+        """The texts of documents."""
+        return [self.texts[id] for id in ids]
+
 
 def pairs_in_records(
     records: Iterable[Record | BadRecord],
@@ -98,7 +100,8 @@ def pairs_in_records(
     """
     limits.check(meta.scheme)
     held = _Documents()
-    reading = _narrowed(meta, limits)
+    scheme = narrowed_scheme(meta.scheme, limits.metric)
+    reading = Reading(replace(meta, scheme=scheme), limits.metric, KeepRule())
 
     def texts() -> Iterator[tuple[int, tuple[int, list[str]]]]:
         for number, (_, batch) in enumerate(batches(records, part=_PART)):
@@ -116,23 +119,12 @@ def pairs_in_records(
     columns = _columns(sorted(parts, key=lambda part: part[0]), held, reading)
     found = pairs_among(
         columns,
-        lambda ids: [held.texts[id] for id in ids],
+        held.texts_of,
         meta,
         limits,
         on_step or (lambda *_: None),
     )
-    return FilePairs(found, held.texts, held.read, held.failed)
-
-
-def _narrowed(meta: IndexMeta, limits: PairLimits) -> Reading:
-    """Without the sketches that the metric does not need."""
-    scheme = meta.scheme
-    if limits.metric == "hamming":
-        scheme = replace(scheme, minhash=None)
-    else:
-        assert scheme.minhash is not None
-        scheme = replace(scheme, minhash=replace(scheme.minhash, signature=0), simhash=None)
-    return Reading(replace(meta, scheme=scheme), limits.metric, KeepRule())
+    return FilePairs(found, held.texts_of, held.read, held.failed)
 
 
 @contextmanager

@@ -96,7 +96,7 @@ def similar(
     """
     texts = [query.text for query in queries]
     exact = limits.metric == "jaccard"
-    sketches = sketch(texts, _asked(meta.scheme, limits), with_shingles=exact)
+    sketches = sketch(texts, _narrowed(meta.scheme, limits), with_shingles=exact)
     unlimited = [
         _fitted(recall, meta.scheme, limits)
         for recall in _recall_queries(meta, sketches, queries, limits)
@@ -191,7 +191,7 @@ def request_body(meta: IndexMeta, query: Query, limits: Limits) -> dict[str, Any
     """
     if limits.max_bucket is not None:
         raise UsageError("to limit buckets takes two requests: it goes with similar")
-    sketches = sketch([query.text], _asked(meta.scheme, limits))
+    sketches = sketch([query.text], _narrowed(meta.scheme, limits))
     (recall,) = _recall_queries(meta, sketches, [query], limits)
     recall = without(recall, stopped_tokens(meta.stop, recall.kind))
     recall = _fitted(recall, meta.scheme, limits)
@@ -201,12 +201,19 @@ def request_body(meta: IndexMeta, query: Query, limits: Limits) -> dict[str, Any
     return body
 
 
-def _asked(scheme: Scheme, limits: Limits) -> Scheme:
-    """What a metric needs of a scheme, if there is that; the rest is left out."""
-    if limits.metric == "jaccard" and scheme.minhash is not None:
-        values = scheme.minhash.signature if limits.threshold is None else 0
+def _narrowed(scheme: Scheme, limits: Limits) -> Scheme:
+    return narrowed_scheme(scheme, limits.metric, limits.threshold is None)
+
+
+def narrowed_scheme(scheme: Scheme, metric: Metric, nearest: bool = False) -> Scheme:
+    """What a metric needs of a scheme, if there is that; the rest is left out.
+
+    nearest: with single values of the signature, which only the nearest are looked for by.
+    """
+    if metric == "jaccard" and scheme.minhash is not None:
+        values = scheme.minhash.signature if nearest else 0
         return replace(scheme, minhash=replace(scheme.minhash, signature=values), simhash=None)
-    if limits.metric == "hamming" and scheme.simhash is not None:
+    if metric == "hamming" and scheme.simhash is not None:
         return replace(scheme, minhash=None)
     return scheme
 

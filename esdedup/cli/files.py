@@ -76,7 +76,7 @@ def records_in(
 
 @dataclass(frozen=True)
 class FileOptions:
-    """The options of a command that takes files in place of an index."""
+    """The options of a command that takes files of documents."""
 
     format: FormatOption = None
     text_field: TextField = None

@@ -13,11 +13,8 @@ import typer
 
 from esdedup.cli.dead_letter import DeadLetterFile
 from esdedup.cli.files import (
-    DeadLetterPath,
+    FileOptions,
     Files,
-    FormatOption,
-    IdField,
-    Workers,
     check_files,
     records_in,
     total_bytes,
@@ -27,9 +24,7 @@ from esdedup.cli.options import (
     AsJson,
     Distance,
     MetricOption,
-    SchemeOption,
     Target,
-    TextField,
     with_target,
 )
 from esdedup.cli.output import message, print_json, print_table, wants_json
@@ -75,17 +70,12 @@ Retries = Annotated[
 def index(
     target: Target,
     files: Files,
-    format: FormatOption = None,
-    text_field: TextField = None,
-    id_field: IdField = None,
-    scheme: SchemeOption = None,
+    options: FileOptions,
     on_duplicate: OnDuplicateOption = "keep",
     cluster: ClusterOption = False,
     metric: MetricOption = "jaccard",
     duplicate_threshold: DuplicateThreshold = None,
     distance: Distance = None,
-    dead_letter: DeadLetterPath = None,
-    workers: Workers = 1,
     retries: Retries = 6,
     as_json: AsJson = None,
 ) -> None:
@@ -94,12 +84,12 @@ def index(
     The index is made if there is none. A document with the id of an indexed one replaces it, so
     that doing the same again completes a run that was stopped.
     """
-    check_files(files, format)
+    check_files(files, options.format)
     if cluster and on_duplicate != "keep":
         raise UsageError(
             f"--cluster marks near-duplicates: leave out --on-duplicate {on_duplicate}"
         )
-    if workers > 1 and (cluster or on_duplicate != "keep"):
+    if options.workers > 1 and (cluster or on_duplicate != "keep"):
         raise UsageError(
             "--workers takes documents in any order, and near-duplicates are looked for in that in"
             " which they come: leave it out, or --on-duplicate and --cluster"
@@ -112,16 +102,16 @@ def index(
         metric=metric,
         distance=distance,
     )
-    wanted = read_scheme(scheme) if scheme is not None else None
-    letter_path = dead_letter or Path(f"{target.index}.dead-letter.jsonl")
+    wanted = read_scheme(options.scheme) if options.scheme is not None else None
+    letter_path = options.dead_letter or Path(f"{target.index}.dead-letter.jsonl")
     bulk = BulkPolicy(retries=retries)
     with ExitStack() as stack:
-        opened = stack.enter_context(target.open(wanted, text_field, bulk))
+        opened = stack.enter_context(target.open(wanted, options.text_field, bulk))
         letters = stack.enter_context(DeadLetterFile(letter_path))
         opened.create()
         advance, documents = stack.enter_context(progress("Indexing", total_bytes(files)))
-        records = records_in(files, format, advance)
-        if workers == 1:
+        records = records_in(files, options.format, advance)
+        if options.workers == 1:
             work = functools.partial(
                 ingest,
                 opened.store,
@@ -131,8 +121,8 @@ def index(
             )
         else:
             opening = functools.partial(target.open, policy=bulk)
-            work = functools.partial(ingest_in_processes, opening, workers)
-        report = _ingest(opened, work, records, letters, id_field, documents)
+            work = functools.partial(ingest_in_processes, opening, options.workers)
+        report = _ingest(opened, work, records, letters, options.id_field, documents)
     _show(report, opened.store.where, wants_json(as_json))
     if report.truncated:
         message(

@@ -55,13 +55,14 @@ Files = Annotated[
 @with_target
 def pairs(
     target: Target,
+    *,
     files: Files = None,
     metric: MetricOption = "jaccard",
     threshold: Threshold = None,
     distance: Distance = None,
     recall: Recall = RECALL,
     max_bucket: MaxBucket = MAX_BUCKET,
-    of_files: FileOptions = FileOptions(),  # noqa: B008
+    of_files: FileOptions,
     as_json: AsJson = None,
 ) -> None:
     """Find all pairs of similar documents, each once, with their exact similarity."""
