@@ -108,7 +108,7 @@ def earlier_pairs(columns: Sequence[Column], rows: range, cap: int = NO_CAP) -> 
     lefts = np.concatenate([left for left, _ in keys])
     rights = np.concatenate([right for _, right in keys])
     both = rights << 32 | lefts
-    # Sorted here: numpy's `unique` of late fills a hash table first, which takes many times as long.
+    # Sorted here: numpy's `unique` of late fills a hash table, which takes many times as long.
     both.sort()
     fresh = np.ones(both.size, np.bool_)
     fresh[1:] = both[1:] != both[:-1]
