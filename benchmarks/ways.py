@@ -77,6 +77,8 @@ def with_esdedup(texts: Sequence[str], target: str | Path, where: str) -> Iterat
                 make(index.store, {})
             began = time.perf_counter()
             index.add({"id": str(row), "text": text} for row, text in enumerate(texts))
+            # A local file lists its tokens when it is first asked.
+            index.similar(texts[0])
             seconds = time.perf_counter() - began
             if isinstance(index.store, ClusterStore):
                 merge(index.store)
