@@ -40,8 +40,8 @@ def provenance(document: dict[str, object]) -> str:
     assert isinstance(versions, dict)
     named = ", ".join(f"{name} {version}" for name, version in versions.items())
     return (
-        f"`{document['command']}` on {document['date']}, {machine['cores']} cores of"
-        f" {machine['processor']}; {named}."
+        f"`{document['command']}` on {document['date']}, {machine['processor']},"
+        f" {machine['cores']} {'core' if machine['cores'] == 1 else 'cores'}; {named}."
     )
 
 

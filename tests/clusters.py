@@ -9,6 +9,7 @@ import sys
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -88,3 +89,9 @@ def run_command(*arguments: str) -> Ran:
         except SystemExit as exit:
             status = exit.code
     return Ran(int(status or 0), out.getvalue(), err.getvalue())
+
+
+def write_lines(path: Path, records: list[Any]) -> None:
+    """A file of JSON lines; what is text is written as it is."""
+    lines = [r if isinstance(r, str) else json.dumps(r, ensure_ascii=False) for r in records]
+    path.write_text("".join(line + "\n" for line in lines), "utf-8", "surrogateescape")

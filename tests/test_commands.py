@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 import zstandard
 
+from tests.clusters import write_lines
 from tests.conftest import delete_index
 from tests.servers.credentials import Credentials
 from tests.servers.provide import ELASTICSEARCH, OPENSEARCH, NodeFactory, Server
@@ -45,11 +46,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             monkeypatch.delenv(name)
     write_lines(tmp_path / "articles.jsonl", ARTICLES)
     return tmp_path
-
-
-def write_lines(path: Path, records: list[Any]) -> None:
-    lines = [r if isinstance(r, str) else json.dumps(r, ensure_ascii=False) for r in records]
-    path.write_text("".join(line + "\n" for line in lines), "utf-8", "surrogateescape")
 
 
 def run(*arguments: str, status: int = 0, **options: Any) -> subprocess.CompletedProcess[str]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import esdedup.records
-from tests.clusters import run_command
+from tests.clusters import run_command, write_lines
 
 SENTENCE = "the council met on monday and voted for a new bridge over the river near town"
 
@@ -18,11 +18,6 @@ SENTENCE = "the council met on monday and voted for a new bridge over the river 
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def lines(file: str, records: list[Any]) -> None:
-    shown = [each if isinstance(each, str) else json.dumps(each) for each in records]
-    Path(file).write_text("".join(f"{line}\n" for line in shown), "utf-8")
 
 
 def documents(count: int) -> list[dict[str, Any]]:
@@ -48,9 +43,9 @@ def test_they_are_those_of_an_index(
     records: list[Any] = documents(150)
     # A later document of an id takes the place of the earlier one.
     records += [{"id": "d15", "text": "something else altogether, by far"}, {"text": "no id"}]
-    lines("one.jsonl", records[:80])
-    lines("two.jsonl", records[80:])
-    lines("empty.jsonl", [])
+    write_lines(Path("one.jsonl"), records[:80])
+    write_lines(Path("two.jsonl"), records[80:])
+    write_lines(Path("empty.jsonl"), [])
     files = ["one.jsonl", "two.jsonl", "empty.jsonl"]
     assert run_command("index", *files).status == 0
     indexed = run_command("pairs", "--json", *options)
@@ -71,7 +66,10 @@ def test_they_are_those_of_an_index(
 
 def test_bad_records_are_counted_and_kept() -> None:
     same = "a text of several words that comes twice"
-    lines("a.jsonl", [{"id": "a", "text": same}, "no JSON", {"id": "b"}, {"id": "c", "text": same}])
+    write_lines(
+        Path("a.jsonl"),
+        [{"id": "a", "text": same}, "no JSON", {"id": "b"}, {"id": "c", "text": same}],
+    )
     done = run_command("pairs", "a.jsonl", "--json")
     assert done.status == 1
     assert done.json == [{"left": "a", "right": "c", "similarity": 1.0}]
@@ -91,7 +89,9 @@ def test_a_line_of_another_file_of_the_same_name_is_no_other_text() -> None:
 
 
 def test_a_scheme_of_its_own() -> None:
-    lines("a.jsonl", [{"id": n, "body": text} for n, text in ((1, "abcdefgh"), (2, "abcdefgx"))])
+    write_lines(
+        Path("a.jsonl"), [{"id": n, "body": text} for n, text in ((1, "abcdefgh"), (2, "abcdefgx"))]
+    )
     scheme = esdedup.Scheme(shingling=esdedup.Shingling("char", 3), simhash=None)
     Path("scheme.json").write_text(json.dumps(scheme.to_json()), "utf-8")
     options = ["--scheme", "scheme.json", "--text-field", "body"]

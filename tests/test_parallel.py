@@ -15,7 +15,7 @@ import pytest
 
 import esdedup
 import esdedup.records
-from tests.clusters import run_command
+from tests.clusters import run_command, write_lines
 from tests.places import Place, scanned
 
 CLI = Path(__file__).parent.parent / "cli.py"
@@ -34,11 +34,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def lines(file: Path, records: list[Any]) -> None:
-    shown = [each if isinstance(each, str) else json.dumps(each) for each in records]
-    file.write_text("".join(f"{line}\n" for line in shown), "utf-8")
-
-
 def test_they_write_what_one_process_writes(
     place: Place, target: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -52,7 +47,7 @@ def test_they_write_what_one_process_writes(
     records[200] = {"id": "d200", "text": 7}
     records[300] = {"text": "without an id"}
     records += [{"id": f"d{n}", "text": f"the last of d{n}"} for n in range(500, 700)]
-    lines(folder / "many.jsonl", records)
+    write_lines(folder / "many.jsonl", records)
     done = run_command("index", "many.jsonl", "--workers", "2", "--json", *target)
     assert done.status == 1, done.err
     (report,) = done.json
@@ -79,7 +74,7 @@ def test_they_write_what_one_process_writes(
 
 
 def test_near_duplicates_go_by_the_order(folder: Path) -> None:
-    lines(folder / "one.jsonl", [{"id": "a", "text": "one"}])
+    write_lines(folder / "one.jsonl", [{"id": "a", "text": "one"}])
     for option in (["--on-duplicate", "skip"], ["--cluster"]):
         done = run_command("index", "one.jsonl", "--workers", "2", *option)
         assert done.status == 2
@@ -90,7 +85,7 @@ def test_near_duplicates_go_by_the_order(folder: Path) -> None:
 @pytest.mark.parametrize("killed", ["a worker", "all"])
 def test_killed_it_is_completed_by_the_same_command(folder: Path, killed: str) -> None:
     records = [{"id": f"d{n}", "text": f"text {n} of many " * 40} for n in range(40_000)]
-    lines(folder / "many.jsonl", records)
+    write_lines(folder / "many.jsonl", records)
     command = [sys.executable, str(CLI), "index", "many.jsonl", "--workers", "2"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     children = await_workers(process, folder / "esdedup.db")
