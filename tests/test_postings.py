@@ -58,6 +58,19 @@ def test_documents_are_listed_when_a_search_first_asks(store: LocalStore, path: 
     assert found(store) == {"a": 3, "b": 1}
 
 
+def test_that_many_are_listed_is_said_once(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("esdedup.stores.local._MANY", 2)
+    store.write([document("a", TOKENS)])
+    found(store)
+    assert caplog.messages == []
+    store.write([document("b", TOKENS), document("c", TOKENS)])
+    found(store)
+    found(store)
+    assert caplog.messages == ["Listing the tokens of 2 documents, once, for this search"]
+
+
 def test_while_another_writes_a_search_finds_what_is_not_listed(
     store: LocalStore, path: Path
 ) -> None:

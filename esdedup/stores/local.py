@@ -8,6 +8,7 @@ documents in twice as fast, but answers a query fourteen times as slowly, of whi
 from __future__ import annotations
 
 import json
+import logging
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -35,7 +36,12 @@ from esdedup.stores.rows import chunks, columns_for, is_unicode, merged
 from esdedup.stores.sqlite import Database
 from esdedup.stores.tables import Tables
 
+log = logging.getLogger("esdedup")
+
 _PAGE = 1_000
+
+_MANY = 100_000
+"""Documents that take seconds to list, which is said."""
 
 _SECONDS_TO_READ = 1e-5
 """What it takes to look for tokens in a document that is not listed, about."""
@@ -256,6 +262,8 @@ class LocalStore:
         postings = self._tables.postings
         with self._database.reading() as db:
             waiting = postings.waiting(db)
+        if waiting >= _MANY:
+            log.warning("Listing the tokens of %s documents, once, for this search", f"{waiting:,}")
         with suppress(StoreError):
             while waiting:
                 with self._database.transaction(wait=waiting * _SECONDS_TO_READ) as db:
