@@ -120,12 +120,17 @@ def item_of(record: Record | BadRecord, text_field: str, id_field: str | None) -
     return Item(record, Document(id, record.source), text, own)
 
 
+def line_id(record: Record | BadRecord) -> str:
+    """The id of a record that has none of its own."""
+    return f"{record.file}:{record.line}"
+
+
 def _id_of(record: Record, id_field: str | None) -> tuple[str, bool]:
     value = value_at(record.source, id_field or "id")
     if value is None:
         if id_field is not None:
             raise RecordError(f"the id field {id_field!r} is missing")
-        return f"{record.file}:{record.line}", False
+        return line_id(record), False
     if isinstance(value, bool) or not isinstance(value, (str, int)) or value == "":
         raise RecordError(f"the id field {id_field or 'id'!r} is neither text nor a whole number")
     id = str(value)
@@ -240,10 +245,10 @@ class _Writer:
                 written.failures,
                 _TAKEN if own else _TAKEN_BY_LINE,
             )
-            records = {item.document.id: item.record for item, _ in chosen}
-            for failure in failures:
-                self.dead_letter(bad_record(records[failure.id], failure.reason))
-            refused |= {failure.id for failure in failures}
+            for position, reason in failures:
+                item = chosen[position][0]
+                self.dead_letter(bad_record(item.record, reason))
+                refused.add(item.document.id)
             report = replace(
                 report,
                 created=report.created + written.created,

@@ -9,7 +9,7 @@ from typing import Any
 
 from esdedup.fields import value_at
 from esdedup.index import Index
-from esdedup.ingest import DeadLetter, IngestReport, ingest
+from esdedup.ingest import DeadLetter, IngestReport, ingest, line_id
 from esdedup.records import BadRecord, Record, batches
 from esdedup.workers import OnItem, in_processes
 
@@ -70,8 +70,7 @@ def _shared_out(
 
     def worker_of(record: Record | BadRecord) -> int:
         id = value_at(record.source, id_field or "id") if isinstance(record, Record) else None
-        # Without an id, a record gets that of its line.
-        return hash(str(record.line if id is None else id)) % workers
+        return hash(line_id(record) if id is None else str(id)) % workers
 
     for worker, batch in batches(records, workers, worker_of):
         yield worker, [_sent(record) for record in batch]

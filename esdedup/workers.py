@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
+import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from multiprocessing.connection import Connection as Pipe
 from multiprocessing.connection import wait
 from typing import Any, TypeVar
@@ -66,7 +68,8 @@ class _Pool:
         for worker in range(workers):
             pipe, theirs = context.Pipe()
             process = context.Process(target=_run, args=(theirs, begin), daemon=True)
-            process.start()
+            with _deaf_to_interrupts():
+                process.start()
             theirs.close()
             self._pipes.append(pipe)
             self._processes.append(process)
@@ -74,17 +77,12 @@ class _Pool:
 
     def send(self, worker: int, item: Any) -> None:
         """Gives an item to a worker that waits for one."""
-        self.ready.discard(worker)
-        try:
-            self._pipes[worker].send(("item", item))
-        except BrokenPipeError:
-            raise self._killed(worker) from None
+        self._tell(worker, ("item", item))
 
     def end(self) -> None:
         """Tells those that wait that nothing comes any more."""
-        for worker in self.ready:
-            self._pipes[worker].send(("end", None))
-        self.ready.clear()
+        for worker in sorted(self.ready):
+            self._tell(worker, ("end", None))
 
     def received(self) -> Iterator[Any]:
         """What has come, after waiting for at least one message."""
@@ -111,12 +109,30 @@ class _Pool:
             process.terminate()
             process.join()
 
+    def _tell(self, worker: int, message: tuple[str, Any]) -> None:
+        self.ready.discard(worker)
+        try:
+            self._pipes[worker].send(message)
+        except BrokenPipeError:
+            raise self._killed(worker) from None
+
     def _killed(self, worker: int) -> StoreError:
         process = self._processes[worker]
         process.join()
-        return StoreError(
-            f"a worker process ended with status {process.exitcode}; run this again to go on"
-        )
+        return StoreError(f"a worker process ended with status {process.exitcode}; run this again")
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """What is started meanwhile does not hear Ctrl-C, which is for us: we end what we started."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _run(pipe: Pipe, begin: Any) -> None:
@@ -130,7 +146,7 @@ def _run(pipe: Pipe, begin: Any) -> None:
                     pipe.send(("done", done))
                 pipe.send(("ready", None))
         pipe.send(("end", None))
-    except (BrokenPipeError, ConnectionResetError, EOFError, KeyboardInterrupt):
+    except (BrokenPipeError, ConnectionResetError, EOFError):
         # The one that we work for has gone; what is written stays.
         return
     except Exception as error:

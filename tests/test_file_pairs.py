@@ -86,6 +86,14 @@ def test_a_line_of_another_file_of_the_same_name_is_no_other_text() -> None:
     assert done.status == 1
     assert "1 of 4 records" in done.err
     assert "another text was" in Path("pairs.dead-letter.jsonl").read_text("utf-8")
+    for workers in ("1", "2"):
+        target = ["--db", f"{workers}.db", "--workers", workers, "--json"]
+        indexed = run_command("index", "x/a.txt", "y/a.txt", *target)
+        (report,) = indexed.json
+        assert (report["created"], report["unchanged"], report["failed"]) == (2, 1, 1)
+    letters = Path("documents.dead-letter.jsonl").read_text("utf-8").splitlines()
+    assert [json.loads(line)["line"] for line in letters] == [1, 1]
+    assert all("another text of this line" in json.loads(line)["record"] for line in letters)
 
 
 def test_a_scheme_of_its_own() -> None:

@@ -103,6 +103,48 @@ def test_killed_it_is_completed_by_the_same_command(folder: Path, killed: str) -
         assert index.statistics().sketched == 40_000
 
 
+def test_a_worker_that_is_killed_as_it_waits_is_told(folder: Path) -> None:
+    command = [sys.executable, str(CLI), "index", "-", "--workers", "2"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        deadline = time.monotonic() + 60
+        while len(children := workers_of(process)) < 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        # Until it has begun to wait.
+        time.sleep(2)
+        os.kill(children[0], signal.SIGKILL)
+        _, shown = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "a worker process ended with status -9" in shown
+    assert "Traceback" not in shown
+
+
+def test_interrupted_at_any_moment_it_says_so(folder: Path) -> None:
+    for seconds in (0.5, 0.7, 0.9, 1.1, 1.4):
+        command = [sys.executable, str(CLI), "index", "-", "--workers", "2"]
+        with subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        ) as process:
+            time.sleep(seconds)
+            children = workers_of(process)
+            os.killpg(process.pid, signal.SIGINT)
+            _, shown = process.communicate(timeout=60)
+        if children:
+            assert process.returncode == 130
+            assert "Traceback" not in shown
+        await_gone(children)
+
+
+def workers_of(process: subprocess.Popen[str]) -> list[int]:
+    return [pid for pid, parent in processes() if parent == process.pid]
+
+
 def await_workers(process: subprocess.Popen[str], file: Path) -> list[int]:
     """The processes of a command, after it has written something."""
     deadline = time.monotonic() + 60
@@ -111,7 +153,7 @@ def await_workers(process: subprocess.Popen[str], file: Path) -> list[int]:
         if file.exists():
             with esdedup.open(file) as index:
                 if index.store.meta() is not None and index.statistics().documents:
-                    return [pid for pid, parent in processes() if parent == process.pid]
+                    return workers_of(process)
         time.sleep(0.01)
     raise AssertionError("nothing was written")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping
@@ -89,6 +90,22 @@ def test_while_another_writes_a_search_finds_what_is_not_listed(
     other.close()
     assert found(store) == {"a": 2, "b": 2}
     assert listed(path) == 4
+
+
+def test_what_another_lists_during_a_search_is_met_once(store: LocalStore, path: Path) -> None:
+    store.write([document("a", TOKENS)])
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with store._searching() as db:
+        query = store._tables.postings.holders(db, "minhash")
+        other.execute("ROLLBACK")
+        beside = LocalStore(path, "index")
+        assert found(beside) == {"a": 3}
+        assert listed(path) == 3
+        assert len(db.execute(query, (json.dumps(TOKENS),)).fetchall()) == 3
+    beside.close()
+    other.close()
+    assert found(store) == {"a": 3}
 
 
 def test_a_number_that_was_listed_is_not_given_again(store: LocalStore) -> None:

@@ -35,15 +35,13 @@ DeadLetterPath = Annotated[
     Path | None,
     typer.Option(
         "--dead-letter",
-        show_default="INDEX.dead-letter.jsonl",
-        help="File to append records to that were not indexed.",
+        show_default="INDEX.dead-letter.jsonl, or pairs.dead-letter.jsonl",
+        help="File to append records to that could not be taken.",
     ),
 ]
 Workers = Annotated[
     int,
-    typer.Option(
-        min=1, help="Processes that sketch and write; more than one take documents in any order."
-    ),
+    typer.Option(min=1, help="Processes that sketch, and write to an index; then in any order."),
 ]
 
 

@@ -270,7 +270,13 @@ class LocalStore:
                     postings.extend(db)
                     waiting = postings.waiting(db)
         with self._database.reading() as db:
-            yield db
+            # Another process may list meanwhile: what is listed and what is not must be of one
+            # moment, lest a document is met twice.
+            db.execute("BEGIN")
+            try:
+                yield db
+            finally:
+                db.execute("COMMIT")
 
     def _require(self) -> None:
         """Raises IndexNotFound where there is no such index."""
