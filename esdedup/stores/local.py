@@ -29,10 +29,10 @@ from esdedup.datatypes import (
     WriteReport,
     check_sample,
 )
-from esdedup.exceptions import IndexNotFound, RecordError, StoreError, UsageError
+from esdedup.exceptions import IndexNotFound, StoreError, UsageError
 from esdedup.fields import only
 from esdedup.schema import IndexMeta
-from esdedup.stores.rows import chunks, columns_for, is_unicode, merged
+from esdedup.stores.rows import as_columns, chunks, columns_for, is_unicode, merged
 from esdedup.stores.sqlite import Database
 from esdedup.stores.tables import Tables
 
@@ -89,21 +89,23 @@ class LocalStore:
     def write(self, documents: Sequence[Document], *, create: bool = False) -> WriteReport:
         created = updated = 0
         failures: list[Failure] = []
-        latest: dict[str, Document] = {}
-        for document in documents:
-            if not is_unicode(document.id):
-                raise RecordError(f"document {document.id!r}: the id is no valid Unicode")
+        latest: dict[str, int] = {}
+        # Before the transaction, in which other processes wait.
+        columns = [as_columns(document) for document in documents]
         with self._writing() as db:
             taken = self._tables.tokens_of(db, [document.id for document in documents])
-            for document in documents:
+            for row, document in enumerate(documents):
                 known = document.id in taken or document.id in latest
                 if create and known:
                     failures.append(Failure(document.id, "the id is taken", conflict=True))
                     continue
                 created, updated = created + (not known), updated + known
-                latest[document.id] = document
+                latest[document.id] = row
+            rows = list(latest.values())
             stored = {id: taken[id] for id in latest if id in taken}
-            self._tables.replace(db, list(latest.values()), stored)
+            self._tables.replace(
+                db, [documents[row] for row in rows], [columns[row] for row in rows], stored
+            )
         return WriteReport(created, updated, failures)
 
     def update(self, documents: Sequence[Document]) -> WriteReport:
@@ -117,8 +119,7 @@ class LocalStore:
                 else:
                     whole = merged(known.source, document.source)
                     latest[document.id] = Document(document.id, whole)
-            stored = self._tables.tokens_of(db, list(latest))
-            self._tables.replace(db, list(latest.values()), stored)
+            self._put(db, latest)
         return WriteReport(updated=len(documents) - len(failures), failures=failures)
 
     def get(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Document]:
@@ -156,8 +157,7 @@ class LocalStore:
                 else:
                     old = {} if change.whole else known.document.source
                     latest[id] = Document(id, merged(old, change.fields))
-            stored = self._tables.tokens_of(db, list(latest))
-            self._tables.replace(db, list(latest.values()), stored)
+            self._put(db, latest)
             self._tables.forget(db, self._tables.tokens_of(db, gone))
         return WriteReport(updated=len(latest) + len(gone), failures=failures)
 
@@ -251,6 +251,11 @@ class LocalStore:
         self._require()
         with self._database.transaction() as db:
             yield db
+
+    def _put(self, db: sqlite3.Connection, latest: dict[str, Document]) -> None:
+        documents = list(latest.values())
+        columns = [as_columns(document) for document in documents]
+        self._tables.replace(db, documents, columns, self._tables.tokens_of(db, list(latest)))
 
     @contextmanager
     def _searching(self) -> Iterator[sqlite3.Connection]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from esdedup.datatypes import FIELD, TOKEN_KINDS, Document
+from esdedup.exceptions import RecordError
 from esdedup.fields import only
 from esdedup.serialise import to_json
 
@@ -50,11 +51,15 @@ def merged(old: Any, new: Any) -> Any:
     return {**old, **{key: merged(old.get(key), value) for key, value in new.items()}}
 
 
-def as_row(number: int, document: Document) -> tuple[int, str, str, str | None, str]:
-    """The columns of a document: number, id, fields, scheme, tokens."""
+def as_columns(document: Document) -> tuple[str, str, str | None, str]:
+    """The columns of a document: id, fields, scheme, tokens.
+
+    Raises RecordError for what can't be stored.
+    """
+    if not is_unicode(document.id):
+        raise RecordError(f"document {document.id!r}: the id is no valid Unicode")
     source = {name: value for name, value in document.source.items() if name != FIELD}
     return (
-        number,
         document.id,
         to_json(source, f"document {document.id!r}"),
         document.tokens.get("scheme"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -87,7 +88,7 @@ class Database:
         db = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None)
         try:
             for pragma in _PRAGMAS:
-                db.execute(f"PRAGMA {pragma}")
+                _when_free(db, f"PRAGMA {pragma}")
         except sqlite3.Error:
             db.close()
             raise
@@ -98,13 +99,34 @@ class Database:
         try:
             yield
         except sqlite3.OperationalError as error:
-            if "locked" in str(error) or "busy" in str(error):
+            if _is_busy(error):
                 raise StoreUnavailable(
                     f"{self.path}: another process has been writing for {BUSY_SECONDS:.0f} s"
                 ) from error
             raise StoreError(f"{self.path}: {error}") from error
         except sqlite3.DatabaseError as error:
             raise StoreError(f"{self.path}: {error}") from error
+
+
+def _when_free(db: sqlite3.Connection, statement: str) -> None:
+    """Runs a statement, again while another connection is in the way.
+
+    To make a new file's journal a WAL, SQLite does not wait for others that do so too.
+    """
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            db.execute(statement)
+        except sqlite3.OperationalError as error:
+            if not _is_busy(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+        else:
+            return
+
+
+def _is_busy(error: sqlite3.Error) -> bool:
+    return "locked" in str(error) or "busy" in str(error)
 
 
 @contextmanager
