@@ -117,13 +117,7 @@ def pairs_in_records(
         with begin() as work:
             parts = [part for _, item in texts() for part in work(item)]
     columns = _columns(sorted(parts, key=lambda part: part[0]), held, reading)
-    found = pairs_among(
-        columns,
-        held.texts_of,
-        meta,
-        limits,
-        on_step or (lambda *_: None),
-    )
+    found = pairs_among(columns, held.texts_of, meta, limits, on_step or (lambda *_: None))
     return FilePairs(found, held.texts_of, held.read, held.failed)
 
 

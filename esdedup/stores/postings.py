@@ -110,11 +110,12 @@ class Postings:
         if kind == "digest":
             return f"SELECT number AS document FROM {documents} WHERE {DIGEST} {wanted}"
         found = f"SELECT document FROM {self._name(kind)} WHERE token {wanted}"
-        if not self.waiting(db):
+        listed = self.listed(db)
+        if listed is None or listed >= self._last(db):
             return found
         return (
             f"{found} UNION ALL SELECT number FROM {documents}, json_each(tokens, '$.{kind}')"
-            f" AS each WHERE number > {self.listed(db)} AND each.value {wanted}"
+            f" AS each WHERE number > {listed} AND each.value {wanted}"
         )
 
     def _last(self, db: sqlite3.Connection) -> int:
