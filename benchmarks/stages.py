@@ -27,12 +27,13 @@ import texts as made_up
 
 import esdedup
 from esdedup import sketch as sketching
+from esdedup.chunks import BATCH_DOCUMENTS
 from esdedup.datatypes import Document
 from esdedup.documents import with_tokens
 from esdedup.index import Index
 from esdedup.ingest import ingest
 from esdedup.minhash import band_hashes, signatures
-from esdedup.records import BATCH_DOCUMENTS, BadRecord, Record, read_records
+from esdedup.records import BadRecord, Record, read_records
 from esdedup.schema import IndexMeta
 from esdedup.scheme import Scheme
 from esdedup.serialise import to_json

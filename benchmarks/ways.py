@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import esdedup
+from esdedup.chunks import BATCH_DOCUMENTS
 from esdedup.datatypes import Document
-from esdedup.records import BATCH_DOCUMENTS
 from esdedup.stores.cluster import ClusterStore
 
 THRESHOLDS = (0.5, 0.8)

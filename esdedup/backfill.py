@@ -225,7 +225,8 @@ def _done(connection: Connection, cluster: Cluster, jobs: Sequence[_Job]) -> Ite
         yield from _work(cluster, jobs[0])
     else:
         begin = functools.partial(_work_alone, connection, cluster.policy)
-        yield from in_processes(len(jobs), begin, enumerate(jobs))
+        results: Iterator[_Done] = in_processes(len(jobs), begin, jobs)
+        yield from results
 
 
 @contextmanager

@@ -13,24 +13,40 @@ from typing import Any
 
 import numpy as np
 
+from esdedup.chunks import Chunk
 from esdedup.columns import Columns, Reading, value_type
 from esdedup.exact import TextsOf
 from esdedup.groups import OnStep
 from esdedup.hashing import U64
-from esdedup.ingest import DeadLetter, Item, item_of, line_taken
+from esdedup.ingest import DeadLetter
+from esdedup.items import items_of, line_taken
 from esdedup.keep import KeepRule
 from esdedup.pairs import PairLimits, SimilarPairs, pairs_among
-from esdedup.records import BadRecord, Record, batches
+from esdedup.records import BadRecord, Record
 from esdedup.schema import IndexMeta
 from esdedup.search import narrowed_scheme
 from esdedup.sketch import sketch
-from esdedup.workers import OnItem, in_processes
+from esdedup.workers import in_processes
 
-_PART = 5
-"""Smaller batches than an index gets, so that processes begin early and end together."""
 
-Part = tuple[int, U64, Any, U64]
-"""Of a batch of texts its number, their digests, whether they are filled, and their values."""
+@dataclass(frozen=True)
+class _Part:
+    """What is made of a chunk.
+
+    bad: the records that are no documents. lines: the records of documents with no id of their
+    own, by their rows. digests: uint64. filled: bool. values: a row for each document.
+    """
+
+    bad: list[BadRecord]
+    lines: dict[int, Record]
+    ids: list[str]
+    texts: list[str]
+    digests: U64
+    filled: Any
+    values: U64
+
+
+_Numbered = tuple[int, _Part]
 
 
 @dataclass(frozen=True)
@@ -53,36 +69,38 @@ class _Documents:
         self.ids: list[str] = []
         self.texts: dict[str, str] = {}
         self.rows: dict[str, int] = {}
+        self.columns: list[tuple[U64, Any, U64]] = []
         self.read = 0
         self.failed = 0
 
-    def add(self, items: Iterable[Item | BadRecord], dead_letter: DeadLetter) -> list[str]:
-        """Takes a batch in; the texts of its rows."""
-        texts = []
-        for item in items:
-            self.read += 1
-            if isinstance(item, Item) and not item.own_id and item.document.id in self.texts:
-                if item.text == self.texts[item.document.id]:
-                    continue
-                item = line_taken(item)
-            if isinstance(item, BadRecord):
-                self.failed += 1
-                dead_letter(item)
+    def add(self, part: _Part, dead_letter: DeadLetter) -> None:
+        """Takes a chunk in, after those before it."""
+        self.read += len(part.bad) + len(part.ids)
+        for record in part.bad:
+            self._refuse(record, dead_letter)
+        first = len(self.ids)
+        self.ids += part.ids
+        self.columns.append((part.digests, part.filled, part.values))
+        for row, (id, text) in enumerate(zip(part.ids, part.texts, strict=True)):
+            if row in part.lines and id in self.texts:
+                if text != self.texts[id]:
+                    self._refuse(line_taken(part.lines[row]), dead_letter)
                 continue
             # As in an index, a later document of an id takes the place of the earlier one.
-            self.rows[item.document.id] = len(self.ids)
-            self.ids.append(item.document.id)
-            self.texts[item.document.id] = item.text
-            texts.append(item.text)
-        return texts
+            self.rows[id] = first + row
+            self.texts[id] = text
+
+    def _refuse(self, record: BadRecord, dead_letter: DeadLetter) -> None:
+        self.failed += 1
+        dead_letter(record)
 
     def texts_of(self, ids: list[str]) -> list[str]:
         """The texts of documents."""
         return [self.texts[id] for id in ids]
 
 
-def pairs_in_records(
-    records: Iterable[Record | BadRecord],
+def pairs_in_files(
+    chunks: Iterable[Chunk],
     meta: IndexMeta,
     dead_letter: DeadLetter,
     limits: PairLimits,
@@ -94,47 +112,74 @@ def pairs_in_records(
 ) -> FilePairs:
     """What `ingest` and `similar_pairs` find, without a store.
 
-    meta: the scheme, and the field of the text. workers: processes that sketch. on_read: called
-    with the number of records read so far. Raises UsageError where the scheme lacks the tokens of
-    the metric.
+    meta: the scheme, and the field of the text. workers: processes that read and sketch. on_read:
+    called with the number of records read so far. Raises UsageError where the scheme lacks the
+    tokens of the metric.
     """
     limits.check(meta.scheme)
     held = _Documents()
     scheme = narrowed_scheme(meta.scheme, limits.metric)
     reading = Reading(replace(meta, scheme=scheme), limits.metric, KeepRule())
-
-    def texts() -> Iterator[tuple[int, tuple[int, list[str]]]]:
-        for number, (_, batch) in enumerate(batches(records, part=_PART)):
-            items = (item_of(record, meta.text_field, id_field) for record in batch)
-            yield number % workers, (number, held.add(items, dead_letter))
-            if on_read is not None:
-                on_read(held.read)
-
-    begin = functools.partial(_sketching, reading)
-    if workers > 1:
-        parts = list(in_processes(workers, begin, texts()))
-    else:
-        with begin() as work:
-            parts = [part for _, item in texts() for part in work(item)]
-    columns = _columns(sorted(parts, key=lambda part: part[0]), held, reading)
+    for part in _in_order(_parts(workers, reading, id_field, chunks)):
+        held.add(part, dead_letter)
+        if on_read is not None:
+            on_read(held.read)
+    columns = _columns(held, reading)
     found = pairs_among(columns, held.texts_of, meta, limits, on_step or (lambda *_: None))
     return FilePairs(found, held.texts_of, held.read, held.failed)
 
 
+def _parts(
+    workers: int, reading: Reading, id_field: str | None, chunks: Iterable[Chunk]
+) -> Iterator[_Numbered]:
+    if workers > 1:
+        begin = functools.partial(_reading, reading, id_field)
+        yield from in_processes(workers, begin, enumerate(chunks))
+    else:
+        for number, chunk in enumerate(chunks):
+            yield number, _part(reading, id_field, chunk)
+
+
 @contextmanager
-def _sketching(reading: Reading) -> Iterator[OnItem[tuple[int, list[str]], Part]]:
-    def work(item: tuple[int, list[str]]) -> Iterator[Part]:
-        number, texts = item
-        sketches = sketch(texts, reading.meta.scheme)
-        values = sketches.bands if reading.metric == "jaccard" else sketches.fingerprints
-        assert values is not None
-        digests = np.array([int(digest, 16) for digest in sketches.digests], np.uint64)
-        yield number, digests, sketches.filled, values.astype(value_type(reading))
+def _reading(
+    reading: Reading, id_field: str | None
+) -> Iterator[Callable[..., Iterator[_Numbered]]]:
+    """In a process of its own."""
+
+    def work(chunk: tuple[int, Chunk]) -> Iterator[_Numbered]:
+        yield chunk[0], _part(reading, id_field, chunk[1])
 
     yield work
 
 
-def _columns(parts: list[Part], held: _Documents, reading: Reading) -> Columns:
+def _in_order(parts: Iterable[_Numbered]) -> Iterator[_Part]:
+    waiting: dict[int, _Part] = {}
+    following = 0
+    for number, part in parts:
+        waiting[number] = part
+        while following in waiting:
+            yield waiting.pop(following)
+            following += 1
+
+
+def _part(reading: Reading, id_field: str | None, chunk: Chunk) -> _Part:
+    items, bad = items_of(chunk.records(), reading.meta.text_field, id_field)
+    texts = [item.text for item in items]
+    sketches = sketch(texts, reading.meta.scheme)
+    values = sketches.bands if reading.metric == "jaccard" else sketches.fingerprints
+    assert values is not None
+    return _Part(
+        bad,
+        {row: item.record for row, item in enumerate(items) if not item.own_id},
+        [item.document.id for item in items],
+        texts,
+        np.array([int(digest, 16) for digest in sketches.digests], np.uint64),
+        sketches.filled,
+        values.astype(value_type(reading)),
+    )
+
+
+def _columns(held: _Documents, reading: Reading) -> Columns:
     """The columns of the last row of each id, in the order in which an index's are."""
     rows = reading.keep.order(held.ids, [None] * len(held.ids), list(held.rows.values()))
     order = np.array(rows, np.int64)
@@ -144,7 +189,7 @@ def _columns(parts: list[Part], held: _Documents, reading: Reading) -> Columns:
         np.empty((0, reading.width), value_type(reading)),
     )
     digests, filled, values = (
-        np.concatenate([nothing[at], *(part[at + 1] for part in parts)]) for at in range(3)
+        np.concatenate([nothing[at], *(part[at] for part in held.columns)]) for at in range(3)
     )
     ids = [held.ids[row] for row in rows]
     return Columns(ids, digests[order], filled[order], np.ascontiguousarray(values[order].T))

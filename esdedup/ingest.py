@@ -5,24 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 
+from esdedup.chunks import batches
 from esdedup.conflicts import without_unchanged
 from esdedup.datatypes import Document
 from esdedup.documents import with_tokens
 from esdedup.duplicates import DuplicatePolicy, Originals
-from esdedup.exceptions import RecordError
-from esdedup.fields import text_of, value_at
+from esdedup.items import TAKEN_BY_LINE, Item, bad_record, items_of
 from esdedup.recent import Arrival, Verdict
-from esdedup.records import BadRecord, Record, batches
+from esdedup.records import BadRecord, Record
 from esdedup.schema import IndexMeta
 from esdedup.stores.base import Store
 
-MAX_ID_BYTES = 512
-
 _TAKEN = "the id is taken by another text, and a data stream takes no changes"
-_TAKEN_BY_LINE = (
-    "another text was indexed from this line of a file of this name before; give the documents ids"
-    " of their own (--id-field)"
-)
 
 DeadLetter = Callable[[BadRecord], None]
 
@@ -55,16 +49,6 @@ class IngestReport:
         )
 
 
-@dataclass(frozen=True)
-class Item:
-    """A record as a document. own_id: whether its id is its own, not that of its line."""
-
-    record: Record
-    document: Document
-    text: str
-    own_id: bool
-
-
 def ingest(
     store: Store,
     meta: IndexMeta,
@@ -94,10 +78,8 @@ def ingest(
     policy = on_duplicate or DuplicatePolicy()
     current = fresh or (lambda: meta)
     originals = Originals(store, current, policy) if policy.action != "keep" else None
-    for _, batch in batches(records):
-        checked = [item_of(record, meta.text_field, id_field) for record in batch]
-        items = [item for item in checked if isinstance(item, Item)]
-        bad = [item for item in checked if isinstance(item, BadRecord)]
+    for batch in batches(records):
+        items, bad = items_of(batch, meta.text_field, id_field)
         writer = _Writer(store, current(), dead_letter, policy)
         report = writer.write(items, originals, report)
         for record in bad:
@@ -106,37 +88,6 @@ def ingest(
         if on_batch is not None:
             on_batch(report)
     return report
-
-
-def item_of(record: Record | BadRecord, text_field: str, id_field: str | None) -> Item | BadRecord:
-    """A record as a document, or why it is none."""
-    if isinstance(record, BadRecord):
-        return record
-    try:
-        text = text_of(record.source, text_field)
-        id, own = _id_of(record, id_field)
-    except RecordError as error:
-        return bad_record(record, str(error))
-    return Item(record, Document(id, record.source), text, own)
-
-
-def line_id(record: Record | BadRecord) -> str:
-    """The id of a record that has none of its own."""
-    return f"{record.file}:{record.line}"
-
-
-def _id_of(record: Record, id_field: str | None) -> tuple[str, bool]:
-    value = value_at(record.source, id_field or "id")
-    if value is None:
-        if id_field is not None:
-            raise RecordError(f"the id field {id_field!r} is missing")
-        return line_id(record), False
-    if isinstance(value, bool) or not isinstance(value, (str, int)) or value == "":
-        raise RecordError(f"the id field {id_field or 'id'!r} is neither text nor a whole number")
-    id = str(value)
-    if len(id.encode()) > MAX_ID_BYTES:
-        raise RecordError(f"the id is longer than {MAX_ID_BYTES} bytes")
-    return id, True
 
 
 @dataclass(frozen=True)
@@ -228,35 +179,8 @@ class _Writer:
         documents = with_tokens([item.document for item in items], self.meta)
         if marks is not None and self.policy.writes:
             documents = [self._marked(document, marks[document.id]) for document in documents]
-        refused: set[str] = set()
-        for own in (True, False):
-            chosen = [
-                (item, document)
-                for item, document in zip(items, documents, strict=True)
-                if item.own_id is own
-            ]
-            if not chosen:
-                continue
-            written = self.store.write([document for _, document in chosen], create=not own)
-            failures, unchanged = without_unchanged(
-                self.store,
-                self.meta.field,
-                [document for _, document in chosen],
-                written.failures,
-                _TAKEN if own else _TAKEN_BY_LINE,
-            )
-            for position, reason in failures:
-                item = chosen[position][0]
-                self.dead_letter(bad_record(item.record, reason))
-                refused.add(item.document.id)
-            report = replace(
-                report,
-                created=report.created + written.created,
-                updated=report.updated + written.updated,
-                unchanged=report.unchanged + unchanged,
-                failed=report.failed + len(failures),
-            )
-        return report, refused
+        done, refused = write_items(self.store, self.meta, items, documents, self.dead_letter)
+        return report + done, refused
 
     def _marked(self, document: Document, verdict: Verdict) -> Document:
         marked = {
@@ -266,14 +190,43 @@ class _Writer:
         return Document(document.id, {**document.source, **marked})
 
 
-def line_taken(item: Item) -> BadRecord:
-    """A record whose line gives an id that another text has."""
-    return bad_record(item.record, _TAKEN_BY_LINE)
+def write_items(
+    store: Store,
+    meta: IndexMeta,
+    items: list[Item],
+    documents: list[Document],
+    dead_letter: DeadLetter,
+) -> tuple[IngestReport, set[str]]:
+    """Writes items as the documents, with tokens, that were made of them.
 
-
-def bad_record(record: Record, reason: str) -> BadRecord:
-    """A record as the dead letter takes it."""
-    import json
-
-    raw = json.dumps(record.source, ensure_ascii=False)
-    return BadRecord(record.file, record.line, raw, reason)
+    What became of them, with none counted as read, and the ids that were refused.
+    """
+    report = IngestReport()
+    refused: set[str] = set()
+    for own in (True, False):
+        chosen = [
+            (item, document)
+            for item, document in zip(items, documents, strict=True)
+            if item.own_id is own
+        ]
+        if not chosen:
+            continue
+        written = store.write([document for _, document in chosen], create=not own)
+        failures, unchanged = without_unchanged(
+            store,
+            meta.field,
+            [document for _, document in chosen],
+            written.failures,
+            _TAKEN if own else TAKEN_BY_LINE,
+        )
+        for position, reason in failures:
+            item = chosen[position][0]
+            dead_letter(bad_record(item.record, reason))
+            refused.add(item.document.id)
+        report += IngestReport(
+            created=written.created,
+            updated=written.updated,
+            unchanged=unchanged,
+            failed=len(failures),
+        )
+    return report, refused

@@ -1,20 +1,23 @@
-"""Ingest in several processes: this one reads, the others sketch and write."""
+"""Ingest in several processes: this one hands out what it reads, the others do the rest."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from typing import Any
 
-from esdedup.fields import value_at
-from esdedup.index import Index
-from esdedup.ingest import DeadLetter, IngestReport, ingest, line_id
-from esdedup.records import BadRecord, Record, batches
-from esdedup.workers import OnItem, in_processes
+import numpy as np
+import xxhash
 
-Sent = list[tuple[Any, ...]]
-"""Records as they go to another process: as plain tuples they are packed three times as fast."""
+from esdedup.chunks import Chunk
+from esdedup.documents import with_tokens
+from esdedup.index import Index
+from esdedup.ingest import DeadLetter, IngestReport, write_items
+from esdedup.items import items_of
+from esdedup.records import BadRecord
+from esdedup.workers import TURN, Claim, OnItem, in_processes
 
 Done = tuple[IngestReport, list[BadRecord]]
 Opening = Callable[[], AbstractContextManager[Index]]
@@ -23,7 +26,7 @@ Opening = Callable[[], AbstractContextManager[Index]]
 def ingest_in_processes(
     opening: Opening,
     workers: int,
-    records: Iterable[Record | BadRecord],
+    chunks: Iterable[Chunk],
     dead_letter: DeadLetter,
     *,
     id_field: str | None = None,
@@ -38,7 +41,7 @@ def ingest_in_processes(
     """
     report = IngestReport()
     begin = functools.partial(_writing, opening, id_field)
-    for done, letters in in_processes(workers, begin, _shared_out(records, workers, id_field)):
+    for done, letters in in_processes(workers, begin, chunks):
         report += done
         for record in letters:
             dead_letter(record)
@@ -48,35 +51,20 @@ def ingest_in_processes(
 
 
 @contextmanager
-def _writing(opening: Opening, id_field: str | None) -> Iterator[OnItem[Sent, Done]]:
+def _writing(opening: Opening, id_field: str | None) -> Iterator[OnItem[Chunk, Done]]:
     """In a process of its own."""
     with opening() as index:
-
-        def write(sent: Sent) -> Iterator[Done]:
-            letters: list[BadRecord] = []
-            records = (Record(*each) if len(each) == 3 else BadRecord(*each) for each in sent)
-            yield (
-                ingest(index.store, index.meta, records, letters.append, id_field=id_field),
-                letters,
-            )
-
-        yield write
+        yield functools.partial(_write, index, id_field)
 
 
-def _shared_out(
-    records: Iterable[Record | BadRecord], workers: int, id_field: str | None
-) -> Iterator[tuple[int, Sent]]:
-    """Batches, each with its worker: always the same one for an id, that the last one stays."""
-
-    def worker_of(record: Record | BadRecord) -> int:
-        id = value_at(record.source, id_field or "id") if isinstance(record, Record) else None
-        return hash(line_id(record) if id is None else str(id)) % workers
-
-    for worker, batch in batches(records, workers, worker_of):
-        yield worker, [_sent(record) for record in batch]
-
-
-def _sent(record: Record | BadRecord) -> tuple[Any, ...]:
-    if isinstance(record, Record):
-        return record.file, record.line, record.source
-    return record.file, record.line, record.raw, record.reason
+def _write(index: Index, id_field: str | None, chunk: Chunk) -> Iterator[Done | Claim | Any]:
+    """Sketches before it is its turn to write."""
+    meta = index.meta
+    items, letters = items_of(chunk.records(), meta.text_field, id_field)
+    bad = len(letters)
+    ids = [xxhash.xxh3_64_intdigest(item.document.id.encode()) for item in items]
+    yield Claim(np.array(ids, np.uint64))
+    documents = with_tokens([item.document for item in items], meta)
+    yield TURN
+    report, _ = write_items(index.store, meta, items, documents, letters.append)
+    yield replace(report, read=len(items) + bad, failed=report.failed + bad), letters

@@ -25,8 +25,6 @@ from esdedup.exceptions import InputError, RecordError, UsageError
 Format = Literal["jsonl", "csv", "tsv", "text"]
 
 STDIN = "-"
-BATCH_DOCUMENTS = 10_000
-BATCH_CHARACTERS = 8_000_000
 
 _FORMATS: dict[str, Format] = {
     ".jsonl": "jsonl",
@@ -84,51 +82,40 @@ def read_records(
     Raises UsageError where the file can't be opened, InputError where it breaks off.
     """
     kind = format or format_of(path)
-    name = "stdin" if path == STDIN else PurePath(path).name
-    with _opened(path, on_bytes) as stream:
-        if kind == "jsonl":
-            yield from _json_lines(name, stream)
-        elif kind == "text":
-            yield from _text_lines(name, stream)
+    name = name_of(path)
+    with opened(path, on_bytes) as stream:
+        if kind == "csv" or kind == "tsv":
+            yield from read_rows(name, kind, stream)
         else:
-            yield from _rows(name, stream, "," if kind == "csv" else "\t")
+            yield from read_lines(name, kind, stream)
 
 
-def batches(
-    records: Iterable[Record | BadRecord],
-    lanes: int = 1,
-    lane_of: Callable[[Record | BadRecord], int] = lambda _: 0,
-    part: int = 1,
-) -> Iterator[tuple[int, list[Record | BadRecord]]]:
-    """Records in batches of bounded size, each with its lane: so many are filled side by side.
-
-    part: so many times smaller than those that are written at once.
-    """
-    waiting: list[list[Record | BadRecord]] = [[] for _ in range(lanes)]
-    sizes = [0] * lanes
-    for record in records:
-        lane = lane_of(record)
-        waiting[lane].append(record)
-        sizes[lane] += _characters(record)
-        full = len(waiting[lane]) * part >= BATCH_DOCUMENTS
-        if full or sizes[lane] * part >= BATCH_CHARACTERS:
-            yield lane, waiting[lane]
-            waiting[lane], sizes[lane] = [], 0
-    yield from ((lane, batch) for lane, batch in enumerate(waiting) if batch)
+def name_of(path: str) -> str:
+    """What records call their file."""
+    return "stdin" if path == STDIN else PurePath(path).name
 
 
-def _characters(record: Record | BadRecord) -> int:
-    if isinstance(record, BadRecord):
-        return len(record.raw)
-    size = 0
-    for value in record.source.values():
-        if isinstance(value, str):
-            size += len(value)
-    return size
+def read_lines(
+    name: str, format: Literal["jsonl", "text"], lines: Iterable[bytes], first: int = 1
+) -> Iterator[Record | BadRecord]:
+    """The records of lines, one in each that is not empty. first: the number of the first line."""
+    numbered = _lines(lines, first)
+    return _json_lines(name, numbered) if format == "jsonl" else _text_lines(name, numbered)
+
+
+def read_rows(
+    name: str, format: Literal["csv", "tsv"], stream: BinaryIO
+) -> Iterator[Record | BadRecord]:
+    """The records of a table, whose first row names the fields."""
+    return _rows(name, stream, "," if format == "csv" else "\t")
 
 
 @contextmanager
-def _opened(path: str, on_bytes: Callable[[int], None] | None) -> Iterator[BinaryIO]:
+def opened(path: str, on_bytes: Callable[[int], None] | None) -> Iterator[BinaryIO]:
+    """The bytes of a file, unpacked.
+
+    Raises UsageError where the file can't be opened, InputError where it breaks off.
+    """
     try:
         raw = sys.stdin.buffer if path == STDIN else Path(path).open("rb")  # noqa: SIM115
     except OSError as error:
@@ -171,17 +158,17 @@ class _Counted(io.RawIOBase):
         return len(data)
 
 
-def _lines(stream: BinaryIO) -> Iterator[tuple[int, str]]:
+def _lines(lines: Iterable[bytes], first: int = 1) -> Iterator[tuple[int, str]]:
     """Lines by number, without their ends; bytes that are no UTF-8 become lone surrogates."""
-    for number, line in enumerate(stream, 1):
+    for number, line in enumerate(lines, first):
         text = line.decode("utf-8-sig" if number == 1 else "utf-8", "surrogateescape")
         yield number, text.rstrip("\r\n")
 
 
-def _json_lines(name: str, stream: BinaryIO) -> Iterator[Record | BadRecord]:
+def _json_lines(name: str, lines: Iterable[tuple[int, str]]) -> Iterator[Record | BadRecord]:
     # To make one for each line takes as long as to read a short document.
     decoder = json.JSONDecoder(parse_constant=_refuse_number, parse_float=_finite)
-    for number, line in _lines(stream):
+    for number, line in lines:
         if not line.strip():
             continue
         try:
@@ -196,8 +183,8 @@ def _json_lines(name: str, stream: BinaryIO) -> Iterator[Record | BadRecord]:
             yield Record(name, number, source)
 
 
-def _text_lines(name: str, stream: BinaryIO) -> Iterator[Record | BadRecord]:
-    for number, line in _lines(stream):
+def _text_lines(name: str, lines: Iterable[tuple[int, str]]) -> Iterator[Record | BadRecord]:
+    for number, line in lines:
         if line.strip():
             yield _checked(name, number, line, {"text": line})
 

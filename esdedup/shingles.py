@@ -119,12 +119,15 @@ def distinct(shingles: Ragged) -> Ragged:
     """Each row sorted, repetitions removed: the shingle sets that Jaccard similarity compares."""
     if not shingles.hashes.size:
         return shingles
-    rows = np.repeat(np.arange(len(shingles)), shingles.counts)
-    order = np.lexsort((shingles.hashes, rows))
-    hashes = shingles.hashes[order]
+    hashes, offsets = shingles.hashes.copy(), shingles.offsets
+    # Row by row: to sort all at once, by row and hash, takes eight times as long.
+    for start, end in itertools.pairwise(offsets.tolist()):
+        hashes[start:end].sort()
     fresh = np.ones(hashes.size, np.bool_)
-    fresh[1:] = (hashes[1:] != hashes[:-1]) | (rows[1:] != rows[:-1])
-    return Ragged(hashes[fresh], offsets_of(np.bincount(rows[fresh], minlength=len(shingles))))
+    fresh[1:] = hashes[1:] != hashes[:-1]
+    fresh[offsets[:-1][shingles.counts > 0]] = True
+    before = np.concatenate([[0], np.cumsum(fresh)])
+    return Ragged(hashes[fresh], before[offsets])
 
 
 def _fold(columns: list[U64]) -> U64:

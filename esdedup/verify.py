@@ -32,9 +32,12 @@ def jaccard(sets: Ragged, left: I64, right: I64) -> NDArray[np.float64]:
     counts = sets.counts
     for block in _blocks(counts[left] + counts[right]):
         a, b = left[block], right[block]
-        keys_a = _keys(sets.offsets, counts, identity, a, distinct_hashes.size)
-        keys_b = _keys(sets.offsets, counts, identity, b, distinct_hashes.size)
-        shared = keys_b[np.isin(keys_b, keys_a, assume_unique=True, kind="sort")]
+        both = np.concatenate(
+            [_keys(sets.offsets, counts, identity, rows, distinct_hashes.size) for rows in (a, b)]
+        )
+        # Sorted in place, which is several times as fast as to look each up.
+        both.sort()
+        shared = both[1:][both[1:] == both[:-1]]
         intersection = np.bincount(shared // distinct_hashes.size, minlength=a.size)
         union = counts[a] + counts[b] - intersection
         similarity[block] = intersection / np.maximum(union, 1)

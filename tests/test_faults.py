@@ -337,7 +337,7 @@ def test_a_cluster_that_loses_a_node(cluster: Cluster, start: Start, tmp_path: P
 
     bring_back(cluster)
     # So slow that the node is lost in the midst of it.
-    run = start(urls, "backfill", "bare", "--workers", "2", "--max-rate", "1600")
+    run = start(urls, "backfill", "bare", "--workers", "2", "--max-rate", "800")
     await_tokens(first, "bare", 500)
     assert run.running
     other = lose(cluster, reader(cluster))

@@ -43,11 +43,13 @@ PURE = [
     "histograms",
     "neighbours",
     "choices",
+    "turns",
 ]
 SERVICES = [
     "documents",
     "duplicates",
     "recent",
+    "items",
     "ingest",
     "matches",
     "search",
@@ -56,6 +58,7 @@ SERVICES = [
     "enrich",
     "index",
     "records",
+    "chunks",
     "obstacles",
     "attach",
     "templates",

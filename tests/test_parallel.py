@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import esdedup
-import esdedup.records
+import esdedup.chunks
 from tests.clusters import run_command, write_lines
 from tests.places import Place, scanned
 
@@ -38,7 +38,7 @@ def test_they_write_what_one_process_writes(
     place: Place, target: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Several batches for each.
-    monkeypatch.setattr(esdedup.records, "BATCH_DOCUMENTS", 500)
+    monkeypatch.setattr(esdedup.chunks, "CHUNK_BYTES", 20_000)
     records: list[Any] = [
         {"id": f"d{n}", "text": f"第{n}篇 text number {n} of very many"} for n in range(4_000)
     ]

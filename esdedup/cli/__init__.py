@@ -1,5 +1,9 @@
 """The command line."""
 
-from esdedup.cli.app import app, main
 
-__all__ = ["app", "main"]
+def main() -> None:
+    """Runs the command line."""
+    # Worker processes import what starts the command, and need nothing of it.
+    from esdedup.cli.app import main as run
+
+    run()

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from esdedup.chunks import Chunk, chunks_in
 from esdedup.cli.options import SchemeOption, TextField
 from esdedup.cli.progress import Advance
 from esdedup.exceptions import UsageError
@@ -70,6 +71,12 @@ def records_in(
     """The records of all files, one after the other; `advance` is told of bytes."""
     for file in files:
         yield from read_records(file, format, advance)
+
+
+def chunks_of(files: list[str], format: Format | None, advance: Advance) -> Iterator[Chunk]:
+    """The same records, to be read elsewhere."""
+    for file in files:
+        yield from chunks_in(file, format, advance)
 
 
 @dataclass(frozen=True)

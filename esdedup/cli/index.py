@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -11,11 +11,13 @@ from typing import Annotated
 
 import typer
 
+import esdedup
 from esdedup.cli.dead_letter import DeadLetterFile
 from esdedup.cli.files import (
     FileOptions,
     Files,
     check_files,
+    chunks_of,
     records_in,
     total_bytes,
 )
@@ -35,7 +37,6 @@ from esdedup.exceptions import EsdedupError, UsageError
 from esdedup.index import Index
 from esdedup.ingest import IngestReport, ingest
 from esdedup.parallel import ingest_in_processes
-from esdedup.records import BadRecord, Record
 from esdedup.stores import BulkPolicy
 
 OnDuplicateOption = Annotated[
@@ -110,19 +111,23 @@ def index(
         letters = stack.enter_context(DeadLetterFile(letter_path))
         opened.create()
         advance, documents = stack.enter_context(progress("Indexing", total_bytes(files)))
-        records = records_in(files, options.format, advance)
         if options.workers == 1:
             work = functools.partial(
                 ingest,
                 opened.store,
                 opened.meta,
+                records_in(files, options.format, advance),
                 on_duplicate=policy,
                 fresh=lambda: opened.meta,
             )
         else:
-            opening = functools.partial(target.open, policy=bulk)
-            work = functools.partial(ingest_in_processes, opening, options.workers)
-        report = _ingest(opened, work, records, letters, options.id_field, documents)
+            work = functools.partial(
+                ingest_in_processes,
+                functools.partial(esdedup.open, target.where, target.index, policy=bulk),
+                options.workers,
+                chunks_of(files, options.format, advance),
+            )
+        report = _ingest(opened, work, letters, options.id_field, documents)
     _show(report, opened.store.where, wants_json(as_json))
     if report.truncated:
         message(
@@ -138,7 +143,6 @@ def index(
 def _ingest(
     index: Index,
     work: Callable[..., IngestReport],
-    records: Iterator[Record | BadRecord],
     letters: DeadLetterFile,
     id_field: str | None,
     documents: Documents,
@@ -152,7 +156,7 @@ def _ingest(
         documents(report.read)
 
     try:
-        report = work(records, letters, id_field=id_field, on_batch=on_batch)
+        report = work(letters, id_field=id_field, on_batch=on_batch)
         index.store.refresh()
     except EsdedupError as error:
         raise type(error)(f"{error}\n{_stopped(last)}") from error

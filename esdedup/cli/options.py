@@ -231,6 +231,11 @@ class Target(ClusterTarget):
     db: Db = Path(DEFAULT_FILE)
     index: IndexName = DEFAULT_INDEX
 
+    @property
+    def where(self) -> Connection | Path:
+        """What holds the index."""
+        return self.connection() if self.url or self.cloud_id else self.db
+
     def open(
         self,
         scheme: Scheme | None = None,
@@ -238,8 +243,7 @@ class Target(ClusterTarget):
         policy: BulkPolicy | None = None,
     ) -> Index:
         """The index that the options name."""
-        where = self.connection() if self.url or self.cloud_id else self.db
-        return open(where, self.index, scheme=scheme, text_field=text_field, policy=policy)
+        return open(self.where, self.index, scheme=scheme, text_field=text_field, policy=policy)
 
 
 def with_target(command: Callable[..., None]) -> Callable[..., None]:

@@ -13,7 +13,7 @@ import typer
 from esdedup.buckets import Capped
 from esdedup.cli.answers import lacking_recall
 from esdedup.cli.dead_letter import DeadLetterFile
-from esdedup.cli.files import FileOptions, check_files, records_in, total_bytes
+from esdedup.cli.files import FileOptions, check_files, chunks_of, total_bytes
 from esdedup.cli.options import (
     DEFAULT_THRESHOLD,
     AsJson,
@@ -31,7 +31,7 @@ from esdedup.cli.scheme_file import read_scheme
 from esdedup.cli.similar import check_metric_options
 from esdedup.datatypes import Metric, Pair, Statistics
 from esdedup.exact import TextsOf, texts_in
-from esdedup.file_pairs import pairs_in_records
+from esdedup.file_pairs import pairs_in_files
 from esdedup.groups import MAX_BUCKET
 from esdedup.pairs import PairLimits, SimilarPairs, similar_pairs
 from esdedup.schema import IndexMeta
@@ -93,8 +93,8 @@ def _in_files(files: list[str], options: FileOptions, limits: PairLimits, as_jso
         path = options.dead_letter or Path("pairs.dead-letter.jsonl")
         letters = stack.enter_context(DeadLetterFile(path))
         with progress("Sketching", total_bytes(files)) as (advance, documents), steps() as on_step:
-            found = pairs_in_records(
-                records_in(files, options.format, advance),
+            found = pairs_in_files(
+                chunks_of(files, options.format, advance),
                 meta,
                 letters,
                 limits,
