@@ -11,6 +11,7 @@ mixed, so this simplest family reaches the binomial error, also on sets of 5 shi
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -96,8 +97,7 @@ def _minima(hashes: U64, starts: NDArray[np.int64], permutations: int, seed: int
     at_once = min(permutations, max(2, _VALUES_AT_ONCE // max(1, values.size)))
     permuted = np.empty((at_once, values.size), np.uint32)
     minima = np.empty((permutations, starts.size), np.uint32)
-    multipliers = keys(permutations, "minhash-multiplier", seed).astype(np.uint32) | np.uint32(1)
-    addends = keys(permutations, "minhash-addend", seed).astype(np.uint32)
+    multipliers, addends = _permutations(permutations, seed)
     for first in range(0, permutations, at_once):
         some = slice(first, first + at_once)
         block = permuted[: len(multipliers[some])]
@@ -105,6 +105,13 @@ def _minima(hashes: U64, starts: NDArray[np.int64], permutations: int, seed: int
         np.add(block, addends[some, None], out=block)
         np.minimum.reduceat(block, starts, axis=1, out=minima[some])
     return minima
+
+
+@functools.lru_cache(8)
+def _permutations(count: int, seed: int) -> tuple[U32, U32]:
+    """a_i and b_i, shape (count,) each; kept, as every block of texts needs the same."""
+    multipliers = keys(count, "minhash-multiplier", seed).astype(np.uint32) | np.uint32(1)
+    return multipliers, keys(count, "minhash-addend", seed).astype(np.uint32)
 
 
 def band_hashes(signature: U32, bands: int, rows: int, bits: int) -> U64:
