@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,6 +50,11 @@ def served(options: argparse.Namespace) -> Iterator[str]:
                 options.product, version, home, options.nodes, heap, jvm_flags=()
             ) as cluster:
                 yield cluster.urls[0]
+
+
+def drop(url: str, index: str) -> None:
+    """Deletes an index."""
+    urllib.request.urlopen(urllib.request.Request(f"{url}/{index}", method="DELETE")).close()
 
 
 @contextlib.contextmanager

@@ -37,7 +37,6 @@ import hashlib
 import json
 import shutil
 import tempfile
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,8 +123,7 @@ def on_a_cluster(work: Work, url: str) -> Figures:
     try:
         return by_esdedup(work, ("--url", url, "--index", INDEX))
     finally:
-        request = urllib.request.Request(f"{url}/{INDEX}", method="DELETE")
-        urllib.request.urlopen(request).close()
+        servers.drop(url, INDEX)
 
 
 def by_sketches(work: Work, peer: str, shape: str, more: tuple[str, ...] = ()) -> Figures:

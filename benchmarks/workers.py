@@ -21,7 +21,6 @@ import argparse
 import json
 import os
 import tempfile
-import urllib.request
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -56,8 +55,7 @@ def on_a_node(url: str) -> Job:
         index = f"{INDEX}-{uuid.uuid4().hex}"
         target = ["--url", url, "--index", index]
         figures = run([*ESDEDUP, "index", str(file), *target, *workers], _out(folder), THREADS)
-        request = urllib.request.Request(f"{url}/{index}", method="DELETE")
-        urllib.request.urlopen(request).close()
+        servers.drop(url, index)
         return figures
 
     return job

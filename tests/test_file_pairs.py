@@ -115,12 +115,15 @@ def test_a_scheme_of_its_own() -> None:
     [
         (["--workers", "2"], "--workers goes with FILES"),
         (["--id-field", "n"], "--id-field goes with FILES"),
+        (["a.jsonl", "--db", "some.db"], "--db goes with an index: leave it out, or FILES"),
+        (["a.jsonl", "-i", "some"], "--index goes with an index"),
         (["none.jsonl"], "there is no such file"),
         (["a.doc"], "unknown ending"),
     ],
 )
 def test_wrong_usage(arguments: list[str], said: str) -> None:
     Path("a.doc").touch()
+    Path("a.jsonl").touch()
     done = run_command("pairs", *arguments)
     assert (done.status, done.out) == (2, "")
     assert said in done.err

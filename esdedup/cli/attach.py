@@ -22,7 +22,7 @@ from esdedup.cli.options import (
 )
 from esdedup.cli.output import message, print_json, print_table, wants_json
 from esdedup.cli.progress import progress
-from esdedup.cli.scheme_file import read_scheme
+from esdedup.cli.scheme_file import scheme_in
 from esdedup.templates import install_template, plan_template
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the change, and put nothing.")]
@@ -47,7 +47,7 @@ def attach_command(
 
     The change is shown before it is put; nothing else in the mapping changes, and no document.
     """
-    wanted = read_scheme(scheme) if scheme is not None else None
+    wanted = scheme_in(scheme)
     with target.connected() as cluster:
         plan = plan_attach(cluster, index, wanted, text_field, field)
         _show_plan(plan, wants_json(as_json))
@@ -114,7 +114,7 @@ def template_command(
 
     Your own index templates are not changed: name it in their composed_of.
     """
-    wanted = read_scheme(scheme) if scheme is not None else None
+    wanted = scheme_in(scheme)
     with target.connected() as cluster:
         plan = plan_attach(cluster, index, wanted, text_field, field)
         template = plan.template or plan_template(cluster, plan.named, plan.meta)

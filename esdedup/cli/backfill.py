@@ -21,7 +21,7 @@ from esdedup.cli.options import (
 )
 from esdedup.cli.output import message, print_json, print_table, wants_json
 from esdedup.cli.progress import progress
-from esdedup.cli.scheme_file import read_scheme
+from esdedup.cli.scheme_file import scheme_in
 from esdedup.datatypes import Share
 from esdedup.effort import Effort
 from esdedup.exceptions import EsdedupError, StoreError, UsageError
@@ -130,7 +130,7 @@ def _fill_sidecar(
     letter_path: Path,
     as_json: bool,
 ) -> None:
-    wanted = read_scheme(scheme) if scheme is not None else None
+    wanted = scheme_in(scheme)
     plan = plan_attach(cluster, index, wanted, text_field)
     make_sidecar(cluster, plan.named, sidecar, plan.meta)
     chosen, left_out = readable(cluster, plan.named, plan.meta)

@@ -31,7 +31,7 @@ from esdedup.cli.options import (
 )
 from esdedup.cli.output import message, print_json, print_table, wants_json
 from esdedup.cli.progress import Documents, progress
-from esdedup.cli.scheme_file import read_scheme
+from esdedup.cli.scheme_file import scheme_in
 from esdedup.duplicates import DuplicatePolicy, OnDuplicate
 from esdedup.exceptions import EsdedupError, UsageError
 from esdedup.index import Index
@@ -103,7 +103,7 @@ def index(
         metric=metric,
         distance=distance,
     )
-    wanted = read_scheme(options.scheme) if options.scheme is not None else None
+    wanted = scheme_in(options.scheme)
     letter_path = options.dead_letter or Path(f"{target.index}.dead-letter.jsonl")
     bulk = BulkPolicy(retries=retries)
     with ExitStack() as stack:

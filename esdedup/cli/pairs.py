@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 
@@ -27,10 +28,11 @@ from esdedup.cli.options import (
 )
 from esdedup.cli.output import message, print_json, print_table, snippet, wants_json
 from esdedup.cli.progress import progress, steps
-from esdedup.cli.scheme_file import read_scheme
+from esdedup.cli.scheme_file import scheme_in
 from esdedup.cli.similar import check_metric_options
 from esdedup.datatypes import Metric, Pair, Statistics
 from esdedup.exact import TextsOf, texts_in
+from esdedup.exceptions import UsageError
 from esdedup.file_pairs import pairs_in_files
 from esdedup.groups import MAX_BUCKET
 from esdedup.pairs import PairLimits, SimilarPairs, similar_pairs
@@ -55,6 +57,7 @@ Files = Annotated[
 @with_target
 def pairs(
     target: Target,
+    context: typer.Context,
     *,
     files: Files = None,
     metric: MetricOption = "jaccard",
@@ -70,6 +73,7 @@ def pairs(
     wanted = DEFAULT_THRESHOLD if threshold is None else threshold
     limits = PairLimits(metric, wanted, distance, recall, max_bucket)
     if files:
+        _refuse_target(context)
         failed = _in_files(files, of_files, limits, wants_json(as_json))
         if failed:
             raise typer.Exit(1)
@@ -84,10 +88,19 @@ def pairs(
         _answer(found, texts_of, limits, wants_json(as_json))
 
 
+def _refuse_target(context: typer.Context) -> None:
+    """Raises UsageError where an option names an index, as it may in the environment."""
+    for option in fields(Target):
+        source = context.get_parameter_source(option.name)
+        if source is not None and source.name == "COMMANDLINE":
+            name = option.name.replace("_", "-")
+            raise UsageError(f"--{name} goes with an index: leave it out, or FILES")
+
+
 def _in_files(files: list[str], options: FileOptions, limits: PairLimits, as_json: bool) -> int:
     """Shows the pairs of files; how many of their records could not be compared."""
     check_files(files, options.format)
-    scheme = read_scheme(options.scheme) if options.scheme is not None else Scheme()
+    scheme = scheme_in(options.scheme) or Scheme()
     meta = IndexMeta(scheme, options.text_field or "text")
     with ExitStack() as stack:
         path = options.dead_letter or Path("pairs.dead-letter.jsonl")

@@ -19,6 +19,11 @@ MOST_DOCUMENTS = 1e15
 _RADII = 3
 
 
+def scheme_in(path: Path | None) -> Scheme | None:
+    """The scheme in a file, if one is named. Raises UsageError where it can't be read."""
+    return None if path is None else read_scheme(path)
+
+
 def read_scheme(path: Path) -> Scheme:
     """The scheme in a file. Raises UsageError where it can't be read."""
     try:

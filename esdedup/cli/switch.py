@@ -23,7 +23,7 @@ from esdedup.cli.options import (
     with_target,
 )
 from esdedup.cli.output import message, wants_json
-from esdedup.cli.scheme_file import read_scheme
+from esdedup.cli.scheme_file import scheme_in
 from esdedup.effort import Effort
 from esdedup.exceptions import StoreError
 from esdedup.schema import index_mapping
@@ -58,7 +58,7 @@ def switch_command(
     The new tokens are filled in beside the old ones; searches use them when all are there; then
     the old ones are removed, after asking. Run it again after it was stopped.
     """
-    wanted = read_scheme(scheme) if scheme is not None else None
+    wanted = scheme_in(scheme)
     effort = Effort(workers, rate=max_rate)
     with target.connected(BulkPolicy(retries=retries)) as cluster:
         plan = plan_switch(cluster, index, wanted, text_field)

@@ -16,7 +16,7 @@ from esdedup.cli.progress import progress
 from esdedup.cli.scheme_file import (
     CHANCE_SIMILARITY,
     MOST_DOCUMENTS,
-    read_scheme,
+    scheme_in,
     write_scheme,
 )
 from esdedup.cli.tune_chart import chart
@@ -110,7 +110,7 @@ def tune(
         base, sampled = _sampled(target, sample, seed, candidates)
         neighbours = sampled.neighbours.of(documents or sampled.neighbours.documents)
     else:
-        base, sampled = read_scheme(scheme) if scheme is not None else Scheme(), None
+        base, sampled = scheme_in(scheme) or Scheme(), None
         neighbours = unrelated(documents or _DOCUMENTS, chance)
     bands = base.minhash or MinHash()
     found = choices(
