@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import uuid
@@ -135,6 +134,9 @@ def _enrich_sync(actions: Iterable[Action], enricher: _Enricher) -> Iterator[Any
 
 
 async def _enrich_async(actions: AsyncIterable[Action], enricher: _Enricher) -> AsyncIterator[Any]:
+    # Imported only here: every command would be the later for it.
+    import asyncio
+
     waiting: asyncio.Future[list[Any]] | None = None
     batch: list[Action] = []
     async for action in actions:

@@ -9,9 +9,10 @@ import base64
 import functools
 import hashlib
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, FunctionLoader, StrictUndefined
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 
 def render(name: str, **values: Any) -> str:
@@ -29,6 +30,9 @@ def render(name: str, **values: Any) -> str:
 
 @functools.cache
 def _environment() -> Environment:
+    # Few commands make a page.
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+
     return Environment(
         loader=FunctionLoader(_read),
         autoescape=True,
