@@ -22,7 +22,7 @@ BATCH_DOCUMENTS = 10_000
 BATCH_CHARACTERS = 8_000_000
 
 CHUNK_BYTES = 2 << 20
-"""Some thousand short documents."""
+"""A chunk is as long, or has as many lines as a batch has documents."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Lines:
 
 @dataclass(frozen=True)
 class Rows:
-    """Records that only who reads their file from its beginning can tell apart."""
+    """Records of a table, whose lines can't be told apart without those before."""
 
     read: list[Record | BadRecord]
 
@@ -67,10 +67,16 @@ def chunks_in(
             for batch in batches(read_rows(name, kind, stream), CHUNK_BYTES):
                 yield Rows(batch)
             return
-        first = 1
-        while lines := stream.readlines(CHUNK_BYTES):
+        first, size = 1, 0
+        lines: list[bytes] = []
+        for line in stream:
+            lines.append(line)
+            size += len(line)
+            if size >= CHUNK_BYTES or len(lines) >= BATCH_DOCUMENTS:
+                yield Lines(name, kind, first, b"".join(lines))
+                first, size, lines = first + len(lines), 0, []
+        if lines:
             yield Lines(name, kind, first, b"".join(lines))
-            first += len(lines)
 
 
 def batches(

@@ -17,7 +17,8 @@ from esdedup.index import Index
 from esdedup.ingest import DeadLetter, IngestReport, write_items
 from esdedup.items import items_of
 from esdedup.records import BadRecord
-from esdedup.workers import TURN, Claim, OnItem, in_processes
+from esdedup.turns import TURN, Claim
+from esdedup.workers import OnItem, in_processes
 
 Done = tuple[IngestReport, list[BadRecord]]
 Opening = Callable[[], AbstractContextManager[Index]]
@@ -62,9 +63,13 @@ def _write(index: Index, id_field: str | None, chunk: Chunk) -> Iterator[Done | 
     meta = index.meta
     items, letters = items_of(chunk.records(), meta.text_field, id_field)
     bad = len(letters)
-    ids = [xxhash.xxh3_64_intdigest(item.document.id.encode()) for item in items]
-    yield Claim(np.array(ids, np.uint64))
-    documents = with_tokens([item.document for item in items], meta)
+    ids = [item.document.id.encode("utf-8", "surrogatepass") for item in items]
+    yield Claim(np.array([xxhash.xxh3_64_intdigest(id) for id in ids], np.uint64))
+    plain = [item.document for item in items]
+    documents = with_tokens(plain, meta)
     yield TURN
+    if (now := index.meta) != meta:
+        # The wait was long, and the index names another scheme since.
+        meta, documents = now, with_tokens(plain, now)
     report, _ = write_items(index.store, meta, items, documents, letters.append)
     yield replace(report, read=len(items) + bad, failed=report.failed + bad), letters

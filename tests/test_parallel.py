@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -139,6 +141,43 @@ def test_interrupted_at_any_moment_it_says_so(folder: Path) -> None:
             assert process.returncode == 130
             assert "Traceback" not in shown
         await_gone(children)
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_what_is_wrong_is_said_alike(folder: Path, workers: str) -> None:
+    more = ["--workers", workers, "--json"]
+    # A file that breaks off: what came before is written.
+    lines = [json.dumps({"id": f"d{n}", "text": f"text {n} of many"}) for n in range(60_000)]
+    packed = gzip.compress("\n".join(lines).encode(), 1)
+    (folder / "broken.jsonl.gz").write_bytes(packed[: len(packed) // 2])
+    done = run_command("index", "broken.jsonl.gz", "--db", "broken.db", *more)
+    assert (done.status, done.out) == (1, "")
+    assert "broken.jsonl.gz can't be read to its end" in done.err
+    with esdedup.open(folder / "broken.db") as index:
+        assert index.statistics().documents >= 20_000
+    # A name that is no text.
+    name = os.fsdecode(b"caf\xe9.txt")
+    (folder / name).write_text("one text")
+    done = run_command("index", name, "--db", "name.db", *more)
+    assert done.status == 1
+    assert "the id is no valid Unicode" in done.err
+
+
+@pytest.mark.parametrize(
+    ("limit", "workers", "said"),
+    [("-n 40", "30", "of 30 worker processes can be started"), ("-f 400", "2", "")],
+)
+def test_a_system_that_refuses(folder: Path, limit: str, workers: str, said: str) -> None:
+    """Open files, and the size of a file."""
+    write_lines(folder / "a.jsonl", [{"text": f"text {n} of many " * 50} for n in range(2_000)])
+    command = shlex.join([sys.executable, str(CLI), "index", "a.jsonl", "--workers", workers])
+    done = subprocess.run(
+        ["bash", "-c", f"ulimit {limit}; exec {command}"], capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "cannot rollback" not in done.stderr
 
 
 def workers_of(process: subprocess.Popen[str]) -> list[int]:

@@ -20,11 +20,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import esdedup.chunks
-from esdedup.chunks import chunks_in
-from esdedup.exceptions import StoreError
+from esdedup.chunks import BATCH_DOCUMENTS, chunks_in
+from esdedup.exceptions import InputError, StoreError
 from esdedup.records import Format, read_records
-from esdedup.turns import Turns
-from esdedup.workers import TURN, Claim, in_processes
+from esdedup.turns import TURN, Claim, Turns
+from esdedup.workers import in_processes
 
 LINES = [
     '{"id": "a", "text": "one"}',
@@ -84,7 +84,7 @@ def test_no_item_overtakes_one_that_shares_a_key(
         assert able, "all wait for each other"
         chosen = chance.choice(able)
         if chosen not in steps:
-            turns.begin(coming.pop(0))
+            coming.pop(0)
             steps[chosen] = 0
             continue
         steps[chosen] += 1
@@ -98,7 +98,7 @@ def test_no_item_overtakes_one_that_shares_a_key(
             ended.append(chosen)
             del steps[chosen]
             turns.end(chosen)
-        for number in turns.come():
+        for number in turns.granted():
             assert number in waiting
             waiting.remove(number)
             may.add(number)
@@ -153,12 +153,21 @@ def test_processes_are_heard_while_the_next_item_is_waited_for(tmp_path: Path) -
     assert list(in_processes(2, partial(writing, file), items())) == ["first", "second", "third"]
 
 
+class Odd(Exception):
+    """Can't be made from its message."""
+
+    def __init__(self, left: str, right: str) -> None:
+        super().__init__(f"{left} and {right}")
+
+
 @contextmanager
 def failing(_: Path) -> Iterator[Any]:
-    def work(item: int) -> Iterator[int]:
-        if item == 2:
-            raise StoreError("item 2 can't be done")
-        if item == 3:
+    def work(item: Any) -> Iterator[Any]:
+        if isinstance(item, Exception):
+            raise item
+        if item == "odd":
+            raise Odd("this", "that")
+        if item == "killed":
             os.kill(os.getpid(), signal.SIGKILL)
         yield item
 
@@ -166,8 +175,36 @@ def failing(_: Path) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(
-    ("items", "said"), [([1, 2], "item 2 can't be done"), ([1, 3], "ended with status -9")]
+    ("item", "kind", "said"),
+    [
+        (StoreError("this can't be done"), StoreError, "^this can't be done$"),
+        (
+            EOFError("of some file"),
+            EOFError,
+            "^of some file\nIn a worker(.*\n)* .*in work",
+        ),
+        ("odd", StoreError, "Odd: this and that"),
+        ("killed", StoreError, "ended with status -9"),
+    ],
 )
-def test_an_error_ends_all(tmp_path: Path, items: list[int], said: str) -> None:
-    with pytest.raises(StoreError, match=said):
-        list(in_processes(2, partial(failing, tmp_path), items))
+def test_an_error_ends_all(tmp_path: Path, item: Any, kind: type[Exception], said: str) -> None:
+    with pytest.raises(kind, match=said):
+        list(in_processes(2, partial(failing, tmp_path), ["one", item]))
+
+
+def test_what_was_read_before_an_error_is_done(tmp_path: Path) -> None:
+    def items() -> Iterator[tuple[str, float, list[int]]]:
+        yield "first", 0.5, [1]
+        yield "second", 0.0, [2]
+        raise InputError("the file breaks off")
+
+    with pytest.raises(InputError, match="the file breaks off"):
+        list(in_processes(3, partial(writing, tmp_path / "written"), items()))
+    assert sorted((tmp_path / "written").read_text().splitlines()) == ["first", "second"]
+
+
+def test_short_lines_are_no_endless_chunk(tmp_path: Path) -> None:
+    file = tmp_path / "many.txt"
+    file.write_text("a\n" * (2 * BATCH_DOCUMENTS + 5))
+    chunks = list(chunks_in(str(file)))
+    assert [len(list(chunk.records())) for chunk in chunks] == [BATCH_DOCUMENTS] * 2 + [5]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import logging
 import os
 import sys
 
@@ -28,7 +27,7 @@ from esdedup.cli import (
 )
 from esdedup.cli.output import message, only_plain
 from esdedup.exceptions import EsdedupError, UsageError
-from esdedup.workers import collect_rarely
+from esdedup.program import be_a_program
 
 app = typer.Typer(
     name="esdedup",
@@ -79,11 +78,7 @@ def _options(
 
 def main() -> None:
     """Runs the command line; the exit status is 2 for wrong usage and 1 for any other failure."""
-    collect_rarely()
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(message)s")
-    # What the clients log of a failed request, our own messages say.
-    logging.getLogger("elastic_transport").setLevel(logging.CRITICAL)
-    logging.getLogger("opensearch").setLevel(logging.CRITICAL)
+    be_a_program()
     if only_plain() and isinstance(sys.stdout, io.TextIOWrapper):
         # Tables show what they can; JSON needs no other characters.
         sys.stdout.reconfigure(errors="replace")

@@ -42,7 +42,7 @@ DeadLetterPath = Annotated[
 ]
 Workers = Annotated[
     int,
-    typer.Option(min=1, help="Processes that sketch, and write to an index; then in any order."),
+    typer.Option(min=1, help="Processes that sketch, and write in any order."),
 ]
 
 

@@ -89,7 +89,7 @@ def pairs(
 
 
 def _refuse_target(context: typer.Context) -> None:
-    """Raises UsageError where an option names an index, as it may in the environment."""
+    """Raises UsageError where an option names an index; the environment may name one."""
     for option in fields(Target):
         source = context.get_parameter_source(option.name)
         if source is not None and source.name == "COMMANDLINE":
