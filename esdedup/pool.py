@@ -31,7 +31,7 @@ class Pool:
         self._heard: queue.SimpleQueue[tuple[str, int, Any]] = queue.SimpleQueue()
         self._pipes: list[Any] = []
         self._processes: list[Any] = []
-        self._thread = threading.Thread(target=self._listen, daemon=True)
+        self._thread = threading.Thread(target=self._listen_or_fail, daemon=True)
 
     def start(self, workers: int, begin: Any) -> None:
         """Starts all. Raises StoreError where the system does not let us."""
@@ -93,8 +93,15 @@ class Pool:
         for pipe in self._pipes:
             pipe.close()
 
+    def _listen_or_fail(self) -> None:
+        """In the thread: a failure here shall not leave the others waiting."""
+        try:
+            self._listen()
+        except Exception as error:
+            self._heard.put(("error", -1, error))
+
     def _listen(self) -> None:
-        """In the thread: hears workers until each has ended, and tells them when it is their turn.
+        """Hears workers until each has ended, and tells them when it is their turn.
 
         Items are numbered in the order in which they were sent.
         """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from esdedup.hashing import U64
@@ -25,7 +25,7 @@ class _Item:
 
     before: set[int]
     keys: frozenset[int] | None = None
-    waits: bool = field(default=False)
+    waits: bool = False
 
 
 class Turns:
