@@ -171,7 +171,7 @@ def _part(reading: Reading, id_field: str | None, chunk: Chunk) -> _Part:
     return _Part(
         bad,
         {row: item.record for row, item in enumerate(items) if not item.own_id},
-        [item.document.id for item in items],
+        [item.id for item in items],
         texts,
         np.array([int(digest, 16) for digest in sketches.digests], np.uint64),
         sketches.filled,

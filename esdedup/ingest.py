@@ -104,7 +104,7 @@ class _Writer:
     ) -> IngestReport:
         if originals is None:
             return self._put(items, None, report)[0]
-        arrivals = [Arrival(item.document.id, item.text) for item in items]
+        arrivals = [Arrival(item.id, item.text) for item in items]
         verdicts = originals.find(arrivals)
         marks = {arrival.id: verdict for arrival, verdict in zip(arrivals, verdicts, strict=True)}
         alike = [verdict.original is not None for verdict in verdicts]
@@ -147,9 +147,7 @@ class _Writer:
             yield items
             return
         for follow in (True, False):
-            yield [
-                item for item in items if (marks[item.document.id].original is not None) is follow
-            ]
+            yield [item for item in items if (marks[item.id].original is not None) is follow]
 
     def _mark_again(
         self,
@@ -159,9 +157,9 @@ class _Writer:
         originals: Originals,
     ) -> None:
         """What was said to be like a document that was not written is like another, or none."""
-        wrong = [item for item in items if marks[item.document.id].original in failed]
-        if wrong := [item for item in wrong if item.document.id not in failed]:
-            originals.doubt(item.document.id for item in wrong)
+        wrong = [item for item in items if marks[item.id].original in failed]
+        if wrong := [item for item in wrong if item.id not in failed]:
+            originals.doubt(item.id for item in wrong)
             # They are counted already.
             self.write(wrong, originals, IngestReport())
 
@@ -222,7 +220,7 @@ def write_items(
         for position, reason in failures:
             item = chosen[position][0]
             dead_letter(bad_record(item.record, reason))
-            refused.add(item.document.id)
+            refused.add(item.id)
         report += IngestReport(
             created=written.created,
             updated=written.updated,

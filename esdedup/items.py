@@ -24,9 +24,14 @@ class Item:
     """A record as a document. own_id: whether its id is its own, not that of its line."""
 
     record: Record
-    document: Document
+    id: str
     text: str
     own_id: bool
+
+    @property
+    def document(self) -> Document:
+        """The document, without tokens."""
+        return Document(self.id, self.record.source)
 
 
 def items_of(
@@ -47,7 +52,7 @@ def item_of(record: Record | BadRecord, text_field: str, id_field: str | None) -
         id, own = _id_of(record, id_field)
     except RecordError as error:
         return bad_record(record, str(error))
-    return Item(record, Document(id, record.source), text, own)
+    return Item(record, id, text, own)
 
 
 def _line_id(record: Record) -> str:

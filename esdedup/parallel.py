@@ -63,7 +63,7 @@ def _write(index: Index, id_field: str | None, chunk: Chunk) -> Iterator[Done | 
     meta = index.meta
     items, letters = items_of(chunk.records(), meta.text_field, id_field)
     bad = len(letters)
-    ids = [item.document.id.encode("utf-8", "surrogatepass") for item in items]
+    ids = [item.id.encode("utf-8", "surrogatepass") for item in items]
     yield Claim(np.array([xxhash.xxh3_64_intdigest(id) for id in ids], np.uint64))
     plain = [item.document for item in items]
     documents = with_tokens(plain, meta)
