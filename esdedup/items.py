@@ -38,13 +38,12 @@ def items_of(
     records: Iterable[Record | BadRecord], text_field: str, id_field: str | None
 ) -> tuple[list[Item], list[BadRecord]]:
     """Records as documents, and those that are none."""
-    checked = [item_of(record, text_field, id_field) for record in records]
+    checked = [_item_of(record, text_field, id_field) for record in records]
     items = [item for item in checked if isinstance(item, Item)]
     return items, [item for item in checked if isinstance(item, BadRecord)]
 
 
-def item_of(record: Record | BadRecord, text_field: str, id_field: str | None) -> Item | BadRecord:
-    """A record as a document, or why it is none."""
+def _item_of(record: Record | BadRecord, text_field: str, id_field: str | None) -> Item | BadRecord:
     if isinstance(record, BadRecord):
         return record
     try:
@@ -55,17 +54,12 @@ def item_of(record: Record | BadRecord, text_field: str, id_field: str | None) -
     return Item(record, id, text, own)
 
 
-def _line_id(record: Record) -> str:
-    """The id of a record that has none of its own."""
-    return f"{record.file}:{record.line}"
-
-
 def _id_of(record: Record, id_field: str | None) -> tuple[str, bool]:
     value = value_at(record.source, id_field or "id")
     if value is None:
         if id_field is not None:
             raise RecordError(f"the id field {id_field!r} is missing")
-        return _line_id(record), False
+        return f"{record.file}:{record.line}", False
     if isinstance(value, bool) or not isinstance(value, (str, int)) or value == "":
         raise RecordError(f"the id field {id_field or 'id'!r} is neither text nor a whole number")
     id = str(value)

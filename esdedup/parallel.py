@@ -6,7 +6,6 @@ import functools
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import xxhash
@@ -17,7 +16,7 @@ from esdedup.index import Index
 from esdedup.ingest import DeadLetter, IngestReport, write_items
 from esdedup.items import items_of
 from esdedup.records import BadRecord
-from esdedup.turns import TURN, Claim
+from esdedup.turns import TURN, Claim, Turn
 from esdedup.workers import OnItem, in_processes
 
 Done = tuple[IngestReport, list[BadRecord]]
@@ -58,7 +57,7 @@ def _writing(opening: Opening, id_field: str | None) -> Iterator[OnItem[Chunk, D
         yield functools.partial(_write, index, id_field)
 
 
-def _write(index: Index, id_field: str | None, chunk: Chunk) -> Iterator[Done | Claim | Any]:
+def _write(index: Index, id_field: str | None, chunk: Chunk) -> Iterator[Done | Claim | Turn]:
     """Sketches before it is its turn to write."""
     meta = index.meta
     items, letters = items_of(chunk.records(), meta.text_field, id_field)

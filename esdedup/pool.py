@@ -106,7 +106,7 @@ class Pool:
         Items are numbered in the order in which they were sent.
         """
         turns = Turns()
-        numbers: dict[int, int] = {}
+        workers: dict[int, int] = {}
         heard: dict[Any, int] = {pipe: worker for worker, pipe in enumerate(self._pipes)}
         while heard:
             ready: list[Any] = wait(list(heard))
@@ -116,17 +116,16 @@ class Pool:
                 if kind in ("error", "end"):
                     del heard[pipe]
                 if kind == "claim":
-                    numbers[worker], keys = value
-                    turns.claim(numbers[worker], keys)
+                    turns.claim(*value)
                 elif kind == "wait":
-                    turns.wait(numbers[worker])
+                    workers[value] = worker
+                    turns.wait(value)
                 else:
                     if kind == "ready" and value is not None:
                         turns.end(value)
                     self._heard.put((kind, worker, value))
-                workers = {number: each for each, number in numbers.items()}
                 for number in turns.granted():
-                    self._tell(workers[number], ("turn", None))
+                    self._tell(workers.pop(number), ("turn", None))
 
     def _message(self, worker: int) -> tuple[str, Any]:
         try:

@@ -103,13 +103,6 @@ def read_lines(
     return _json_lines(name, numbered) if format == "jsonl" else _text_lines(name, numbered)
 
 
-def read_rows(
-    name: str, format: Literal["csv", "tsv"], stream: BinaryIO
-) -> Iterator[Record | BadRecord]:
-    """The records of a table, whose first row names the fields."""
-    return _rows(name, stream, "," if format == "csv" else "\t")
-
-
 @contextmanager
 def opened(path: str, on_bytes: Callable[[int], None] | None) -> Iterator[BinaryIO]:
     """The bytes of a file, unpacked.
@@ -189,9 +182,12 @@ def _text_lines(name: str, lines: Iterable[tuple[int, str]]) -> Iterator[Record 
             yield _checked(name, number, line, {"text": line})
 
 
-def _rows(name: str, stream: BinaryIO, delimiter: str) -> Iterator[Record | BadRecord]:
+def read_rows(
+    name: str, format: Literal["csv", "tsv"], stream: BinaryIO
+) -> Iterator[Record | BadRecord]:
+    """The records of a table, whose first row names the fields."""
     consumed: list[str] = []
-    reader = _row_reader(stream, delimiter, consumed)
+    reader = _row_reader(stream, "," if format == "csv" else "\t", consumed)
     header: list[str] | None = None
     while True:
         first = reader.line_num + 1

@@ -15,7 +15,8 @@ class Claim:
     keys: U64
 
 
-TURN: Literal["turn"] = "turn"
+Turn = Literal["turn"]
+TURN: Turn = "turn"
 """What waits until no earlier item that shares a key, or may do so, is still worked at."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import signal
 import traceback
+from contextlib import suppress
 from multiprocessing.connection import Connection as Pipe
 from typing import Any
 
@@ -22,28 +23,26 @@ def run(pipe: Pipe, begin: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     be_a_program()
     try:
-        try:
-            with begin() as work:
-                _say(pipe, "ready")
-                while (message := _asked(pipe))[0] == "item":
-                    number, item = message[1]
-                    for done in work(item):
-                        _report(pipe, number, done)
-                    _say(pipe, "ready", number)
-            _say(pipe, "end")
-        except _Left:
-            raise
-        except Exception as error:
-            _say(pipe, "error", _portable(error))
+        with begin() as work:
+            _say(pipe, "ready")
+            while (message := _asked(pipe))[0] == "item":
+                number, item = message[1]
+                for done in work(item):
+                    _report(pipe, number, done)
+                _say(pipe, "ready", number)
+        _say(pipe, "end")
     except _Left:
         return
+    except Exception as error:
+        with suppress(_Left):
+            _say(pipe, "error", _portable(error))
 
 
 def _report(pipe: Pipe, number: int, done: Any) -> None:
     if isinstance(done, Claim):
         _say(pipe, "claim", (number, done.keys))
     elif done is TURN:
-        _say(pipe, "wait")
+        _say(pipe, "wait", number)
         _asked(pipe)
     else:
         _say(pipe, "done", done)

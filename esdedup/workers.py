@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from esdedup.pool import Pool
-from esdedup.turns import Claim
+from esdedup.turns import Claim, Turn
 
 Item = TypeVar("Item")
 Done = TypeVar("Done")
 
-OnItem = Callable[[Item], Iterator[Done | Claim | Literal["turn"]]]
+OnItem = Callable[[Item], Iterator[Done | Claim | Turn]]
 """What is done with an item, and what comes of it.
 
 Where the order of items matters, it yields its claim as soon as it can, and TURN before it does

@@ -121,6 +121,7 @@ def index(
                 fresh=lambda: opened.meta,
             )
         else:
+            # Not `target.open`: a worker process would import the whole command line for it.
             work = functools.partial(
                 ingest_in_processes,
                 functools.partial(esdedup.open, target.where, target.index, policy=bulk),

@@ -21,11 +21,8 @@ _RADII = 3
 
 def scheme_in(path: Path | None) -> Scheme | None:
     """The scheme in a file, if one is named. Raises UsageError where it can't be read."""
-    return None if path is None else read_scheme(path)
-
-
-def read_scheme(path: Path) -> Scheme:
-    """The scheme in a file. Raises UsageError where it can't be read."""
+    if path is None:
+        return None
     try:
         return Scheme.from_json(json.loads(path.read_text("utf-8")))
     except OSError as error:
@@ -35,7 +32,7 @@ def read_scheme(path: Path) -> Scheme:
 
 
 def write_scheme(path: Path, scheme: Scheme) -> None:
-    """Writes a file that `read_scheme` reads. Raises UsageError where it can't be written."""
+    """Writes a file that `scheme_in` reads. Raises UsageError where it can't be written."""
     try:
         path.write_text(json.dumps(scheme.to_json(), ensure_ascii=False) + "\n", "utf-8")
     except OSError as error:
