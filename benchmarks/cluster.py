@@ -43,9 +43,9 @@ from texts import CHUNK, Growing
 import esdedup
 from esdedup.banding import candidate_probability
 from esdedup.datatypes import Document, Query
+from esdedup.limits import Limits
 from esdedup.queries import recall_body
 from esdedup.schema import TOKEN_PATHS
-from esdedup.search import Limits
 from esdedup.sketch import shingle_sets, sketch
 from esdedup.stores.cluster import ClusterStore
 from esdedup.token_queries import band_queries

@@ -21,10 +21,10 @@ from esdedup.exceptions import (
 from esdedup.explain import Explanation
 from esdedup.index import Index
 from esdedup.ingest import IngestReport
+from esdedup.limits import Limits
 from esdedup.minhash import MinHash
 from esdedup.open_index import open
 from esdedup.scheme import Scheme
-from esdedup.search import Limits
 from esdedup.segments import Layout
 from esdedup.shingles import Shingling
 from esdedup.simhash import SimHash

@@ -19,9 +19,9 @@ from esdedup.exact import ExactSimilarity, texts_in
 from esdedup.exceptions import UsageError
 from esdedup.groups import Grouping, Groups, OnStep
 from esdedup.joins import BandJoin, Classes, JoinLimits, SegmentJoin
+from esdedup.limits import distance_for, require_simhash
 from esdedup.partition import follow, join, singletons
 from esdedup.schema import IndexMeta
-from esdedup.search import distance_for, require_simhash
 from esdedup.stores.base import Store
 from esdedup.verify import hamming
 from esdedup.workfolder import Partial, WorkFolder, temporary_folder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
@@ -10,16 +11,12 @@ from esdedup.exceptions import UsageError
 
 Metric = Literal["jaccard", "hamming"]
 TokenKind = Literal["minhash", "signature", "simhash"]
-
 TOKEN_KINDS: tuple[TokenKind, ...] = get_args(TokenKind)
 """The fields of tokens, below FIELD."""
-
 FIELD = "esdedup"
 """The object field of a document under which everything of ours lies, unless another is chosen."""
-
 MOST_SLICES = 1024
 """What a cluster takes by default."""
-
 MOST_SAMPLED = 10_000
 """Documents of a sample, which is held in memory."""
 
@@ -259,3 +256,21 @@ class Statistics:
     other: int
     bytes: int
     store: str
+
+
+_DIGITS = re.compile("([0-9]+)")
+
+
+def natural(id: str) -> tuple[tuple[str | tuple[int, str], ...], str]:
+    """A key that orders ids as people do: "a2" before "a10"."""
+    # Every second part is a number, so that only like is compared with like; of two numbers the
+    # longer one is greater, whatever Python's limit for the digits of an int.
+    if id.isdecimal() and id.isascii():
+        # What most ids are, at a fifth of the time.
+        number = id.lstrip("0")
+        return ("", (len(number), number), ""), id
+    parts: list[str | tuple[int, str]] = list(_DIGITS.split(id))
+    digits = [each.lstrip("0") for each in parts[1::2]]  # type: ignore[union-attr]
+    parts[1::2] = [(len(each), each) for each in digits]
+    # "a1" and "a01" are not the same.
+    return tuple(parts), id

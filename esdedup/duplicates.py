@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from esdedup.datatypes import Metric, Query
+from esdedup.datatypes import Metric, Query, natural
 from esdedup.exceptions import UsageError
-from esdedup.keep import natural
 from esdedup.likeness import Likeness
+from esdedup.limits import ONE_BAND, Limits
 from esdedup.recent import (
     Arrival,
     Batch,
@@ -30,7 +30,6 @@ from esdedup.recent import (
     sketched_anew,
 )
 from esdedup.schema import IndexMeta
-from esdedup.search import ONE_BAND, Limits
 from esdedup.sketch import normalised_digests
 from esdedup.stored import of_equal_texts, of_similar_texts, verdicts_of
 from esdedup.stores.base import Store

@@ -21,10 +21,10 @@ from esdedup.hashing import U64
 from esdedup.ingest import DeadLetter
 from esdedup.items import items_of, line_taken
 from esdedup.keep import KeepRule
+from esdedup.limits import narrowed_scheme
 from esdedup.pairs import PairLimits, SimilarPairs, pairs_among
 from esdedup.records import BadRecord, Record
 from esdedup.schema import IndexMeta
-from esdedup.search import narrowed_scheme
 from esdedup.sketch import sketch
 from esdedup.workers import in_processes
 

@@ -14,7 +14,7 @@ from esdedup.datatypes import Metric
 from esdedup.exceptions import UsageError
 from esdedup.hashing import U64
 from esdedup.keep import KeepRule
-from esdedup.search import RECALL, check_recall, check_threshold
+from esdedup.limits import RECALL, check_recall, check_threshold
 
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]

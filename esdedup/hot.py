@@ -17,16 +17,12 @@ from esdedup.datatypes import Document, RecallQuery
 from esdedup.exceptions import UsageError
 from esdedup.fields import value_at
 from esdedup.schema import IndexMeta
-from esdedup.stoplist import is_token, stop_entries, stopped_buckets, stopped_tokens, without
+from esdedup.stoplist import is_token, stopped_buckets, stopped_tokens, without
 from esdedup.stores.base import Store
-from esdedup.stores.cluster import ClusterStore
-from esdedup.stores.indices import resolve
-from esdedup.templates import renew_template
 
 SAMPLED = 10_000
 MOST_COUNTED = 500
 """Tokens of a kind whose documents are counted, at most."""
-
 _MISSED = 0.001
 
 
@@ -138,23 +134,6 @@ def narrowed(
             left = without(query, large - {min(own, key=lambda token: (sizes[token], token))})
         narrow.append(left)
     return narrow
-
-
-def put_stop_list(store: Store, meta: IndexMeta, tokens: Sequence[str]) -> tuple[str, ...]:
-    """Makes tokens the stop list of an index, in place of the one it has; the list as it is kept.
-
-    meta: what the index says now. Also in the component template of an alias or a data stream, for
-    the indices made next. Raises what `stop_entries` and `Store.put_stop` raise.
-    """
-    stop = stop_entries(tokens, meta.scheme)
-    store.put_stop(meta, stop)
-    if isinstance(store, ClusterStore):
-        named = resolve(store.cluster, store.index)
-        if named.kind != "index":
-            current = store.meta()
-            assert current is not None
-            renew_template(store.cluster, named, current)
-    return stop
 
 
 def _seen(

@@ -15,19 +15,17 @@ from esdedup.exceptions import IndexNotFound, RecordError, StoreError, UsageErro
 from esdedup.explain import Explanation, explain
 from esdedup.fields import text_of
 from esdedup.groups import MAX_BUCKET, Grouping, Groups, OnStep
-from esdedup.hot import HotBuckets, hot_buckets, put_stop_list
+from esdedup.hot import HotBuckets, hot_buckets
 from esdedup.ingest import IngestReport, ingest
+from esdedup.limits import RECALL, Limits
 from esdedup.nearest import nearest
 from esdedup.pairs import PairLimits, SimilarPairs, similar_pairs
+from esdedup.put_stop import put_stop_list
 from esdedup.records import BadRecord, Record
-from esdedup.schema import IndexMeta
+from esdedup.schema import META_SECONDS, IndexMeta
 from esdedup.scheme import Scheme
-from esdedup.search import RECALL, Limits, request_body, similar
+from esdedup.search import request_body, similar
 from esdedup.stores import Store
-
-META_SECONDS = 10.0
-"""How long what an index says of its tokens is taken to hold: its scheme may be changed by others
-while it is open."""
 
 
 class Index:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from esdedup.datatypes import Document
+from esdedup.datatypes import Document, natural
 from esdedup.exceptions import UsageError
 from esdedup.fields import value_at
 
-_DIGITS = re.compile("([0-9]+)")
 _FORMS = "first, last, first:FIELD, last:FIELD, oldest:FIELD, newest:FIELD, longest or shortest"
 
 
@@ -82,18 +80,3 @@ class KeepRule:
         for some in (numbers, texts):
             some.sort(key=keys.__getitem__, reverse=self.last)
         return [*numbers, *texts, *absent]
-
-
-def natural(id: str) -> tuple[tuple[str | tuple[int, str], ...], str]:
-    """A key that orders ids as people do: "a2" before "a10"."""
-    # Every second part is a number, so that only like is compared with like; of two numbers the
-    # longer one is greater, whatever Python's limit for the digits of an int.
-    if id.isdecimal() and id.isascii():
-        # What most ids are, at a fifth of the time.
-        number = id.lstrip("0")
-        return ("", (len(number), number), ""), id
-    parts: list[str | tuple[int, str]] = list(_DIGITS.split(id))
-    digits = [each.lstrip("0") for each in parts[1::2]]  # type: ignore[union-attr]
-    parts[1::2] = [(len(each), each) for each in digits]
-    # "a1" and "a01" are not the same.
-    return tuple(parts), id

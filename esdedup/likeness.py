@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from esdedup.buckets import Pairs, band_pairs, segment_pairs
 from esdedup.hashing import U64
+from esdedup.limits import Limits, distance_for, require_simhash
 from esdedup.scheme import Scheme
-from esdedup.search import Limits, distance_for, require_simhash
 from esdedup.segments import probe_masks, segment_values
 from esdedup.sketch import shingle_sets, sketch
 from esdedup.splitting import tokenise

@@ -16,14 +16,10 @@ import numpy as np
 
 from esdedup.banding import expected_recall, least_bands
 from esdedup.datatypes import Candidates, Match, Query, RecallQuery, Result
+from esdedup.limits import Limits, require_bands, require_minhash
 from esdedup.matches import by_similarity, jaccard_matches
 from esdedup.queries import QUERIES_AT_ONCE
 from esdedup.schema import IndexMeta
-from esdedup.search import (
-    Limits,
-    require_bands,
-    require_minhash,
-)
 from esdedup.sketch import Sketches, sketch
 from esdedup.stoplist import stopped_tokens, without
 from esdedup.stores.base import Store

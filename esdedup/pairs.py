@@ -20,15 +20,15 @@ from esdedup.exceptions import UsageError
 from esdedup.groups import MAX_BUCKET, OnStep
 from esdedup.joins import BandJoin, Classes, EqualRows, JoinLimits, SegmentJoin
 from esdedup.keep import KeepRule
-from esdedup.schema import IndexMeta
-from esdedup.scheme import Scheme
-from esdedup.search import (
+from esdedup.limits import (
     RECALL,
     check_recall,
     check_threshold,
     distance_for,
     require_simhash,
 )
+from esdedup.schema import IndexMeta
+from esdedup.scheme import Scheme
 from esdedup.stores.base import Store
 from esdedup.workfolder import temporary_folder
 

@@ -12,7 +12,7 @@ import xxhash
 
 from esdedup.chunks import Chunk
 from esdedup.documents import with_tokens
-from esdedup.index import Index
+from esdedup.enrich import OpenIndex
 from esdedup.ingest import DeadLetter, IngestReport, write_items
 from esdedup.items import items_of
 from esdedup.records import BadRecord
@@ -20,7 +20,7 @@ from esdedup.turns import TURN, Claim, Turn
 from esdedup.workers import OnItem, in_processes
 
 Done = tuple[IngestReport, list[BadRecord]]
-Opening = Callable[[], AbstractContextManager[Index]]
+Opening = Callable[[], AbstractContextManager[OpenIndex]]
 
 
 def ingest_in_processes(
@@ -57,7 +57,7 @@ def _writing(opening: Opening, id_field: str | None) -> Iterator[OnItem[Chunk, D
         yield functools.partial(_write, index, id_field)
 
 
-def _write(index: Index, id_field: str | None, chunk: Chunk) -> Iterator[Done | Claim | Turn]:
+def _write(index: OpenIndex, id_field: str | None, chunk: Chunk) -> Iterator[Done | Claim | Turn]:
     """Sketches before it is its turn to write."""
     meta = index.meta
     items, letters = items_of(chunk.records(), meta.text_field, id_field)

@@ -30,9 +30,9 @@ from esdedup.histograms import (
     spread,
 )
 from esdedup.hot import HotBuckets, hot_buckets
+from esdedup.limits import distance_for, require_simhash
 from esdedup.samples import sample_neighbours
 from esdedup.schema import IndexMeta
-from esdedup.search import distance_for, require_simhash
 from esdedup.stores.base import Store
 from esdedup.workfolder import WorkFolder
 

@@ -10,10 +10,11 @@ import numpy as np
 from esdedup.datatypes import Document, Query
 from esdedup.exceptions import RecordError, UsageError
 from esdedup.fields import text_of
+from esdedup.limits import ONE_BAND, Limits
 from esdedup.neighbours import Neighbours, from_pairs, least_met, with_found
 from esdedup.queries import QUERIES_AT_ONCE
 from esdedup.schema import IndexMeta
-from esdedup.search import ONE_BAND, Limits, similar
+from esdedup.search import similar
 from esdedup.sketch import shingle_sets
 from esdedup.stores.base import Store
 

@@ -16,7 +16,6 @@ from esdedup.stoplist import stored_stop
 
 TOKEN_PATHS = [f"{FIELD}*.{kind}" for kind in TOKEN_KINDS]
 """What queries leave out of the documents they return, whatever the field's name."""
-
 _FIELD_NAME = re.compile(f"{FIELD}[A-Za-z0-9_]*")
 
 
@@ -179,3 +178,8 @@ def _is_ahead(other: IndexMeta, meta: IndexMeta) -> bool:
         and other.scheme.id == meta.next.scheme.id
         and (other.field, other.former) == (meta.next.field, meta.field)
     )
+
+
+META_SECONDS = 10.0
+"""How long what an index says of its tokens is taken to hold: its scheme may be changed by others
+while it is open."""

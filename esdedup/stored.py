@@ -8,9 +8,10 @@ from esdedup.datatypes import Candidates, Query, RecallQuery, tokens_in
 from esdedup.documents import MARKS
 from esdedup.exceptions import RecordError
 from esdedup.fields import text_of, value_at
+from esdedup.limits import Limits
 from esdedup.recent import Near, Verdict
 from esdedup.schema import IndexMeta
-from esdedup.search import Limits, similar
+from esdedup.search import similar
 from esdedup.stores.base import Store
 from esdedup.text import normalise
 

@@ -14,10 +14,9 @@ from typing import Any, Literal
 from esdedup.attach import put_mapping, require_text_field
 from esdedup.datatypes import FIELD
 from esdedup.exceptions import StoreError, UsageError
-from esdedup.index import META_SECONDS
 from esdedup.obstacles import hindrances
 from esdedup.queries import sketched
-from esdedup.schema import IndexMeta, index_mapping, meta_of
+from esdedup.schema import META_SECONDS, IndexMeta, index_mapping, meta_of
 from esdedup.scheme import Scheme
 from esdedup.stores.client import Cluster
 from esdedup.stores.indices import IndexState, attached, path_of, resolve, states

@@ -23,8 +23,9 @@ from hypothesis import strategies as st
 
 import esdedup
 from esdedup import buckets, clustering, workfolder
+from esdedup.datatypes import natural
 from esdedup.groups import Grouping, Groups
-from esdedup.keep import KeepRule, natural
+from esdedup.keep import KeepRule
 from esdedup.marking import mark_groups
 from esdedup.partition import follow, join, singletons
 from esdedup.sketch import sketch

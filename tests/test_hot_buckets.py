@@ -19,9 +19,9 @@ from esdedup.datatypes import Document
 from esdedup.documents import with_tokens
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.hot import hot_buckets
+from esdedup.limits import ONE_BAND
 from esdedup.minhash import MinHash
 from esdedup.schema import IndexMeta, common_meta, index_mapping
-from esdedup.search import ONE_BAND
 from esdedup.stoplist import MAX_STOPPED, stop_entries, stopped_buckets
 from tests.clusters import Ran, call, esdedup_command, words
 from tests.conftest import delete_index

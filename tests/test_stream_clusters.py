@@ -23,9 +23,9 @@ from hypothesis import strategies as st
 import esdedup
 from esdedup import DuplicatePolicy, duplicates, ingest
 from esdedup.groups import Grouping
+from esdedup.limits import ONE_BAND
 from esdedup.marking import mark_groups
 from esdedup.records import BadRecord, Record
-from esdedup.search import ONE_BAND
 from esdedup.sketch import shingle_sets, sketch
 from esdedup.verify import hamming, jaccard
 from tests.clusters import call, esdedup_command

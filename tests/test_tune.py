@@ -15,10 +15,11 @@ import esdedup
 from esdedup.cli.chart import axis, bars, logarithmic
 from esdedup.datatypes import Document, Query
 from esdedup.documents import with_tokens
+from esdedup.limits import Limits
 from esdedup.neighbours import expectation
 from esdedup.samples import sample_neighbours, texts_of_index
 from esdedup.schema import IndexMeta
-from esdedup.search import Limits, similar
+from esdedup.search import similar
 from esdedup.sketch import shingle_sets
 from esdedup.stores import Store
 from tests.clusters import Ran, run_command

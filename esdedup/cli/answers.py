@@ -7,7 +7,7 @@ from typing import Any
 from esdedup.cli.output import message, print_table, snippet
 from esdedup.datatypes import FIELD, Match, Result
 from esdedup.fields import value_at
-from esdedup.search import Limits
+from esdedup.limits import Limits
 
 _GOOD_RECALL = 0.95
 """Less is said, whatever is printed."""

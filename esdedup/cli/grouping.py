@@ -12,7 +12,7 @@ from esdedup.cli.similar import check_metric_options
 from esdedup.exceptions import UsageError
 from esdedup.groups import MAX_BUCKET, Grouping, Method
 from esdedup.keep import KeepRule
-from esdedup.search import RECALL
+from esdedup.limits import RECALL
 
 THRESHOLD = 0.8
 

@@ -35,10 +35,10 @@ from esdedup.exact import TextsOf, texts_in
 from esdedup.exceptions import UsageError
 from esdedup.file_pairs import pairs_in_files
 from esdedup.groups import MAX_BUCKET
+from esdedup.limits import RECALL
 from esdedup.pairs import PairLimits, SimilarPairs, similar_pairs
 from esdedup.schema import IndexMeta
 from esdedup.scheme import Scheme
-from esdedup.search import RECALL
 from esdedup.stoplist import stopped_tokens
 
 _FETCHED = 1_000

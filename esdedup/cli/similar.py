@@ -28,8 +28,8 @@ from esdedup.datatypes import Query, Result
 from esdedup.exceptions import RecordError, UsageError
 from esdedup.fields import text_of, value_at
 from esdedup.index import Index
+from esdedup.limits import RECALL, Limits
 from esdedup.records import STDIN, BadRecord, Record, read_records
-from esdedup.search import RECALL, Limits
 
 _QUERIES_AT_ONCE = 500
 
