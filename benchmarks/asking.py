@@ -13,8 +13,8 @@ from truth import similarities
 from ways import THRESHOLDS
 
 import esdedup
-from esdedup.shingles import Ragged
-from esdedup.sketch import shingle_sets
+from esdedup.sketch.sketch import shingle_sets
+from esdedup.text.shingles import Ragged
 
 WARM = 100
 """Queries before the measured ones."""

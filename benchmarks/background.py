@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 
 import esdedup
-from esdedup.sketch import shingle_sets
-from esdedup.verify import jaccard
+from esdedup.sketch.sketch import shingle_sets
+from esdedup.text.jaccard import jaccard
 
 SIZES = (10**6, 10**8, 8 * 10**9)
 ALIKE = 0.3

@@ -41,15 +41,15 @@ import servers
 from texts import CHUNK, Growing
 
 import esdedup
-from esdedup.banding import candidate_probability
-from esdedup.datatypes import Document, Query
-from esdedup.limits import Limits
-from esdedup.queries import recall_body
-from esdedup.schema import TOKEN_PATHS
-from esdedup.sketch import shingle_sets, sketch
-from esdedup.stores.cluster import ClusterStore
-from esdedup.token_queries import band_queries
-from esdedup.verify import jaccard
+from esdedup.models import Document, Query
+from esdedup.search.limits import Limits
+from esdedup.search.recall import band_queries
+from esdedup.sketch.banding import candidate_probability
+from esdedup.sketch.sketch import shingle_sets, sketch
+from esdedup.stores.elastic.queries import recall_body
+from esdedup.stores.elastic.store import ClusterStore
+from esdedup.stores.mapping import TOKEN_PATHS
+from esdedup.text.jaccard import jaccard
 
 INDEX = "esdedup-benchmark-scale"
 PLAIN = "esdedup-benchmark-scale-plain"

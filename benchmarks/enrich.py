@@ -34,7 +34,7 @@ import servers
 from texts import CHUNK, Growing
 
 import esdedup
-from esdedup.stores.cluster import ClusterStore
+from esdedup.stores.elastic.store import ClusterStore
 
 INDEX = "esdedup-benchmark-enrich"
 CHARACTERS = 400

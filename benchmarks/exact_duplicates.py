@@ -12,7 +12,7 @@ import numpy as np
 import texts as made_up
 
 import esdedup
-from esdedup.duplicates import DuplicatePolicy
+from esdedup.ingest.near_duplicates import DuplicatePolicy
 
 
 def seconds(texts: Sequence[str], policy: DuplicatePolicy) -> float:

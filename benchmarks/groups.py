@@ -37,7 +37,7 @@ from measuring import ESDEDUP, Figures, run
 from planted import CHARACTERS, Pair, planted, share, true_pairs
 
 import esdedup
-from esdedup.stores.cluster import ClusterStore
+from esdedup.stores.elastic.store import ClusterStore
 
 INDEX = "esdedup-benchmark-groups"
 THRESHOLD = 0.8

@@ -30,14 +30,14 @@ import numpy as np
 import texts as made_up
 
 import esdedup
-from esdedup.datatypes import FIELD
-from esdedup.hashing import U64
-from esdedup.minhash import MinHash
-from esdedup.schema import field_mapping
-from esdedup.serialise import to_json
-from esdedup.sketch import Sketches, sketch, token_fields
-from esdedup.stores.cluster import ClusterStore
-from esdedup.tokens import encode
+from esdedup.models import FIELD
+from esdedup.sketch.minhash import MinHash
+from esdedup.sketch.sketch import Sketches, sketch, token_fields
+from esdedup.sketch.tokens import encode
+from esdedup.stores.elastic.store import ClusterStore
+from esdedup.stores.mapping import field_mapping
+from esdedup.stores.to_json import to_json
+from esdedup.text.hashing import U64
 
 INDEX = "esdedup-benchmark-index-size"
 BANDS = 20

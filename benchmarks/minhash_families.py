@@ -19,10 +19,10 @@ import numpy as np
 import texts as made_up
 from numpy.typing import NDArray
 
-from esdedup.hashing import avalanche
-from esdedup.minhash import EMPTY, estimate_jaccard, signatures
-from esdedup.shingles import Ragged, Shingling, offsets_of, shingle
-from esdedup.splitting import tokenise
+from esdedup.sketch.minhash import EMPTY, estimate_jaccard, signatures
+from esdedup.text.hashing import avalanche
+from esdedup.text.shingles import Ragged, Shingling, offsets_of, shingle
+from esdedup.text.words import tokenise
 
 K = 128
 PAIRS = 3_000

@@ -7,10 +7,10 @@ from typing import Any
 import in_process
 
 from esdedup import MinHash, Scheme, Shingling, SimHash
-from esdedup.segments import segment_values
-from esdedup.simhash import to_hex
-from esdedup.sketch import sketch, token_fields
-from esdedup.tokens import encode
+from esdedup.sketch.segments import segment_values
+from esdedup.sketch.simhash import to_hex
+from esdedup.sketch.sketch import sketch, token_fields
+from esdedup.sketch.tokens import encode
 
 SIZE = 5
 AT_ONCE = 2_000

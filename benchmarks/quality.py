@@ -40,11 +40,11 @@ from quality_tables import tables
 from scoring import I64, Truth, keys_of
 
 import esdedup
-from esdedup.banding import least_bands
-from esdedup.groups import MAX_BUCKET
-from esdedup.pairs import SimilarPairs
-from esdedup.shingles import Ragged
-from esdedup.sketch import shingle_sets, sketch
+from esdedup.dedup.groups import MAX_BUCKET
+from esdedup.dedup.pairs import SimilarPairs
+from esdedup.sketch.banding import least_bands
+from esdedup.sketch.sketch import shingle_sets, sketch
+from esdedup.text.shingles import Ragged
 
 __all__ = ["tables"]
 

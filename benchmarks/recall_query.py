@@ -20,12 +20,12 @@ import numpy as np
 import texts as made_up
 
 import esdedup
-from esdedup.datatypes import FIELD, Query, RecallQuery
-from esdedup.queries import recall_body
-from esdedup.sketch import sketch
-from esdedup.stores.client import line
-from esdedup.stores.cluster import ClusterStore
-from esdedup.token_queries import band_queries, segment_queries
+from esdedup.models import FIELD, Query, RecallQuery
+from esdedup.search.recall import band_queries, segment_queries
+from esdedup.sketch.sketch import sketch
+from esdedup.stores.elastic.client import line
+from esdedup.stores.elastic.queries import recall_body
+from esdedup.stores.elastic.store import ClusterStore
 
 LIMIT = 100
 Shape = Callable[[RecallQuery], dict[str, Any]]

@@ -12,8 +12,8 @@ import truth
 from measuring import Figures
 from numpy.typing import NDArray
 
-from esdedup.banding import expected_recall
-from esdedup.shingles import Ragged
+from esdedup.sketch.banding import expected_recall
+from esdedup.text.shingles import Ragged
 
 I64 = NDArray[np.int64]
 

@@ -34,7 +34,7 @@ from servers import add_options, redis_served, redis_version, served
 from ways import EQUAL, INDEX, THRESHOLDS, Way, remove, with_esdedup, with_the_server
 
 import esdedup
-from esdedup.stores.cluster import ClusterStore
+from esdedup.stores.elastic.store import ClusterStore
 
 NAMES = {"opensearch": "OpenSearch", "elasticsearch": "Elasticsearch"}
 SMALL = 5_000

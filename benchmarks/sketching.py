@@ -24,9 +24,9 @@ import numpy as np
 import peers
 import texts as made_up
 
-from esdedup.hashing import xxh3
-from esdedup.minhash import estimate_jaccard, signatures
-from esdedup.shingles import Ragged, offsets_of, shingle
+from esdedup.sketch.minhash import estimate_jaccard, signatures
+from esdedup.text.hashing import xxh3
+from esdedup.text.shingles import Ragged, offsets_of, shingle
 
 HERE = Path(__file__).parent
 LENGTHS = {"short": 400, "long": 4_000}

@@ -26,23 +26,23 @@ import servers
 import texts as made_up
 
 import esdedup
-from esdedup import sketch as sketching
-from esdedup.chunks import BATCH_DOCUMENTS
-from esdedup.datatypes import Document
-from esdedup.documents import with_tokens
 from esdedup.index import Index
-from esdedup.ingest import ingest
-from esdedup.minhash import band_hashes, signatures
-from esdedup.records import BadRecord, Record, read_records
-from esdedup.schema import IndexMeta
-from esdedup.scheme import Scheme
-from esdedup.serialise import to_json
-from esdedup.shingles import shingle
-from esdedup.simhash import fingerprints
-from esdedup.splitting import tokenise
-from esdedup.stores.client import line
-from esdedup.stores.cluster import ClusterStore
-from esdedup.text import normalise
+from esdedup.ingest.chunks import BATCH_DOCUMENTS
+from esdedup.ingest.documents import with_tokens
+from esdedup.ingest.files import BadRecord, Record, read_records
+from esdedup.ingest.ingest import ingest
+from esdedup.models import Document
+from esdedup.sketch import sketch as sketching
+from esdedup.sketch.minhash import band_hashes, signatures
+from esdedup.sketch.scheme import Scheme
+from esdedup.sketch.simhash import fingerprints
+from esdedup.stores.elastic.client import line
+from esdedup.stores.elastic.store import ClusterStore
+from esdedup.stores.mapping import IndexMeta
+from esdedup.stores.to_json import to_json
+from esdedup.text.normalise import normalise
+from esdedup.text.shingles import shingle
+from esdedup.text.words import tokenise
 
 CHARACTERS = 400
 AT_ONCE = 2_000

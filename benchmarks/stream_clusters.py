@@ -18,8 +18,8 @@ import numpy as np
 import texts as made_up
 
 import esdedup
-from esdedup.duplicates import DuplicatePolicy
-from esdedup.records import Record, read_records
+from esdedup.ingest.files import Record, read_records
+from esdedup.ingest.near_duplicates import DuplicatePolicy
 
 
 def adjusted_rand_index(left: Sequence[object], right: Sequence[object]) -> float:

@@ -21,7 +21,7 @@ import numpy as np
 from top_k import asked
 
 import esdedup
-from esdedup.banding import expected_recall, least_bands
+from esdedup.sketch.banding import expected_recall, least_bands
 
 THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 

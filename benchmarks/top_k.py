@@ -39,11 +39,11 @@ import texts as made_up
 from truth import similarities
 
 import esdedup
-from esdedup.fields import text_of
-from esdedup.records import Record, read_records
-from esdedup.shingles import Ragged
-from esdedup.sketch import shingle_sets
-from esdedup.stores.cluster import ClusterStore
+from esdedup.ingest.files import Record, read_records
+from esdedup.sketch.sketch import shingle_sets
+from esdedup.stores.elastic.store import ClusterStore
+from esdedup.stores.fields import text_of
+from esdedup.text.shingles import Ragged
 
 K, PERMUTATIONS, FAMILY = 10, 128, 20
 Ask = Callable[[int], list[int]]

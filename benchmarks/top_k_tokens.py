@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from top_k import PERMUTATIONS, K, asked
 
-from esdedup.minhash import band_hashes, signatures
+from esdedup.sketch.minhash import band_hashes, signatures
 
 TOKENS = ((23, 3, 30), (42, 3, 30), (64, 2, 30), (64, 1, 18), (128, 1, 12), (128, 1, 18),
           (128, 1, 30))  # fmt: skip

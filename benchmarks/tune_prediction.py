@@ -27,12 +27,12 @@ from numpy.typing import NDArray
 from truth import all_pairs
 
 import esdedup
-from esdedup.banding import choose_banding
-from esdedup.buckets import band_pairs
-from esdedup.minhash import MinHash
-from esdedup.neighbours import expectation
-from esdedup.samples import sample_neighbours
-from esdedup.sketch import shingle_sets, sketch
+from esdedup.analysis.sampling import sample_neighbours
+from esdedup.analysis.tuning import expectation
+from esdedup.search.buckets import band_pairs
+from esdedup.sketch.banding import choose_banding
+from esdedup.sketch.minhash import MinHash
+from esdedup.sketch.sketch import shingle_sets, sketch
 
 THRESHOLDS = (0.5, 0.7, 0.8, 0.9)
 RECALL = 0.95

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import esdedup
-from esdedup.chunks import BATCH_DOCUMENTS
-from esdedup.datatypes import Document
-from esdedup.stores.cluster import ClusterStore
+from esdedup.ingest.chunks import BATCH_DOCUMENTS
+from esdedup.models import Document
+from esdedup.stores.elastic.store import ClusterStore
 
 THRESHOLDS = (0.5, 0.8)
 MOST = 2_000

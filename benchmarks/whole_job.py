@@ -53,7 +53,7 @@ from scoring import I64, Truth, keys_of
 from whole_job_tables import tables
 
 import esdedup
-from esdedup.sketch import shingle_sets
+from esdedup.sketch.sketch import shingle_sets
 
 __all__ = ["tables"]
 

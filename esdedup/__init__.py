@@ -1,9 +1,6 @@
 """Near-duplicate search for Elasticsearch, OpenSearch, or a local file."""
 
-from esdedup.connection import Connection
-from esdedup.datatypes import Document, Match, Pair, Query, Result, Statistics
-from esdedup.duplicates import DuplicatePolicy
-from esdedup.enrich import enrich
+from esdedup.analysis.explain import Explanation
 from esdedup.exceptions import (
     AuthenticationFailed,
     DuplicateFound,
@@ -18,19 +15,22 @@ from esdedup.exceptions import (
     StoreUnavailable,
     UsageError,
 )
-from esdedup.explain import Explanation
 from esdedup.index import Index
-from esdedup.ingest import IngestReport
-from esdedup.limits import Limits
-from esdedup.minhash import MinHash
+from esdedup.ingest.enrich import enrich
+from esdedup.ingest.ingest import IngestReport
+from esdedup.ingest.near_duplicates import DuplicatePolicy
+from esdedup.models import Document, Match, Pair, Query, Result, Statistics
 from esdedup.open_index import open
-from esdedup.scheme import Scheme
-from esdedup.segments import Layout
-from esdedup.shingles import Shingling
-from esdedup.simhash import SimHash
+from esdedup.search.limits import Limits
+from esdedup.sketch.minhash import MinHash
+from esdedup.sketch.scheme import Scheme
+from esdedup.sketch.segments import Layout
+from esdedup.sketch.simhash import SimHash
+from esdedup.sketch.weights import FeatureWeights
 from esdedup.stores import BulkPolicy
-from esdedup.text import Normalisation
-from esdedup.weights import FeatureWeights
+from esdedup.stores.connection import Connection
+from esdedup.text.normalise import Normalisation
+from esdedup.text.shingles import Shingling
 
 __all__ = [
     "AuthenticationFailed",

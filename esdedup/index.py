@@ -7,25 +7,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
-from esdedup.clustering import find_groups
-from esdedup.datatypes import Document, Metric, Query, Result, Statistics
-from esdedup.documents import partial_document
-from esdedup.duplicates import DuplicatePolicy
+from esdedup.admin.stop_list import put_stop_list
+from esdedup.analysis.explain import Explanation, explain
+from esdedup.dedup.clustering import find_groups
+from esdedup.dedup.groups import MAX_BUCKET, Grouping, Groups, OnStep
+from esdedup.dedup.pairs import PairLimits, SimilarPairs, similar_pairs
 from esdedup.exceptions import IndexNotFound, RecordError, StoreError, UsageError
-from esdedup.explain import Explanation, explain
-from esdedup.fields import text_of
-from esdedup.groups import MAX_BUCKET, Grouping, Groups, OnStep
-from esdedup.hot import HotBuckets, hot_buckets
-from esdedup.ingest import IngestReport, ingest
-from esdedup.limits import RECALL, Limits
-from esdedup.nearest import nearest
-from esdedup.pairs import PairLimits, SimilarPairs, similar_pairs
-from esdedup.put_stop import put_stop_list
-from esdedup.records import BadRecord, Record
-from esdedup.schema import META_SECONDS, IndexMeta
-from esdedup.scheme import Scheme
-from esdedup.search import request_body, similar
+from esdedup.ingest.documents import partial_document
+from esdedup.ingest.files import BadRecord, Record
+from esdedup.ingest.ingest import IngestReport, ingest
+from esdedup.ingest.near_duplicates import DuplicatePolicy
+from esdedup.models import Document, Metric, Query, Result, Statistics
+from esdedup.search.hot_buckets import HotBuckets, hot_buckets
+from esdedup.search.limits import RECALL, Limits
+from esdedup.search.nearest import nearest
+from esdedup.search.similar import request_body, similar
+from esdedup.sketch.scheme import Scheme
 from esdedup.stores import Store
+from esdedup.stores.fields import text_of
+from esdedup.stores.mapping import META_SECONDS, IndexMeta
 
 
 class Index:

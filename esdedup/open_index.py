@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from esdedup.connection import Connection, connection_to
 from esdedup.exceptions import UsageError
 from esdedup.index import Index
-from esdedup.scheme import Scheme
+from esdedup.sketch.scheme import Scheme
 from esdedup.stores import BulkPolicy, LocalStore, open_cluster
+from esdedup.stores.connection import Connection, connection_to
 
 DEFAULT_FILE = "esdedup.db"
 DEFAULT_INDEX = "documents"

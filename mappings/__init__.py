@@ -1,1 +1,1 @@
-"""The JSON of the fields that esdedup adds to a mapping; read by `esdedup.schema`."""
+"""The JSON of the fields that esdedup adds to a mapping; read by `esdedup.stores.mapping`."""

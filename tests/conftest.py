@@ -11,7 +11,7 @@ import pytest
 from hypothesis import settings
 
 from esdedup.stores import BulkPolicy, Store
-from tests.places import META, STORES, OpenStore, Place
+from tests.helpers.places import META, STORES, OpenStore, Place
 from tests.servers.node import Node
 from tests.servers.provide import NodeFactory, Provider, servers_wanted
 

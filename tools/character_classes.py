@@ -1,4 +1,4 @@
-"""Write esdedup/character_classes.json from this Python's Unicode database.
+"""Write esdedup/text/character_classes.json from this Python's Unicode database.
 
 Run once, on a Python whose database is Unicode 14.0 (Python 3.11): the file is part of the
 token format and must not follow later versions.
@@ -73,7 +73,7 @@ def main() -> None:
     points = range(sys.maxunicode + 1)
     classes = [character_class(point) for point in points]
     unassigned = [int(unicodedata.category(chr(point)) == "Cn") for point in points]
-    target = Path(__file__).parent.parent / "esdedup" / "character_classes.json"
+    target = Path(__file__).parent.parent / "esdedup" / "text" / "character_classes.json"
     document = {
         "unicode": UNICODE_VERSION,
         "classes": {"other": 0, "word": 1, "single": 2, "mark": 3, "ignored": 4},

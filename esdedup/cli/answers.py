@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from esdedup.cli.output import message, print_table, snippet
-from esdedup.datatypes import FIELD, Match, Result
-from esdedup.fields import value_at
-from esdedup.limits import Limits
+from esdedup.models import FIELD, Match, Result
+from esdedup.search.limits import Limits
+from esdedup.stores.fields import value_at
 
 _GOOD_RECALL = 0.95
 """Less is said, whatever is printed."""

@@ -8,12 +8,12 @@ import sys
 
 import typer
 
-from esdedup.cli import (
+from esdedup.cli.commands import (
     attach,
     backfill,
-    cluster,
     dedup,
     explain,
+    group,
     index,
     pairs,
     proxy,
@@ -27,7 +27,7 @@ from esdedup.cli import (
 )
 from esdedup.cli.output import message, only_plain
 from esdedup.exceptions import EsdedupError, UsageError
-from esdedup.program import be_a_program
+from esdedup.ingest.program import be_a_program
 
 app = typer.Typer(
     name="esdedup",
@@ -42,7 +42,7 @@ _OTHERS = "For an index that others write to"
 app.command("index")(index.index)
 app.command("similar")(similar.similar)
 app.command("pairs")(pairs.pairs)
-app.command("cluster")(cluster.cluster_command)
+app.command("cluster")(group.cluster_command)
 app.command("explain")(explain.explain)
 app.command("report")(report.report_command)
 app.command("dedup")(dedup.dedup_command)

@@ -8,7 +8,7 @@ from typing import Self, TextIO
 
 from esdedup.cli.output import message
 from esdedup.exceptions import StoreError
-from esdedup.records import BadRecord
+from esdedup.ingest.files import BadRecord
 
 _SHOWN = 5
 

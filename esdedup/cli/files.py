@@ -9,11 +9,11 @@ from typing import Annotated
 
 import typer
 
-from esdedup.chunks import Chunk, chunks_in
 from esdedup.cli.options import SchemeOption, TextField
 from esdedup.cli.progress import Advance
 from esdedup.exceptions import UsageError
-from esdedup.records import STDIN, BadRecord, Format, Record, format_of, read_records
+from esdedup.ingest.chunks import Chunk, chunks_in
+from esdedup.ingest.files import STDIN, BadRecord, Format, Record, format_of, read_records
 
 Files = Annotated[
     list[str],

@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
+from esdedup.cli.commands.similar import check_metric_options
 from esdedup.cli.options import Distance, MaxBucket, MetricOption, Recall
-from esdedup.cli.similar import check_metric_options
+from esdedup.dedup.groups import MAX_BUCKET, Grouping, Method
+from esdedup.dedup.representative import KeepRule
 from esdedup.exceptions import UsageError
-from esdedup.groups import MAX_BUCKET, Grouping, Method
-from esdedup.keep import KeepRule
-from esdedup.limits import RECALL
+from esdedup.search.limits import RECALL
 
 THRESHOLD = 0.8
 

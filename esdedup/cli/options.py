@@ -11,13 +11,13 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from esdedup.connection import Connection, connection_to
-from esdedup.datatypes import Metric
 from esdedup.exceptions import UsageError
 from esdedup.index import Index
+from esdedup.models import Metric
 from esdedup.open_index import DEFAULT_FILE, DEFAULT_INDEX, open
-from esdedup.scheme import Scheme
+from esdedup.sketch.scheme import Scheme
 from esdedup.stores import BulkPolicy, Cluster, connect
+from esdedup.stores.connection import Connection, connection_to
 
 DEFAULT_THRESHOLD = 0.5
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from esdedup.banding import background_candidates, candidate_probability, steepest_similarity
 from esdedup.exceptions import UsageError
-from esdedup.minhash import MinHash
-from esdedup.scheme import Scheme
-from esdedup.segments import Layout
+from esdedup.sketch.banding import background_candidates, candidate_probability, steepest_similarity
+from esdedup.sketch.minhash import MinHash
+from esdedup.sketch.scheme import Scheme
+from esdedup.sketch.segments import Layout
 
 CHANCE_SIMILARITY = 0.02
 """Jaccard similarity that unrelated texts are taken to have, for the cost of a query."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from esdedup.analysis.tuning import Neighbours, meeting
 from esdedup.cli.chart import axis, bars, logarithmic
 from esdedup.cli.output import only_plain
-from esdedup.minhash import MinHash
-from esdedup.neighbours import Neighbours, meeting
+from esdedup.sketch.minhash import MinHash
 
 _WIDTH = 70
 """With the labels less than the 80 columns of the narrowest terminal."""

@@ -7,8 +7,8 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from typing import IO, Any, Self
 
-from esdedup.proxy.exchange import Answer, Headers
-from esdedup.proxy.parts import Item
+from esdedup.proxy.body import Item
+from esdedup.proxy.http import Answer, Headers
 
 _IN_MEMORY = 4 << 20
 _PIECE = 1 << 16

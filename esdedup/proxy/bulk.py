@@ -10,10 +10,10 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from esdedup.proxy.answers import UNKNOWN, UNSENT, MergedAnswer
+from esdedup.proxy.body import BulkBody, Part, ahead
 from esdedup.proxy.encoding import packed
-from esdedup.proxy.exchange import Answer, Body, Headers, Request, Send, reply
-from esdedup.proxy.parts import BulkBody, Part, ahead
-from esdedup.proxy.schemes import Schemes
+from esdedup.proxy.http import Answer, Body, Headers, Request, Send, reply
+from esdedup.proxy.metadata import Schemes
 from esdedup.proxy.upstream import NoAnswer, Upstream, relay
 
 

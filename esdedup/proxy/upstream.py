@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import httpx
 
 from esdedup.exceptions import UsageError
-from esdedup.proxy.exchange import Answer, Headers, Request, Send, end_to_end
+from esdedup.proxy.http import Answer, Headers, Request, Send, end_to_end
 
 _CONNECT_SECONDS = 10.0
 _KEPT_CONNECTIONS = 100

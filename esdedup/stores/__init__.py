@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from esdedup.connection import Connection
 from esdedup.exceptions import MissingExtra
 from esdedup.stores.base import Store
-from esdedup.stores.client import Cluster
-from esdedup.stores.local import LocalStore
-from esdedup.stores.retry import BulkPolicy
+from esdedup.stores.connection import Connection
+from esdedup.stores.elastic.client import Cluster
+from esdedup.stores.elastic.retry import BulkPolicy
+from esdedup.stores.sqlite.store import LocalStore
 
 __all__ = ["BulkPolicy", "Cluster", "LocalStore", "Store", "connect", "open_cluster"]
 
 
 def open_cluster(connection: Connection, index: str, policy: BulkPolicy | None = None) -> Store:
     """The store for an index of a cluster; raises what `connect` raises."""
-    from esdedup.stores.cluster import ClusterStore
+    from esdedup.stores.elastic.store import ClusterStore
 
     return ClusterStore(connect(connection, policy), index)
 
@@ -26,13 +26,13 @@ def connect(connection: Connection, policy: BulkPolicy | None = None) -> Cluster
     MissingExtra where its client is not installed.
     """
     # Imported here, because the clients take longer to load than all the rest.
-    from esdedup.stores.elasticsearch import ElasticsearchClient, identify
+    from esdedup.stores.elastic.elasticsearch import ElasticsearchClient, identify
 
     product, version = identify(connection)
     if product == "elasticsearch":
         return Cluster(ElasticsearchClient(connection, version), policy)
     try:
-        from esdedup.stores.opensearch import OpenSearchClient
+        from esdedup.stores.elastic.opensearch import OpenSearchClient
     except ImportError as error:
         raise MissingExtra(
             f"{connection.shown} runs OpenSearch: pip install 'esdedup[opensearch]'"

@@ -1,11 +1,11 @@
-"""What every store can do. The same tests hold for all: `tests/test_store_contract.py`."""
+"""What every store can do. The same tests hold for all: `tests/stores/contract`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from esdedup.datatypes import (
+from esdedup.models import (
     WHOLE,
     Candidates,
     Change,
@@ -16,7 +16,7 @@ from esdedup.datatypes import (
     Statistics,
     WriteReport,
 )
-from esdedup.schema import IndexMeta
+from esdedup.stores.mapping import IndexMeta
 
 
 class Store(Protocol):

@@ -1,0 +1,1 @@
+"""Indices that others write to."""

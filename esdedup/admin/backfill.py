@@ -1,0 +1,268 @@
+"""Tokens for the documents that an index holds already.
+
+Only documents without the scheme's id are read, so that a run that was killed goes on where it
+was. Slices of a point in time share the work among processes, slices by sequence number among
+machines: those stay the same whoever asks, while slices of a point in time are its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from esdedup.admin.effort import Effort, Pace, slices
+from esdedup.admin.preflight import Obstacle, hindrances, searchable_text
+from esdedup.exceptions import StoreError
+from esdedup.ingest.processes import OnItem, in_processes
+from esdedup.ingest.refresh import fields_to_read, forget, renew, without_tokens
+from esdedup.stores import BulkPolicy
+from esdedup.stores.connection import Connection
+from esdedup.stores.elastic.client import Cluster
+from esdedup.stores.elastic.errors import PointInTimeLost
+from esdedup.stores.elastic.indices import IndexState, Named, attached, path_of
+from esdedup.stores.elastic.queries import not_sketched, scan_body, sketched, with_text
+from esdedup.stores.elastic.retry import retrying, wait
+from esdedup.stores.elastic.updates import Hit, UpdateReport
+from esdedup.stores.mapping import IndexMeta
+
+log = logging.getLogger("esdedup")
+
+_PAGE_DOCUMENTS = 1_000
+_PAGE_CHARACTERS = 8_000_000
+
+Work = Literal["fill", "renew", "forget"]
+"""Tokens for documents without; for those whose text changed; or none any more."""
+
+_Done = UpdateReport | PointInTimeLost
+"""What became of a page, or why there are no more."""
+
+OnUpdate = Callable[[UpdateReport], None]
+
+
+@dataclass(frozen=True)
+class BackfillPlan:
+    """The indices to fill, those that can't be, and the documents that wait for it.
+
+    waiting: an estimate; documents of this share that lack the scheme's id, or that have it where
+    stale ones are looked for. work: what is done with them. marks_in: the field whose groups and
+    marks are taken over.
+    """
+
+    named: Named
+    meta: IndexMeta
+    indices: tuple[str, ...]
+    left_out: tuple[Obstacle, ...]
+    query: dict[str, Any]
+    work: Work
+    waiting: int
+    marks_in: str | None = None
+
+
+def plan_backfill(
+    cluster: Cluster,
+    name: str,
+    *,
+    stale: bool = False,
+    following: bool = False,
+    effort: Effort | None = None,
+) -> BackfillPlan:
+    """What there is to fill. stale: renew tokens that no longer fit their text, instead.
+
+    following: fill the scheme that the index is changing to. Raises IndexNotFound where there is no
+    such name, StoreError where it is not attached.
+    """
+    named, found, meta = attached(cluster, name)
+    marks_in = None
+    if following:
+        if meta.next is None:
+            raise StoreError(f"{name!r} is not changing its scheme")
+        meta, marks_in = meta.next, meta.field
+    chosen, left_out = _fillable(found, meta)
+    query = sketched(meta) if stale else _lacking(found, meta)
+    work: Work = "renew" if stale else "fill"
+    waiting = _count(cluster, chosen, query, effort)
+    return BackfillPlan(named, meta, chosen, left_out, query, work, waiting, marks_in)
+
+
+def plan_forgetting(cluster: Cluster, name: str, effort: Effort | None = None) -> BackfillPlan:
+    """What there is to empty after a change of the scheme. Raises StoreError where nothing is."""
+    named, found, meta = attached(cluster, name)
+    if meta.former is None:
+        raise StoreError(f"{name!r} has no field of a former scheme")
+    chosen, left_out = _fillable(found, meta)
+    query: dict[str, Any] = {"exists": {"field": f"{meta.former}.scheme"}}
+    waiting = _count(cluster, chosen, query, effort)
+    return BackfillPlan(named, meta, chosen, left_out, query, "forget", waiting)
+
+
+def _count(
+    cluster: Cluster, indices: Sequence[str], query: dict[str, Any], effort: Effort | None
+) -> int:
+    count = sum(cluster.count(path_of(index), query) for index in indices)
+    return math.ceil(count / (effort or Effort()).share.of)
+
+
+def _fillable(
+    found: list[IndexState], meta: IndexMeta
+) -> tuple[tuple[str, ...], tuple[Obstacle, ...]]:
+    chosen, left_out = [], []
+    for state in found:
+        found_here = hindrances(state, meta)
+        left_out += found_here
+        if not found_here:
+            chosen.append(state.name)
+    return tuple(chosen), tuple(left_out)
+
+
+def _lacking(found: list[IndexState], meta: IndexMeta) -> dict[str, Any]:
+    """Documents without the scheme's id; without the text neither, where a query can tell that."""
+    if all(searchable_text(state, meta) for state in found):
+        return with_text(not_sketched(meta), meta)
+    return not_sketched(meta)
+
+
+def backfill(
+    connection: Connection,
+    cluster: Cluster,
+    plan: BackfillPlan,
+    effort: Effort,
+    on_update: OnUpdate | None = None,
+) -> UpdateReport:
+    """Fills until no document waits, or only some that others wrote meanwhile and keep writing.
+
+    A document is counted once it is written. A point in time that is lost with a node is opened
+    anew, and what was counted of it stays.
+
+    on_update: called with what became of a page of documents. Raises the errors of the store;
+    what was written stays, and the same again goes on from there.
+    """
+    total = UpdateReport()
+    for index in plan.indices:
+        total += _fill(connection, cluster, plan, index, effort, on_update)
+    return total
+
+
+def _fill(
+    connection: Connection,
+    cluster: Cluster,
+    plan: BackfillPlan,
+    index: str,
+    effort: Effort,
+    on_update: OnUpdate | None,
+) -> UpdateReport:
+    """Pass after pass over one index, as others may have written since the last one began."""
+    total, fruitless, before = UpdateReport(), 0, math.inf
+    while True:
+        done, lost = _pass(connection, cluster, plan, index, effort, on_update)
+        cluster.ask("POST", f"{path_of(index)}/_refresh")
+        # What can't be written is read again by the next pass, and counted then.
+        total = replace(total, read=total.settled, without_text=0, failures=[]) + done
+        if lost is not None:
+            fruitless = 0 if done.written else fruitless + 1
+            if fruitless > cluster.policy.retries:
+                raise lost
+            wait(cluster.policy, fruitless, str(lost))
+            continue
+        if plan.work == "renew" or not done.written:
+            return total
+        if done.written > before / 2:
+            # Pass after pass would find some, and none would be the last.
+            log.warning("Others keep writing documents to %r that need this: run it again", index)
+            return total
+        before = done.written
+
+
+def _pass(
+    connection: Connection,
+    cluster: Cluster,
+    plan: BackfillPlan,
+    index: str,
+    effort: Effort,
+    on_update: OnUpdate | None,
+) -> tuple[UpdateReport, PointInTimeLost | None]:
+    """Everything that waits in one index at this moment; why it ended early, if it did."""
+    total, lost = UpdateReport(), None
+    with cluster.point_in_time(path_of(index)) as point:
+        jobs = [_Job(point, plan, some, effort) for some in slices(effort)]
+        for done in _done(connection, cluster, jobs):
+            if isinstance(done, PointInTimeLost):
+                lost = done
+                continue
+            total += done
+            if on_update is not None:
+                on_update(done)
+    return total, lost
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What one worker does."""
+
+    point: str
+    plan: BackfillPlan
+    slices: Sequence[dict[str, Any] | None]
+    effort: Effort
+
+    def body(self, slice: dict[str, Any] | None) -> dict[str, Any]:
+        """The search for a page of documents."""
+        plan = self.plan
+        fields = fields_to_read(plan.meta, plan.marks_in)
+        if plan.work == "forget":
+            fields = without_tokens(str(plan.meta.former))
+        body = scan_body(plan.query, fields, _PAGE_DOCUMENTS)
+        body["seq_no_primary_term"] = True
+        return body if slice is None else {**body, "slice": slice}
+
+
+def _done(connection: Connection, cluster: Cluster, jobs: Sequence[_Job]) -> Iterator[_Done]:
+    """What became of each page, from one process a job; from this one where there is but one."""
+    if len(jobs) == 1:
+        yield from _work(cluster, jobs[0])
+    else:
+        begin = functools.partial(_work_alone, connection, cluster.policy)
+        results: Iterator[_Done] = in_processes(len(jobs), begin, jobs)
+        yield from results
+
+
+@contextmanager
+def _work_alone(connection: Connection, policy: BulkPolicy) -> Iterator[OnItem[_Job, _Done]]:
+    from esdedup.stores import connect
+
+    cluster = retrying(lambda: connect(connection, policy), policy)
+    try:
+        yield functools.partial(_work, cluster)
+    finally:
+        cluster.client.close()
+
+
+def _work(cluster: Cluster, job: _Job) -> Iterator[_Done]:
+    """Page by page; a lost point in time is no reason to stop what others write at this moment."""
+    pace = Pace(job.effort)
+    most = pace.page(_PAGE_DOCUMENTS)
+    try:
+        for slice in job.slices:
+            body = {**job.body(slice), "size": most}
+            for hits in cluster.pages(job.point, body):
+                body["size"] = _page_of(hits, most)
+                yield _update(cluster, hits, job.plan)
+                pace.keep(len(hits))
+    except PointInTimeLost as error:
+        yield error
+
+
+def _update(cluster: Cluster, hits: Sequence[Hit], plan: BackfillPlan) -> UpdateReport:
+    if plan.work == "forget":
+        assert plan.meta.former is not None
+        return forget(cluster, hits, plan.meta.former)
+    return renew(cluster, hits, plan.meta, plan.marks_in)
+
+
+def _page_of(hits: Sequence[Mapping[str, Any]], most: int) -> int:
+    """How many documents to read next, so that long ones do not fill the memory."""
+    characters = sum(len(str(hit.get("_source", ""))) for hit in hits)
+    return max(1, min(most, _PAGE_CHARACTERS * len(hits) // max(1, characters)))

@@ -1,0 +1,189 @@
+"""What is right and what is not with the tokens of an index that others write to."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from esdedup.admin.preflight import Obstacle, hindrances, obstacles, searchable_text
+from esdedup.admin.templates import TemplatePlan, plan_template
+from esdedup.exceptions import PermissionDenied
+from esdedup.ingest.refresh import digests
+from esdedup.sketch.scheme import Scheme
+from esdedup.stores.elastic.client import Cluster
+from esdedup.stores.elastic.indices import IndexState, Named, path_of, resolve, states
+from esdedup.stores.elastic.queries import bare, other_scheme, scan_body, sketched, with_text
+from esdedup.stores.fields import value_at
+from esdedup.stores.mapping import IndexMeta, meta_of
+
+_EXAMPLES = 5
+_PAGE = 2_000
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Documents of one kind: how many, and the ids of the first few."""
+
+    count: int = 0
+    examples: tuple[str, ...] = ()
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(self.count + other.count, (self.examples + other.examples)[:_EXAMPLES])
+
+
+@dataclass(frozen=True)
+class IndexCheck:
+    """The findings on one index.
+
+    meta: what it says of its tokens, None where it is not attached; then nothing is counted below.
+    bare: documents without tokens that may have the text; where they are few, only those that
+    have it. other: with another scheme's tokens. stale: whose text is another than their tokens
+    were made of, None where that was not looked at.
+    """
+
+    index: str
+    meta: IndexMeta | None
+    obstacles: tuple[Obstacle, ...]
+    documents: int = 0
+    sketched: int = 0
+    bare: Tally = Tally()
+    other: Tally = Tally()
+    stale: Tally | None = None
+
+    @property
+    def good(self) -> bool:
+        """Whether there is nothing to do."""
+        stale = self.stale.count if self.stale is not None else 0
+        blocked = any(obstacle.stops != "nothing" for obstacle in self.obstacles)
+        return self.meta is not None and not (
+            blocked or self.bare.count or self.other.count or stale
+        )
+
+
+@dataclass(frozen=True)
+class Check:
+    """The findings on all indices behind a name, and on the template of the next ones.
+
+    schemes: the ids that they hold; more than one can't be searched together.
+    """
+
+    named: Named
+    indices: tuple[IndexCheck, ...]
+    template: TemplatePlan | None
+
+    @property
+    def schemes(self) -> list[str]:
+        """The ids of the schemes that the indices say to hold."""
+        return sorted({check.meta.scheme.id for check in self.indices if check.meta is not None})
+
+    @property
+    def good(self) -> bool:
+        """Whether there is nothing to do."""
+        return (
+            all(check.good for check in self.indices)
+            and len(self.schemes) == 1
+            and (self.template is None or self.template.used)
+        )
+
+
+def check(
+    cluster: Cluster,
+    name: str,
+    *,
+    stale: bool = True,
+    on_scan: Callable[[int], None] | None = None,
+) -> Check:
+    """Looks at everything behind a name; changes nothing.
+
+    stale: read every text, to find tokens that no longer fit it. on_scan: called with the number
+    of documents read since the last call. Raises IndexNotFound where there is no such name.
+    """
+    named = resolve(cluster, name)
+    found = states(cluster, named)
+    metas = [meta for state in found if (meta := meta_of(state.mapping)) is not None]
+    template = None
+    if named.kind == "data stream" and metas:
+        # Who may not see templates is told of the rest.
+        with contextlib.suppress(PermissionDenied):
+            template = plan_template(cluster, named, metas[-1])
+    checks = tuple(_check(cluster, state, stale, on_scan) for state in found)
+    return Check(named, checks, template)
+
+
+def _check(
+    cluster: Cluster, state: IndexState, stale: bool, on_scan: Callable[[int], None] | None
+) -> IndexCheck:
+    meta = meta_of(state.mapping)
+    if meta is None:
+        # Which field holds the text, nobody has said yet.
+        return IndexCheck(state.name, None, tuple(hindrances(state, IndexMeta(Scheme()))))
+    found = tuple(obstacles(state, meta))
+    if state.closed:
+        return IndexCheck(state.name, meta, found)
+    path = path_of(state.name)
+    lacking = with_text(bare(meta), meta) if searchable_text(state, meta) else bare(meta)
+    readable = not any(each.kind == "source" and "disabled" in each.reason for each in found)
+    return IndexCheck(
+        state.name,
+        meta,
+        found,
+        cluster.count(path),
+        cluster.count(path, sketched(meta)),
+        _bare(cluster, path, lacking, meta, readable),
+        _tally(cluster, path, other_scheme(meta)),
+        _stale(cluster, path, meta, on_scan) if stale and readable else None,
+    )
+
+
+def _tally(cluster: Cluster, path: str, query: Mapping[str, Any]) -> Tally:
+    hits = _hits(cluster, path, query, _EXAMPLES, False)
+    return Tally(hits["total"]["value"], tuple(hit["_id"] for hit in hits["hits"]))
+
+
+def _hits(
+    cluster: Cluster, path: str, query: Mapping[str, Any], size: int, source: Any
+) -> Mapping[str, Any]:
+    body = {"query": query, "size": size, "_source": source, "track_total_hits": True}
+    whole = {"allow_partial_search_results": "false"}
+    _, answer = cluster.ask("POST", f"{path}/_search", body, whole)
+    hits: Mapping[str, Any] = answer["hits"]
+    return hits
+
+
+def _bare(
+    cluster: Cluster, path: str, query: Mapping[str, Any], meta: IndexMeta, readable: bool
+) -> Tally:
+    """Documents that match; where one page holds them all, only those whose text is a string."""
+    tally = _tally(cluster, path, query)
+    if not readable or not 0 < tally.count <= _PAGE:
+        return tally
+    hits = _hits(cluster, path, query, _PAGE, [meta.text_field])["hits"]
+    ids = [
+        hit["_id"]
+        for hit in hits
+        if isinstance(value_at(hit.get("_source", {}), meta.text_field), str)
+    ]
+    return Tally(len(ids), tuple(ids[:_EXAMPLES]))
+
+
+def _stale(
+    cluster: Cluster, path: str, meta: IndexMeta, on_scan: Callable[[int], None] | None
+) -> Tally:
+    tally = Tally()
+    paths = [meta.text_field, f"{meta.field}.digest"]
+    with cluster.point_in_time(path) as point:
+        for hits in cluster.pages(point, scan_body(sketched(meta), paths, _PAGE)):
+            sources = [hit.get("_source", {}) for hit in hits]
+            texts = [value_at(source, meta.text_field) for source in sources]
+            wanted = digests([text if isinstance(text, str) else "" for text in texts], meta)
+            stale = [
+                hit["_id"]
+                for hit, source, text, digest in zip(hits, sources, texts, wanted, strict=True)
+                if not isinstance(text, str) or value_at(source, f"{meta.field}.digest") != digest
+            ]
+            tally += Tally(len(stale), tuple(stale[:_EXAMPLES]))
+            if on_scan is not None:
+                on_scan(len(hits))
+    return tally

@@ -1,0 +1,234 @@
+"""What stands in the way of adding our fields to an index, or of filling them in its documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from esdedup.ingest.documents import OURS
+from esdedup.models import FIELD
+from esdedup.stores.elastic.indices import IndexState
+from esdedup.stores.mapping import IndexMeta, field_mapping, meta_of
+
+Kind = Literal["closed", "blocked", "taken", "room", "source", "no updates", "no text", "odd text"]
+Stops = Literal["attach", "backfill", "nothing"]
+
+_TEXTS = ("text", "match_only_text", "annotated_text", "keyword", "wildcard", "constant_keyword",
+          "search_as_you_type", "semantic_text")  # fmt: skip
+_SIDECAR = "fill a sidecar index (--sidecar)"
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """Something found on an index.
+
+    stops: "attach" where the mapping can't be put, "backfill" where documents can't be updated,
+    "nothing" for what is only worth knowing. reason: what it is, and what to do.
+    """
+
+    index: str
+    kind: Kind
+    stops: Stops
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.index}: {self.reason}"
+
+
+def obstacles(state: IndexState, meta: IndexMeta) -> list[Obstacle]:
+    """All that can be told from an index's mapping and settings."""
+    finders = (_closed, _blocked, _field_taken, _room, _source, _unchangeable, _text_field)
+    return [obstacle for find in finders for obstacle in find(state, meta)]
+
+
+def hindrances(state: IndexState, meta: IndexMeta) -> list[Obstacle]:
+    """The obstacles without those that are only worth knowing."""
+    return [obstacle for obstacle in obstacles(state, meta) if obstacle.stops != "nothing"]
+
+
+def _closed(state: IndexState, meta: IndexMeta) -> Iterator[Obstacle]:
+    if state.closed:
+        reason = f"the index is closed: open it (POST /{state.name}/_open)"
+        yield Obstacle(state.name, "closed", "attach", reason)
+
+
+def _blocked(state: IndexState, meta: IndexMeta) -> Iterator[Obstacle]:
+    blocks: dict[str, Stops] = {
+        "read_only": "attach",
+        "read_only_allow_delete": "attach",
+        "metadata": "attach",
+        "write": "backfill",
+    }
+    for block, stops in blocks.items():
+        if state.setting(f"blocks.{block}") == "true" and not _mounted(state):
+            full = " (set by the server when its disk is full)" if "allow" in block else ""
+            reason = (
+                f"index.blocks.{block} is set{full}: the index is read-only; set it to null, or"
+                f" {_SIDECAR}"
+            )
+            yield Obstacle(state.name, "blocked", stops, reason)
+
+
+def _field_taken(state: IndexState, meta: IndexMeta) -> Iterator[Obstacle]:
+    """The field of our name that somebody else made."""
+    stored = state.mapping.get("properties", {}).get(meta.field)
+    if stored is None:
+        return
+    found = _foreign(stored, meta, ours=meta.field in _our_fields(state))
+    if found is not None:
+        reason = f"{found}: choose another name (--field {FIELD}_tokens)"
+        yield Obstacle(state.name, "taken", "attach", reason)
+
+
+def _our_fields(state: IndexState) -> set[str]:
+    """The fields that the index says to be ours, now or before."""
+    stored = meta_of(state.mapping)
+    if stored is None:
+        return set()
+    return {one.field for one in stored.all} | {*stored.spent, stored.former or stored.field}
+
+
+def _foreign(stored: Mapping[str, Any], meta: IndexMeta, *, ours: bool) -> str | None:
+    """Why a field can't be ours, or None. ours: the index says that it is."""
+    kind = stored.get("type", "object")
+    if kind != "object":
+        return f"the field {meta.field!r} exists already, as {kind}"
+    if str(stored.get("enabled", "true")).lower() == "false":
+        return f"the field {meta.field!r} exists already and is disabled"
+    found, wanted = stored.get("properties", {}), field_mapping(meta.scheme)["properties"]
+    for name in found.keys() & wanted.keys():
+        if (is_kind := found[name].get("type", "object")) != wanted[name]["type"]:
+            right = wanted[name]["type"]
+            return f"the field '{meta.field}.{name}' exists already, as {is_kind}, not {right}"
+    # Without word in `_meta`, which other tools may overwrite, it is ours by what lies in it.
+    alike = {"scheme", "digest"} <= found.keys() <= {*wanted, *OURS}
+    if not ours and not alike:
+        return f"the field {meta.field!r} exists already, with fields that are not of esdedup"
+    return None
+
+
+def _room(state: IndexState, meta: IndexMeta) -> Iterator[Obstacle]:
+    """The limit of fields, which would let some of the indices behind a name be attached only."""
+    limit = int(state.setting("mapping.total_fields.limit", "1000"))
+    properties = state.mapping.get("properties", {})
+    wanted = field_mapping(meta.scheme)["properties"].keys()
+    stored = properties.get(meta.field)
+    missing = wanted - stored.get("properties", {}).keys() if stored else {*wanted, meta.field}
+    taken = _fields(properties) + len(state.mapping.get("runtime", {}))
+    ignores = state.setting("mapping.total_fields.ignore_dynamic_beyond_limit") == "true"
+    if taken + len(missing) > limit and missing and not ignores:
+        reason = (
+            f"the mapping has {taken} fields and no room for {len(missing)} more: raise"
+            f" index.mapping.total_fields.limit ({limit})"
+        )
+        yield Obstacle(state.name, "room", "attach", reason)
+
+
+def _fields(properties: Mapping[str, Any]) -> int:
+    """As the servers count: objects and multi-fields too."""
+    return sum(
+        1 + _fields(field.get("properties", {})) + len(field.get("fields", {}))
+        for field in properties.values()
+    )
+
+
+def _source(state: IndexState, meta: IndexMeta) -> Iterator[Obstacle]:
+    """A `_source` that an update can't start from."""
+    stored = state.mapping.get("_source", {})
+    mode = stored.get("mode") or state.setting("mapping.source.mode")
+    stops: Stops = "backfill"
+    if str(stored.get("enabled", "true")).lower() == "false" or mode == "disabled":
+        reason = (
+            "_source is disabled: documents can be neither read nor updated; a sidecar index"
+            f" (--sidecar) can be filled only where {meta.text_field!r} is stored"
+        )
+    elif hidden := [name for name in ("includes", "excludes") if stored.get(name)]:
+        reason = (
+            f"_source has {' and '.join(hidden)}: an update would lose the fields that are left"
+            f" out; {_SIDECAR}"
+        )
+    elif mode == "synthetic" or state.setting("mode") == "logsdb":
+        stops = "nothing"
+        reason = "_source is synthetic: tokens come back sorted, which changes nothing for searches"
+    else:
+        return
+    yield Obstacle(state.name, "source", stops, reason)
+
+
+def _unchangeable(state: IndexState, meta: IndexMeta) -> Iterator[Obstacle]:
+    found = {
+        "a time series index": state.setting("mode") == "time_series",
+        "an append-only index": state.setting("append_only.enabled") == "true",
+        "a follower of another cluster's index": bool(state.setting("xpack.ccr.following_index"))
+        or bool(state.setting("plugins.replication.follower.leader_index")),
+        "an index mounted from a snapshot (searchable, frozen)": _mounted(state),
+    }
+    for what, is_so in found.items():
+        if is_so:
+            reason = f"{what} takes no updates: {_SIDECAR}"
+            yield Obstacle(state.name, "no updates", "backfill", reason)
+
+
+def _mounted(state: IndexState) -> bool:
+    return state.setting("store.type") in ("snapshot", "remote_snapshot")
+
+
+def _text_field(state: IndexState, meta: IndexMeta) -> Iterator[Obstacle]:
+    found = field_at(state.mapping, meta.text_field)
+    if found is None:
+        known = ", ".join(sorted(_text_fields(state.mapping))[:10])
+        other = f"; fields with text: {known}" if known else ""
+        strict = str(state.mapping.get("dynamic", "true")).lower() == "strict"
+        never = " and, dynamic being strict, none can get it" if strict else ""
+        reason = (
+            f"no document has a field {meta.text_field!r}{never}; name the one that holds the"
+            f" text (--text-field){other}"
+        )
+        yield Obstacle(state.name, "no text", "nothing", reason)
+    elif (kind := found.get("type", "object")) not in _TEXTS:
+        reason = (
+            f"the field {meta.text_field!r} is of type {kind}: only values that are strings get"
+            " tokens"
+        )
+        yield Obstacle(state.name, "odd text", "nothing", reason)
+
+
+def field_at(
+    mapping: Mapping[str, Any], path: str, *, nested: bool = True
+) -> Mapping[str, Any] | None:
+    """The mapping of a field by its dotted name, or None where there is none.
+
+    nested: whether to look below objects of type nested too.
+    """
+    properties = mapping.get("properties", {})
+    if path in properties:
+        found: Mapping[str, Any] = properties[path]
+        return found
+    for cut, character in enumerate(path):
+        parent = properties.get(path[:cut]) if character == "." else None
+        if parent is not None and (nested or parent.get("type") != "nested"):
+            below = field_at(parent, path[cut + 1 :], nested=nested)
+            if below is not None:
+                return below
+    return None
+
+
+def _text_fields(mapping: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    for name, field in mapping.get("properties", {}).items():
+        if "properties" in field:
+            if not f"{prefix}{name}".startswith(FIELD):
+                yield from _text_fields(field, f"{prefix}{name}.")
+        elif field.get("type") in _TEXTS:
+            yield f"{prefix}{name}"
+
+
+def searchable_text(state: IndexState, meta: IndexMeta) -> bool:
+    """Whether an `exists` query finds every document with the text."""
+    # A text below a nested object is not found so, nor a keyword past ignore_above.
+    found = field_at(state.mapping, meta.text_field, nested=False)
+    return (
+        found is not None
+        and found.get("type") in ("text", "match_only_text")
+        and str(found.get("index", "true")).lower() != "false"
+    )

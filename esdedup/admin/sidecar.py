@@ -1,0 +1,181 @@
+"""An index beside one whose documents can't be updated: the same ids, the text, and its tokens.
+
+It is searched as any index of ours. The text is kept there too, unindexed, because a candidate is
+verified by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from esdedup.admin.preflight import Obstacle, field_at, obstacles
+from esdedup.exceptions import StoreError, UsageError
+from esdedup.ingest.documents import fields_of
+from esdedup.ingest.refresh import digests
+from esdedup.models import FIELD, Failure
+from esdedup.stores.elastic.bulk import Action
+from esdedup.stores.elastic.client import Cluster, line
+from esdedup.stores.elastic.errors import reason_of
+from esdedup.stores.elastic.indices import IndexState, Named, check_name, path_of, resolve, states
+from esdedup.stores.elastic.queries import scan_body
+from esdedup.stores.elastic.updates import UpdateReport
+from esdedup.stores.fields import value_at
+from esdedup.stores.mapping import IndexMeta, index_mapping, meta_of
+
+_PAGE = 1_000
+_COMPARED = ("scheme", "digest", "origin")
+
+
+_MARK = f"{FIELD}_sidecar_of"
+"""The key of the mapping's `_meta` that says that an index is one: only such a one is written to,
+because its documents are replaced."""
+
+
+def make_sidecar(cluster: Cluster, named: Named, sidecar: str, meta: IndexMeta) -> None:
+    """Makes the index, if there is none.
+
+    Raises UsageError where the name is of something else than a sidecar of this very name,
+    SchemeMismatch where it holds another scheme.
+    """
+    check_name(sidecar)
+    mapping = {"dynamic": False, **index_mapping(meta, {_MARK: named.name})}
+    status, answer = cluster.ask(
+        "PUT", path_of(sidecar), {"mappings": mapping}, allowed=frozenset({400})
+    )
+    if status == 200:
+        return
+    if "exists" not in reason_of(answer):
+        raise StoreError(f"index {sidecar!r}: {reason_of(answer)}")
+    found = states(cluster, resolve(cluster, sidecar))
+    origins = {state.mapping.get("_meta", {}).get(_MARK) for state in found}
+    if len(found) != 1 or found[0].name != sidecar or origins != {named.name}:
+        raise UsageError(
+            f"sidecar {sidecar!r}: it exists and is no sidecar of {named.name!r}, so that filling"
+            " it could replace others' documents: name an index that does not exist"
+        )
+    stored = meta_of(found[0].mapping)
+    if stored is not None:
+        stored.require(meta, f"index {sidecar!r}")
+
+
+def readable(
+    cluster: Cluster, named: Named, meta: IndexMeta
+) -> tuple[list[IndexState], list[Obstacle]]:
+    """The indices whose texts can be read, and what is wrong with the others."""
+    chosen: list[IndexState] = []
+    left_out: list[Obstacle] = []
+    for state in states(cluster, named):
+        if state.closed:
+            left_out += [each for each in obstacles(state, meta) if each.kind == "closed"]
+        elif _is_hidden(state, meta) and _reading(state, meta) is None:
+            left_out += [each for each in obstacles(state, meta) if each.kind == "source"]
+        else:
+            chosen.append(state)
+    return chosen, left_out
+
+
+def fill_sidecar(
+    cluster: Cluster,
+    chosen: Sequence[IndexState],
+    sidecar: str,
+    meta: IndexMeta,
+    on_update: Callable[[UpdateReport], None] | None = None,
+) -> UpdateReport:
+    """Writes every document that the sidecar lacks, or has with another text.
+
+    Nothing is deleted from it. Raises the errors of the store; the same again goes on.
+    """
+    total = UpdateReport()
+    for state in chosen:
+        body = scan_body({"match_all": {}}, [meta.text_field], _PAGE)
+        if _is_hidden(state, meta):
+            body |= {"_source": False, **(_reading(state, meta) or {})}
+        with cluster.point_in_time(path_of(state.name)) as point:
+            for hits in cluster.pages(point, body):
+                done = _fill(cluster, hits, sidecar, meta)
+                total += done
+                if on_update is not None:
+                    on_update(done)
+    cluster.ask("POST", f"{path_of(sidecar)}/_refresh")
+    return total
+
+
+def _is_hidden(state: IndexState, meta: IndexMeta) -> bool:
+    source = state.mapping.get("_source", {})
+    disabled = str(source.get("enabled", "true")).lower() == "false"
+    modes = (source.get("mode"), state.setting("mapping.source.mode"))
+    filtered = bool(source.get("includes") or source.get("excludes"))
+    # Of a text that may be left out of `_source`, what is kept elsewhere is surely whole.
+    return disabled or "disabled" in modes or (filtered and _reading(state, meta) is not None)
+
+
+def _reading(state: IndexState, meta: IndexMeta) -> dict[str, Any] | None:
+    """How to get the text without `_source`, or None where it is kept nowhere."""
+    field = field_at(state.mapping, meta.text_field) or {}
+    if str(field.get("store", "false")).lower() == "true":
+        return {"stored_fields": [meta.text_field]}
+    if field.get("type") == "keyword" and str(field.get("doc_values", "true")).lower() == "true":
+        return {"docvalue_fields": [meta.text_field]}
+    return None
+
+
+def _text(hit: Mapping[str, Any], meta: IndexMeta) -> Any:
+    values = hit.get("fields", {}).get(meta.text_field)
+    return values[0] if values else value_at(hit.get("_source", {}), meta.text_field)
+
+
+def _fill(
+    cluster: Cluster, hits: list[dict[str, Any]], sidecar: str, meta: IndexMeta
+) -> UpdateReport:
+    texts = [_text(hit, meta) for hit in hits]
+    with_text = [row for row, text in enumerate(texts) if isinstance(text, str)]
+    wanted = digests([texts[row] for row in with_text], meta)
+    known = _known(cluster, [hits[row]["_id"] for row in with_text], sidecar, meta)
+    fresh: list[int] = []
+    failures: list[Failure] = []
+    for row, digest in zip(with_text, wanted, strict=True):
+        id, index = hits[row]["_id"], hits[row]["_index"]
+        scheme_id, stored, origin = known.get(id, (None, None, index))
+        if origin != index:
+            reason = f"the sidecar has a document of this id, from {origin}"
+            failures.append(Failure(f"{index}/{id}", reason))
+        elif (scheme_id, stored) != (meta.scheme.id, digest):
+            fresh.append(row)
+    fields = fields_of([texts[row] for row in fresh], meta)
+    actions = [
+        Action(hits[row]["_id"], b"".join(_lines(hits[row], sidecar, meta, texts[row], tokens)))
+        for row, tokens in zip(fresh, fields, strict=True)
+    ]
+    report = cluster.bulk(actions, f"index {sidecar!r}")
+    unchanged = len(with_text) - len(fresh) - len(failures)
+    failures += [Failure(f"{sidecar}/{each.id}", each.reason) for each in report.failures]
+    return UpdateReport(
+        read=len(hits),
+        written=report.created + report.updated,
+        unchanged=unchanged,
+        without_text=len(hits) - len(with_text),
+        failures=failures,
+    )
+
+
+def _lines(
+    hit: Mapping[str, Any], sidecar: str, meta: IndexMeta, text: str, fields: dict[str, Any]
+) -> Iterator[bytes]:
+    ours = {**fields[meta.field], "origin": hit["_index"]}
+    yield line({"index": {"_index": sidecar, "_id": hit["_id"]}})
+    yield line({meta.text_field: text, meta.field: ours})
+
+
+def _known(
+    cluster: Cluster, ids: list[str], sidecar: str, meta: IndexMeta
+) -> dict[str, tuple[Any, Any, Any]]:
+    """The scheme, digest and origin of those documents that the sidecar has."""
+    if not ids:
+        return {}
+    paths = {"_source_includes": ",".join(f"{meta.field}.{n}" for n in _COMPARED)}
+    found = {}
+    for item in cluster.get_many({"ids": ids}, path_of(sidecar), paths):
+        ours = item["_source"].get(meta.field) or {}
+        found[item["_id"]] = (ours.get("scheme"), ours.get("digest"), ours.get("origin"))
+    return found

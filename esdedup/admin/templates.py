@@ -1,0 +1,141 @@
+"""Component templates: our fields for the indices that a data stream or rollover makes next.
+
+A user's own index template is never changed; what to add to it is shown.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import quote
+
+from esdedup.exceptions import PermissionDenied, UsageError
+from esdedup.stores.elastic.client import Cluster
+from esdedup.stores.elastic.indices import Named
+from esdedup.stores.mapping import IndexMeta, index_mapping, meta_of
+
+
+@dataclass(frozen=True)
+class TemplatePlan:
+    """A component template, and whether the next index will have its fields.
+
+    name, body: of the component template. index_template: the one that makes the next index, None
+    where there is none. used: whether that composes the component template, or has its fields.
+    """
+
+    name: str
+    body: Mapping[str, Any]
+    index_template: str | None
+    used: bool
+
+    @property
+    def advice(self) -> str | None:
+        """What is left to the user, or None."""
+        if self.used:
+            return None
+        if self.index_template is None:
+            return (
+                f"no index template makes indices of this name: name {self.name!r} in composed_of"
+                " of the one that shall"
+            )
+        return (
+            f"add {self.name!r} to composed_of of your index template {self.index_template!r}:"
+            " until then, indices that it makes have no esdedup fields"
+        )
+
+
+def plan_template(cluster: Cluster, named: Named, meta: IndexMeta) -> TemplatePlan:
+    """The component template for the next indices behind a name; nothing is changed yet.
+
+    Raises UsageError where another's template has its name.
+    """
+    name = f"esdedup-{named.name}"
+    stored = _stored(cluster, name)
+    if stored is not None and meta_of(stored.get("mappings", {})) is None:
+        raise UsageError(f"component template {name!r} exists and is not of esdedup: rename it")
+    index_template = _template_of(cluster, named)
+    used = index_template is not None and (
+        name in _composed_of(cluster, index_template) or _next_has_meta(cluster, named, meta)
+    )
+    return TemplatePlan(name, template_body(meta), index_template, used)
+
+
+def renew_template(cluster: Cluster, named: Named, meta: IndexMeta) -> None:
+    """Puts the component template of a name anew, where there is one of ours."""
+    stored = _stored(cluster, f"esdedup-{named.name}")
+    if named.kind == "data stream" or stored is not None:
+        install_template(cluster, plan_template(cluster, named, meta))
+
+
+def template_body(meta: IndexMeta) -> dict[str, Any]:
+    """The component template with the fields of a scheme."""
+    return {"template": {"mappings": index_mapping(meta)}}
+
+
+def install_template(cluster: Cluster, plan: TemplatePlan) -> None:
+    """Puts the component template; puts nothing else."""
+    try:
+        cluster.ask("PUT", f"/_component_template/{quote(plan.name, safe='')}", plan.body)
+    except PermissionDenied as error:
+        raise PermissionDenied(
+            f"{error}. A component template needs the cluster privilege 'manage_index_templates'"
+            " (Elasticsearch) or cluster:admin/component_template/put (OpenSearch)"
+        ) from error
+
+
+def _stored(cluster: Cluster, name: str) -> Mapping[str, Any] | None:
+    status, answer = cluster.ask(
+        "GET", f"/_component_template/{quote(name, safe='')}", allowed=frozenset({404})
+    )
+    if status == 404 or not answer["component_templates"]:
+        return None
+    found: Mapping[str, Any] = answer["component_templates"][0]["component_template"]["template"]
+    return found
+
+
+def _template_of(cluster: Cluster, named: Named) -> str | None:
+    """The index template of a data stream, as the stream itself says, or by its patterns."""
+    if named.kind == "data stream":
+        _, answer = cluster.ask("GET", f"/_data_stream/{quote(named.name, safe='')}")
+        for stream in answer["data_streams"]:
+            return str(stream["template"])
+    _, answer = cluster.ask("GET", "/_index_template")
+    matching = [
+        (int(found["index_template"].get("priority") or 0), str(found["name"]))
+        for found in answer["index_templates"]
+        if any(_matches(pattern, named) for pattern in found["index_template"]["index_patterns"])
+    ]
+    return max(matching)[1] if matching else None
+
+
+def _matches(pattern: str, named: Named) -> bool:
+    names = [named.indices[-1], named.name]
+    return any(fnmatch.fnmatchcase(name, pattern) for name in names)
+
+
+def _composed_of(cluster: Cluster, template: str) -> list[str]:
+    _, answer = cluster.ask("GET", f"/_index_template/{quote(template, safe='')}")
+    (found,) = answer["index_templates"]
+    composed: list[str] = found["index_template"].get("composed_of", [])
+    return composed
+
+
+def _next_has_meta(cluster: Cluster, named: Named, meta: IndexMeta) -> bool:
+    """Whether the fields are there without our component template, as in the user's own."""
+    status, answer = cluster.ask(
+        "POST",
+        f"/_index_template/_simulate_index/{quote(named.name, safe='')}",
+        # OpenSearch answers 500 for the name of a stream that exists.
+        allowed=frozenset({400, 403, 404, 500}),
+    )
+    if status != 200:
+        return False
+    mapping = answer.get("template", {}).get("mappings", {})
+    # Some versions give the mapping as the text of its JSON, or below a type's name.
+    mapping = json.loads(mapping) if isinstance(mapping, str) else mapping
+    found = meta_of(mapping.get("_doc", mapping))
+    # What one index behind the name stops is stopped in all of them.
+    return found is not None and replace(found, stop=()) == replace(meta, stop=())

@@ -1,0 +1,1 @@
+"""What an index holds, and which parameters to choose."""

@@ -1,0 +1,46 @@
+"""HTML pages, each one file: no scripts, nothing loaded, and a policy in it that forbids both.
+
+Values are escaped wherever they stand, so that a text that holds markup shows as text.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+def render(name: str, **values: Any) -> str:
+    """The page of a template of this folder, with the shared styles of `base.html`.
+
+    name: without its ending. values: what the template names; one that is missing is an error.
+    """
+    style = _read("style.css")
+    digest = base64.b64encode(hashlib.sha256(style.encode("utf-8")).digest()).decode("ascii")
+    # The styles are known by their digest, because a strict policy lets no others in.
+    return (
+        _environment().get_template(f"{name}.html").render(values, style=style, style_digest=digest)
+    )
+
+
+@functools.cache
+def _environment() -> Environment:
+    # Few commands make a page.
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+
+    return Environment(
+        loader=FunctionLoader(_read),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _read(name: str) -> str:
+    return files("esdedup.analysis.html").joinpath(name).read_text("utf-8")

@@ -1,0 +1,255 @@
+"""How alike the documents of a corpus are, and what bands and rows will do with that.
+
+A neighbour of a document is any other one, of whatever similarity. How many neighbours of each
+similarity a document has is estimated from a sample; everything else follows from the S-curve of
+`banding.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from esdedup.exceptions import UsageError
+from esdedup.sketch.minhash import MinHash
+from esdedup.text.shingles import Ragged, offsets_of
+
+F64 = NDArray[np.float64]
+F32 = NDArray[np.float32]
+I64 = NDArray[np.int64]
+
+_FREQUENT = 16
+"""A shingle that more than one in so many texts have is counted by a matrix product."""
+_BINS = 20
+"""Of so many bins of similarity the pairs are taken together to weigh them."""
+_FEWEST_PAIRS = 30
+_CELLS_A_BLOCK = 1 << 19
+"""Pairs of texts whose shared shingles are counted at once."""
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """The expected neighbours of a document, by similarity.
+
+    similarity: exact Jaccard similarities, ascending, shape (n,), 0 to 1. expected: how many
+    neighbours of that similarity a document has, shape (n,); together one less than `documents`.
+    seen: how many neighbours were seen of each similarity, shape (n,): what is known from few is
+    known badly.
+    """
+
+    similarity: F64
+    expected: F64
+    seen: I64
+    documents: float
+
+    def of(self, documents: float) -> Neighbours:
+        """The neighbours in a larger or smaller corpus of the same kind."""
+        scale = max(0.0, documents - 1) / max(1.0, self.documents - 1)
+        return replace(self, expected=self.expected * scale, documents=documents)
+
+    def weighted(self, weights: F64) -> Neighbours:
+        """Of the neighbours of each similarity so large a share: shape (n,)."""
+        return replace(self, expected=self.expected * weights)
+
+    def histogram(self, bins: int) -> F64:
+        """Expected neighbours in bins of equal width from 0 to 1: shape (bins,).
+
+        A bin holds its lower edge; the last one holds 1 too.
+        """
+        at = np.minimum((self.similarity * bins + 1e-9).astype(np.int64), bins - 1)
+        counted: F64 = np.bincount(at, self.expected, bins).astype(np.float64)
+        return counted
+
+    def seen_from(self, similarity: float) -> int:
+        """How many neighbours at or over a similarity were seen."""
+        return int(self.seen[self.similarity >= similarity].sum())
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What a query expects, in documents on average, with a threshold on similarity.
+
+    candidates: to be fetched and verified. similar: neighbours at or over the threshold. missed:
+    those of them that are no candidates. wasted: candidates below the threshold.
+    """
+
+    candidates: float
+    similar: float
+    missed: float
+    wasted: float
+
+    @property
+    def recall(self) -> float | None:
+        """The share of similar neighbours that is found, or None where there are none."""
+        return 1.0 - self.missed / self.similar if self.similar > 0 else None
+
+
+def unrelated(documents: float, similarity: float) -> Neighbours:
+    """A corpus whose documents are all of one similarity to each other, by chance."""
+    return Neighbours(
+        np.array([similarity]),
+        np.array([max(0.0, documents - 1)]),
+        np.zeros(1, np.int64),
+        documents,
+    )
+
+
+def expectation(neighbours: Neighbours, threshold: float, minhash: MinHash) -> Expectation:
+    """What the bands of a scheme make of a corpus."""
+    met = neighbours.expected * meeting(neighbours.similarity, minhash)
+    near = neighbours.similarity >= threshold
+    similar = float(neighbours.expected[near].sum())
+    found = float(met[near].sum())
+    candidates = float(met.sum())
+    return Expectation(candidates, similar, max(0.0, similar - found), candidates - found)
+
+
+def meeting(similarity: F64, minhash: MinHash) -> F64:
+    """The chance that two documents share a band's token: the shape of `similarity`.
+
+    The S-curve of `banding.candidate_probability`, and beside it that tokens of so few bits
+    collide.
+    """
+    alike = similarity**minhash.rows
+    one = alike + (1.0 - alike) * 2.0**-minhash.token_bits
+    with np.errstate(divide="ignore"):  # Equal documents meet surely: the logarithm of 0.
+        met: F64 = -np.expm1(minhash.bands * np.log1p(-one))
+    return met
+
+
+def from_pairs(sets: Ragged, documents: float) -> Neighbours:
+    """Neighbours by all pairs of a random sample of a corpus.
+
+    sets: sorted and without repetitions, as `shingles.distinct` gives them. documents: of the
+    corpus. Unbiased, and good for what is frequent; a similarity that one pair in a million has is
+    seldom met in a sample.
+
+    Raises UsageError for fewer than two texts.
+    """
+    sampled = len(sets)
+    if sampled < 2:
+        raise UsageError(f"a sample of {sampled} texts has no pairs: give two or more")
+    similarity, pairs = pair_similarities(sets)
+    # Each pair is a neighbour to both.
+    expected = 2.0 * pairs / sampled * (documents - 1) / (sampled - 1)
+    return Neighbours(similarity, expected, 2 * pairs, documents)
+
+
+def least_met(minhash: MinHash, sampled: int, documents: float) -> float:
+    """The similarity from which the tokens find a neighbour more surely than the sample does.
+
+    A neighbour of a sampled document is in the sample too with the chance (n - 1) / (N - 1); the
+    tokens find it with that of the S-curve. 1 or more where the sample is all there is.
+    """
+    chance = (sampled - 1) / max(1.0, documents - 1)
+    if chance >= 1.0:
+        return np.inf
+    meets = -np.expm1(np.log1p(-chance) / minhash.bands)
+    return float(meets ** (1.0 / minhash.rows))
+
+
+def with_found(
+    neighbours: Neighbours, found: F64, sampled: int, minhash: MinHash, least: float
+) -> Neighbours:
+    """The same, but what is more alike than `least` also by what the tokens found.
+
+    found: similarities of the neighbours that queries for all `sampled` documents found, shape
+    (m,). Each stands for as many as its chance to be found says: Horvitz and Thompson, "A
+    generalization of sampling without replacement from a finite universe", JASA 1952, section 3.
+    Where pairs of the sample say something too, the mean of both is taken, see `_share_of_pairs`.
+    """
+    value, count = np.unique(found[found >= least], return_counts=True)
+    expected = count / (meeting(value, minhash) * sampled)
+    of_pairs, of_found = (
+        _share_of_pairs(neighbours, each, minhash, least) for each in (neighbours.similarity, value)
+    )
+    similarity = np.concatenate([neighbours.similarity, value])
+    every = np.concatenate([neighbours.expected * of_pairs, expected * (1.0 - of_found)])
+    seen = np.concatenate([np.where(of_pairs > 0, neighbours.seen, 0), count])
+    order = np.argsort(similarity, kind="stable")
+    similarity, every, seen = similarity[order], every[order], seen[order]
+    if similarity.size and similarity[0] == 0.0:
+        # Whatever is not alike is unlike: in all there are as many as there are documents.
+        every[0] = max(0.0, neighbours.documents - 1 - every[1:].sum())
+    return replace(neighbours, similarity=similarity, expected=every, seen=seen)
+
+
+def _share_of_pairs(by_pairs: Neighbours, at: F64, minhash: MinHash, least: float) -> F64:
+    """How much the pairs of the sample say of similarities, the rest being by tokens: 0 to 1.
+
+    A mean weighted by the inverse of the variances, taken for the worst case: that all pairs of a
+    similarity are of one cluster, as copies of one paragraph are. Then tokens find all of them or
+    none, and the relative variance is (1 - p) / p where the chance is p; that of the pairs of k
+    documents is 4 / k. Fewer than 30 pairs say nothing: they are seen by luck.
+    """
+    bins = np.minimum((by_pairs.similarity * _BINS).astype(np.int64), _BINS - 1)
+    pairs = np.bincount(bins, by_pairs.seen / 2, _BINS)[
+        np.minimum((at * _BINS).astype(np.int64), _BINS - 1)
+    ]
+    chance = meeting(at, minhash)
+    of_tokens = (1.0 - chance) / np.maximum(chance, 1e-300)
+    of_pairs = 4.0 / np.sqrt(2.0 * np.maximum(pairs, 1.0))
+    share = np.where(pairs >= _FEWEST_PAIRS, of_tokens / (of_tokens + of_pairs), 0.0)
+    return np.where(at < least, 1.0, share)
+
+
+def pair_similarities(sets: Ragged) -> tuple[F64, I64]:
+    """(distinct similarities, pairs of each) of all pairs of sets: ascending, 0 among them.
+
+    sets: sorted and without repetitions. Exact; an empty set has similarity 0 to any. Memory grows
+    with n * n / 2 at most, in blocks; time with the postings that pairs of sets share.
+    """
+    values, counts = np.zeros(1), np.zeros(1, np.int64)
+    for first, shared in _shared(sets):
+        rows, columns = np.nonzero(shared)
+        later = columns > rows + first
+        rows, columns = rows[later], columns[later]
+        both = shared[rows, columns]
+        union = sets.counts[rows + first] + sets.counts[columns] - both
+        fresh, fresh_counts = np.unique(both / union, return_counts=True)
+        values, at = np.unique(np.concatenate([values, fresh]), return_inverse=True)
+        merged = np.zeros(values.size, np.int64)
+        np.add.at(merged, at, np.concatenate([counts, fresh_counts]))
+        counts = merged
+    counts[0] = len(sets) * (len(sets) - 1) // 2 - counts[1:].sum()
+    return values, counts
+
+
+def _shared(sets: Ragged) -> Iterator[tuple[int, I64]]:
+    """Blocks of rows: (number of the first, shared elements with every row, shape (rows, n))."""
+    texts = len(sets)
+    if not sets.hashes.size:
+        return
+    _, identity, frequency = np.unique(sets.hashes, return_inverse=True, return_counts=True)
+    row_of = np.repeat(np.arange(texts), sets.counts)
+    frequent = frequency > max(_FREQUENT, texts // _FREQUENT)
+    matrix = _matrix(identity, row_of, frequent, texts)
+    rare = ~frequent[identity]
+    element, row = identity[rare], row_of[rare]
+    postings = row[np.argsort(element, kind="stable")]
+    lengths = np.where(frequent, 0, frequency)
+    starts = offsets_of(lengths)[:-1]
+    bounds = np.searchsorted(row, np.arange(texts + 1))
+    step = max(1, _CELLS_A_BLOCK // texts)
+    for first in range(0, texts, step):
+        last = min(first + step, texts)
+        some = slice(bounds[first], bounds[last])
+        many = lengths[element[some]]
+        within = np.arange(many.sum()) - np.repeat(np.cumsum(many) - many, many)
+        others = postings[np.repeat(starts[element[some]], many) + within]
+        cells = np.repeat(row[some] - first, many) * texts + others
+        shared = np.bincount(cells, minlength=(last - first) * texts).reshape(-1, texts)
+        # Whole numbers below 2**24, so that single precision is exact.
+        yield first, shared + np.rint(matrix[first:last] @ matrix.T).astype(np.int64)
+
+
+def _matrix(identity: I64, row_of: I64, frequent: NDArray[np.bool_], texts: int) -> F32:
+    """Which texts have which frequent shingles, as 0 and 1: shape (texts, frequent ones)."""
+    column = np.cumsum(frequent) - 1
+    matrix = np.zeros((texts, int(frequent.sum())), np.float32)
+    chosen = frequent[identity]
+    matrix[row_of[chosen], column[identity[chosen]]] = 1.0
+    return matrix

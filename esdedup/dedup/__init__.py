@@ -1,0 +1,1 @@
+"""The whole index: pairs, groups, and duplicates taken out and put back."""

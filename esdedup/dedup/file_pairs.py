@@ -1,0 +1,195 @@
+"""All pairs of similar documents of files, straight from them: no index is made, nothing is kept.
+
+The texts stay in memory, and the sketches of all; what does not fit there goes into an index.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from esdedup.dedup.columns import Columns, Reading, value_type
+from esdedup.dedup.groups import OnStep
+from esdedup.dedup.pairs import PairLimits, SimilarPairs, pairs_among
+from esdedup.dedup.representative import KeepRule
+from esdedup.dedup.verify import TextsOf
+from esdedup.ingest.chunks import Chunk
+from esdedup.ingest.files import BadRecord, Record
+from esdedup.ingest.ingest import DeadLetter
+from esdedup.ingest.items import items_of, line_taken
+from esdedup.ingest.processes import in_processes
+from esdedup.search.limits import narrowed_scheme
+from esdedup.sketch.sketch import sketch
+from esdedup.stores.mapping import IndexMeta
+from esdedup.text.hashing import U64
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What is made of a chunk.
+
+    bad: the records that are no documents. lines: the records of documents with no id of their
+    own, by their rows. digests: uint64. filled: bool. values: a row for each document.
+    """
+
+    bad: list[BadRecord]
+    lines: dict[int, Record]
+    ids: list[str]
+    texts: list[str]
+    digests: U64
+    filled: Any
+    values: U64
+
+
+_Numbered = tuple[int, _Part]
+
+
+@dataclass(frozen=True)
+class FilePairs:
+    """Pairs of documents of files.
+
+    read, failed: records, and those of them that were handed to the dead letter.
+    """
+
+    pairs: SimilarPairs
+    texts_of: TextsOf
+    read: int
+    failed: int
+
+
+class _Documents:
+    """What is read so far: the ids of rows, and of each id its text and its row."""
+
+    def __init__(self) -> None:
+        self.ids: list[str] = []
+        self.texts: dict[str, str] = {}
+        self.rows: dict[str, int] = {}
+        self.columns: list[tuple[U64, Any, U64]] = []
+        self.read = 0
+        self.failed = 0
+
+    def add(self, part: _Part, dead_letter: DeadLetter) -> None:
+        """Takes a chunk in, after those before it."""
+        self.read += len(part.bad) + len(part.ids)
+        for record in part.bad:
+            self._refuse(record, dead_letter)
+        first = len(self.ids)
+        self.ids += part.ids
+        self.columns.append((part.digests, part.filled, part.values))
+        for row, (id, text) in enumerate(zip(part.ids, part.texts, strict=True)):
+            if row in part.lines and id in self.texts:
+                if text != self.texts[id]:
+                    self._refuse(line_taken(part.lines[row]), dead_letter)
+                continue
+            # As in an index, a later document of an id takes the place of the earlier one.
+            self.rows[id] = first + row
+            self.texts[id] = text
+
+    def _refuse(self, record: BadRecord, dead_letter: DeadLetter) -> None:
+        self.failed += 1
+        dead_letter(record)
+
+    def texts_of(self, ids: list[str]) -> list[str]:
+        """The texts of documents."""
+        return [self.texts[id] for id in ids]
+
+
+def pairs_in_files(
+    chunks: Iterable[Chunk],
+    meta: IndexMeta,
+    dead_letter: DeadLetter,
+    limits: PairLimits,
+    *,
+    id_field: str | None = None,
+    workers: int = 1,
+    on_read: Callable[[int], None] | None = None,
+    on_step: OnStep | None = None,
+) -> FilePairs:
+    """What `ingest` and `similar_pairs` find, without a store.
+
+    meta: the scheme, and the field of the text. workers: processes that read and sketch. on_read:
+    called with the number of records read so far. Raises UsageError where the scheme lacks the
+    tokens of the metric.
+    """
+    limits.check(meta.scheme)
+    held = _Documents()
+    scheme = narrowed_scheme(meta.scheme, limits.metric)
+    reading = Reading(replace(meta, scheme=scheme), limits.metric, KeepRule())
+    for part in _in_order(_parts(workers, reading, id_field, chunks)):
+        held.add(part, dead_letter)
+        if on_read is not None:
+            on_read(held.read)
+    columns = _columns(held, reading)
+    found = pairs_among(columns, held.texts_of, meta, limits, on_step or (lambda *_: None))
+    return FilePairs(found, held.texts_of, held.read, held.failed)
+
+
+def _parts(
+    workers: int, reading: Reading, id_field: str | None, chunks: Iterable[Chunk]
+) -> Iterator[_Numbered]:
+    if workers > 1:
+        begin = functools.partial(_reading, reading, id_field)
+        yield from in_processes(workers, begin, enumerate(chunks))
+    else:
+        for number, chunk in enumerate(chunks):
+            yield number, _part(reading, id_field, chunk)
+
+
+@contextmanager
+def _reading(
+    reading: Reading, id_field: str | None
+) -> Iterator[Callable[..., Iterator[_Numbered]]]:
+    """In a process of its own."""
+
+    def work(chunk: tuple[int, Chunk]) -> Iterator[_Numbered]:
+        yield chunk[0], _part(reading, id_field, chunk[1])
+
+    yield work
+
+
+def _in_order(parts: Iterable[_Numbered]) -> Iterator[_Part]:
+    waiting: dict[int, _Part] = {}
+    following = 0
+    for number, part in parts:
+        waiting[number] = part
+        while following in waiting:
+            yield waiting.pop(following)
+            following += 1
+
+
+def _part(reading: Reading, id_field: str | None, chunk: Chunk) -> _Part:
+    items, bad = items_of(chunk.records(), reading.meta.text_field, id_field)
+    texts = [item.text for item in items]
+    sketches = sketch(texts, reading.meta.scheme)
+    values = sketches.bands if reading.metric == "jaccard" else sketches.fingerprints
+    assert values is not None
+    return _Part(
+        bad,
+        {row: item.record for row, item in enumerate(items) if not item.own_id},
+        [item.id for item in items],
+        texts,
+        np.array([int(digest, 16) for digest in sketches.digests], np.uint64),
+        sketches.filled,
+        values.astype(value_type(reading)),
+    )
+
+
+def _columns(held: _Documents, reading: Reading) -> Columns:
+    """The columns of the last row of each id, in the order in which an index's are."""
+    rows = reading.keep.order(held.ids, [None] * len(held.ids), list(held.rows.values()))
+    order = np.array(rows, np.int64)
+    nothing = (
+        np.empty(0, np.uint64),
+        np.empty(0, np.bool_),
+        np.empty((0, reading.width), value_type(reading)),
+    )
+    digests, filled, values = (
+        np.concatenate([nothing[at], *(part[at] for part in held.columns)]) for at in range(3)
+    )
+    ids = [held.ids[row] for row in rows]
+    return Columns(ids, digests[order], filled[order], np.ascontiguousarray(values[order].T))

@@ -1,0 +1,270 @@
+"""The log of a run that takes duplicates away: what it may have changed, whole, before it does.
+
+Lines of JSON: first the run, then page by page what is planned and afterwards what became of it. A
+page's plan is on the disk before anything of it is changed, so that a run that was killed at any
+point can be taken back.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, Self
+
+import zstandard
+
+from esdedup.exceptions import StoreError, UsageError
+from esdedup.models import Document, Failure, Held
+from esdedup.stores.to_json import to_json
+
+Action = Literal["delete", "mark", "move"]
+
+_KIND = "esdedup dedup"
+_VERSION = 1
+_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True)
+class RunHeader:
+    """What a log is of.
+
+    index, address: where the documents were; addresses with ", " between them, or a file. scheme:
+    its id. field: of our tokens. to: the index that they were moved to. grouping: how duplicates
+    were found. began: ISO 8601.
+    """
+
+    index: str
+    address: str
+    scheme: str
+    field: str
+    action: Action
+    to: str | None
+    grouping: Mapping[str, Any]
+    began: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A document that is to be changed.
+
+    held: as it was, whole; of one to be marked the log has only the id. original: the document that
+    it is a duplicate of, None for that itself. value: similarity, or Hamming distance. marks: the
+    values that it is to get below our field. former: what was in their place, as far as anything.
+    """
+
+    held: Held
+    original: str | None
+    value: float | None
+    marks: Mapping[str, Any] = field(default_factory=dict)
+    former: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        """The document's id."""
+        return self.held.document.id
+
+    def line(self) -> str:
+        """As a line of the log. Raises RecordError for what JSON can't say."""
+        held = self.held
+        whole = {"source": held.document.source} if not self.marks else {}
+        marks = {"marks": self.marks, "former": self.former} if self.marks else {}
+        planned = {
+            "id": self.id,
+            "version": held.version,
+            "index": held.index,
+            "routing": held.routing,
+            "original": self.original,
+            "value": self.value,
+            **marks,
+            **whole,
+        }
+        return to_json({"planned": planned}, f"document {self.id!r}")
+
+    @staticmethod
+    def from_json(planned: Mapping[str, Any]) -> Entry:
+        """The inverse of `line`. Raises KeyError for another form."""
+        document = Document(planned["id"], planned.get("source", {}))
+        held = Held(document, planned["version"], planned["index"], planned["routing"])
+        return Entry(
+            held,
+            planned["original"],
+            planned["value"],
+            planned.get("marks", {}),
+            planned.get("former", {}),
+        )
+
+
+@dataclass(frozen=True)
+class LoggedPage:
+    """What was planned at once.
+
+    done: the ids of what came to pass; None where a run was killed before it said so.
+    """
+
+    entries: list[Entry]
+    done: frozenset[str] | None
+
+    @property
+    def changed(self) -> list[Entry]:
+        """What was changed, as far as is known."""
+        return [each for each in self.entries if self.done is None or each.id in self.done]
+
+
+class LogWriter:
+    """Writes a log that there is none of yet.
+
+    A name that ends in .zst is compressed, each page by itself. Raises UsageError where the file
+    can't be made, StoreError where it can't be written to.
+    """
+
+    def __init__(self, path: Path, header: RunHeader) -> None:
+        self.path = path
+        try:
+            self._file: BinaryIO = path.open("xb")
+        except FileExistsError as error:
+            raise UsageError(
+                f"log file {path}: it exists, and may be what documents are restored from: name"
+                " another (--log)"
+            ) from error
+        except OSError as error:
+            raise UsageError(f"log file {path}: {error.strerror}: name another (--log)") from error
+        self._write([json.dumps({"log": _KIND, "version": _VERSION, **asdict(header)})])
+        self._sync_folder()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def plan(self, lines: Sequence[str]) -> None:
+        """Writes the lines of a page; they are on the disk when this returns."""
+        self._write(lines)
+
+    def settle(self, done: Sequence[str], failures: Sequence[Failure]) -> None:
+        """Writes what became of the page."""
+        left = [{"id": each.id, "reason": each.reason} for each in failures]
+        self._write([json.dumps({"done": list(done), "left": left}, ensure_ascii=False)])
+
+    def _write(self, lines: Sequence[str]) -> None:
+        block = "".join(line + "\n" for line in lines).encode()
+        if _is_packed(self.path):
+            block = zstandard.ZstdCompressor().compress(block)
+        try:
+            self._file.write(block)
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise StoreError(
+                f"log file {self.path}: {error.strerror}: what could not be logged was left as it"
+                " is"
+            ) from error
+
+    def _sync_folder(self) -> None:
+        # Without this a power failure may lose the file's name. Not every system can do it.
+        if not hasattr(os, "O_DIRECTORY"):
+            return
+        folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+class LogReader:
+    """Reads a log, as far as it goes.
+
+    damage: after `pages` what could not be read, and where; a last line that is cut off is none.
+    Raises UsageError where the file can't be read or is no such log.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.damage: str | None = None
+        self.header = self._header()
+
+    def pages(self) -> Iterator[LoggedPage]:
+        """What was planned, and what became of it, in its order."""
+        entries: list[Entry] = []
+        lines = self._lines()
+        next(lines)
+        for number, found in enumerate(lines, 2):
+            try:
+                read = _read(found)
+            except (KeyError, TypeError, AttributeError):
+                self._damaged(number - 1, "a line is of another form")
+                break
+            if isinstance(read, Entry):
+                entries.append(read)
+            else:
+                yield LoggedPage(entries, read)
+                entries = []
+        if entries:
+            yield LoggedPage(entries, None)
+
+    def _damaged(self, read: int, why: object) -> None:
+        self.damage = f"log file {self.path}: it is damaged after line {read}: {why}"
+
+    def _header(self) -> RunHeader:
+        try:
+            found = next(self._lines(), None)
+        except OSError as error:
+            raise UsageError(f"log file {self.path}: {error.strerror}") from error
+        if not isinstance(found, dict) or found.pop("log", None) != _KIND:
+            raise UsageError(f"log file {self.path}: it is no log of esdedup dedup")
+        if found.pop("version", None) != _VERSION:
+            raise UsageError(f"log file {self.path}: it is of another version of esdedup")
+        try:
+            return RunHeader(**found)
+        except TypeError as error:
+            raise UsageError(f"log file {self.path}: its first line is damaged") from error
+
+    def _lines(self) -> Iterator[Any]:
+        read = 0
+        with self.path.open("rb") as raw:
+            try:
+                for line in _whole_lines(_unpacked(self.path, raw)):
+                    yield json.loads(line)
+                    read += 1
+            except (ValueError, zstandard.ZstdError) as error:
+                self._damaged(read, error)
+
+
+def _read(found: Any) -> Entry | frozenset[str]:
+    """What is planned, or the ids of what was done. Raises KeyError, TypeError, AttributeError."""
+    if "done" in found:
+        return frozenset(found["done"])
+    return Entry.from_json(found["planned"])
+
+
+def _unpacked(path: Path, raw: BinaryIO) -> Iterator[bytes]:
+    if not _is_packed(path):
+        while block := raw.read(_BLOCK):
+            yield block
+        return
+    unpacker = zstandard.ZstdDecompressor().decompressobj()
+    while block := raw.read(_BLOCK):
+        # Frame by frame, so that nothing before a damaged one is lost; the last may be cut off.
+        while block:
+            yield unpacker.decompress(block)
+            block = unpacker.unused_data
+            if unpacker.eof:
+                unpacker = zstandard.ZstdDecompressor().decompressobj()
+
+
+def _whole_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines that have an end; a kill may have cut off the last one."""
+    begun: list[bytes] = []
+    for block in blocks:
+        *lines, rest = block.split(b"\n")
+        for line in lines:
+            yield b"".join([*begun, line])
+            begun = []
+        begun.append(rest)
+
+
+def _is_packed(path: Path) -> bool:
+    return path.suffix.lower() == ".zst"

@@ -1,0 +1,286 @@
+"""Duplicates deleted, marked, or moved to another index, with a log that can take it back.
+
+A document is touched only if its text, and its original's, are those that were compared. It is
+logged whole before, and changed only if nobody changed it since it was logged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from esdedup.dedup.groups import Groups
+from esdedup.dedup.log import Action, Entry, LogWriter
+from esdedup.dedup.mark_fields import differing, former, merging
+from esdedup.dedup.marks import wanted_marks
+from esdedup.dedup.removal import move, move_back, remove
+from esdedup.exceptions import RecordError, StoreError, UsageError
+from esdedup.ingest.refresh import digests
+from esdedup.models import Change, Failure, Held
+from esdedup.stores.base import Store
+from esdedup.stores.fields import value_at
+from esdedup.stores.mapping import IndexMeta
+
+_FIRST_PAGE = 100
+_PAGE = 1_000
+_CHARACTERS = 20_000_000
+"""Documents, and about the characters, that are held, logged and changed at once."""
+
+
+@dataclass(frozen=True)
+class DedupReport:
+    """What became of the documents that were looked at.
+
+    done: deleted, marked or moved. unchanged: had the marks already. gone: were deleted meanwhile,
+    by others or by a run that was killed. failures: left as they were, and why; a conflict is what
+    changed since it was compared.
+    """
+
+    done: int = 0
+    unchanged: int = 0
+    gone: int = 0
+    failures: list[Failure] = field(default_factory=list)
+
+    def __add__(self, other: DedupReport) -> DedupReport:
+        return DedupReport(
+            self.done + other.done,
+            self.unchanged + other.unchanged,
+            self.gone + other.gone,
+            self.failures + other.failures,
+        )
+
+    @property
+    def settled(self) -> int:
+        """Documents that were looked at."""
+        return self.done + self.unchanged + self.gone + len(self.failures)
+
+
+OnReport = Callable[[DedupReport], None]
+
+
+def duplicate_rows(groups: Groups) -> NDArray[np.int64]:
+    """The rows of the documents that do not stay, those of an original together."""
+    rows = np.arange(len(groups.ids))
+    chosen = rows[groups.representative != rows]
+    return _together(groups, chosen)
+
+
+def _together(groups: Groups, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    order: NDArray[np.int64] = np.lexsort((rows, groups.representative[rows]))
+    return rows[order]
+
+
+def prepare(destination: Store, meta: IndexMeta) -> None:
+    """Makes the index that documents are to be moved to, if there is none.
+
+    Raises SchemeMismatch where it holds another scheme.
+    """
+    stored = destination.meta()
+    if stored is None:
+        destination.create(replace(meta, next=None, former=None, spent=()))
+    else:
+        stored.require(meta, destination.where)
+
+
+def dedup(
+    store: Store,
+    meta: IndexMeta,
+    groups: Groups,
+    action: Action,
+    log: LogWriter,
+    destination: Store | None = None,
+    on_report: OnReport | None = None,
+) -> DedupReport:
+    """Deletes, marks, or moves the duplicates among groups of documents.
+
+    destination: an index of the same scheme to move them to. on_report: called after each page with
+    what became of it.
+    Raises the errors of the store, and StoreError where the log can't be written; what was not
+    logged is not changed, and the same again goes on.
+    """
+    work = _Work(store, meta, groups, action, destination)
+    rows = duplicate_rows(groups)
+    if action == "mark":
+        # Each original right before its duplicates.
+        rows = _together(groups, np.union1d(rows, groups.representative[rows]))
+    total, first, size = DedupReport(), 0, _FIRST_PAGE
+    while first < rows.size:
+        some = rows[first : first + size].tolist()
+        report, characters = work.page(some, log)
+        total += report
+        if on_report is not None:
+            on_report(report)
+        first += size
+        mean = max(1, characters // len(some))
+        size = max(1, min(_PAGE, 2 * size, _CHARACTERS // mean))
+    for each in (store, destination):
+        if each is not None:
+            each.refresh()
+    return total
+
+
+@dataclass(frozen=True)
+class _Work:
+    store: Store
+    meta: IndexMeta
+    groups: Groups
+    action: Action
+    destination: Store | None
+
+    def __post_init__(self) -> None:
+        if (self.action == "move") != (self.destination is not None):
+            raise UsageError(
+                "to move documents, and only that, takes another index to move them to"
+            )
+        if self.destination is not None and self.destination.where == self.store.where:
+            raise UsageError(f"{self.store.where}: documents can't be moved to where they are")
+        if self.action != "delete" and self.meta.next is not None:
+            raise StoreError(
+                f"{self.store.where} is changing its scheme: finish that first, esdedup switch"
+            )
+
+    def page(self, rows: list[int], log: LogWriter) -> tuple[DedupReport, int]:
+        """Changes the documents of some rows; what became of them, and their characters."""
+        held = {one.document.id: one for one in self.store.hold([self._id(row) for row in rows])}
+        seen = _text_digests(held.values(), self.meta)
+        originals = self._originals(rows)
+        entries, lines, failures, done, unchanged = [], [], [], list[str](), 0
+        for row in rows:
+            id = self._id(row)
+            if id not in held:
+                continue
+            reason = self._hindrance(row, held[id], seen.get(id), originals)
+            if reason is not None:
+                failures.append(Failure(id, reason, conflict=True))
+                continue
+            entry = self._entry(row, held[id])
+            if entry is None:
+                unchanged += 1
+                continue
+            try:
+                lines.append(entry.line())
+            except RecordError as error:
+                failures.append(Failure(id, f"it can't be logged: {error}"))
+            else:
+                entries.append(entry)
+        row_of = {self._id(row): row for row in rows}
+        if entries:
+            log.plan(lines)
+            done, left = self._carry_out(entries, row_of)
+            failures += left
+        if entries or failures:
+            log.settle(done, failures)
+        failed = {each.id for each in failures}
+        changed = sum(id not in failed for id in done)
+        report = DedupReport(changed, unchanged, len(rows) - len(held), failures)
+        texts = sum(len(str(self._text(one))) for one in held.values())
+        return report, texts + sum(map(len, lines))
+
+    def _carry_out(
+        self, entries: list[Entry], row_of: Mapping[str, int]
+    ) -> tuple[list[str], list[Failure]]:
+        """Changes what is logged; what is changed now, and what could or should not be."""
+        left = self._act(entries)
+        stayed = {each.id for each in left}
+        changed = [entry for entry in entries if entry.id not in stayed]
+        if self.action == "mark":
+            return [entry.id for entry in changed], left
+        back, bereft = self._put_back_bereft(changed, row_of)
+        return [entry.id for entry in changed if entry.id not in back], left + bereft
+
+    def _id(self, row: int) -> str:
+        return self.groups.ids[row]
+
+    def _original(self, row: int) -> int:
+        return int(self.groups.representative[row])
+
+    def _text(self, held: Held) -> Any:
+        return value_at(held.document.source, self.meta.text_field)
+
+    def _digest(self, row: int) -> str:
+        return format(int(self.groups.digests[row]), "016x")
+
+    def _originals(self, rows: Sequence[int]) -> set[str]:
+        """The ids of the originals of rows that are there with the text that was compared."""
+        wanted = {self._id(row): row for row in map(self._original, rows)}
+        found = _text_digests(self.store.hold(list(wanted), [self.meta.text_field]), self.meta)
+        return {id for id, row in wanted.items() if found.get(id) == self._digest(row)}
+
+    def _hindrance(
+        self, row: int, held: Held, digest: str | None, originals: set[str]
+    ) -> str | None:
+        """Why a document must stay as it is, or None."""
+        if digest != self._digest(row):
+            ours = held.document.tokens_in(self.meta.field)
+            if ours.get("digest") == self._digest(row):
+                return "its tokens are not of the text that it has now (esdedup backfill --stale)"
+            return "its text changed since it was compared"
+        original = self._id(self._original(row))
+        if original not in originals:
+            return f"its original {original!r} is gone, or its text changed since it was compared"
+        return None
+
+    def _entry(self, row: int, held: Held) -> Entry | None:
+        """What to log of a document, or None where nothing is to be changed."""
+        original = self._id(self._original(row)) if self._original(row) != row else None
+        value = float(self.groups.value[row]) if original is not None else None
+        if self.action != "mark":
+            return Entry(held, original, value)
+        source, name = held.document.source, self.meta.field
+        marks = differing(source, name, wanted_marks(self.groups, row))
+        return Entry(held, original, value, marks, former(source, name, marks)) if marks else None
+
+    def _act(self, entries: list[Entry]) -> list[Failure]:
+        """Changes documents; those that were not changed."""
+        held = [entry.held for entry in entries]
+        if self.action == "mark":
+            return self._mark(entries)
+        if self.destination is not None:
+            return move(self.store, self.destination, held)
+        return remove(self.store, held)
+
+    def _mark(self, entries: list[Entry]) -> list[Failure]:
+        changes = [
+            Change(entry.held, merging(entry.held.document.source, self.meta.field, entry.marks))
+            for entry in entries
+        ]
+        failures = self.store.change(changes).failures
+        conflicts = [each.id for each in failures if each.conflict]
+        marks = {entry.id: entry.marks for entry in entries}
+        again = self.store.hold(conflicts) if conflicts else []
+        # Ours after all, and only the answer was lost.
+        ours = {
+            one.document.id
+            for one in again
+            if not differing(one.document.source, self.meta.field, marks[one.document.id])
+        }
+        return [each for each in failures if each.id not in ours]
+
+    def _put_back_bereft(
+        self, entries: list[Entry], row_of: Mapping[str, int]
+    ) -> tuple[set[str], list[Failure]]:
+        """Puts back what lost its original meanwhile, as to two runs that keep different ones.
+
+        The ids that were put back, and a failure for each that had to be.
+        """
+        originals = self._originals([row_of[entry.id] for entry in entries])
+        bereft = [entry.held for entry in entries if entry.original not in originals]
+        if not bereft:
+            return set(), []
+        put = move_back(self.store, self.destination, bereft)
+        back = {*put.created, *put.present}
+        reason = "its original is gone or changed, just as it went: it was put back"
+        failures = {id: Failure(id, reason, conflict=True) for id in back}
+        failures |= {each.id: each for each in put.failures}
+        return back, list(failures.values())
+
+
+def _text_digests(held: Any, meta: IndexMeta) -> dict[str, str]:
+    """The digests of documents' texts as they are now, of those that have one."""
+    texts = {one.document.id: value_at(one.document.source, meta.text_field) for one in held}
+    with_text = {id: text for id, text in texts.items() if isinstance(text, str)}
+    return dict(zip(with_text, digests(list(with_text.values()), meta), strict=True))

@@ -1,0 +1,82 @@
+"""The rule that says which document of a group stays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from esdedup.exceptions import UsageError
+from esdedup.models import Document, natural
+from esdedup.stores.fields import value_at
+
+_FORMS = "first, last, first:FIELD, last:FIELD, oldest:FIELD, newest:FIELD, longest or shortest"
+
+
+@dataclass(frozen=True)
+class KeepRule:
+    """An order of precedence: of a group, the document that comes first in it stays.
+
+    by: the id, a field, or the length of the text. last: the greatest comes first. field: its
+    name. Equal documents go by their ids, in natural order: a2 before a10. A document without the
+    field comes behind all others; numbers come before texts.
+    """
+
+    by: Literal["id", "field", "length"] = "id"
+    last: bool = False
+    field: str | None = None
+
+    @staticmethod
+    def parse(text: str) -> KeepRule:
+        """The rule that a text such as "newest:published" names.
+
+        Raises UsageError for another form.
+        """
+        word, colon, field = text.partition(":")
+        if colon and field and word in ("first", "last", "oldest", "newest"):
+            return KeepRule("field", word in ("last", "newest"), field)
+        if not colon and word in ("first", "last"):
+            return KeepRule("id", word == "last")
+        if not colon and word in ("longest", "shortest"):
+            return KeepRule("length", word == "longest")
+        raise UsageError(f"keep {text!r}: use {_FORMS}")
+
+    def __str__(self) -> str:
+        if self.by == "length":
+            return "longest" if self.last else "shortest"
+        word = "last" if self.last else "first"
+        return f"{word}:{self.field}" if self.by == "field" else word
+
+    def paths(self, text_field: str) -> list[str]:
+        """The fields that the rule looks at."""
+        if self.by == "length":
+            return [text_field]
+        return [self.field] if self.field is not None else []
+
+    def key(self, document: Document, text_field: str) -> float | str | None:
+        """What a document is ordered by: a number or a text; None where it has neither."""
+        if self.by == "id":
+            return None
+        found = value_at(document.source, text_field if self.by == "length" else str(self.field))
+        if self.by == "length":
+            return len(found) if isinstance(found, str) else None
+        return found if isinstance(found, (int, float, str)) else None
+
+    def order(self, ids: Sequence[str], keys: Sequence[Any], rows: Sequence[int]) -> list[int]:
+        """The rows in their order of precedence. ids, keys: of all rows.
+
+        Raises UsageError where no document has the field.
+        """
+        by_id = sorted(
+            rows, key=lambda row: natural(ids[row]), reverse=self.by == "id" and self.last
+        )
+        if self.by == "id":
+            return by_id
+        numbers = [row for row in by_id if isinstance(keys[row], (int, float))]
+        texts = [row for row in by_id if isinstance(keys[row], str)]
+        if rows and not numbers and not texts:
+            raise UsageError(f"keep {self}: no document has a number or a text in that field")
+        absent = [row for row in by_id if keys[row] is None]
+        for some in (numbers, texts):
+            some.sort(key=keys.__getitem__, reverse=self.last)
+        return [*numbers, *texts, *absent]

@@ -1,0 +1,111 @@
+"""What a run took away, put back from its log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from esdedup.dedup.log import Entry, LogReader
+from esdedup.dedup.mark_fields import differing, former, replaced
+from esdedup.dedup.removal import move_back
+from esdedup.models import Change, Failure
+from esdedup.stores.base import Store
+
+
+@dataclass(frozen=True)
+class UndoReport:
+    """What became of the documents that a log names.
+
+    restored: put back, or their former marks. present: were as before already. failures: were left
+    as they are, and why; a conflict where somebody else has written since.
+    """
+
+    restored: int = 0
+    present: int = 0
+    failures: list[Failure] = field(default_factory=list)
+
+    def __add__(self, other: UndoReport) -> UndoReport:
+        return UndoReport(
+            self.restored + other.restored,
+            self.present + other.present,
+            self.failures + other.failures,
+        )
+
+    @property
+    def settled(self) -> int:
+        """Documents that were looked at."""
+        return self.restored + self.present + len(self.failures)
+
+
+OnReport = Callable[[UndoReport], None]
+
+
+def undo(
+    store: Store,
+    log: LogReader,
+    destination: Store | None = None,
+    on_report: OnReport | None = None,
+) -> UndoReport:
+    """Puts back what the run of a log deleted or moved, or takes its marks away.
+
+    destination: the index that documents were moved to. Nobody's document is overwritten, and doing
+    it again goes on where it was stopped.
+    Raises the errors of the stores. What is damaged in the log is left out: see `log.damage`.
+    """
+    total = UndoReport()
+    for page in log.pages():
+        if log.header.action == "mark":
+            report = _unmark(store, log.header.field, page.changed)
+        else:
+            report = _bring_back(store, destination, page.changed)
+        total += report
+        if on_report is not None:
+            on_report(report)
+    for each in (store, destination):
+        if each is not None:
+            each.refresh()
+    return total
+
+
+def _bring_back(store: Store, destination: Store | None, entries: Sequence[Entry]) -> UndoReport:
+    put = move_back(store, destination, [entry.held for entry in entries])
+    failed = {each.id for each in put.failures}
+    return UndoReport(
+        sum(id not in failed for id in put.created),
+        sum(id not in failed for id in put.present),
+        put.failures,
+    )
+
+
+def _unmark(store: Store, name: str, entries: Sequence[Entry]) -> UndoReport:
+    by_id = {entry.id: entry for entry in entries}
+    changes: list[Change] = []
+    failures: list[Failure] = []
+    present = 0
+    for held in store.hold(list(by_id)):
+        entry = by_id[held.document.id]
+        source = held.document.source
+        if former(source, name, entry.marks) == entry.former:
+            present += 1
+        elif not differing(source, name, entry.marks):
+            # An update could not take a name away, only put null in its place.
+            whole = replaced(source, name, entry.marks, entry.former)
+            changes.append(Change(held, whole, whole=True))
+        else:
+            reason = "its marks are not those that were put, and were left as they are"
+            failures.append(Failure(entry.id, reason, conflict=True))
+        del by_id[entry.id]
+    failures += [Failure(id, "it is gone", conflict=True) for id in by_id]
+    left = store.change(changes).failures
+    conflicts = [each.id for each in left if each.conflict]
+    again = store.hold(conflicts) if conflicts else []
+    wanted = {entry.id: entry for entry in entries}
+    # Ours after all, and only the answer was lost.
+    ours = {
+        one.document.id
+        for one in again
+        if former(one.document.source, name, wanted[one.document.id].marks)
+        == wanted[one.document.id].former
+    }
+    left = [each for each in left if each.id not in ours]
+    return UndoReport(len(changes) - len(left), present, failures + left)

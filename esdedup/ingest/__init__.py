@@ -1,0 +1,1 @@
+"""Documents in: files, tokens, and near-duplicates as they come."""

@@ -1,0 +1,88 @@
+"""Documents with the tokens of their texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from esdedup.exceptions import RecordError
+from esdedup.models import TOKEN_KINDS, Document
+from esdedup.sketch.scheme import Scheme
+from esdedup.sketch.sketch import sketch, token_fields
+from esdedup.stores.fields import has_field, text_of, value_at
+from esdedup.stores.mapping import IndexMeta
+
+_SKETCHED_AT_ONCE = 2_000
+"""Less memory in use at a time, which is a sixth less work than whole batches at once."""
+
+OURS = ("scheme", "digest", *TOKEN_KINDS, "fingerprint")
+"""What is made of a text."""
+
+MARKS = ("group", "original", "similarity", "distance")
+"""What an ingest policy or `cluster` adds."""
+
+
+Made = dict[str, dict[str, Any]]
+"""Token fields by text."""
+
+
+def with_tokens(documents: Sequence[Document], meta: IndexMeta) -> list[Document]:
+    """The documents with their token fields, replacing any that they had.
+
+    Equal texts are sketched once.
+    """
+    enriched: list[Document] = []
+    made: list[Made] = [{} for _ in meta.all]
+    for first in range(0, len(documents), _SKETCHED_AT_ONCE):
+        some = documents[first : first + _SKETCHED_AT_ONCE]
+        texts = [text_of(document.source, meta.text_field) for document in some]
+        fields = fields_of(texts, meta, made)
+        enriched += [
+            Document(document.id, {**document.source, **tokens})
+            for document, tokens in zip(some, fields, strict=True)
+        ]
+    return enriched
+
+
+def fields_of(
+    texts: Sequence[str], meta: IndexMeta, made: list[Made] | None = None
+) -> list[dict[str, Any]]:
+    """What is added to the documents of these texts: a field of tokens for each scheme.
+
+    made: what was made of texts before, one for each scheme, to be used again.
+    """
+    fields: list[dict[str, Any]] = [{} for _ in texts]
+    for one, known in zip(meta.all, made or [{} for _ in meta.all], strict=True):
+        fresh = list(dict.fromkeys(text for text in texts if text not in known))
+        known.update(zip(fresh, token_fields(sketch(fresh, one.scheme), one.scheme), strict=True))
+        for row, text in zip(fields, texts, strict=True):
+            row[one.field] = dict(known[text])
+    return fields
+
+
+def cleared(scheme: Scheme) -> dict[str, Any]:
+    """Nulls for what is made of a text, that a merge takes away what new tokens do not replace.
+
+    Single values only where the scheme has them: other documents shall not get an empty key.
+    """
+    names = [name for name in OURS if name != "signature" or name in scheme.kinds]
+    return dict.fromkeys(names)
+
+
+def partial_document(fields: Mapping[str, Any], id_field: str, meta: IndexMeta) -> Document:
+    """Fields to merge into a document, with what changes beside its text.
+
+    Raises RecordError where the id is missing.
+    """
+    id = value_at(fields, id_field)
+    if not isinstance(id, (str, int)) or isinstance(id, bool):
+        raise RecordError(f"the id field {id_field!r} is missing, or neither text nor a number")
+    source = dict(fields)
+    if has_field(fields, meta.text_field):
+        text = value_at(fields, meta.text_field)
+        tokens = fields_of([text], meta)[0] if isinstance(text, str) else {}
+        # What was said of another text goes with it; the document is a group of its own.
+        mark = {**dict.fromkeys(MARKS), "group": str(id)}
+        for one in meta.all:
+            source[one.field] = {**cleared(one.scheme), **tokens.get(one.field, {}), **mark}
+    return Document(str(id), source)

@@ -1,0 +1,295 @@
+"""Near-duplicates found as documents come in, and what is done with them.
+
+A document is compared with what the store shows to searches, and with the documents that came just
+before it, which it may not show yet. Who comes second is the duplicate. Equal texts are found by
+their digests, before anything else is made of them.
+
+To cluster is the leader algorithm (Hartigan, "Clustering Algorithms", Wiley 1975, chapter 3), but
+that a document joins the nearest leader, not the first that is near enough.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from esdedup.exceptions import UsageError
+from esdedup.ingest.likeness import Likeness
+from esdedup.ingest.recent import (
+    Arrival,
+    Batch,
+    Earlier,
+    Near,
+    Row,
+    Verdict,
+    follows,
+    sketched_anew,
+)
+from esdedup.ingest.stored import of_equal_texts, of_similar_texts, verdicts_of
+from esdedup.models import Metric, Query, natural
+from esdedup.search.limits import ONE_BAND, Limits
+from esdedup.sketch.sketch import normalised_digests
+from esdedup.stores.base import Store
+from esdedup.stores.mapping import IndexMeta
+
+OnDuplicate = Literal["keep", "mark", "skip", "fail"]
+PolicyAction = Literal["keep", "mark", "skip", "fail", "cluster"]
+
+_RECENT_DOCUMENTS = 20_000
+_RECENT_CHARACTERS = 100_000_000
+"""A generation of recent documents. Bulk helpers run behind by a few thousand at most."""
+
+
+@dataclass(frozen=True)
+class DuplicatePolicy:
+    """What to do with a near-duplicate of an earlier document.
+
+    action: "keep" it as any other; "mark" it with the original's id and the similarity; "skip" it;
+    "fail" it, which makes it an error; or "cluster": mark it as a follower of the nearest leader,
+    which is a document that follows none. metric: "jaccard" or "hamming". threshold: least Jaccard
+    similarity. distance: most Hamming distance, in bits; None for what the scheme's segments
+    guarantee by equality alone. candidates: documents of the store to compare with, at most; the
+    report counts where there were more.
+
+    Raises UsageError for values out of range.
+    """
+
+    action: PolicyAction = "keep"
+    threshold: float = 0.8
+    candidates: int = 100
+    metric: Metric = "jaccard"
+    distance: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.action not in ("keep", "mark", "skip", "fail", "cluster"):
+            raise UsageError(f"on duplicate {self.action!r}: use keep, mark, skip, fail or cluster")
+        if self.metric == "jaccard" and self.distance is not None:
+            raise UsageError(f"distance {self.distance}: it goes with the metric hamming")
+        _ = self.limits
+
+    @property
+    def limits(self) -> Limits:
+        """How far to look in the store."""
+        most = self.candidates
+        # As those that came just before are compared where they share any band.
+        return Limits(self.metric, self.threshold, self.distance, most, most, ONE_BAND)
+
+    @property
+    def writes(self) -> bool:
+        """Whether near-duplicates are written, and marked."""
+        return self.action in ("mark", "cluster")
+
+    @property
+    def leaders(self) -> bool:
+        """Whether only documents that are like no earlier one are compared with."""
+        return self.action == "cluster"
+
+
+class Originals:
+    """Finds the originals of documents of one run, batch by batch.
+
+    It remembers the documents of the last batches; older ones a refresh has made visible.
+    meta: says what the index holds, which may change meanwhile. truncated: documents so far that
+    had more candidates than the policy lets them be compared with, or were compared with none, as
+    all their buckets are in the stop list.
+
+    Raises UsageError where the index has not the tokens that the policy's metric takes.
+    """
+
+    def __init__(
+        self, store: Store, meta: Callable[[], IndexMeta], policy: DuplicatePolicy
+    ) -> None:
+        self.truncated = 0
+        self._store = store
+        self._current = meta
+        self._meta = meta()
+        self._policy = policy
+        self._recent: list[Row] = []
+        self._older: list[Row] = []
+        self._doubted: set[str] = set()
+        self._begun = False
+        _require_tokens(self._meta, policy)
+        self._like = Likeness(self._meta.scheme, policy.limits)
+
+    def find(self, arrivals: Sequence[Arrival]) -> list[Verdict]:
+        """A verdict for each document of a batch, in order."""
+        if not arrivals:
+            return []
+        self._begin()
+        batch = self._batch(arrivals)
+        self._compare(batch)
+        verdicts = [self._verdict(batch, row) for row in range(len(arrivals))]
+        self.truncated += sum(verdict.truncated for verdict in verdicts)
+        self._doubted.difference_update(batch.counts)
+        self._remember(batch, verdicts)
+        return verdicts
+
+    def forget(self, ids: Iterable[str]) -> None:
+        """Takes back documents that were not written after all."""
+        gone = set(ids)
+        self._recent = [row for row in self._recent if row.id not in gone]
+        self._older = [row for row in self._older if row.id not in gone]
+
+    def doubt(self, ids: Iterable[str]) -> None:
+        """Takes back what was said of documents that were written, until they come again."""
+        doubted = set(ids)
+        self.forget(doubted)
+        self._doubted |= doubted
+
+    def _begin(self) -> None:
+        if not self._begun:
+            # A run that was killed may just have written what this one begins with.
+            self._store.refresh()
+            self._begun = True
+        meta = self._current()
+        if meta.scheme.id != self._meta.scheme.id:
+            self._like = Likeness(meta.scheme, self._policy.limits)
+            self._older, self._recent = (
+                sketched_anew(rows, self._like, meta.scheme.normalisation)
+                for rows in (self._older, self._recent)
+            )
+        self._meta = meta
+
+    def _batch(self, arrivals: Sequence[Arrival]) -> Batch:
+        texts, digests = normalised_digests(
+            [each.text for each in arrivals], self._meta.scheme.normalisation
+        )
+        contents = dict(zip(digests, texts, strict=True))
+        counts = Counter(arrival.id for arrival in arrivals)
+        before = self._older + self._recent
+        known: dict[str, tuple[str, Verdict]] = {}
+        if self._policy.leaders:
+            known = verdicts_of(self._store, self._meta, list(counts))
+            known = {id: said for id, said in known.items() if id not in self._doubted}
+            known |= {row.id: (row.digest, row.verdict) for row in before if row.id in counts}
+        earlier = Earlier(before, leaders=self._policy.leaders)
+        equal = of_equal_texts(self._store, self._meta, contents)
+        filled = self._like.filled({text: contents[text] for text in equal})
+        equal = {text: found for text, found in equal.items() if text in filled}
+        return Batch(arrivals, digests, contents, counts, earlier, known, equal)
+
+    def _compare(self, batch: Batch) -> None:
+        """Sketches the texts that equal none, and finds what they are like."""
+        lasting = {text: self._lasting(batch, text) for text in batch.contents}
+        askers: dict[str, set[str]] = {}
+        kept: set[str] = set()
+        for row, (arrival, text) in enumerate(zip(batch.arrivals, batch.digests, strict=True)):
+            former = batch.former(row) if batch.counts[arrival.id] == 1 else None
+            equal = lasting[text]
+            if former is None and (equal is None or follows(equal.verdict, arrival.id)):
+                askers.setdefault(text, set()).add(arrival.id)
+            elif self._is_compared_later(former) and batch.earlier.column(text) is None:
+                kept.add(text)
+        wanted = {text: batch.contents[text] for text in (*askers, *kept)}
+        batch.columns.update(self._like.columns(wanted))
+        batch.empty.update(askers.keys() - batch.columns.keys())
+        asked = [text for text in batch.columns if text in askers]
+        batch.earlier.compare(batch.contents, batch.columns, asked, self._like)
+        queries = [
+            Query(
+                batch.contents[text],
+                next(iter(askers[text])) if len(askers[text]) == 1 else None,
+                originals=self._policy.leaders,
+            )
+            for text in asked
+        ]
+        found = of_similar_texts(self._store, self._meta, queries, self._policy.limits)
+        batch.similar.update(zip(asked, found, strict=True))
+
+    def _lasting(self, batch: Batch, text: str) -> Near | None:
+        """An equal text that stays, whatever comes before in the batch."""
+        if (near := batch.earlier.equal(text, "", but=batch.counts)) is not None:
+            return near
+        found = self._standing(batch.equal.get(text, ()), "", batch.earlier)
+        return next((near for near in found if near.id not in batch.counts), None)
+
+    def _is_compared_later(self, former: Verdict | None) -> bool:
+        """Whether others will be compared with a document; former: what was said of it before."""
+        if self._policy.leaders:
+            return former is not None and former.original is None
+        return self._policy.writes
+
+    def _verdict(self, batch: Batch, row: int) -> Verdict:
+        """The verdict on a document, which then is one of the earlier ones."""
+        id, text = batch.arrivals[row].id, batch.digests[row]
+        verdict = batch.former(row) or self._judged(batch, id, text)
+        if self._is_written(verdict):
+            batch.earlier.add("" if text in batch.empty else text, id, verdict)
+        if self._policy.leaders:
+            batch.known[id] = text, verdict
+        return verdict
+
+    def _judged(self, batch: Batch, id: str, text: str) -> Verdict:
+        if text in batch.empty:
+            return Verdict(id)
+        equal = self._standing(batch.equal.get(text, ()), id, batch.earlier)
+        if (same := batch.earlier.equal(text, id)) is not None:
+            equal.append(same)
+        if equal:
+            return self._of_equal(equal)
+        found, truncated = batch.similar[text]
+        near = self._standing(found, id, batch.earlier) + batch.earlier.near(text, id)
+        if not near:
+            return Verdict(id, truncated=truncated)
+        best = min(near, key=lambda each: (self._like.order(each.value), natural(each.id)))
+        return self._following(best, truncated=truncated)
+
+    def _of_equal(self, equal: Sequence[Near]) -> Verdict:
+        best = min(equal, key=lambda each: (each.verdict.original is not None, natural(each.id)))
+        if self._policy.leaders and best.verdict.original is not None:
+            # What was found of this text holds for it whoever has it.
+            return replace(best.verdict, truncated=False, exact=True)
+        return self._following(replace(best, value=self._like.equal), exact=True)
+
+    def _following(self, near: Near, *, truncated: bool = False, exact: bool = False) -> Verdict:
+        similarity, distance = self._like.measured(near.value)
+        return Verdict(near.verdict.group, near.id, similarity, distance, truncated, exact)
+
+    def _standing(self, found: Iterable[Near], id: str, earlier: Earlier) -> list[Near]:
+        """Those that still are what the store says, and may be the original of a document."""
+        return [
+            near
+            for near in found
+            # What came in this run is in the store as it was before.
+            if near.id != id
+            and near.id not in earlier
+            and near.id not in self._doubted
+            and not follows(near.verdict, id)
+        ]
+
+    def _is_written(self, verdict: Verdict) -> bool:
+        return verdict.original is None or self._policy.writes
+
+    def _remember(self, batch: Batch, verdicts: Sequence[Verdict]) -> None:
+        written = [row for row, verdict in enumerate(verdicts) if self._is_written(verdict)]
+        again = {batch.arrivals[row].id for row in written}
+        if any(row.id in again for row in (*self._older, *self._recent)):
+            self.forget(again)
+        latest = {batch.arrivals[row].id: row for row in written}
+        for id, at in latest.items():
+            text = batch.digests[at]
+            column = batch.columns.get(text, batch.earlier.column(text))
+            is_empty = column is None and verdicts[at].original is None
+            self._recent.append(
+                Row(id, batch.arrivals[at].text, verdicts[at], "" if is_empty else text, column)
+            )
+        if len(self._recent) >= _RECENT_DOCUMENTS or (
+            len(self._recent) >= _RECENT_DOCUMENTS // 4
+            and sum(len(row.text) for row in self._recent) >= _RECENT_CHARACTERS
+        ):
+            # What came before this generation has long been written: now it is visible too.
+            self._store.refresh()
+            self._older, self._recent = self._recent, []
+
+
+def _require_tokens(meta: IndexMeta, policy: DuplicatePolicy) -> None:
+    kind, has = ("MinHash", meta.scheme.minhash is not None)
+    if policy.metric == "hamming":
+        kind, has = ("SimHash", meta.scheme.simhash is not None)
+    if not has:
+        raise UsageError(
+            f"to {policy.action} near-duplicates as they come in needs {kind} tokens, and the index"
+            f" has none: keep them, or make an index of a scheme with {kind}"
+        )

@@ -1,0 +1,228 @@
+"""Documents that came just before, by their text: what a new one may be a duplicate of."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from esdedup.ingest.likeness import Likeness, Value
+from esdedup.sketch.sketch import normalised_digests
+from esdedup.text.hashing import U64
+from esdedup.text.normalise import Normalisation
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """A document on its way in."""
+
+    id: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Which earlier document one is like; no original where it is like none.
+
+    group: the id of the first of the documents that are like each other, its own where it is that.
+    similarity, distance: to the original, by the metric that was asked for.
+    truncated: there were more candidates than were compared. exact: found by its equal text.
+    """
+
+    group: str
+    original: str | None = None
+    similarity: float | None = None
+    distance: int | None = None
+    truncated: bool = False
+    exact: bool = False
+
+    @staticmethod
+    def stored(id: str, ours: Mapping[str, Any]) -> Verdict:
+        """What our field of a document says of it; one without a group is its own."""
+        return Verdict(
+            ours.get("group") or id,
+            ours.get("original"),
+            ours.get("similarity"),
+            ours.get("distance"),
+        )
+
+    @property
+    def reason(self) -> str:
+        """For messages that say what a document is."""
+        if self.distance is not None:
+            return f"like {self.original!r}: Hamming distance {self.distance}"
+        return f"like {self.original!r}: Jaccard similarity {self.similarity:.3f}"
+
+    def fields(self) -> dict[str, Any]:
+        """What marks add to our field."""
+        if self.original is None:
+            return {"group": self.group}
+        value: dict[str, Any] = (
+            {"similarity": self.similarity}
+            if self.distance is None
+            else {"distance": self.distance}
+        )
+        return {"group": self.group, "original": self.original, **value}
+
+
+@dataclass(frozen=True)
+class Near:
+    """An earlier document that a new one is like. value: its similarity, or its distance."""
+
+    id: str
+    verdict: Verdict
+    value: Value
+
+
+@dataclass(frozen=True)
+class Row:
+    """A document that came before, with what is needed to compare with it.
+
+    digest: of its text; "" for one without any shingle, which equals none. column: its bands, or
+    its fingerprint; None where nothing is compared with it.
+    """
+
+    id: str
+    text: str
+    verdict: Verdict
+    digest: str
+    column: U64 | None
+
+
+def follows(verdict: Verdict, id: str) -> bool:
+    """Whether a document is a duplicate of this very one, which then can't be its duplicate."""
+    return id in (verdict.group, verdict.original)
+
+
+def sketched_anew(rows: list[Row], like: Likeness, normalisation: Normalisation) -> list[Row]:
+    """The same documents, for an index that has changed its scheme."""
+    texts, digests = normalised_digests([row.text for row in rows], normalisation)
+    columns = like.columns(dict(zip(digests, texts, strict=True)))
+    return [
+        replace(row, digest=one if one in columns else "", column=columns.get(one))
+        for row, one in zip(rows, digests, strict=True)
+    ]
+
+
+class Earlier:
+    """Documents by their text: all of equal texts are alike, and compared once.
+
+    Thousands of equal texts would be millions of pairs. leaders: only documents that are like no
+    earlier one are compared with.
+    """
+
+    def __init__(self, rows: Sequence[Row], *, leaders: bool) -> None:
+        self._leaders = leaders
+        self._all: dict[str, deque[tuple[Near, int]]] = {}
+        self._compared: dict[str, deque[tuple[Near, int]]] = {}
+        self._near: dict[str, list[tuple[str, Value]]] = {}
+        self._last: dict[str, int] = {}
+        self._contents = {
+            row.digest: (row.text, row.column)
+            for row in rows
+            if row.column is not None and self._acts(row.verdict)
+        }
+        self._columns = {row.digest: row.column for row in rows if row.column is not None}
+        for row in rows:
+            self.add(row.digest, row.id, row.verdict)
+
+    def __contains__(self, id: str) -> bool:
+        return id in self._last
+
+    def add(self, digest: str, id: str, verdict: Verdict) -> None:
+        """Adds a document that is written, in place of an earlier one of its id."""
+        # A document that came twice is what it was last.
+        number = self._last.get(id, 0) + 1
+        self._last[id] = number
+        near = Near(id, verdict, 0)
+        self._all.setdefault(digest, deque()).append((near, number))
+        if self._acts(verdict):
+            self._compared.setdefault(digest, deque()).append((near, number))
+
+    def column(self, digest: str) -> U64 | None:
+        """What a text is compared by, where a document before had the same."""
+        return self._columns.get(digest)
+
+    def compare(
+        self,
+        texts: Mapping[str, str],
+        columns: Mapping[str, U64],
+        new: Sequence[str],
+        like: Likeness,
+    ) -> None:
+        """Finds what the new texts are like, for `near`.
+
+        texts, columns: by digest, of what may come; new: the digests that `near` is asked for.
+        """
+        if not new:
+            return
+        contents = {text: (texts[text], column) for text, column in columns.items()}
+        contents |= self._contents
+        digests, wanted = list(contents), set(new)
+        found = like.pairs(
+            [text for text, _ in contents.values()],
+            np.vstack([column for _, column in contents.values()]),
+            np.array([digest in wanted for digest in digests]),
+        )
+        for left, right, value in found:
+            self._near.setdefault(digests[left], []).append((digests[right], value))
+            self._near.setdefault(digests[right], []).append((digests[left], value))
+
+    def equal(self, digest: str, id: str, but: Collection[str] = ()) -> Near | None:
+        """A document before of the same text. but: not one of these."""
+        return self._first(self._all.get(digest), id, but)
+
+    def near(self, digest: str, id: str) -> list[Near]:
+        """The similar documents before, of other texts; one of each text."""
+        found = []
+        for other, value in self._near.get(digest, ()):
+            first = self._first(self._compared.get(other), id)
+            if first is not None:
+                found.append(replace(first, value=value))
+        return found
+
+    def _first(
+        self, rows: deque[tuple[Near, int]] | None, id: str, but: Collection[str] = ()
+    ) -> Near | None:
+        # What has come again since never stands again.
+        while rows and self._last[rows[0][0].id] != rows[0][1]:
+            rows.popleft()
+        for near, number in rows or ():
+            stands = self._last[near.id] == number and near.id not in but
+            if stands and near.id != id and not follows(near.verdict, id):
+                return near
+        return None
+
+    def _acts(self, verdict: Verdict) -> bool:
+        return verdict.original is None or not self._leaders
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Documents that come in together, and what there is to compare them with.
+
+    digests: of each one's text. contents: the normalised texts, by digest. counts: of each id.
+    earlier: what came before in this run, and in the batch. known: by id the digest and verdict
+    that a document had. Then by digest, equal: documents of the store with the same text; columns:
+    what texts are compared by; empty: those without any shingle; similar: documents of the store,
+    and whether there were more.
+    """
+
+    arrivals: Sequence[Arrival]
+    digests: list[str]
+    contents: Mapping[str, str]
+    counts: Counter[str]
+    earlier: Earlier
+    known: dict[str, tuple[str, Verdict]]
+    equal: dict[str, list[Near]]
+    columns: dict[str, U64] = field(default_factory=dict)
+    empty: set[str] = field(default_factory=set)
+    similar: dict[str, tuple[list[Near], bool]] = field(default_factory=dict)
+
+    def former(self, row: int) -> Verdict | None:
+        """What was said of a document that has come with the same text before."""
+        text, verdict = self.known.get(self.arrivals[row].id, ("", None))
+        return verdict if text == self.digests[row] else None

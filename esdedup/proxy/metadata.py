@@ -1,0 +1,123 @@
+"""Which documents get tokens: what the mappings of the upstream's indices say."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from esdedup.exceptions import UsageError
+from esdedup.models import FIELD
+from esdedup.proxy.http import Answer, Headers
+from esdedup.proxy.upstream import Upstream
+from esdedup.stores.mapping import IndexMeta, meta_of
+
+_SECONDS = 10.0
+_ENTRIES = 1_000
+_IDENTITY = (b"authorization", b"es-security-runas-user")
+# The number is asked for because an index without any of the rest would not be in the answer.
+_ASKED = (
+    b"?filter_path=*.mappings._meta." + FIELD.encode() + b",*.aliases.*.is_write_index"
+    b",*.settings.index.uuid"
+)
+_GENERATION = re.compile(r"^\.ds-.*-(\d{6,})$")
+
+log = logging.getLogger(__name__)
+
+
+class LookupFailed(Exception):
+    """The upstream could not say what an index holds; sent again, the request may pass."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(f"status {answer.status}")
+        self.answer = answer
+
+
+@dataclass(frozen=True)
+class _Entry:
+    meta: IndexMeta | None
+    until: float
+
+
+class Schemes:
+    """The metas of indices, asked for with the clients' own credentials and kept a while."""
+
+    def __init__(self, upstream: Upstream) -> None:
+        self._upstream = upstream
+        self._entries: OrderedDict[tuple[str, tuple[bytes, ...]], _Entry] = OrderedDict()
+
+    async def meta(self, index: str, headers: Headers) -> IndexMeta | None:
+        """What an index, alias or data stream says of its tokens; None: no tokens.
+
+        headers: the client's, whose rights count. Raises LookupFailed and NoAnswer.
+        """
+        if not _is_one_name(index):
+            return None
+        identity = [pair for pair in headers if pair[0] in _IDENTITY]
+        key = (index, tuple(value for _, value in identity))
+        entry = self._entries.get(key)
+        if entry is None or entry.until < time.monotonic():
+            entry = _Entry(await self._ask(index, identity), time.monotonic() + _SECONDS)
+            self._entries[key] = entry
+            while len(self._entries) > _ENTRIES:
+                self._entries.popitem(last=False)
+        return entry.meta
+
+    def forget(self) -> None:
+        """Asks anew from now on: a mapping may have been changed."""
+        self._entries.clear()
+
+    async def _ask(self, index: str, identity: Headers) -> IndexMeta | None:
+        target = b"/" + quote(index, safe="").encode() + _ASKED
+        answer = await self._upstream.ask("GET", target, identity)
+        if answer.status == 429 or answer.status >= 500:
+            raise LookupFailed(answer)
+        if answer.status != 200:
+            if answer.status == 403:
+                log.warning("no right to read the mapping of %r: its documents pass", index)
+            return None
+        try:
+            return _of_write_index(index, json.loads(answer.body))
+        except (UsageError, ValueError, KeyError, TypeError, AttributeError) as error:
+            log.warning("the mapping of %r can't be read, its documents pass: %s", index, error)
+            return None
+
+
+def _of_write_index(name: str, answer: dict[str, Any]) -> IndexMeta | None:
+    """What the index says that documents sent to a name go to; the others do not matter.
+
+    answer: by index, with what `_ASKED` names.
+    """
+    index = _write_index(name, answer)
+    return None if index is None else meta_of(answer[index].get("mappings", {}))
+
+
+def _write_index(name: str, answer: dict[str, Any]) -> str | None:
+    if len(answer) <= 1:
+        return next(iter(answer), None)
+    generations = {index: _GENERATION.search(index) for index in answer}
+    if all(generations.values()):
+        # Of a data stream the last.
+        numbers = {index: int(found[1]) for index, found in generations.items() if found}
+        return max(numbers, key=numbers.__getitem__)
+    chosen = [
+        index
+        for index, found in answer.items()
+        if str(found.get("aliases", {}).get(name, {}).get("is_write_index", "")).lower() == "true"
+    ]
+    return chosen[0] if len(chosen) == 1 else None
+
+
+def _is_one_name(index: str) -> bool:
+    """Whether this can name an index to write to, rather than many, or a path of the API."""
+    return (
+        bool(index)
+        and index[0] not in "_-"
+        and not set(index) & set("*,")
+        and index.strip(".") != ""
+    )

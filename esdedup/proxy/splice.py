@@ -1,0 +1,162 @@
+"""Tokens put into the JSON of documents, which stays as it was written otherwise.
+
+Numbers keep their digits and keys their order, as nothing is serialised again: our field is put
+before the last brace of the document's own text.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from esdedup.exceptions import EsdedupError
+from esdedup.ingest.enrich import added_fields
+from esdedup.sketch.scheme import Scheme
+from esdedup.stores.fields import value_at
+from esdedup.stores.mapping import IndexMeta
+
+# Integers as floats: Python refuses to read those of more than 4,300 digits. None is looked at.
+_JSON = json.JSONDecoder(parse_int=float)
+_BLANK = " \t\n\r"
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Source:
+    """The JSON of a document, or of an update's body, for an index with a scheme."""
+
+    body: bytes
+    meta: IndexMeta
+    update: bool = False
+
+
+@dataclass(frozen=True)
+class _Spot:
+    """Where in a source our field goes: in place of [start, end), with `glue` before it."""
+
+    row: int
+    start: int
+    end: int
+    glue: str
+    text: str
+    partial: bool
+    scheme: Scheme
+
+
+def with_tokens(sources: Sequence[Source]) -> list[bytes]:
+    """The sources with their tokens; one without the text, or that is no JSON, as it was."""
+    decoded: dict[int, str] = {}
+    spots: dict[str, list[_Spot]] = {}
+    for row, source in enumerate(sources):
+        whole, found = _read(row, source)
+        if found:
+            decoded[row] = whole
+            for spot in found:
+                spots.setdefault(spot.scheme.id, []).append(spot)
+    put: dict[int, list[tuple[_Spot, str]]] = {}
+    for group in spots.values():
+        for spot, tokens in _sketched(group, group[0].scheme):
+            put.setdefault(spot.row, []).append((spot, tokens))
+    return [
+        _spliced(decoded[row], put[row]) if row in put else source.body
+        for row, source in enumerate(sources)
+    ]
+
+
+def _read(row: int, source: Source) -> tuple[str, list[_Spot]]:
+    try:
+        whole = source.body.decode()
+        return whole, list(_spots(row, source, whole))
+    except ValueError:
+        return "", []  # No JSON: the server has words of its own for that.
+    except Exception as error:
+        log.warning("a document passes without tokens: %s: %s", type(error).__name__, error)
+        return "", []
+
+
+def _spots(row: int, source: Source, whole: str) -> Iterator[_Spot]:
+    document = _JSON.decode(whole)
+    if not isinstance(document, dict):
+        return
+    first, last = whole.index("{"), whole.rindex("}") + 1
+    if not source.update:
+        yield from _spot(row, source.meta, whole, (first, last), document, False)
+        return
+    if not any(isinstance(document.get(part), dict) for part in ("doc", "upsert")):
+        return
+    for key, start, end, value in _members(whole, first):
+        if key in ("doc", "upsert") and isinstance(value, dict):
+            yield from _spot(row, source.meta, whole, (start, end), value, key == "doc")
+
+
+def _spot(
+    row: int,
+    meta: IndexMeta,
+    whole: str,
+    span: tuple[int, int],
+    document: Mapping[str, Any],
+    partial: bool,
+) -> Iterator[_Spot]:
+    text = value_at(document, meta.text_field)
+    if not isinstance(text, str):
+        return
+    # While an index changes its scheme, a document gets both.
+    for one in meta.all:
+        start, end, glue = span[1] - 1, span[1] - 1, f',"{one.field}":'
+        if one.field in document:
+            for key, value_start, value_end, _ in _members(whole, span[0]):
+                if key == one.field:
+                    start, end, glue = value_start, value_end, ""
+        yield _Spot(row, start, end, glue, text, partial, one.scheme)
+
+
+def _members(whole: str, start: int) -> Iterator[tuple[str, int, int, Any]]:
+    """The keys of the object that starts there, with the spans and values of their values.
+
+    The object has been parsed before, so that its form is right.
+    """
+    at = _skip(whole, start + 1)
+    while whole[at] != "}":
+        key, at = _JSON.raw_decode(whole, at)
+        value_start = _skip(whole, _skip(whole, at) + 1)  # After the colon.
+        value, at = _JSON.raw_decode(whole, value_start)
+        yield key, value_start, at, value
+        at = _skip(whole, at)
+        if whole[at] == ",":
+            at = _skip(whole, at + 1)
+
+
+def _skip(whole: str, at: int) -> int:
+    while whole[at] in _BLANK:
+        at += 1
+    return at
+
+
+def _sketched(spots: list[_Spot], scheme: Scheme) -> Iterator[tuple[_Spot, str]]:
+    """The tokens of all spots, as JSON; a spot that they can't be made for is left out."""
+    try:
+        fields = added_fields(
+            [spot.text for spot in spots], [spot.partial for spot in spots], scheme
+        )
+        done = [json.dumps(tokens, separators=(",", ":")) for tokens in fields]
+    except Exception as error:
+        if len(spots) == 1 or isinstance(error, EsdedupError):
+            what = f"{len(spots)} documents pass" if len(spots) > 1 else "a document passes"
+            log.warning("%s without tokens: %s: %s", what, type(error).__name__, error)
+            return
+        for spot in spots:
+            yield from _sketched([spot], scheme)
+    else:
+        yield from zip(spots, done, strict=True)
+
+
+def _spliced(whole: str, put: list[tuple[_Spot, str]]) -> bytes:
+    parts, at = [], 0
+    for spot, tokens in sorted(put, key=lambda pair: pair[0].start):
+        parts += [whole[at : spot.start], spot.glue, tokens]
+        at = spot.end
+    return "".join([*parts, whole[at:]]).encode()

@@ -1,0 +1,1 @@
+"""One query: candidates by their tokens, each verified exactly."""

@@ -1,0 +1,132 @@
+"""Thresholds, recall, and caps of a search, checked; and what they need of a scheme."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from esdedup.exceptions import UsageError
+from esdedup.models import Metric
+from esdedup.sketch.minhash import MinHash
+from esdedup.sketch.scheme import Scheme
+from esdedup.sketch.segments import Layout
+
+MAX_CANDIDATES = 10_000
+RECALL = 0.999
+ONE_BAND = 1.0 - 1e-12
+"""A recall so high that at all but the highest thresholds one shared band makes a candidate."""
+MAX_PROBES = 65_536
+"""The most terms that a cluster takes in one query by default."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How far to look.
+
+    metric: "jaccard" or "hamming". threshold: least Jaccard similarity of a match, or None for the
+    nearest documents, however unlike (`nearest.nearest`). distance: most
+    Hamming distance of a match, in bits; None for what the layout guarantees by equality alone.
+    matches: at most so many for a query. candidates: documents to fetch and verify for a query.
+    recall: the share of the documents just at the threshold that shall be found: the higher it is,
+    the fewer shared bands make a candidate, and the more candidates there are.
+    max_bucket: bands or segments whose bucket holds more documents are left out, all but one; None
+    to leave out only those of the index's stop list. It takes a round trip more.
+
+    Raises UsageError for values out of range.
+    """
+
+    metric: Metric = "jaccard"
+    threshold: float | None = 0.5
+    distance: int | None = None
+    matches: int = 10
+    candidates: int = 1_000
+    recall: float = RECALL
+    max_bucket: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.metric not in ("jaccard", "hamming"):
+            raise UsageError(f"metric {self.metric!r}: use jaccard or hamming")
+        if self.threshold is not None:
+            check_threshold(self.threshold)
+        elif self.metric == "hamming":
+            raise UsageError("the nearest documents are found by metric jaccard")
+        elif self.max_bucket is not None:
+            raise UsageError("buckets are limited with a threshold, not for the nearest documents")
+        if self.matches < 1:
+            raise UsageError(f"matches {self.matches}: use at least 1")
+        if not 1 <= self.candidates <= MAX_CANDIDATES:
+            raise UsageError(f"candidates {self.candidates}: use 1 to {MAX_CANDIDATES}")
+        check_recall(self.recall)
+        if self.max_bucket is not None and self.max_bucket < 1:
+            raise UsageError(f"max bucket {self.max_bucket}: use at least 1 document")
+
+
+def check_threshold(threshold: float) -> None:
+    """Raises UsageError for a threshold that is no similarity above 0."""
+    if not 0.0 < threshold <= 1.0:
+        raise UsageError(f"threshold {threshold}: use a similarity above 0, up to 1")
+
+
+def check_recall(recall: float) -> None:
+    """Raises UsageError for a recall that is no share between 0 and 1."""
+    if not 0.0 < recall < 1.0:
+        raise UsageError(f"recall {recall}: use a share between 0 and 1, such as 0.99")
+
+
+def narrowed_scheme(scheme: Scheme, metric: Metric, nearest: bool = False) -> Scheme:
+    """What a metric needs of a scheme, if there is that; the rest is left out.
+
+    nearest: with single values of the signature, which only the nearest are looked for by.
+    """
+    if metric == "jaccard" and scheme.minhash is not None:
+        values = scheme.minhash.signature if nearest else 0
+        return replace(scheme, minhash=replace(scheme.minhash, signature=values), simhash=None)
+    if metric == "hamming" and scheme.simhash is not None:
+        return replace(scheme, minhash=None)
+    return scheme
+
+
+def require_bands(bands: NDArray[np.uint64] | None) -> NDArray[np.uint64]:
+    """The band hashes. Raises UsageError where the scheme has none."""
+    if bands is None:
+        raise UsageError("the index has no MinHash tokens: use --metric hamming")
+    return bands
+
+
+def require_minhash(scheme: Scheme) -> MinHash:
+    """The scheme's MinHash parameters. Raises UsageError where it has none."""
+    if scheme.minhash is None:
+        raise UsageError("the index has no MinHash tokens: use --metric hamming")
+    return scheme.minhash
+
+
+def require_prints(fingerprints: NDArray[np.uint64] | None) -> NDArray[np.uint64]:
+    """The fingerprints. Raises UsageError where the scheme has none."""
+    if fingerprints is None:
+        raise UsageError("the index has no SimHash tokens: use --metric jaccard")
+    return fingerprints
+
+
+def require_simhash(scheme: Scheme) -> Layout:
+    """The layout of the scheme's segments. Raises UsageError where it has none."""
+    if scheme.simhash is None:
+        raise UsageError("the index has no SimHash tokens: use --metric jaccard")
+    return scheme.simhash.layout
+
+
+def distance_for(layout: Layout, distance: int | None) -> int:
+    """The Hamming distance asked for, or what the layout guarantees by equality alone.
+
+    Raises UsageError for one that takes more probes than a cluster's query can hold.
+    """
+    if distance is None:
+        return layout.guarantee()
+    probes = layout.probes(layout.radius_for(distance))
+    if probes > MAX_PROBES:
+        raise UsageError(
+            f"distance {distance} on a {layout} layout needs {probes:,} terms a query; a cluster"
+            f" takes {MAX_PROBES:,}: ask for less, or make an index with more segments"
+        )
+    return distance

@@ -1,0 +1,1 @@
+"""Shingles to tokens, and every parameter of them. Pure: no input, no output."""

@@ -1,0 +1,141 @@
+"""SimHash fingerprints.
+
+Charikar, "Similarity estimation techniques from rounding algorithms", STOC 2002, section 3;
+applied to documents: Manku, Jain, Das Sarma, "Detecting near-duplicates for web crawling",
+WWW 2007, section 2.
+
+Bit i of a fingerprint is 1 where the features whose hash has bit i set weigh more than half of
+all. Weights are whole numbers and sums are exact, so that a fingerprint is the same everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from esdedup.exceptions import UsageError
+from esdedup.sketch.segments import Layout
+from esdedup.sketch.weights import FeatureWeights
+from esdedup.text.hashing import PRIME64_1, U64, avalanche
+from esdedup.text.shingles import Ragged, distinct, offsets_of
+
+I64 = NDArray[np.int64]
+Weighting = Literal["tf", "binary"]
+
+_LANES = np.array(
+    [sum(((byte >> bit) & 1) << (8 * bit) for bit in range(8)) for byte in range(256)], np.uint64
+)
+"""For each byte its eight bits, spread to eight counters of eight bits."""
+_LANE_CAPACITY = 255
+
+
+@dataclass(frozen=True)
+class SimHash:
+    """SimHash parameters.
+
+    layout: bits of a fingerprint and how it is cut into segment tokens.
+    feature_size: tokens a feature; features are shingles of this size.
+    weighting: "tf", each occurrence of a feature counts, or "binary", each feature once.
+    table: weights of features, multiplied with the above; None for 1 each.
+
+    Raises UsageError for values out of range.
+    """
+
+    layout: Layout = field(default_factory=Layout)
+    feature_size: int = 2
+    weighting: Weighting = "tf"
+    table: FeatureWeights | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.feature_size <= 64:
+            raise UsageError(f"feature size {self.feature_size}: use 1 to 64")
+        if self.weighting not in get_args(Weighting):
+            raise UsageError(f"weighting {self.weighting!r}: use tf or binary")
+
+
+def fingerprints(
+    features: Ragged,
+    bits: int = 64,
+    weighting: Weighting = "tf",
+    table: FeatureWeights | None = None,
+) -> U64:
+    """Fingerprints: shape (rows, bits // 64), uint64, the most significant word first.
+
+    An empty row has the fingerprint 0, as has a row whose features weigh nothing.
+    """
+    if weighting == "binary":
+        features = distinct(features)
+    words = []
+    for word in range(bits // 64):
+        hashes = features.hashes if word == 0 else _rehash(features.hashes, word)
+        if table is None:
+            ones, total = _count_bits(hashes, features), features.counts
+        else:
+            ones, total = _weigh_bits(hashes, features, table.of(features.hashes))
+        words.append(_pack(2 * ones > total[:, None]))
+    return np.stack(words, axis=1)
+
+
+def _rehash(hashes: U64, word: int) -> U64:
+    return avalanche(hashes * PRIME64_1 + np.uint64(word))
+
+
+def _pack(set_bits: NDArray[np.bool_]) -> U64:
+    packed = np.packbits(set_bits, axis=1, bitorder="little")
+    return packed.view("<u8")[:, 0].astype(np.uint64)
+
+
+def _count_bits(hashes: U64, features: Ragged) -> I64:
+    """How many of a row's hashes have each bit set: shape (rows, 64)."""
+    ones = np.zeros((len(features), 64), np.int64)
+    filled = np.flatnonzero(features.counts)
+    if not filled.size:
+        return ones
+    # Eight counters share a word, so a sum may run over 255 hashes at most; long rows are cut.
+    counts = features.counts[filled]
+    pieces = -(-counts // _LANE_CAPACITY)
+    first_piece = offsets_of(pieces)[:-1]
+    within = np.arange(pieces.sum()) - np.repeat(first_piece, pieces)
+    starts = np.repeat(features.offsets[filled], pieces) + within * _LANE_CAPACITY
+    counters = np.empty((starts.size, 8), "<u8")
+    for byte in range(8):
+        octets = (hashes >> np.uint64(8 * byte)) & np.uint64(255)
+        lanes = _LANES.take(octets.view(np.int64))
+        counters[:, byte] = np.add.reduceat(lanes, starts)
+    by_piece = counters.view(np.uint8).astype(np.int64)
+    ones[filled] = np.add.reduceat(by_piece, first_piece, axis=0)
+    return ones
+
+
+def _weigh_bits(hashes: U64, features: Ragged, weights: I64) -> tuple[I64, I64]:
+    """The weight behind each bit, shape (rows, 64), and of each row, shape (rows,)."""
+    ones = np.zeros((len(features), 64), np.int64)
+    total = np.zeros(len(features), np.int64)
+    filled = np.flatnonzero(features.counts)
+    if filled.size:
+        octets = hashes.astype("<u8").view(np.uint8).reshape(-1, 8)
+        set_bits = np.unpackbits(octets, axis=1, bitorder="little")
+        starts = features.offsets[filled]
+        ones[filled] = np.add.reduceat(set_bits * weights[:, None], starts, axis=0)
+        total[filled] = np.add.reduceat(weights, starts)
+    return ones, total
+
+
+def to_hex(fingerprint: U64) -> list[str]:
+    """Fingerprints, shape (n, words), as strings of 16 hexadecimal digits a word."""
+    digits = fingerprint.astype(">u8").tobytes().hex()
+    width = 16 * fingerprint.shape[1]
+    return [digits[i : i + width] for i in range(0, len(digits), width)]
+
+
+def from_hex(strings: Sequence[str]) -> U64:
+    """The inverse of `to_hex`: shape (n, words). Raises ValueError for another form."""
+    if not strings:
+        return np.empty((0, 1), np.uint64)
+    return np.array(
+        [[int(s[i : i + 16], 16) for i in range(0, len(s), 16)] for s in strings], np.uint64
+    )

@@ -1,0 +1,121 @@
+"""Tokens: how hashes become keywords.
+
+A token is its position (band or segment) and its value, in digits of base 64. The alphabet holds
+only characters that no query language gives a meaning to, in ASCII order, so that tokens sort as
+their numbers do. The position keeps the tokens of two bands apart, also where a store sorts and
+de-duplicates the values of a field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from esdedup.text.hashing import U64
+
+ALPHABET = ".0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
+MAX_TOKENS = 64 * 64
+
+_ROWS_AT_ONCE = 512
+"""Rows whose strings are made together, few enough for their characters to stay in the cache."""
+
+_DIGITS = np.array([ord(character) for character in ALPHABET], np.uint32)
+_VALUES = np.full(256, 255, np.uint8)
+_VALUES[_DIGITS] = np.arange(64, dtype=np.uint8)
+
+
+def _position_digits(count: int) -> int:
+    return 1 if count <= 64 else 2
+
+
+def _value_digits(bits: int) -> int:
+    return -(-bits // 6)
+
+
+def token_length(count: int, bits: int) -> int:
+    """Characters of a token, of `count` tokens a document with values of `bits` bits."""
+    return _position_digits(count) + _value_digits(bits)
+
+
+def encode(values: U64, bits: int) -> list[list[str]]:
+    """The tokens of each row of values, shape (n, count): n lists of `count` strings."""
+    n, count = values.shape
+    return encode_at(values, np.arange(count), count, bits) if n else []
+
+
+def encode_at(values: U64, positions: NDArray[np.int64], count: int, bits: int) -> list[list[str]]:
+    """The tokens of values that stand at the given positions of `count`.
+
+    values: shape (n, m); positions: shape (m,) or (n, m).
+    """
+    strings: list[list[str]] = []
+    for first in range(0, len(values), _ROWS_AT_ONCE):
+        rows = slice(first, first + _ROWS_AT_ONCE)
+        at = positions if positions.ndim == 1 else positions[rows]
+        strings += _encode_rows(values[rows], at, count, bits)
+    return strings
+
+
+def _encode_rows(
+    values: U64, positions: NDArray[np.int64], count: int, bits: int
+) -> list[list[str]]:
+    lead, digits = _position_digits(count), _value_digits(bits)
+    text = np.empty((*values.shape, lead + digits), np.uint32)
+    for i in range(lead):
+        text[..., i] = _DIGITS[(positions >> (6 * (lead - 1 - i))) & 63]
+    remaining = values.copy()
+    for i in reversed(range(lead, lead + digits)):
+        text[..., i] = _DIGITS.take((remaining & np.uint64(63)).view(np.int64))
+        remaining >>= np.uint64(6)
+    # Code points of 32 bits are what numpy's strings are made of.
+    strings: list[list[str]] = text.view(f"U{lead + digits}")[..., 0].tolist()
+    return strings
+
+
+def decode(tokens: Sequence[Sequence[str]], count: int, bits: int) -> U64:
+    """The values of rows of tokens, shape (n, count); the inverse of `encode`.
+
+    The tokens of a row may come in any order. Raises ValueError where a row has not one token
+    of every position, or a token is not of this form.
+    """
+    lead, digits = _position_digits(count), _value_digits(bits)
+    width = lead + digits
+    flat = "".join(map("".join, tokens)).encode("ascii", "replace")
+    if len(flat) != len(tokens) * count * width or any(len(row) != count for row in tokens):
+        raise ValueError(f"a document has not {count} tokens of {width} characters")
+    characters = _VALUES[np.frombuffer(flat, np.uint8)].reshape(len(tokens), count, width)
+    if (characters > 63).any():
+        raise ValueError("a token has a character outside the alphabet")
+    numbers = _number(characters[:, :, lead:])
+    positions = _number(characters[:, :, :lead])
+    order = np.argsort(positions, axis=1)
+    if (np.take_along_axis(positions, order, 1) != np.arange(count, dtype=np.uint64)).any():
+        raise ValueError("a document lacks the token of some position")
+    return np.take_along_axis(numbers, order, 1)
+
+
+def decode_tokens(tokens: Sequence[str], count: int, bits: int) -> tuple[NDArray[np.int64], U64]:
+    """The positions and the values of single tokens, each of shape (n,).
+
+    Raises ValueError, naming the token, for one that is not of this form.
+    """
+    lead, width = _position_digits(count), token_length(count, bits)
+    wrong = [token for token in tokens if len(token) != width or not set(token) <= set(ALPHABET)]
+    if wrong:
+        raise ValueError(f"{wrong[0]!r} is no token of {width} characters")
+    flat = np.frombuffer("".join(tokens).encode("ascii"), np.uint8)
+    digits = _VALUES[flat].reshape(len(tokens), width)
+    positions, values = _number(digits[:, :lead]), _number(digits[:, lead:])
+    beyond = np.flatnonzero((positions >= np.uint64(count)) | (values >> np.uint64(bits) > 0))
+    if beyond.size:
+        raise ValueError(f"{tokens[beyond[0]]!r} is beyond {count} positions of {bits} bits")
+    return positions.astype(np.int64), values
+
+
+def _number(digits: NDArray[np.uint8]) -> U64:
+    value = np.zeros(digits.shape[:-1], np.uint64)
+    for i in range(digits.shape[-1]):
+        value = (value << np.uint64(6)) | digits[..., i]
+    return value

@@ -1,0 +1,188 @@
+"""Weights of features for SimHash: given ones, or inverse document frequency.
+
+Inverse document frequency: Spaerck Jones, "A statistical interpretation of term specificity and
+its application in retrieval", 1972; here the smoothed form ln((1 + N) / (1 + df)) + 1. Logarithms
+may differ in the last bit from one platform to the next, so weights are rounded to 1/256 once, and
+from then on the whole numbers are what is stored.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from esdedup.exceptions import UsageError
+from esdedup.text.hashing import U64
+from esdedup.text.shingles import Ragged, distinct
+
+UNIT = 256
+MAX_FEATURES = 65_536
+"""More would make the mapping that carries the table a burden to the cluster."""
+MAX_COUNTED = 1 << 21
+"""Features whose documents are counted at once, in about 250 MB."""
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureWeights:
+    """A frozen table of weights.
+
+    hashes: feature hashes, ascending, shape (n,), uint64. weights: their weights in 1/256, shape
+    (n,), uint16. default: the weight in 1/256 of every other feature.
+    """
+
+    hashes: U64
+    weights: NDArray[np.uint16]
+    default: int
+
+    def of(self, hashes: U64) -> NDArray[np.int64]:
+        """The weight of each feature, in 1/256: the shape of `hashes`."""
+        if not self.hashes.size:
+            return np.full(hashes.shape, self.default, np.int64)
+        at = np.minimum(np.searchsorted(self.hashes, hashes), self.hashes.size - 1)
+        known = self.hashes[at] == hashes
+        return np.where(known, self.weights[at], self.default).astype(np.int64)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FeatureWeights) and self.to_json() == other.to_json()
+
+    def __hash__(self) -> int:
+        return hash((self.hashes.tobytes(), self.weights.tobytes(), self.default))
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object that `from_json` reads back."""
+        return {
+            "default": self.default,
+            "hashes": base64.b64encode(self.hashes.astype("<u8").tobytes()).decode("ascii"),
+            "weights": base64.b64encode(self.weights.astype("<u2").tobytes()).decode("ascii"),
+        }
+
+    @staticmethod
+    def from_json(document: Mapping[str, Any]) -> FeatureWeights:
+        """The inverse of `to_json`. Raises KeyError or ValueError for another form."""
+        hashes = np.frombuffer(base64.b64decode(document["hashes"]), "<u8").astype(np.uint64)
+        weights = np.frombuffer(base64.b64decode(document["weights"]), "<u2").astype(np.uint16)
+        if hashes.shape != weights.shape:
+            raise ValueError("a weight table has not as many weights as features")
+        return FeatureWeights(hashes, weights, int(document["default"]))
+
+
+def given_weights(weights: Mapping[int, float], default: float = 1.0) -> FeatureWeights:
+    """A table from weights by feature hash, 0 to 255 each.
+
+    Raises UsageError for a weight out of range or too many features.
+    """
+    if len(weights) > MAX_FEATURES:
+        raise UsageError(f"{len(weights)} weighted features: use at most {MAX_FEATURES}")
+    for weight in (*weights.values(), default):
+        if not 0 <= weight < UNIT:
+            raise UsageError(f"feature weight {weight}: use 0 to 255")
+    hashes = np.array(sorted(weights), np.uint64)
+    fixed = [round(weights[int(feature)] * UNIT) for feature in hashes]
+    return FeatureWeights(hashes, np.array(fixed, np.uint16), round(default * UNIT))
+
+
+@dataclass(frozen=True)
+class Frequencies:
+    """In how many documents each feature is.
+
+    hashes: feature hashes, ascending, shape (n,), uint64. counts: documents that each was counted
+    in, shape (n,), int64. missed: in how many more each may be, shape (n,), int64; 0 for all where
+    everything was held. documents: all. error: no feature that is left out, or counted too low, is
+    in more documents than this uncounted.
+    """
+
+    hashes: U64
+    counts: NDArray[np.int64]
+    missed: NDArray[np.int64]
+    documents: int
+    error: int = 0
+
+    def most(self, limit: int) -> dict[int, int]:
+        """The `limit` most frequent features with their counts."""
+        # By falling frequency, then by hash, so that a tie at the limit is always cut alike.
+        order = np.lexsort((self.hashes, -self.counts))[:limit]
+        kept = zip(self.hashes[order].tolist(), self.counts[order].tolist(), strict=True)
+        return dict(kept)
+
+
+def count_documents(batches: Iterable[Ragged], capacity: int = MAX_COUNTED) -> Frequencies:
+    """In how many documents of a corpus, which comes in batches of features, each feature is.
+
+    capacity: features held at once, so that memory does not grow with the corpus. With no more
+    different features than that, the counts are exact and the same in whatever order the documents
+    come. With more, the rarest are forgotten time and again: a count is then too low by at most
+    `error`, and that is at most 1 / capacity of all features of all documents: Misra and Gries,
+    "Finding repeated elements", Science of Computer Programming 1982; that it holds for batches:
+    Agarwal et al., "Mergeable summaries", PODS 2012, section 2.1. Beside each count is kept what
+    was forgotten before it, as in lossy counting: Manku and Motwani, "Approximate frequency counts
+    over data streams", VLDB 2002, section 4.2. So a feature that was never forgotten is exact.
+    """
+    nothing = np.empty(0, np.int64)
+    held = Frequencies(np.empty(0, np.uint64), nothing, nothing, 0)
+    fresh: list[U64] = []
+    documents = waiting = 0
+    for batch in batches:
+        fresh.append(distinct(batch).hashes)
+        documents += len(batch)
+        waiting += fresh[-1].size
+        if waiting >= capacity // 2:
+            held = _pruned(_with_more(held, np.concatenate(fresh)), capacity)
+            fresh, waiting = [], 0
+    if fresh:
+        held = _pruned(_with_more(held, np.concatenate(fresh)), capacity)
+    return replace(held, documents=documents)
+
+
+def _with_more(held: Frequencies, fresh: U64) -> Frequencies:
+    hashes, counts = np.unique(fresh, return_counts=True)
+    both, at = np.unique(np.concatenate([held.hashes, hashes]), return_inverse=True)
+    total = np.zeros(both.size, np.int64)
+    np.add.at(total, at, np.concatenate([held.counts, counts]))
+    # What is new may have been forgotten before.
+    missed = np.full(both.size, held.error, np.int64)
+    missed[at[: held.hashes.size]] = held.missed
+    return replace(held, hashes=both, counts=total, missed=missed)
+
+
+def _pruned(held: Frequencies, capacity: int) -> Frequencies:
+    """The same with at most `capacity` features: without those that may be in fewest documents."""
+    if held.hashes.size <= capacity:
+        return held
+    most = held.counts + held.missed
+    error = int(np.partition(most, most.size - capacity - 1)[most.size - capacity - 1])
+    kept = most > error
+    return Frequencies(held.hashes[kept], held.counts[kept], held.missed[kept], 0, error)
+
+
+def inverse_document_frequency(
+    frequencies: Mapping[int, int], documents: int, limit: int = 4096
+) -> FeatureWeights:
+    """The table of the `limit` most frequent features.
+
+    Every other feature is rarer and gets the weight of the most frequent one left out, or of a
+    feature not seen at all.
+
+    Raises UsageError for a frequency above the number of documents or below 1, or a limit
+    above 65,536.
+    """
+    if not 0 <= limit <= MAX_FEATURES:
+        raise UsageError(f"limit {limit}: use 0 to {MAX_FEATURES} features")
+    for count in frequencies.values():
+        if not 1 <= count <= documents:
+            raise UsageError(f"document frequency {count}: use 1 to the {documents} documents")
+    # By falling frequency, then by hash, so that a tie at the limit is always cut alike.
+    ranked = sorted(frequencies.items(), key=lambda item: (-item[1], item[0]))
+    kept, rest = ranked[:limit], ranked[limit : limit + 1]
+    return given_weights(
+        {feature: _idf(count, documents) for feature, count in kept},
+        default=_idf(rest[0][1] if rest else 0, documents),
+    )
+
+
+def _idf(count: int, documents: int) -> float:
+    return float(np.log((1 + documents) / (1 + count)) + 1)

@@ -1,0 +1,157 @@
+"""Bulk writes: chunks by bytes and count, and the retry of items.
+
+The clients' own helpers do not retry a rejected item by default; here an item that was rejected
+for load (429, 503) is sent again with back-off and jitter, and only such an item. Every item ends
+as written or as a failure with its reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from esdedup.exceptions import StoreError, StoreUnavailable, UsageError
+from esdedup.models import Failure, WriteReport
+from esdedup.stores.elastic.errors import TooLarge, error_of, passes, reason_of
+from esdedup.stores.elastic.retry import BulkPolicy, wait
+
+_FATAL = frozenset(
+    {
+        "cluster_block_exception",
+        "index_closed_exception",
+        "index_not_found_exception",
+        "security_exception",
+    }
+)
+
+Send = Callable[[bytes], Mapping[str, Any]]
+
+
+class CreatesOnly(StoreError):
+    """The name is of a data stream, which takes only new documents."""
+
+
+@dataclass(frozen=True)
+class Action:
+    """One document's lines of a bulk body, line feeds included."""
+
+    id: str
+    lines: bytes
+
+
+def write_actions(
+    actions: Sequence[Action], send: Send, policy: BulkPolicy, where: str
+) -> WriteReport:
+    """Sends actions until every one is written or failed.
+
+    send: puts one body, and raises StoreUnavailable where it may be sent again, TooLarge where it
+    must be sent in pieces.
+
+    Raises StoreUnavailable when the server stays away; the message says how many were
+    acknowledged before. Raises the error of `responses.error_of` for what no document is to blame
+    for: an index that is closed, blocked, or not the user's to write.
+    """
+    report = WriteReport()
+    for chunk in _chunks(actions, policy):
+        try:
+            report += _write_chunk(chunk, send, policy, where)
+        except StoreUnavailable as error:
+            done = report.created + report.updated
+            raise StoreUnavailable(
+                f"{error}. Gave up after {policy.retries} retries;"
+                f" {done} of these {len(actions)} documents were acknowledged"
+            ) from error
+    return report
+
+
+def _chunks(actions: Sequence[Action], policy: BulkPolicy) -> Iterator[list[Action]]:
+    chunk: list[Action] = []
+    size = 0
+    for action in actions:
+        if chunk and (len(chunk) == policy.actions or size + len(action.lines) > policy.bytes):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(action)
+        size += len(action.lines)
+    if chunk:
+        yield chunk
+
+
+def _write_chunk(pending: list[Action], send: Send, policy: BulkPolicy, where: str) -> WriteReport:
+    report = WriteReport()
+    for retry in range(policy.retries + 1):
+        try:
+            answer = send(b"".join(action.lines for action in pending))
+        except TooLarge as error:
+            return report + _write_halves(pending, send, policy, where, str(error))
+        except StoreUnavailable as error:
+            if retry == policy.retries:
+                raise
+            wait(policy, retry, str(error))
+            continue
+        written, rejected = _sort_items(pending, answer["items"], where)
+        report += written
+        if not rejected:
+            return report
+        pending = [action for action, _ in rejected]
+        if retry < policy.retries:
+            wait(policy, retry, f"{len(pending)} documents rejected: {rejected[0][1]}")
+    late = [
+        Failure(action.id, f"{why}; after {policy.retries} retries") for action, why in rejected
+    ]
+    return report + WriteReport(failures=late)
+
+
+def _write_halves(
+    actions: list[Action], send: Send, policy: BulkPolicy, where: str, reason: str
+) -> WriteReport:
+    if len(actions) == 1:
+        return WriteReport(failures=[Failure(actions[0].id, reason)])
+    middle = len(actions) // 2
+    return _write_chunk(actions[:middle], send, policy, where) + _write_chunk(
+        actions[middle:], send, policy, where
+    )
+
+
+def _sort_items(
+    actions: Sequence[Action], items: Sequence[Mapping[str, Any]], where: str
+) -> tuple[WriteReport, list[tuple[Action, str]]]:
+    """What was settled, and the actions to send again with the reason of each."""
+    created = updated = 0
+    failures: list[Failure] = []
+    rejected: list[tuple[Action, str]] = []
+    for action, item in zip(actions, items, strict=True):
+        (result,) = item.values()
+        status = result["status"]
+        if passes(status, result):
+            rejected.append((action, reason_of(result)))
+        elif _is_fatal(result):
+            raise error_of(status, result, where)
+        elif status == 400 and (refusal := _refusal_of_name(reason_of(result), where)):
+            raise refusal
+        elif status >= 400:
+            failures.append(Failure(action.id, reason_of(result), conflict=status == 409))
+        elif status == 201:
+            created += 1
+        else:
+            updated += 1
+    return WriteReport(created, updated, failures), rejected
+
+
+def _refusal_of_name(reason: str, where: str) -> Exception | None:
+    """The error for a name that takes no such write, whatever the document."""
+    if "op_type of create are allowed in data streams" in reason:
+        return CreatesOnly(f"{where} is a data stream, which takes only new documents")
+    if "no write index is defined for alias" in reason:
+        return UsageError(
+            f"{where} is an alias of several indices, none of which is its write index: name one"
+            " of them, or give the alias a write index (is_write_index)"
+        )
+    return None
+
+
+def _is_fatal(result: Mapping[str, Any]) -> bool:
+    """Whether the index refuses every document, and not this one."""
+    error = result.get("error")
+    return isinstance(error, Mapping) and error.get("type") in _FATAL

@@ -1,0 +1,157 @@
+"""What stands behind a name in a cluster, and the state of each index there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+from urllib.parse import quote
+
+from esdedup.exceptions import IndexNotFound, StoreError, UsageError
+from esdedup.models import FIELD
+from esdedup.stores.elastic.client import Cluster
+from esdedup.stores.mapping import IndexMeta, common_meta
+
+_NO_NAME = re.compile(r'[*,?"<>| \\/#:]')
+
+
+@dataclass(frozen=True)
+class Named:
+    """A name: of an index, of an alias, or of a data stream; and its indices, oldest first."""
+
+    name: str
+    kind: Literal["index", "alias", "data stream"]
+    indices: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class IndexState:
+    """An index: its mapping, its settings by dotted name, and whether it is closed."""
+
+    name: str
+    mapping: Mapping[str, Any]
+    settings: Mapping[str, str]
+    closed: bool
+
+    def setting(self, name: str, default: str = "") -> str:
+        """A setting, named without the prefix "index."."""
+        return str(self.settings.get(f"index.{name}", default))
+
+
+def path_of(name: str) -> str:
+    """A name of an index as the path of a request."""
+    return f"/{quote(name, safe='')}"
+
+
+def check_name(name: str) -> None:
+    """Raises UsageError for what can't be the name of one index, alias or data stream."""
+    if not name or name[0] in "-_+" or name in (".", "..") or _NO_NAME.search(name):
+        raise UsageError(f"index name {name!r}: name one index, alias or data stream")
+
+
+def resolve(cluster: Cluster, name: str) -> Named:
+    """What a name stands for.
+
+    Raises UsageError for a pattern, IndexNotFound where there is no such name.
+    """
+    check_name(name)
+    status, answer = cluster.ask("GET", f"/_resolve/index{path_of(name)}", allowed=frozenset({404}))
+    if status == 200:
+        for stream in answer["data_streams"]:
+            return Named(name, "data stream", _all_of(stream["backing_indices"]))
+        for alias in answer["aliases"]:
+            return Named(name, "alias", tuple(sorted(_all_of(alias["indices"]))))
+        for index in answer["indices"]:
+            return Named(name, "index", (index["name"],))
+    raise IndexNotFound(
+        f"there is no index, alias or data stream {name!r} at {cluster.client.shown}"
+    )
+
+
+def check_apart(cluster: Cluster, name: str, other: str) -> None:
+    """Raises UsageError where two names share an index; one that stands for nothing shares none."""
+    found = []
+    for each in (name, other):
+        try:
+            found.append({*resolve(cluster, each).indices})
+        except IndexNotFound:
+            return
+    if shared := sorted(found[0] & found[1]):
+        raise UsageError(f"{other!r} names an index that {name!r} names too: {', '.join(shared)}")
+
+
+def attached(cluster: Cluster, name: str) -> tuple[Named, list[IndexState], IndexMeta]:
+    """What stands behind a name that has our field, and what all of it says of its tokens.
+
+    Raises IndexNotFound where there is no such name or no such field, and what `common_meta`
+    raises.
+    """
+    named = resolve(cluster, name)
+    found = states(cluster, named)
+    meta = common_meta({state.name: state.mapping for state in found}, name)
+    if meta is None:
+        raise IndexNotFound(f"{name!r} holds no esdedup field: esdedup attach {name}")
+    return named, found, meta
+
+
+def _all_of(names: str | list[str]) -> tuple[str, ...]:
+    """A list, which the servers write as its only value where it has just one."""
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def put_stop(cluster: Cluster, name: str, meta: IndexMeta, stop: tuple[str, ...]) -> None:
+    """Puts a stop list into the `_meta` of each index behind a name, and leaves the rest of it.
+
+    meta: what all of it was seen to say of its tokens. A mapping is put without any condition, so
+    that what it says is read just before, and once more afterwards.
+
+    Raises StoreError where it says something else by now; UsageError while the scheme is being
+    changed, as one of the two changes might undo the other; IndexNotFound where there is none.
+    """
+    if meta.next is not None or meta.former is not None:
+        raise UsageError(f"{name!r} is changing its scheme: finish that first (esdedup switch)")
+    for index, mapping in _saying(cluster, name, meta).items():
+        own = IndexMeta.from_json(mapping["_meta"][FIELD])
+        ours = {FIELD: replace(own, stop=stop).to_json()}
+        put = {"_meta": {**mapping["_meta"], **ours}}
+        cluster.ask("PUT", f"{path_of(index)}/_mapping", put)
+    _saying(cluster, name, replace(meta, stop=stop))
+
+
+def _saying(cluster: Cluster, name: str, meta: IndexMeta) -> dict[str, Mapping[str, Any]]:
+    """The mappings by index. Raises StoreError where they do not say what they are said to."""
+    _, answer = cluster.ask("GET", f"{path_of(name)}/_mapping")
+    mappings = {index: found["mappings"] for index, found in answer.items()}
+    if common_meta(mappings, name) != meta:
+        raise StoreError(f"index {name!r} was changed by another one meanwhile: try again")
+    return mappings
+
+
+def states(cluster: Cluster, named: Named) -> list[IndexState]:
+    """The state of each index behind a name, in its order."""
+    found: list[IndexState] = []
+    for names in _chunks(named.indices):
+        path = f"/{','.join(quote(name, safe='') for name in names)}"
+        _, mappings = cluster.ask("GET", f"{path}/_mapping")
+        _, settings = cluster.ask("GET", f"{path}/_settings", params={"flat_settings": "true"})
+        # Closed indices are found by name only.
+        _, resolved = cluster.ask(
+            "GET", f"/_resolve/index{path}", params={"expand_wildcards": "all"}
+        )
+        attributes = {index["name"]: index["attributes"] for index in resolved["indices"]}
+        found += [
+            IndexState(
+                name,
+                mappings[name]["mappings"],
+                settings[name]["settings"],
+                "closed" in attributes.get(name, ()),
+            )
+            for name in names
+        ]
+    return found
+
+
+def _chunks(names: tuple[str, ...], size: int = 50) -> Iterator[tuple[str, ...]]:
+    """So few that their names fit into a URL."""
+    return (names[i : i + size] for i in range(0, len(names), size))

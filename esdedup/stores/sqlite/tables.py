@@ -1,0 +1,210 @@
+"""The tables of one index in a local file: which there are, and what lies in their rows."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import re
+import sqlite3
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import xxhash
+
+from esdedup.models import FIELD, Candidate, Candidates, Document, Held, RecallQuery
+from esdedup.stores.fields import only
+from esdedup.stores.sqlite.postings import DIGEST, Postings
+from esdedup.stores.sqlite.rows import as_document, chunks, is_ours, is_unicode, marks
+
+_DRAWN_AT_ONCE = 500
+
+ORIGINAL = "json_extract(tokens, '$.original')"
+"""What a document says that it is like, in SQL."""
+
+TokensOf = dict[str, tuple[int, dict[str, Any]]]
+"""By a document's id its number and its tokens."""
+
+
+class Tables:
+    """The tables of one index, used within a transaction of the caller's."""
+
+    def __init__(self, index: str) -> None:
+        self._index = index
+        self.postings = Postings(self.name)
+
+    def create(self, db: sqlite3.Connection) -> None:
+        """Makes the tables."""
+        db.execute(
+            f"CREATE TABLE {self.name('documents')}(number INTEGER PRIMARY KEY,"
+            " id TEXT NOT NULL UNIQUE, source TEXT NOT NULL, scheme TEXT, tokens TEXT)"
+        )
+        self.postings.create(db, 0)
+        self.create_indices(db)
+
+    def create_indices(self, db: sqlite3.Connection) -> None:
+        """Makes what files of an earlier esdedup lack."""
+        db.execute(
+            f"CREATE INDEX IF NOT EXISTS {self.name('digest')}"
+            f" ON {self.name('documents')}({DIGEST})"
+        )
+
+    def read(
+        self, db: sqlite3.Connection, ids: Sequence[str], paths: list[str] | None
+    ) -> Iterator[Document]:
+        """Documents by id, without their tokens; paths: as of `Store.get`."""
+        # To parse tokens that nobody asks for would take most of the time.
+        tokens = "tokens" if paths is None or any(map(is_ours, paths)) else "'{}'"
+        rows = db.execute(
+            f"SELECT id, source, {tokens} FROM {self.name('documents')} WHERE id IN ({marks(ids)})",
+            ids,
+        )
+        found = (as_document(*row) for row in rows)
+        if paths is None:
+            return found
+        return (Document(document.id, only(document.source, paths)) for document in found)
+
+    def whole(self, db: sqlite3.Connection, id: str) -> Document | None:
+        """A document with its tokens."""
+        if not is_unicode(id):
+            return None
+        row = db.execute(
+            f"SELECT source, tokens FROM {self.name('documents')} WHERE id = ?", (id,)
+        ).fetchone()
+        if row is None:
+            return None
+        return Document(id, {**json.loads(row[0]), FIELD: json.loads(row[1])})
+
+    def tokens_of(self, db: sqlite3.Connection, ids: Sequence[str]) -> TokensOf:
+        """The number and the tokens of those of the documents that exist."""
+        found: dict[str, tuple[int, dict[str, Any]]] = {}
+        for some in chunks(ids):
+            for id, number, tokens in db.execute(
+                f"SELECT id, number, tokens FROM {self.name('documents')}"
+                f" WHERE id IN ({marks(some)})",
+                some,
+            ):
+                found[id] = (number, json.loads(tokens))
+        return found
+
+    def forget(self, db: sqlite3.Connection, stored: TokensOf) -> None:
+        """Takes documents out, with their tokens."""
+        self.postings.replace(db, dict(stored.values()), {})
+        db.executemany(
+            f"DELETE FROM {self.name('documents')} WHERE number = ?",
+            [(number,) for number, _ in stored.values()],
+        )
+
+    def sample(
+        self, db: sqlite3.Connection, scheme: str, count: int, seed: int
+    ) -> list[tuple[str, str, str]]:
+        """The id, fields and tokens of random documents of a scheme, all if there are no more."""
+        table = self.name("documents")
+        (last,) = db.execute(f"SELECT coalesce(max(number), 0) FROM {table}").fetchone()
+        # Drawn by number, because to order a whole table at random is to read all of it.
+        drawn = _shuffled(last, seed)
+        found: list[tuple[str, str, str]] = []
+        while len(found) < count and (some := list(itertools.islice(drawn, _DRAWN_AT_ONCE))):
+            rows = db.execute(
+                f"SELECT number, id, source, tokens FROM {table}"
+                f" WHERE scheme = ? AND number IN ({marks(some)})",
+                (scheme, *some),
+            )
+            by_number = {number: (id, source, tokens) for number, id, source, tokens in rows}
+            found += [by_number[number] for number in some if number in by_number]
+        return found[:count]
+
+    def held(self, db: sqlite3.Connection, ids: Sequence[str]) -> dict[str, Held]:
+        """Whole documents by id, with their versions."""
+        found: dict[str, Held] = {}
+        for some in chunks(ids):
+            for id, source, tokens in db.execute(
+                f"SELECT id, source, tokens FROM {self.name('documents')}"
+                f" WHERE id IN ({marks(some)})",
+                some,
+            ):
+                document = Document(id, {**json.loads(source), FIELD: json.loads(tokens)})
+                # What is the same again is as good as unchanged.
+                found[id] = Held(
+                    document, xxhash.xxh3_128_hexdigest(f"{source}\0{tokens}".encode())
+                )
+        return found
+
+    def replace(
+        self,
+        db: sqlite3.Connection,
+        documents: Sequence[Document],
+        columns: Sequence[tuple[str, str, str | None, str]],
+        stored: TokensOf,
+    ) -> None:
+        """Puts documents in, in place of those of the same ids, which keep their numbers.
+
+        columns: of each, by `as_columns`, which takes longer than to put them in. stored: what is
+        there of these ids.
+        """
+        fresh = (document for document in documents if document.id not in stored)
+        first = self.postings.next_number(db)
+        numbers = {id: number for id, (number, _) in stored.items()}
+        numbers |= {document.id: number for number, document in enumerate(fresh, first)}
+        db.executemany(
+            f"INSERT OR REPLACE INTO {self.name('documents')} VALUES(?, ?, ?, ?, ?)",
+            ((numbers[row[0]], *row) for row in columns),
+        )
+        if stored:
+            new = {numbers[document.id]: document.tokens for document in documents}
+            self.postings.replace(db, dict(stored.values()), new)
+
+    def recall(
+        self, db: sqlite3.Connection, queries: Sequence[RecallQuery], limit: int
+    ) -> list[Candidates]:
+        """For each query the `limit` documents that share most token groups with it."""
+        holders = {
+            kind: self.postings.holders(db, kind) for kind in {each.kind for each in queries}
+        }
+        return [self._candidates(db, query, holders[query.kind], limit) for query in queries]
+
+    def _candidates(
+        self, db: sqlite3.Connection, query: RecallQuery, holders: str, limit: int
+    ) -> Candidates:
+        # A document has one token of each position and a group is of one position, so that
+        # counting tokens counts groups. Only the best are joined: to sort whole documents would
+        # read them all.
+        tokens = [token for group in query.groups for token in group]
+        exclude = query.exclude if is_unicode(query.exclude or "") else None
+        documents = self.name("documents")
+        original = f"(SELECT {ORIGINAL} FROM {documents} WHERE number = document)"
+        wanted = f"AND {original} IS NULL" if query.originals else ""
+        found = db.execute(
+            f"SELECT id, source, tokens, met FROM (SELECT document, count(*) AS met"
+            f" FROM ({holders})"
+            f" WHERE document IS NOT (SELECT number FROM {documents} WHERE id = ?2)"
+            f" GROUP BY document HAVING met >= ?3 {wanted} ORDER BY met DESC, document LIMIT ?4)"
+            f" JOIN {documents} ON number = document ORDER BY met DESC, number",
+            (json.dumps(tokens), exclude, query.least, limit + 1),
+        ).fetchall()
+        candidates = [
+            Candidate(as_document(id, source, tokens), met) for id, source, tokens, met in found
+        ]
+        return Candidates(candidates[:limit], len(candidates) > limit)
+
+    def name(self, name: str) -> str:
+        """The quoted name of one of the tables: documents, or one of the postings'."""
+        # SQLite's own names ignore case, and those that begin with sqlite_ are its own.
+        cased = re.sub("[A-Z^]", lambda found: f"^{found[0].lower()}", self._index)
+        quoted = cased.replace('"', '""')
+        return f'"{name}:{quoted}"'
+
+
+def _shuffled(last: int, seed: int) -> Iterator[int]:
+    """The numbers 1 to `last` in random order, each once."""
+    source = random.Random(seed)
+    drawn: set[int] = set()
+    while 2 * len(drawn) < last:
+        number = source.randrange(last) + 1
+        if number not in drawn:
+            drawn.add(number)
+            yield number
+    # Where few are left, most draws would be of numbers that came already.
+    rest = [number for number in range(1, last + 1) if number not in drawn]
+    source.shuffle(rest)
+    yield from rest

@@ -1,0 +1,55 @@
+"""Classes of characters, pinned at Unicode 14.0.
+
+Python's own tables grow with every release; tokens must not follow them. The classes here come
+from a file in the package (written by `tools/character_classes.py`), so that a text is split
+alike on every Python.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from importlib.resources import files
+
+import numpy as np
+from numpy.typing import NDArray
+
+CODE_POINTS = 0x110000
+
+OTHER, WORD, SINGLE, MARK, IGNORED = range(5)
+"""OTHER separates words (space, punctuation, symbols). WORD characters form words by runs
+(letters, digits, connectors). A SINGLE character is a word by itself (Han, Hiragana, Katakana
+and the scripts of South-East Asia that put no spaces between words). A MARK belongs to the
+character before it. IGNORED characters (format controls, soft hyphen) are dropped."""
+
+
+def _table(runs: list[list[int]]) -> NDArray[np.uint8]:
+    starts = np.array([start for start, _ in runs] + [CODE_POINTS])
+    values = np.array([value for _, value in runs], np.uint8)
+    return np.repeat(values, np.diff(starts))
+
+
+@functools.cache
+def _tables() -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
+    text = files("esdedup.text").joinpath("character_classes.json").read_text("ascii")
+    document = json.loads(text)
+    classes = _table(document["class_runs"])
+    unassigned = _table(document["unassigned_runs"]).astype(bool)
+    classes.setflags(write=False)
+    unassigned.setflags(write=False)
+    return classes, unassigned
+
+
+def character_classes() -> NDArray[np.uint8]:
+    """The class of every code point: shape (0x110000,), read-only."""
+    return _tables()[0]
+
+
+def unassigned() -> NDArray[np.bool_]:
+    """Whether each code point was unassigned in Unicode 14.0: shape (0x110000,), read-only."""
+    return _tables()[1]
+
+
+def code_points(text: str) -> NDArray[np.uint32]:
+    """The code points of a text, shape (len(text),); lone surrogates are kept."""
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")

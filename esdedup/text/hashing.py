@@ -1,0 +1,145 @@
+"""XXH3 of many short strings at once, and the mixing functions built on it.
+
+XXH3-64 is specified in the xxHash project's `doc/xxhash_spec.md`, section "XXH3 Algorithm
+Overview". Strings up to 16 bytes, nearly all words, take its three short forms, which are
+closed formulas and run here over whole arrays; longer ones go to the xxhash package one by one.
+Both give the same numbers: `tests/unit/sketch/test_core.py` compares them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+U64 = NDArray[np.uint64]
+I64 = NDArray[np.int64]
+
+PRIME64_1 = np.uint64(0x9E3779B185EBCA87)
+_PRIME64_2 = np.uint64(0xC2B2AE3D27D4EB4F)
+_PRIME64_3 = np.uint64(0x165667B19E3779F9)
+_PRIME_MX1 = np.uint64(0x165667919E3779F9)
+_PRIME_MX2 = np.uint64(0x9FB21C651E98DF25)
+_LOW32 = np.uint64(0xFFFFFFFF)
+_MASK64 = 0xFFFFFFFFFFFFFFFF
+
+# The words of XXH3's default secret that the short forms use: bytes 0 to 55 of it.
+_SECRET = bytes.fromhex(
+    "b8fe6c3923a44bbe7c01812cf721ad1cded46de9839097db7240a4a4"
+    "b7b3671fcb79e64eccc0e578825ad07dccff7221b8084674f743248e"
+)
+PADDING = 8
+"""Bytes that a buffer needs after the last string, because strings are read eight at a time."""
+
+
+def _secret32(offset: int) -> int:
+    return int.from_bytes(_SECRET[offset : offset + 4], "little")
+
+
+def _secret64(offset: int) -> int:
+    return int.from_bytes(_SECRET[offset : offset + 8], "little")
+
+
+def xxh3(strings: Iterable[str], seed: int) -> U64:
+    """XXH3-64 of the UTF-8 bytes of each string: shape (number of strings,)."""
+    hash_one = xxhash.xxh3_64_intdigest
+    return np.fromiter(
+        (hash_one(string.encode("utf-8", "surrogatepass"), seed) for string in strings), np.uint64
+    )
+
+
+def xxh3_slices(data: bytes, starts: I64, lengths: I64, seed: int) -> U64:
+    """XXH3-64 of many slices of one buffer.
+
+    data: the buffer, with at least PADDING bytes after the last slice.
+    starts, lengths: shape (n,), in bytes; every length is at least 1.
+    Returns shape (n,).
+    """
+    # Eight bytes from every position, without copying: an overlapping view of the buffer.
+    words = np.ndarray((max(len(data) - 7, 0),), "<u8", data, strides=(1,))
+    hashes = np.empty(starts.size, np.uint64)
+    forms = ((lengths < 4, _hash_1_to_3), (lengths > 8, _hash_9_to_16))
+    for chosen, form in (*forms, ((lengths > 3) & (lengths < 9), _hash_4_to_8)):
+        at = np.flatnonzero(chosen)
+        hashes[at] = form(words, starts.take(at), lengths.take(at), seed)
+    hash_one = xxhash.xxh3_64_intdigest
+    for row in np.flatnonzero(lengths > 16).tolist():
+        hashes[row] = hash_one(data[starts[row] : starts[row] + lengths[row]], seed)
+    return hashes
+
+
+def _hash_1_to_3(words: U64, starts: I64, lengths: I64, seed: int) -> U64:
+    first, sizes = words.take(starts), lengths.view(np.uint64)
+    byte, three = np.uint64(0xFF), np.uint64(3)
+    h = (first & byte) << np.uint64(16)
+    h |= ((first >> ((sizes >> np.uint64(1)) << three)) & byte) << np.uint64(24)
+    h |= (first >> ((sizes - np.uint64(1)) << three)) & byte
+    h |= sizes << np.uint64(8)
+    h ^= np.uint64(((_secret32(0) ^ _secret32(4)) + seed) & _MASK64)
+    return avalanche(h)
+
+
+def _hash_4_to_8(words: U64, starts: I64, lengths: I64, seed: int) -> U64:
+    first, sizes = words.take(starts), lengths.view(np.uint64)
+    swapped = int.from_bytes((seed & 0xFFFFFFFF).to_bytes(4, "little"), "big")
+    mixed_seed = seed ^ (swapped << 32)
+    h = first >> ((sizes - np.uint64(4)) << np.uint64(3))
+    h &= _LOW32
+    h += first << np.uint64(32)
+    h ^= np.uint64(((_secret64(8) ^ _secret64(16)) - mixed_seed) & _MASK64)
+    h ^= _rotate(h, 49) ^ _rotate(h, 24)
+    h *= _PRIME_MX2
+    h ^= (h >> np.uint64(35)) + sizes
+    h *= _PRIME_MX2
+    h ^= h >> np.uint64(28)
+    return h
+
+
+def _hash_9_to_16(words: U64, starts: I64, lengths: I64, seed: int) -> U64:
+    """The form for 9 to 16 bytes; for longer strings it returns a number without meaning."""
+    low = words.take(starts)
+    high = words.take(starts + lengths - 8)
+    low ^= np.uint64(((_secret64(24) ^ _secret64(32)) + seed) & _MASK64)
+    high ^= np.uint64(((_secret64(40) ^ _secret64(48)) - seed) & _MASK64)
+    h: U64 = lengths.view(np.uint64) + low.byteswap() + high + _multiply_fold(low, high)
+    h ^= h >> np.uint64(37)
+    h *= _PRIME_MX1
+    h ^= h >> np.uint64(32)
+    return h
+
+
+def _rotate(h: U64, bits: int) -> U64:
+    return (h << np.uint64(bits)) | (h >> np.uint64(64 - bits))
+
+
+def _multiply_fold(a: U64, b: U64) -> U64:
+    """The two halves of the 128-bit product, xored."""
+    shift = np.uint64(32)
+    a_low, a_high = a & _LOW32, a >> shift
+    b_low, b_high = b & _LOW32, b >> shift
+    low = a_low * b_low
+    cross = a_high * b_low + (low >> shift)
+    middle = a_low * b_high + (cross & _LOW32)
+    upper = a_high * b_high + (cross >> shift) + (middle >> shift)
+    folded: U64 = upper ^ ((middle << shift) | (low & _LOW32))
+    return folded
+
+
+def avalanche(h: U64) -> U64:
+    """XXH64's final mix (xxhash_spec.md, "XXH64", step 6), in place; a bijection."""
+    h ^= h >> np.uint64(33)
+    h *= _PRIME64_2
+    h ^= h >> np.uint64(29)
+    h *= _PRIME64_3
+    h ^= h >> np.uint64(32)
+    return h
+
+
+def keys(count: int, purpose: str, seed: int) -> U64:
+    """`count` fixed 64-bit numbers: XXH3-64 of "purpose:0", "purpose:1", ... with the seed.
+
+    The first numbers do not depend on the count.
+    """
+    return xxh3((f"{purpose}:{position}" for position in range(count)), seed)

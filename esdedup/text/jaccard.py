@@ -1,0 +1,94 @@
+"""Exact similarities of candidate pairs, in numpy over all pairs at once."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from esdedup.text.hashing import U64
+from esdedup.text.shingles import Ragged
+
+I64 = NDArray[np.int64]
+
+_ELEMENTS_A_BLOCK = 1 << 20
+"""Set elements compared at once: keeps the temporaries near 50 MB."""
+
+
+def jaccard(sets: Ragged, left: I64, right: I64) -> NDArray[np.float64]:
+    """Exact Jaccard similarity of pairs of shingle sets: shape (pairs,), 0 to 1.
+
+    sets: sorted and without repetitions, as `shingles.distinct` gives them. left, right: rows of
+    it, shape (pairs,). Two empty sets have similarity 0: an empty text resembles nothing.
+
+    Sets are compared by their 64-bit shingle hashes.
+    """
+    similarity = np.zeros(left.size, np.float64)
+    if not left.size or not sets.hashes.size:
+        return similarity
+    distinct_hashes, identity = np.unique(sets.hashes, return_inverse=True)
+    counts = sets.counts
+    for block in _blocks(counts[left] + counts[right]):
+        a, b = left[block], right[block]
+        both = np.concatenate(
+            [_keys(sets.offsets, counts, identity, rows, distinct_hashes.size) for rows in (a, b)]
+        )
+        # Sorted in place, which is several times as fast as to look each up.
+        both.sort()
+        shared = both[1:][both[1:] == both[:-1]]
+        intersection = np.bincount(shared // distinct_hashes.size, minlength=a.size)
+        union = counts[a] + counts[b] - intersection
+        similarity[block] = intersection / np.maximum(union, 1)
+    return similarity
+
+
+def jaccard_of_rows(
+    left: I64, right: I64, sets_of: Callable[[list[int]], Ragged]
+) -> NDArray[np.float64]:
+    """Exact Jaccard similarity of pairs of rows: shape (pairs,).
+
+    sets_of: gives the shingle sets of rows, asked once, for each row that is in any pair.
+    """
+    rows, position = np.unique(np.concatenate([left, right]), return_inverse=True)
+    return jaccard(sets_of(rows.tolist()), position[: left.size], position[left.size :])
+
+
+def jaccard_with(one: U64, sets: Ragged) -> NDArray[np.float64]:
+    """Exact Jaccard similarity of one shingle set with each of others: shape (len(sets),).
+
+    one: sorted and without repetitions, as each row of `sets`. As `jaccard`, but for few sets
+    quicker.
+    """
+    if not one.size:
+        return np.zeros(len(sets), np.float64)
+    position = np.searchsorted(one, sets.hashes)
+    position[position == one.size] = 0
+    met = np.zeros(sets.hashes.size + 1, np.int64)
+    np.cumsum(one[position] == sets.hashes, out=met[1:])
+    intersection = met[sets.offsets[1:]] - met[sets.offsets[:-1]]
+    similarity: NDArray[np.float64] = intersection / (one.size + sets.counts - intersection)
+    return similarity
+
+
+def _keys(offsets: I64, counts: I64, identity: I64, rows: I64, identities: int) -> I64:
+    """A number for every element of the given rows that says its pair and its identity."""
+    lengths = counts[rows]
+    pair = np.repeat(np.arange(rows.size), lengths)
+    first = np.cumsum(lengths) - lengths
+    element = np.arange(pair.size) - np.repeat(first - offsets[rows], lengths)
+    return pair * identities + identity[element]
+
+
+def _blocks(sizes: I64) -> Iterator[slice]:
+    """Slices of consecutive pairs whose sizes add up to about one block."""
+    block = np.cumsum(sizes) // _ELEMENTS_A_BLOCK
+    edges = [0, *(np.flatnonzero(np.diff(block)) + 1).tolist(), sizes.size]
+    return (slice(a, b) for a, b in itertools.pairwise(edges))
+
+
+def hamming(left: U64, right: U64) -> I64:
+    """Hamming distances of fingerprints, shape (n, words) each: shape (n,), in bits."""
+    distances: I64 = np.bitwise_count(left ^ right).sum(axis=1, dtype=np.int64)
+    return distances

@@ -1,0 +1,233 @@
+"""From texts to tokens: words or characters, hashed, and where in a text they are.
+
+Words follow the classes in `characters.py`. A token's hash is XXH3-64 of its UTF-8 bytes.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from esdedup.text.characters import (
+    IGNORED,
+    MARK,
+    OTHER,
+    SINGLE,
+    character_classes,
+    code_points,
+)
+from esdedup.text.hashing import PADDING, U64, xxh3, xxh3_slices
+from esdedup.text.jieba import cut
+from esdedup.text.shingles import Ragged, Shingling, offsets_of
+
+U32 = NDArray[np.uint32]
+I64 = NDArray[np.int64]
+
+_TABLED = 0x10000
+"""Characters below this one have their hashes in a table; Han characters are nearly all there."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """The hashed tokens of one text, and where in it they are.
+
+    hashes, starts, ends: shape (tokens,); token i is of text[starts[i]:ends[i]], which may hold
+    ignored characters too, or several spaces for one.
+    """
+
+    hashes: U64
+    starts: I64
+    ends: I64
+
+
+def tokenise(texts: Sequence[str], shingling: Shingling, seed: int) -> Ragged:
+    """The hashed tokens of normalised texts, stop words removed."""
+    tokens = _split(texts, shingling, seed)
+    return _without(tokens, xxh3(shingling.stop_words, seed)) if shingling.stop_words else tokens
+
+
+def place(text: str, shingling: Shingling, seed: int) -> Places:
+    """The hashed tokens of a normalised text as `tokenise` gives them, and where they are."""
+    hashes = _split([text], shingling, seed).hashes
+    if shingling.unit == "word":
+        starts, ends = _word_places(text)
+    elif shingling.unit == "char":
+        starts, ends = _character_places(text)
+    else:
+        starts, ends = _jieba_places(text, shingling)
+    keep = ~np.isin(hashes, xxh3(shingling.stop_words, seed))
+    return Places(hashes[keep], starts[keep], ends[keep])
+
+
+def _split(texts: Sequence[str], shingling: Shingling, seed: int) -> Ragged:
+    if shingling.unit == "word":
+        return _words(texts, seed)
+    if shingling.unit == "char":
+        return _characters(texts, seed)
+    return _jieba_words(texts, shingling, seed)
+
+
+def _without(tokens: Ragged, stop: U64) -> Ragged:
+    keep = ~np.isin(tokens.hashes, stop)
+    kept_before = np.concatenate([[0], np.cumsum(keep)])
+    return Ragged(tokens.hashes[keep], kept_before[tokens.offsets])
+
+
+def _joined(texts: Sequence[str]) -> tuple[str, I64]:
+    """All texts behind a line feed each, and where each begins, shape (texts + 1,)."""
+    lengths = np.fromiter(map(len, texts), np.int64, len(texts))
+    return "\n" + "\n".join(texts) + "\n", offsets_of(lengths + 1) + 1
+
+
+def _words(texts: Sequence[str], seed: int) -> Ragged:
+    joined, bounds = _joined(texts)
+    if joined.isascii():
+        starts, ends = _ascii_word_spans(joined)
+        data = joined.encode() + bytes(PADDING)
+        hashes = xxh3_slices(data, starts, ends - starts, seed)
+    else:
+        points, bounds = _drop_ignored(joined, bounds)
+        starts, ends = _word_spans(points)
+        hashes = _hash_short_spans(points, starts, ends, seed)
+    return Ragged(hashes, np.searchsorted(starts, bounds))
+
+
+def _ascii_word_spans(text: str) -> tuple[I64, I64]:
+    # bytes.translate looks bytes up faster than numpy does.
+    inside = np.frombuffer(text.encode().translate(_ascii_inside_word()), np.bool_)
+    # The text begins and ends outside a word, so that starts and ends alternate.
+    edges = np.flatnonzero(inside[1:] ^ inside[:-1]) + 1
+    return edges[0::2], edges[1::2]
+
+
+@functools.cache
+def _ascii_inside_word() -> bytes:
+    """For each byte of ASCII, 1 where it is part of a word, else 0; 0 for all other bytes."""
+    word: NDArray[np.bool_] = character_classes()[:128] != OTHER
+    return word.tobytes() + bytes(128)
+
+
+def _word_spans(points: U32) -> tuple[I64, I64]:
+    """Where words start and end, in characters, in a text that begins and ends outside a word."""
+    classes = character_classes().take(points)
+    base = None
+    if (classes == MARK).any():
+        base = np.flatnonzero(classes != MARK)  # A mark belongs to the character before it.
+        classes = classes[base]
+    before, after = classes[:-1], classes[1:]
+    edges = (after != before) | (after == SINGLE)
+    # Each a list of its own: to part one of all edges takes several times as long.
+    starts = np.flatnonzero(edges & (after != OTHER)) + 1
+    ends = np.flatnonzero(edges & (before != OTHER)) + 1
+    return (starts, ends) if base is None else (base[starts], base[ends])
+
+
+def _drop_ignored(text: str, bounds: I64) -> tuple[U32, I64]:
+    """The code points of a text without IGNORED characters, and where its rows begin then."""
+    points = code_points(text)
+    keep = character_classes().take(points) != IGNORED
+    if keep.all():
+        return points, bounds
+    return points[keep], offsets_of(keep.astype(np.int64))[bounds]
+
+
+def _hash_spans(points: U32, starts: I64, ends: I64, seed: int) -> U64:
+    """The hashes of spans of characters."""
+    data = points.tobytes().decode("utf-32-le", "surrogatepass").encode("utf-8", "surrogatepass")
+    if len(data) != len(points):
+        # Every byte but a continuation byte (10xxxxxx) begins a character.
+        begins = np.flatnonzero((np.frombuffer(data, np.uint8) & 0xC0) != 0x80)
+        begins = np.append(begins, len(data))
+        starts, ends = begins[starts], begins[ends]
+    return xxh3_slices(data + bytes(PADDING), starts, ends - starts, seed)
+
+
+def _hash_short_spans(points: U32, starts: I64, ends: I64, seed: int) -> U64:
+    """The same, quicker where many spans are one character long, as in Chinese."""
+    first = points.take(starts)
+    tabled = (ends - starts == 1) & (first < _TABLED)
+    hashes = _character_hashes(seed).take(first, mode="clip")
+    rest = np.flatnonzero(~tabled)
+    if rest.size:
+        starts, ends = starts[rest], ends[rest]
+        if 2 * (ends - starts).sum() < points.size:
+            points, starts, ends = _only(points, starts, ends)
+        hashes[rest] = _hash_spans(points, starts, ends, seed)
+    return hashes
+
+
+def _only(points: U32, starts: I64, ends: I64) -> tuple[U32, I64, I64]:
+    """The characters of some spans without those between, and where each span is among them."""
+    steps = np.zeros(points.size + 1, np.int8)
+    steps[starts] = 1
+    steps[ends] -= 1
+    inside = np.cumsum(steps[:-1], dtype=np.int8).view(np.bool_)
+    ends_of_kept = np.cumsum(ends - starts)
+    return points[inside], ends_of_kept - (ends - starts), ends_of_kept
+
+
+@functools.lru_cache(maxsize=2)
+def _character_hashes(seed: int) -> U64:
+    """XXH3-64 of the UTF-8 bytes of every character of the basic plane: shape (65536,)."""
+    positions = np.arange(_TABLED)
+    hashes = _hash_spans(positions.astype(np.uint32), positions, positions + 1, seed)
+    hashes.setflags(write=False)
+    return hashes
+
+
+def _characters(texts: Sequence[str], seed: int) -> Ragged:
+    collapsed = [" ".join(text.split()) for text in texts]
+    lengths = np.fromiter(map(len, collapsed), np.int64, len(collapsed))
+    points, bounds = _drop_ignored("".join(collapsed), offsets_of(lengths))
+    starts = np.arange(points.size)
+    return Ragged(_hash_short_spans(points, starts, starts + 1, seed), bounds)
+
+
+def _jieba_words(texts: Sequence[str], shingling: Shingling, seed: int) -> Ragged:
+    rows = [
+        [piece for piece in pieces if _has_word(piece)]
+        for pieces in cut(texts, shingling.segmenter)
+    ]
+    counts = np.fromiter(map(len, rows), np.int64, len(rows))
+    return Ragged(xxh3((word for row in rows for word in row), seed), offsets_of(counts))
+
+
+def _has_word(piece: str) -> bool:
+    return bool((character_classes()[code_points(piece)] != OTHER).any())
+
+
+def _word_places(text: str) -> tuple[I64, I64]:
+    joined, bounds = _joined([text])
+    points, _ = _drop_ignored(joined, bounds)
+    starts, ends = _word_spans(points)
+    kept = np.flatnonzero(character_classes().take(code_points(joined)) != IGNORED)
+    # What was joined begins with a line feed that the text has not.
+    return kept[starts] - 1, kept[ends - 1]
+
+
+def _character_places(text: str) -> tuple[I64, I64]:
+    places: list[tuple[int, int]] = []
+    for run in re.finditer(r"\S+", text):
+        if places:
+            places.append((places[-1][1], run.start()))
+        places += [(at, at + 1) for at in range(*run.span())]
+    starts, ends = _columns(places)
+    kept = character_classes().take(code_points(text)[starts]) != IGNORED
+    return starts[kept], ends[kept]
+
+
+def _jieba_places(text: str, shingling: Shingling) -> tuple[I64, I64]:
+    (pieces,) = cut([text], shingling.segmenter)
+    edges = itertools.pairwise(itertools.accumulate(map(len, pieces), initial=0))
+    return _columns([span for span, piece in zip(edges, pieces, strict=True) if _has_word(piece)])
+
+
+def _columns(places: list[tuple[int, int]]) -> tuple[I64, I64]:
+    table = np.array(places, np.int64).reshape(-1, 2)
+    return table[:, 0], table[:, 1]

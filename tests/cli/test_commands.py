@@ -1,0 +1,534 @@
+"""The command line as a person or a program uses it: through a real process."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+
+from tests.conftest import delete_index
+from tests.helpers.commands import write_lines
+from tests.servers.credentials import Credentials
+from tests.servers.provide import ELASTICSEARCH, OPENSEARCH, NodeFactory, Server
+from tests.servers.proxy import Proxy
+
+ESDEDUP = str(Path(sys.executable).parent / "esdedup")
+ROOT = Path(__file__).parents[2]
+ARTICLES = [
+    {"id": "a", "text": "The council met on Monday and voted for the new bridge over the river."},
+    {"id": "b", "text": "The council met on Monday and voted for the new bridge over the canal."},
+    {"id": "c", "text": "Rain is expected in the hills tonight, with wind from the north."},
+    {"id": "d", "text": "今天下午三点，市图书馆举行读书会，欢迎大家参加。"},
+    {"id": "e", "text": "今天下午四点，市图书馆举行读书会，欢迎大家参加！"},
+    {"id": "f", "text": "[bold]markup[/bold] stays as it is written here"},
+]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("ESDEDUP_")]:
+        if not name.startswith(("ESDEDUP_TEST_", "ESDEDUP_REQUIRE_")):
+            monkeypatch.delenv(name)
+    write_lines(tmp_path / "articles.jsonl", ARTICLES)
+    return tmp_path
+
+
+def run(*arguments: str, status: int = 0, **options: Any) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [ESDEDUP, *arguments], capture_output=True, text=True, timeout=120, check=False, **options
+    )
+    assert done.returncode == status, (done.returncode, done.stdout, done.stderr)
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def rows(done: subprocess.CompletedProcess[str]) -> list[Any]:
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_the_whole_path_on_a_local_file() -> None:
+    assert rows(run("index", "articles.jsonl")) == [
+        {
+            "read": 6,
+            "created": 6,
+            "updated": 0,
+            "unchanged": 0,
+            "skipped": 0,
+            "failed": 0,
+            "duplicates": 0,
+            "exact": 0,
+            "truncated": 0,
+        }
+    ]
+    pairs = rows(run("pairs"))
+    assert [(pair["left"], pair["right"]) for pair in pairs] == [("a", "b"), ("d", "e")]
+    assert pairs[0]["similarity"] == 11 / 13
+    (result,) = rows(run("similar", "--id", "a"))
+    assert result["query"] == "a"
+    assert [match["id"] for match in result["matches"]] == ["b"]
+    assert result["truncated"] is False
+    (near,) = rows(run("similar", "--text", ARTICLES[3]["text"], "-m", "hamming", "-d", "9"))
+    assert near["matches"][0] == {"id": "d", "distance": 0, "matched": 4}
+    (stats,) = rows(run("stats"))
+    assert (stats["documents"], stats["sketched"], stats["text_field"]) == (6, 6, "text")
+    (again,) = rows(run("index", "articles.jsonl"))
+    assert (again["created"], again["updated"]) == (0, 6)
+
+
+def test_the_launcher_in_the_root() -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "cli.py"), "--help"], capture_output=True, text=True, check=True
+    )
+    assert "similar" in done.stdout
+
+
+def test_every_option_is_explained() -> None:
+    for command in ("index", "similar", "pairs", "stats", "stop", "scheme", "tune"):
+        shown = run(command, "--help", env={**os.environ, "COLUMNS": "200"}).stdout
+        options = re.findall(r"│ \*?\s*(--[a-z-]+)", shown)
+        assert {"--json", "--url", "--index", "--api-key", "--ca-certs"} <= set(options)
+
+
+def test_file_formats(folder: Path) -> None:
+    (folder / "a.csv").write_text('id,text\n1,"one, ""two""\nthree"\n2,four\n')
+    (folder / "b.tsv").write_text('id\ttext\n3\t"five" six\n')
+    (folder / "c.txt").write_text("seven eight\n\nnine 你好\n", "utf-8")
+    (folder / "d.jsonl.gz").write_bytes(gzip.compress(b'{"id": 4, "text": "ten"}\n'))
+    frame = zstandard.compress(b'{"id": "5", "text": "eleven"}\n')
+    (folder / "e.jsonl.zst").write_bytes(frame + frame)
+    files = ["a.csv", "b.tsv", "c.txt", "d.jsonl.gz", "e.jsonl.zst", "-"]
+    (report,) = rows(run("index", *files, input='{"id": "6", "text": "twelve"}\n'))
+    assert report == {
+        "read": 9,
+        "created": 8,
+        "updated": 1,
+        "unchanged": 0,
+        "skipped": 0,
+        "failed": 0,
+        "duplicates": 0,
+        "exact": 0,
+        "truncated": 0,
+    }
+    (found,) = rows(run("similar", "--id", "1", "-t", "0.01", "--source"))
+    assert found["matches"] == []
+    (found,) = rows(run("similar", "--text", "nine 你好", "--source"))
+    assert found["matches"][0]["id"] == "c.txt:3"
+    assert found["matches"][0]["source"] == {"text": "nine 你好"}
+    (again,) = rows(run("index", "c.txt"))
+    assert again["unchanged"] == 2
+
+
+def test_bad_records_go_to_the_dead_letter_and_the_rest_go_on(folder: Path) -> None:
+    bad = [
+        "{broken",
+        '{"id": "2"}',
+        '{"id": "3", "text": 7}',
+        "[1]",
+        '{"text": "\\ud800"}',
+        '{"text": "\udcff"}',
+        '{"text": "x", "n": NaN}',
+        '{"id": true, "text": "x"}',
+    ]
+    write_lines(folder / "mixed.jsonl", [ARTICLES[0], *bad, ARTICLES[2]])
+    done = run("index", "mixed.jsonl", status=1)
+    assert rows(done) == [
+        {
+            "read": 10,
+            "created": 2,
+            "updated": 0,
+            "unchanged": 0,
+            "skipped": 0,
+            "failed": 8,
+            "duplicates": 0,
+            "exact": 0,
+            "truncated": 0,
+        }
+    ]
+    assert "mixed.jsonl:2: not valid JSON" in done.stderr
+    assert "8 of 10 records were not indexed: see documents.dead-letter.jsonl" in done.stderr
+    letters = json_lines(Path("documents.dead-letter.jsonl").read_text("utf-8"))
+    assert [letter["line"] for letter in letters] == list(range(2, 10))
+    assert letters[0]["record"] == "{broken"
+    reasons = " ".join(letter["reason"] for letter in letters)
+    for part in ("'text' is missing", "no text but int", "array", "surrogate", "0xff", "NaN"):
+        assert part in reasons
+
+
+def test_a_line_with_another_text_than_before_is_not_overwritten(folder: Path) -> None:
+    (folder / "notes.txt").write_text("one two three\n")
+    run("index", "notes.txt")
+    (folder / "notes.txt").write_text("four five six\n")
+    done = run("index", "notes.txt", status=1)
+    assert "--id-field" in done.stderr
+    (found,) = rows(run("similar", "--text", "one two three"))
+    assert [match["id"] for match in found["matches"]] == ["notes.txt:1"]
+
+
+USAGE = [
+    (["index", "absent.jsonl"], "absent.jsonl: there is no such file"),
+    (["index", "."], "is a folder"),
+    (["index", "x.pdf"], "no such file"),
+    (["index", "articles.jsonl", "--format", "xml"], "xml"),
+    (["index", "articles.jsonl", "--scheme", "absent.json"], "scheme file absent.json"),
+    (["index"], "Missing argument"),
+    (["similar"], "one of --text, --file, --id and --batch"),
+    (["similar", "--text", "x", "--id", "a"], "one of --text, --file, --id and --batch"),
+    (["similar", "--text", "x", "-t", "1.5"], "threshold 1.5"),
+    (["similar", "--text", "x", "-d", "3"], "--distance goes with"),
+    (["similar", "--text", "x", "-m", "hamming", "-d", "64"], "distance 64"),
+    (["similar", "--text", "x", "-m", "hamming", "-t", "0.5"], "--threshold goes with"),
+    (["similar", "--text", "x", "-m", "hamming", "--nearest"], "--nearest goes with"),
+    (["similar", "--text", "x", "-t", "0.5", "--nearest"], "one of --threshold and --nearest"),
+    (["similar", "--text", "x", "-t", "0"], "threshold 0.0"),
+    (["similar", "--text", "x", "--recall", "1"], "recall 1.0"),
+    (["query", "--text", "x", "--recall", "0"], "recall 0.0"),
+    (["scheme", "--signature", "129"], "signature 129"),
+    (["similar", "--text", "x", "-m", "hamming", "-d", "40"], "terms a query"),
+    (["pairs", "-m", "hamming", "-t", "0.9"], "--threshold goes with"),
+    (["pairs", "-m", "hamming", "-t", "0.5"], "--threshold goes with"),
+    (["pairs", "-t", "0"], "threshold 0.0"),
+    (["pairs", "--url", "ftp://x"], "use http://host:port"),
+    (["pairs", "--url", "http://h:1", "--username", "u"], "both a user name and a password"),
+    (["pairs", "--url", "http://h:1", "--api-key", "k", "--bearer-token", "t"], "give one of"),
+    (["pairs", "--url", "http://h:1", "--ca-certs", "f"], "https"),
+    (["pairs", "--url", "https://h:1", "--ca-certs", "absent.pem"], "CA file absent.pem"),
+    (["scheme", "--shingle", "word"], "--shingle word"),
+    (["scheme", "--bands", "3"], "--bands and --rows go together"),
+    (["scheme", "--bands", "65", "--rows", "2"], "need 130 permutations"),
+    (["scheme", "--segments", "3y4"], "3y4"),
+    (["scheme", "--threshold", "0.1", "--recall", "0.999", "--permutations", "8"], "needs"),
+]
+FAILURES = [
+    (["pairs", "--db", "absent.db"], "index documents first"),
+    (["pairs", "--index", "absent"], "index 'absent'"),
+    (["similar", "--id", "nobody"], "no document 'nobody'"),
+    (["pairs", "--db", "articles.jsonl"], "file is not a database"),
+    (["index", "articles.jsonl", "--db", "no/such/folder.db"], "there is no folder no/such"),
+    (["stats", "--url", "http://127.0.0.1:9"], "can't be reached"),
+]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text", "status"),
+    [(*case, 2) for case in USAGE] + [(*case, 1) for case in FAILURES],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_wrong_use_is_explained(arguments: list[str], text: str, status: int) -> None:
+    run("index", "articles.jsonl")
+    done = run(*arguments, status=status)
+    assert text in re.sub(r"[\s│]+", " ", done.stderr)
+    assert done.stdout == ""
+
+
+def test_an_archive_that_breaks_off(folder: Path) -> None:
+    whole = gzip.compress(("".join(json.dumps(a) + "\n" for a in ARTICLES)).encode())
+    (folder / "cut.jsonl.gz").write_bytes(whole[:-20])
+    assert "can't be read to its end" in run("index", "cut.jsonl.gz", status=1).stderr
+
+
+def test_schemes(folder: Path) -> None:
+    (folder / "stop.txt").write_text("The\n的\n", "utf-8")
+    (folder / "weights.json").write_text('{"weights": {"the new": 3.5}, "default": 1}')
+    (folder / "df.json").write_text('{"documents": 10, "frequencies": {"the new": 9}}')
+    variants = {
+        "char": ["--shingle", "char:5", "--threshold", "0.8", "--seed", "9"],
+        "bands": ["--bands", "8", "--rows", "4", "--token-bits", "48", "--no-simhash"],
+        "manku": ["--segments", "6c3", "--no-minhash", "--stop-words", "stop.txt"],
+        "wide": ["--segments", "4x32", "--features", "1", "--weighting", "binary"],
+        "two": ["--segments", "2x32", "--normalise", "NFC", "--no-casefold"],
+        "weights": ["--weights", "weights.json"],
+        "df": ["--weights", "df.json"],
+        "idf": ["--idf-from", "articles.jsonl"],
+    }
+    ids = set()
+    for name, options in variants.items():
+        piped = json.loads(run("scheme", *options, "-o", f"{name}.json").stdout)
+        assert json.loads((folder / f"{name}.json").read_text()) == piped
+        run("index", "articles.jsonl", "--db", f"{name}.db", "--scheme", f"{name}.json")
+        (stats,) = rows(run("stats", "--db", f"{name}.db"))
+        assert stats["scheme"] == piped
+        ids.add(stats["scheme_id"])
+    assert len(ids) == len(variants)
+    done = run("index", "articles.jsonl", "--db", "char.db", "--scheme", "two.json", status=2)
+    assert "shingling.size 5, not 3" in done.stderr
+    shown = run("scheme", "--table", "--documents", "1e8").stdout
+    assert re.search(r"up to 7 +│ guaranteed with 68 terms", shown)
+    assert "6,103.5" in shown
+
+
+def test_a_look_says_what_it_can_find() -> None:
+    run("index", "articles.jsonl")
+    done = run("similar", "--id", "a", "--threshold", "0.3")
+    assert "at Jaccard 0.3 this index finds about 46.7%" in done.stderr
+    assert "esdedup scheme --threshold 0.3" in done.stderr
+    (answer,) = rows(done)
+    assert answer["expected_recall"] == pytest.approx(0.4672, abs=1e-4)
+    done = run("similar", "--id", "a", "--threshold", "0.8")
+    assert done.stderr == ""
+    assert rows(done)[0]["expected_recall"] > 0.999
+    done = run("similar", "--id", "a", "--recall", "0.5")
+    assert "at Jaccard 0.5 about 56.2% are found: raise --recall" in done.stderr
+    assert "at Jaccard 0.8 about 99.9% are found" in in_terminal(
+        "similar", "--id", "a", "-t", "0.8"
+    )
+    assert "finds about 46.7%" in in_terminal("similar", "--id", "a", "-t", "0.3")
+    done = run("similar", "--batch", "articles.jsonl", "--threshold", "0.3")
+    assert done.stderr.count("finds about 46.7%") == 1
+    (body,) = rows(run("query", "--text", ARTICLES[0]["text"], "--threshold", "0.9"))
+    assert body["query"]["bool"]["minimum_should_match"] == 10
+    (answer,) = rows(run("similar", "--id", "a", "--metric", "hamming"))
+    assert answer["expected_recall"] is None
+
+
+def test_the_nearest() -> None:
+    run("index", "articles.jsonl")
+    done = run("similar", "--id", "a", "--nearest", "-k", "3")
+    assert "Only 1 of 3 were found" in done.stderr
+    assert "esdedup scheme --signature 128" in done.stderr
+    assert [match["id"] for match in rows(done)[0]["matches"]] == ["b"]
+    assert "128 single values" in run("scheme", "--signature", "128", "--table").stdout
+    run("scheme", "--signature", "128", "--output", "nearest.json")
+    run("index", "articles.jsonl", "--db", "nearest.db", "--scheme", "nearest.json")
+    for id, nearest in (("a", "b"), ("d", "e")):
+        done = run("similar", "--db", "nearest.db", "--id", id, "--nearest", "-k", "1")
+        (answer,) = rows(done)
+        assert [match["id"] for match in answer["matches"]] == [nearest]
+        assert answer["expected_recall"] > 0.99
+        assert not answer["truncated"]
+        assert done.stderr == ""
+    done = run("similar", "--db", "nearest.db", "--batch", "articles.jsonl", "--nearest", "-k", "2")
+    assert len(rows(done)) == 6
+    assert "6 texts have fewer than 2 matches" in done.stderr
+    (body,) = rows(run("query", "--db", "nearest.db", "--text", "one two three four", "--nearest"))
+    assert len(body["query"]["bool"]["should"]) == 128
+    assert "esdedup.signature" in json.dumps(body["query"])
+
+
+def test_a_terminal_gets_tables_and_a_pipe_lines_of_json() -> None:
+    run("index", "articles.jsonl")
+    shown = in_terminal("pairs")
+    assert "2 near-duplicate pairs" in shown
+    assert "今天下午三点" in shown
+    assert '{"left"' in in_terminal("pairs", "--json")
+    assert "[bold]markup[/bold]" in in_terminal("similar", "--text", ARTICLES[5]["text"])
+    piped = run("pairs", "--table").stdout
+    assert "near-duplicate pairs" in piped
+    assert "\x1b" not in piped
+
+
+def test_a_narrow_terminal_loses_no_column() -> None:
+    """It wraps the lines itself."""
+    run("index", "articles.jsonl")
+    run("index", "articles.jsonl", "--id-field", "text")
+    shown = in_terminal("stats", "--hot", "2", columns=40)
+    for heading in ("token", "position", "documents", "share", "id", "text"):
+        assert re.search(f"┃ +{heading} +┃", shown)
+    assert "minhash:" in shown
+
+
+def test_output_that_takes_plain_characters_only() -> None:
+    run("index", "articles.jsonl")
+    plain = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    for command in (
+        ["similar", "--id", "d", "-t", "0.3"], ["pairs", "-t", "0.3"], ["explain", "d", "e"]
+    ):  # fmt: skip
+        shown = run(*command, "--table", env=plain).stdout
+        assert "???" in shown
+        assert shown.isascii()
+    # JSON needs no other characters.
+    command = ["similar", "--id", "d", "-t", "0.3", "--source"]
+    assert run(*command, env=plain).stdout.isascii()
+    assert json.loads(run(*command, env=plain).stdout) == json.loads(run(*command).stdout)
+
+
+def in_terminal(*arguments: str, columns: int = 120) -> str:
+    """What a terminal shows."""
+    master, slave = pty.openpty()
+    environment = {**os.environ, "COLUMNS": str(columns), "TERM": "xterm"}
+    process = subprocess.Popen(
+        [ESDEDUP, *arguments], stdout=slave, stderr=slave, stdin=slave, env=environment
+    )
+    os.close(slave)
+    shown = b""
+    while select.select([master], [], [], 60)[0]:
+        try:
+            part = os.read(master, 65536)
+        except OSError:  # Linux's way to say that the other end was closed.
+            break
+        if not part:
+            break
+        shown += part
+    os.close(master)
+    assert process.wait(60) == 0
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.decode())
+
+
+def test_a_reader_that_goes_away_is_no_crash() -> None:
+    write_lines(Path("many.jsonl"), [{"id": str(n), "text": "same words here"} for n in range(300)])
+    run("index", "many.jsonl")
+    done = subprocess.run(
+        f"{ESDEDUP} pairs | head -n 1", shell=True, capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout)["similarity"] == 1
+    assert "Traceback" not in done.stderr
+
+
+def test_a_killed_run_is_completed_by_doing_it_again() -> None:
+    records = [{"id": str(n), "text": f"text number {n} of many " * 20} for n in range(60_000)]
+    write_lines(Path("big.jsonl"), records)
+    for number in (signal.SIGKILL, signal.SIGINT):
+        process = subprocess.Popen(
+            [ESDEDUP, "index", "big.jsonl"], stderr=subprocess.PIPE, text=True
+        )
+        time.sleep(2.5)
+        process.send_signal(number)
+        _, shown = process.communicate(timeout=60)
+        assert "Traceback" not in shown
+        assert process.returncode in (-signal.SIGKILL, 130, 0)
+    (report,) = rows(run("index", "big.jsonl"))
+    assert report["created"] + report["updated"] == 60_000
+    (stats,) = rows(run("stats"))
+    assert stats["documents"] == stats["sketched"] == 60_000
+
+
+@pytest.fixture(params=["elasticsearch", "opensearch"])
+def url(request: pytest.FixtureRequest) -> str:
+    found: str = request.getfixturevalue(f"{request.param}_url")
+    return found
+
+
+@pytest.fixture
+def name(url: str) -> Iterator[str]:
+    made = f"esdedup-test-{uuid.uuid4().hex[:12]}"
+    yield made
+    delete_index(url, made)
+
+
+def test_a_cluster_answers_as_the_local_file_does(
+    url: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands = [
+        ["pairs"],
+        ["pairs", "-m", "hamming", "-d", "7"],
+        ["similar", "--id", "a"],
+        ["similar", "--text", ARTICLES[4]["text"], "-m", "hamming", "-d", "9", "--source"],
+    ]
+    run("index", "articles.jsonl")
+    local = [run(*command).stdout for command in commands]
+    monkeypatch.setenv("ESDEDUP_URL", url)
+    monkeypatch.setenv("ESDEDUP_INDEX", name)
+    (report,) = rows(run("index", "articles.jsonl"))
+    assert report["created"] == 6
+    assert [json_lines(run(*command).stdout) for command in commands] == [
+        json_lines(text) for text in local
+    ]
+    (stats,) = rows(run("stats"))
+    assert stats["index"] == name
+    assert ("Elasticsearch" in stats["store"]) or ("OpenSearch" in stats["store"])
+    done = run("index", "articles.jsonl", "--text-field", "body", status=2)
+    assert "field 'text', not 'body'" in done.stderr
+
+
+def json_lines(text: str) -> list[Any]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_credentials_are_used_and_never_shown(url: str, name: str) -> None:
+    product = "opensearch" if "OpenSearch" in store_of(url, name) else "elasticsearch"
+    credentials = Credentials(("ann", "pa:ss word"), ("key", "hidden1"), "hidden2")
+    with Proxy(url, product, tls=True, credentials=credentials) as proxy:
+        here = ["stats", "--index", name, "--url", proxy.url]
+        trusted = [*here, "--ca-certs", proxy.ca_file]
+        run(*trusted, "--username", "ann", "--password", "pa:ss word")
+        run(*trusted, "--api-key", "key:hidden1")
+        run(*trusted, env={**os.environ, "ESDEDUP_BEARER_TOKEN": "hidden2"})
+        inside = proxy.url.replace("https://", "https://ann:pa%3Ass%20word@")
+        run("stats", "--index", name, "--url", inside, "--cert-fingerprint", proxy.fingerprint)
+        wrong = run(*trusted, "--username", "ann", "--password", "guessed9", status=1)
+        assert "refused the credentials" in wrong.stderr
+        assert "guessed9" not in wrong.stderr
+        inside = proxy.url.replace("https://", "https://ann:guessed9@")
+        wrong = run("stats", "--url", inside, "--ca-certs", proxy.ca_file, status=1)
+        assert "guessed9" not in wrong.stderr
+        untrusted = run(*here, status=1)
+        assert "--ca-certs" in untrusted.stderr
+        other = proxy.fingerprint[::-1]
+        run(*here, "--cert-fingerprint", other, status=1)
+    plain = run("stats", "--index", name, "--url", url.replace("http:", "https:"), status=1)
+    assert "try http://" in plain.stderr
+
+
+def store_of(url: str, name: str) -> str:
+    run("index", "articles.jsonl", "--url", url, "--index", name)
+    (stats,) = rows(run("stats", "--url", url, "--index", name))
+    return str(stats["store"])
+
+
+def test_rejected_and_broken_requests_are_sent_again(url: str, name: str) -> None:
+    product = "opensearch" if "OpenSearch" in store_of(url, name) else "elasticsearch"
+    write_lines(Path("lines.txt"), [f"some text of line {n}" for n in range(2_500)])
+    with Proxy(url, product) as proxy:
+        proxy.fail_next(1, 429)
+        proxy.drop_after(2)
+        done = run("index", "lines.txt", "--url", proxy.url, "--index", name)
+        (report,) = rows(done)
+        assert report["created"] + report["unchanged"] == 2_500
+        assert report["failed"] == 0
+        assert "trying again" in done.stderr
+        proxy.fail_next(9, 503)
+        late = run("index", "lines.txt", "--url", proxy.url, "-i", name, "--retries", "1", status=1)
+        assert "Gave up after 1 retries" in late.stderr
+        assert "Run the same command again" in late.stderr
+    (stats,) = rows(run("stats", "--url", url, "--index", name))
+    assert stats["documents"] == 2_506
+
+
+@pytest.mark.parametrize("server", [ELASTICSEARCH, OPENSEARCH], ids=str)
+def test_a_server_that_dies_loses_nothing_acknowledged(
+    server: Server, node_factory: NodeFactory
+) -> None:
+    node = node_factory(server)
+    records = [{"id": str(n), "text": f"text number {n} of many " * 20} for n in range(40_000)]
+    write_lines(Path("big.jsonl"), records)
+    command = [ESDEDUP, "index", "big.jsonl", "--url", node.url, "--retries", "1"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(3)
+    node.kill()
+    shown, problem = process.communicate(timeout=120)
+    acknowledged = 0
+    if process.returncode:
+        assert process.returncode == 1
+        assert shown == ""
+        assert "can't be reached" in problem
+        assert "Traceback" not in problem
+        acknowledged = int(re.findall(r"before this: \d+ records, (\d+) created", problem)[0])
+    node.restart()
+    (stats,) = rows(run("stats", "--url", node.url))
+    assert stats["documents"] >= acknowledged
+    (report,) = rows(run("index", "big.jsonl", "--url", node.url))
+    assert report["created"] + report["updated"] == 40_000
+    assert report["updated"] >= acknowledged
+    (stats,) = rows(run("stats", "--url", node.url))
+    assert stats["documents"] == stats["sketched"] == 40_000
+
+
+def test_the_sample_of_the_readme() -> None:
+    truth = [line.split("\t") for line in (ROOT / "examples/truth.tsv").read_text().splitlines()]
+    run("index", str(ROOT / "examples" / "articles.jsonl"))
+    found = {(pair["left"], pair["right"]): pair["similarity"] for pair in rows(run("pairs"))}
+    assert found == {(a, b): pytest.approx(float(value), abs=5e-4) for a, b, value in truth}

@@ -1,0 +1,398 @@
+"""Runs that are killed, beside writers, and on clusters that lose nodes: nothing may be lost."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import esdedup
+from esdedup.ingest.documents import fields_of
+from esdedup.stores import BulkPolicy, connect
+from esdedup.stores.connection import connection_to
+from esdedup.stores.mapping import IndexMeta
+from tests.helpers.commands import call, esdedup_command, fill, words
+from tests.servers.cluster import Cluster, start_cluster
+from tests.servers.node import Node
+from tests.servers.ports import free_port
+from tests.servers.provide import ELASTICSEARCH, OPENSEARCH, NodeFactory, Server, refusing
+
+CLI = Path(__file__).parents[2] / "cli.py"
+DOCUMENTS = int(os.environ.get("ESDEDUP_TEST_BACKFILL_DOCUMENTS", "10000"))
+META = IndexMeta(esdedup.Scheme())
+CLUSTER_DOCUMENTS = 8_000
+SHARDS = {"number_of_shards": 6, "number_of_replicas": 1}
+
+log = logging.getLogger(__name__)
+
+Sources = dict[str, dict[str, Any]]
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where dead letters go."""
+    monkeypatch.chdir(tmp_path)
+
+
+def texts(count: int) -> Sources:
+    return {f"d{n}": {"text": words(n, 10), "n": 0} for n in range(count)}
+
+
+@dataclass
+class Run:
+    """A command in a process of its own."""
+
+    process: subprocess.Popen[bytes]
+    folder: Path
+
+    def end(self) -> tuple[int, dict[str, Any]]:
+        """The exit status, and the report or nothing."""
+        status = self.process.wait(timeout=300)
+        lines = (self.folder / "out").read_text().splitlines()
+        return status, json.loads(lines[-1]) if lines else {}
+
+    @property
+    def running(self) -> bool:
+        return self.process.poll() is None
+
+    @property
+    def err(self) -> str:
+        return (self.folder / "err").read_text()
+
+    def children(self) -> set[int]:
+        return {pid for pid, parent in _processes() if parent == self.process.pid}
+
+
+Start = Callable[..., Run]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts commands, which end with the test."""
+    runs: list[Run] = []
+
+    def start_one(url: str, *arguments: str) -> Run:
+        command = [sys.executable, str(CLI), *arguments, "--url", url]
+        with (tmp_path / "out").open("wb") as out, (tmp_path / "err").open("wb") as err:
+            process = subprocess.Popen(command, stdout=out, stderr=err, cwd=tmp_path)
+        runs.append(Run(process, tmp_path))
+        return runs[-1]
+
+    yield start_one
+    for run in runs:
+        run.process.kill()
+        run.process.wait()
+
+
+def _processes() -> list[tuple[int, int]]:
+    """Numbers and parents of all processes but those that have ended."""
+    listed = subprocess.run(
+        ["ps", "-A", "-o", "pid=,ppid=,stat="], stdout=subprocess.PIPE, text=True, check=True
+    )
+    rows = [line.split() for line in listed.stdout.splitlines()]
+    return [(int(row[0]), int(row[1])) for row in rows if not row[2].startswith("Z")]
+
+
+def await_true(what: str, true: Callable[[], bool], seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, f"not after {seconds} s: {what}"
+        time.sleep(0.1)
+
+
+def await_tokens(url: str, index: str, wanted: float) -> None:
+    await_true(f"{wanted} documents with tokens", lambda: count(url, index) >= wanted)
+
+
+def await_ended(pids: set[int]) -> float:
+    """The seconds that it took."""
+    began = time.monotonic()
+    await_true("processes ended", lambda: not pids & {pid for pid, _ in _processes()}, 20)
+    return time.monotonic() - began
+
+
+def count(url: str, index: str) -> int:
+    """The number of documents with tokens."""
+    call(url, "POST", f"/{index}/_refresh")
+    body = {"query": {"exists": {"field": "esdedup.sketch.scheme"}}}
+    return int(call(url, "POST", f"/{index}/_count", body)["count"])
+
+
+def every_document(url: str, index: str) -> Sources:
+    """The sources of all documents at one moment."""
+    call(url, "POST", f"/{index}/_refresh")
+    found: Sources = {}
+    answer = call(url, "POST", f"/{index}/_search?scroll=2m", {"size": 5_000})
+    seen = 0
+    while hits := answer["hits"]["hits"]:
+        assert answer["_shards"]["successful"] == answer["_shards"]["total"]
+        found |= {hit["_id"]: hit["_source"] for hit in hits}
+        seen += len(hits)
+        scroll = {"scroll": "2m", "scroll_id": answer["_scroll_id"]}
+        answer = call(url, "POST", "/_search/scroll", scroll)
+    assert len(found) == seen
+    return found
+
+
+def assert_whole(url: str, index: str, written: Sources) -> None:
+    """Each document is there as it was written, with the tokens of its text, and no other."""
+    found = every_document(url, index)
+    assert found.keys() == written.keys()
+    tokens = fields_of([source["text"] for source in written.values()], META)
+    wrong = [
+        (found[id], {**source, **fields})
+        for (id, source), fields in zip(written.items(), tokens, strict=True)
+        if found[id] != {**source, **fields}
+    ]
+    assert not wrong, f"{len(wrong)} documents, such as {wrong[0]}"
+
+
+def adds_up(report: dict[str, Any]) -> bool:
+    parts = ("written", "unchanged", "without_text", "gone", "failed")
+    return bool(report["read"] == sum(report[part] for part in parts))
+
+
+class Writer(threading.Thread):
+    """Changes documents all the while, and knows what it wrote last of each."""
+
+    def __init__(self, url: str, index: str, written: Sources) -> None:
+        super().__init__(daemon=True)
+        self.written = dict(written)
+        self.changes = 0
+        self._ids = list(written)
+        self._path = f"{url}/{index}"
+        self._target = (url, f"/{index}/_bulk")
+        self._chance = random.Random(11)
+        self._ended = threading.Event()
+        self._error: BaseException | None = None
+
+    def finish(self) -> None:
+        self._ended.set()
+        self.join()
+        if self._error is not None:
+            raise self._error
+
+    def run(self) -> None:
+        try:
+            while not self._ended.is_set():
+                ids = set(self._chance.sample(self._ids, 30))
+                self._send({id: self._change(id) for id in ids})
+                time.sleep(0.01)
+        except BaseException as error:
+            self._error = error
+
+    def _change(self, id: str) -> list[Any]:
+        """The lines of some change, which counts as written."""
+        self.changes += 1
+        number, text = self.changes, words(10**6 + self.changes, 10)
+        kind = self._chance.choice(["text", "text", "n", "n", "index", "delete", "create"])
+        if kind == "create":
+            id = f"new{number}"
+            self._ids.append(id)
+        elif id not in self.written:
+            kind = "index"
+        if kind == "delete":
+            del self.written[id]
+            return [{"delete": {"_id": id}}]
+        if kind in ("text", "n"):
+            part = {"text": text} if kind == "text" else {"n": number}
+            self.written[id] = {**self.written[id], **part}
+            return [{"update": {"_id": id}}, {"doc": part}]
+        self.written[id] = {"text": text, "n": number, kind: {"by": "writer"}}
+        return [{kind: {"_id": id}}, self.written[id]]
+
+    def _send(self, pending: dict[str, list[Any]]) -> None:
+        """Until all are accepted: another writer's change in between is a conflict of ours."""
+        while pending:
+            url, path = self._target
+            lines = [line for change in pending.values() for line in change]
+            items = call(url, "POST", path, lines)["items"]
+            statuses = [next(iter(item.values()))["status"] for item in items]
+            assert set(statuses) <= {200, 201, 409, 429}, items
+            refused = zip(pending.items(), statuses, strict=True)
+            pending = {id: change for (id, change), status in refused if status >= 400}
+
+
+def test_killed_runs_beside_a_writer(node_factory: NodeFactory, start: Start) -> None:
+    url, name = node_factory().url, "killed"
+    settings = {"number_of_shards": 2, "number_of_replicas": 0}
+    call(url, "PUT", f"/{name}", {"settings": settings})
+    before = texts(DOCUMENTS)
+    fill(url, name, before)
+    assert esdedup_command(url, "attach", name).status == 0
+    arguments = ("backfill", name, "--workers", "2")
+    writer = Writer(url, name, before)
+    writer.start()
+    began = time.monotonic()
+
+    for part in (0.001, 0.1, 0.2):
+        wanted = count(url, name) + part * DOCUMENTS
+        # So slow that it is killed in the midst of it.
+        run = start(url, *arguments, "--max-rate", str(DOCUMENTS // 20))
+        await_tokens(url, name, wanted)
+        workers = run.children()
+        assert run.running
+        run.process.kill()
+        run.process.wait()
+        assert len(workers) >= 2
+        log.info("killed; its workers ended %.1f s later", await_ended(workers))
+    assert count(url, name) < DOCUMENTS * 0.95
+
+    changes = writer.changes
+    last = start(url, *arguments)
+    status, report = last.end()
+    assert status == 0, last.err
+    assert adds_up(report)
+    assert writer.is_alive()
+    took = time.monotonic() - began
+    log.info("beside the writer: %s after %.1f s %s", report, took, last.err)
+    assert writer.changes > changes
+    writer.finish()
+    for more in ((), ("--stale",)):
+        ran = esdedup_command(url, *arguments, *more)
+        assert ran.status == 0, ran.err
+        assert adds_up(ran.json[0])
+        log.info("%s %s", more, ran.json)
+    assert_whole(url, name, writer.written)
+    log.info("%d changes, %d documents", writer.changes, len(writer.written))
+    assert esdedup_command(url, *arguments).json[0]["written"] == 0
+    assert esdedup_command(url, *arguments, "--stale").json[0]["written"] == 0
+
+
+@pytest.fixture(params=[ELASTICSEARCH, OPENSEARCH], ids=str)
+def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
+    """Three nodes."""
+    server: Server = request.param
+    with refusing():
+        made = start_cluster(server.product, server.version, tmp_path / "cluster")
+    yield made
+    for node in made.nodes:
+        node.kill()
+
+
+def master(cluster: Cluster) -> Node:
+    url = cluster.nodes[0].url
+    ((name,),) = [list(row.values()) for row in call(url, "GET", "/_cat/master?format=json&h=node")]
+    return next(node for node in cluster.nodes if node.name == name)
+
+
+def reader(cluster: Cluster) -> Node:
+    """The node that holds most of an open point in time."""
+    stats = call(cluster.nodes[0].url, "GET", "/_nodes/stats/indices/search")["nodes"].values()
+    contexts = {each["name"]: each["indices"]["search"]["open_contexts"] for each in stats}
+    chosen = max(cluster.nodes, key=lambda node: contexts[node.name])
+    assert contexts[chosen.name] > 0
+    return chosen
+
+
+def lose(cluster: Cluster, node: Node) -> str:
+    """Kills a node; the address of another."""
+    node.kill()
+    return next(other.url for other in cluster.nodes if other is not node)
+
+
+def bring_back(cluster: Cluster) -> None:
+    for node in cluster.nodes:
+        if not node.running:
+            node.launch()
+            node.await_ready(nodes=3)
+    call(cluster.urls[0], "GET", "/_cluster/health?wait_for_status=green&timeout=60s")
+
+
+def test_a_cluster_that_loses_a_node(cluster: Cluster, start: Start, tmp_path: Path) -> None:
+    urls, documents = ",".join(cluster.urls), texts(CLUSTER_DOCUMENTS)
+    first = cluster.urls[0]
+    for name in ("made", "bare"):
+        call(first, "PUT", f"/{name}", {"settings": SHARDS})
+        assert esdedup_command(first, "attach", name, "--text-field", "text").status == 0
+    single = {**SHARDS, "number_of_replicas": 0}
+    call(first, "PUT", "/single", {"settings": single})
+    fill(first, "bare", documents)
+    call(first, "GET", "/_cluster/health?wait_for_status=green&timeout=60s")
+
+    source = tmp_path / "documents.jsonl"
+    lines = [json.dumps({"id": id, **fields}) for id, fields in documents.items()]
+    source.write_text("\n".join(lines))
+    run = start(urls, "index", str(source), "-i", "made")
+    await_true("documents", lambda: count(first, "made") > 0)
+    assert run.running
+    other = lose(cluster, master(cluster))
+    status, report = run.end()
+    assert status == 0, run.err
+    log.info("index: %s %s", report, run.err)
+    assert report["read"] == report["created"] + report["updated"] == CLUSTER_DOCUMENTS
+    assert_whole(other, "made", {id: {"id": id, **part} for id, part in documents.items()})
+
+    bring_back(cluster)
+    # So slow that the node is lost in the midst of it.
+    run = start(urls, "backfill", "bare", "--workers", "2", "--max-rate", "800")
+    await_tokens(first, "bare", 500)
+    assert run.running
+    other = lose(cluster, reader(cluster))
+    status, report = run.end()
+    assert status == 0, run.err
+    log.info("backfill: %s %s", report, run.err)
+    assert "the point in time that was read is lost" in run.err
+    assert adds_up(report)
+    assert report["read"] >= CLUSTER_DOCUMENTS
+    assert_whole(other, "bare", documents)
+    # A part of an index must never be taken for the whole.
+    store = connect(connection_to(urls), BulkPolicy(retries=2, base=0.1))
+    with pytest.raises(esdedup.StoreUnavailable), store.point_in_time("/single"):
+        pass
+    store.client.close()
+
+
+def test_the_only_node_is_killed(node_factory: NodeFactory, start: Start) -> None:
+    node, documents = node_factory(), texts(5_000)
+    url, name = node.url, "only"
+    settings = {"number_of_shards": 2, "number_of_replicas": 0}
+    call(url, "PUT", f"/{name}", {"settings": settings})
+    fill(url, name, documents)
+    assert esdedup_command(url, "attach", name).status == 0
+    arguments = ("backfill", name, "--workers", "2", "--max-rate", "1000")
+
+    run = start(url, *arguments, "--retries", "1")
+    await_tokens(url, name, 500)
+    node.kill()
+    status, _ = run.end()
+    assert status == 1
+    assert f"{url}: can't be reached" in run.err
+    assert "documents read" in run.err
+    assert "Run the same command again to go on" in run.err
+    assert "Traceback" not in run.err
+
+    node.restart()
+    wanted = count(url, name) + 500
+    run = start(url, *arguments)
+    await_tokens(url, name, wanted)
+    node.kill()
+    node.restart()
+    status, report = run.end()
+    log.info("%s %s", report, run.err)
+    assert status == 0, run.err
+    assert adds_up(report)
+    assert_whole(url, name, documents)
+
+
+@pytest.mark.parametrize("server", ["elasticsearch", "opensearch"])
+def test_addresses_that_do_not_answer(server: str, request: pytest.FixtureRequest) -> None:
+    url = request.getfixturevalue(f"{server}_url")
+    urls = ",".join([f"http://127.0.0.1:{free_port()}", f"http://127.0.0.1:{free_port()}", url])
+    # The order is the client's, by chance.
+    for _ in range(5):
+        store = connect(connection_to(urls), BulkPolicy(base=0.01))
+        with contextlib.closing(store.client):
+            assert store.ask("GET", "/_cluster/health")[0] == 200

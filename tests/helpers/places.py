@@ -1,0 +1,89 @@
+"""Stores for the tests that hold for all of them, and documents whose tokens are made by hand."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import esdedup
+from esdedup.models import FIELD, Candidates, Document, RecallQuery
+from esdedup.stores import BulkPolicy, LocalStore, Store, open_cluster
+from esdedup.stores.mapping import IndexMeta
+
+META = IndexMeta(esdedup.Scheme())
+SCHEME = META.scheme.id
+OTHER = IndexMeta(esdedup.Scheme(seed=2))
+STORES = ["local", "elasticsearch", "elasticsearch8", "opensearch"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a store of one test is: a file or an address, and an index nobody else uses."""
+
+    target: str | Path
+    index: str
+
+    def open(self, policy: BulkPolicy | None = None) -> Store:
+        if isinstance(self.target, Path):
+            return LocalStore(self.target, self.index)
+        return open_cluster(esdedup.Connection((self.target,)), self.index, policy)
+
+    def call(self, method: str, path: str, body: Any = None) -> Any:
+        """A request of somebody else's; `path` begins behind the index's name."""
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"content-type": "application/json"}
+        address = f"{self.target}/{self.index}{path}"
+        request = urllib.request.Request(address, data, headers, method=method)
+        with urllib.request.urlopen(request) as answer:
+            return json.loads(answer.read() or b"{}")
+
+
+OpenStore = Callable[..., Store]
+
+clusters = pytest.mark.parametrize("place", STORES[1:], indirect=True)
+local = pytest.mark.parametrize("place", STORES[:1], indirect=True)
+
+
+def document(id: str, tokens: Sequence[str] = (), kind: str = "minhash", **source: Any) -> Document:
+    """A document with just these tokens, as one that this scheme sketched."""
+    ours = {"scheme": SCHEME, "digest": "0" * 16, kind: list(tokens)}
+    return Document(id, {"text": f"text of {id[:50]}", **source, FIELD: ours})
+
+
+def query(*tokens: str, exclude: str | None = None, least: int = 1) -> RecallQuery:
+    return RecallQuery("minhash", [[token] for token in tokens], exclude, least=least)
+
+
+def write(store: Store, documents: Sequence[Document]) -> None:
+    report = store.write(documents)
+    assert report.failures == []
+    assert report.created + report.updated == len(documents)
+    store.refresh()
+
+
+def ask(store: Store, wanted: RecallQuery, limit: int = 100) -> Candidates:
+    (found,) = store.recall([wanted], limit)
+    return found
+
+
+def ranked(found: Candidates) -> list[tuple[str, int]]:
+    return [(candidate.document.id, candidate.matched) for candidate in found.found]
+
+
+def ids_of(found: Candidates) -> list[str]:
+    return sorted(candidate.document.id for candidate in found.found)
+
+
+def scanned(store: Store, *paths: str, meta: IndexMeta = META) -> list[Document]:
+    return [found for batch in store.scan(list(paths), meta) for found in batch]
+
+
+def plain(found: Document) -> dict[str, Any]:
+    """What the caller gave of a document."""
+    return {name: value for name, value in found.source.items() if name != FIELD}

@@ -1,0 +1,132 @@
+"""`enrich` inside the bulk helpers of both clients."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import itertools
+import json
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import elasticsearch.helpers
+import opensearchpy.helpers
+import pytest
+
+import esdedup
+from esdedup.models import FIELD
+from esdedup.sketch.sketch import sketch, token_fields
+from tests.conftest import delete_index
+
+TEXT = "one two three four five"
+TOKENS = token_fields(sketch([TEXT], esdedup.Scheme()), esdedup.Scheme())[0]
+
+
+def actions(name: str = "x") -> list[Any]:
+    return [
+        {"_index": name, "_id": "flat", "text": TEXT, "n": 1},
+        {"_index": name, "_id": "source", "_source": {"text": TEXT}},
+        {"_op_type": "create", "_index": name, "_id": "create", "text": TEXT},
+        {"_index": name, "_id": "none", "title": "without the field"},
+        {"_op_type": "update", "_index": name, "_id": "flat", "doc": {"text": TEXT}},
+        {"_op_type": "update", "_index": name, "_id": "up", "doc": {"n": 2}}
+        | {"upsert": {"text": TEXT}},
+        {"_op_type": "update", "_index": name, "_id": "none", "_source": {"doc": {"text": TEXT}}},
+        {"_op_type": "delete", "_index": name, "_id": "source"},
+    ]  # fmt: skip
+
+
+def test_fields_are_added_and_nothing_else_is_changed() -> None:
+    given = actions()
+    before = copy.deepcopy(given)
+    got = list(esdedup.enrich(given))
+    assert given == before
+    assert got[0] == {**before[0], FIELD: TOKENS}
+    assert got[1]["_source"] == {"text": TEXT, FIELD: TOKENS}
+    assert got[3] == before[3]
+    assert got[4]["doc"] == {"text": TEXT, FIELD: TOKENS}
+    assert got[5]["doc"] == {"n": 2}
+    assert got[5]["upsert"][FIELD] == TOKENS
+    assert got[6]["_source"]["doc"][FIELD] == TOKENS
+    assert got[7] == before[7]
+
+
+def test_strings_dotted_fields_and_scripts() -> None:
+    script = {"_op_type": "update", "_id": "1", "script": {"source": "ctx.op = 'none'"}}
+    got = list(esdedup.enrich([json.dumps({"text": TEXT}), b'{"text": "x"}', "no json", script]))
+    assert got[0]["_source"][FIELD] == TOKENS
+    assert FIELD in got[1]["_source"]
+    assert got[2:] == ["no json", script]
+    (nested,) = esdedup.enrich([{"a": {"b": TEXT}}], text_field="a.b")
+    assert nested[FIELD] == TOKENS
+
+
+def test_an_endless_iterator_is_read_no_further_than_needed() -> None:
+    endless = ({"text": f"{TEXT} {number}"} for number in itertools.count())
+    assert len(list(itertools.islice(esdedup.enrich(endless), 1500))) == 1500
+
+
+def test_an_asynchronous_iterator_gives_one() -> None:
+    async def given() -> AsyncIterator[Any]:
+        for action in actions():
+            yield action
+
+    async def collect() -> list[Any]:
+        return [action async for action in esdedup.enrich(given())]
+
+    assert asyncio.run(collect()) == list(esdedup.enrich(actions()))
+
+
+@pytest.fixture(params=["elasticsearch", "opensearch"])
+def url(request: pytest.FixtureRequest) -> str:
+    found: str = request.getfixturevalue(f"{request.param}_url")
+    return found
+
+
+@pytest.fixture
+def index(url: str) -> Iterator[esdedup.Index]:
+    name = f"esdedup-test-{uuid.uuid4().hex[:12]}"
+    with esdedup.open(url, name) as made:
+        made.create()
+        yield made
+    delete_index(url, name)
+
+
+def client_of(url: str, index: esdedup.Index) -> tuple[Any, Any]:
+    """The product's own client, and its module of helpers."""
+    if "OpenSearch" in index.statistics().store:
+        return opensearchpy.OpenSearch(url), opensearchpy.helpers
+    return elasticsearch.Elasticsearch(url), elasticsearch.helpers
+
+
+@pytest.mark.parametrize("helper", ["bulk", "streaming_bulk", "parallel_bulk"])
+def test_bulk_helpers_of_the_clients(url: str, index: esdedup.Index, helper: str) -> None:
+    name = index.store.where.split("'")[1]
+    texts = {f"d{number}": f"{TEXT} {number // 2}" for number in range(40)}
+    given = [{"_index": name, "_id": id, "text": text} for id, text in texts.items()]
+    client, helpers = client_of(url, index)
+    done = getattr(helpers, helper)(client, esdedup.enrich(given, scheme=index.scheme))
+    if helper != "bulk":
+        assert all(ok for ok, _ in done)
+    client.close()
+    index.store.refresh()
+    found = index.store.get(list(texts))
+    assert len(found) == 40
+    expected = token_fields(sketch(list(texts.values()), index.scheme), index.scheme)
+    assert [document.tokens["digest"] for document in found] == [e["digest"] for e in expected]
+    pairs = {(pair.left, pair.right) for pair in index.pairs(threshold=1.0)}
+    assert pairs == {tuple(sorted((f"d{n}", f"d{n + 1}"))) for n in range(0, 40, 2)}
+
+
+def test_a_partial_update_to_an_empty_text_takes_the_tokens_away(
+    url: str, index: esdedup.Index
+) -> None:
+    name = index.store.where.split("'")[1]
+    index.add([{"id": "1", "text": TEXT}])
+    update = {"_op_type": "update", "_index": name, "_id": "1", "doc": {"text": ""}}
+    client, helpers = client_of(url, index)
+    helpers.bulk(client, esdedup.enrich([update], scheme=index.scheme))
+    client.close()
+    index.store.refresh()
+    assert index.similar(TEXT).candidates == 0

@@ -1,0 +1,338 @@
+"""esdedup explain: what is said of a pair holds by every other way to know it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html.parser
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import esdedup
+from esdedup.analysis.html import render
+from esdedup.models import FIELD, Document
+from esdedup.sketch.banding import candidate_probability
+from tests.conftest import delete_index
+from tests.helpers.commands import call, esdedup_command
+
+ROOT = Path(__file__).parents[2]
+SECOND = "The council met on Monday and voted for the new bridge over the"
+DOCUMENTS = [
+    {"id": "a", "text": f"{SECOND} river."},
+    {"id": "b", "text": f"{SECOND} canal."},
+    {"id": "c", "text": f"{SECOND.upper()}  RIVER"},
+    {"id": "d", "text": "今天下午三点，市图书馆举行读书会，欢迎大家参加。"},
+    {"id": "e", "text": "今天下午四点，市图书馆举行读书会，欢迎大家参加！"},
+    {"id": "<script>alert(1)</script>", "text": "<script>alert(2)</script> [bold]all[/bold]\x1b[7"},
+    {"id": "[red]x[/red]", "text": "<script>alert(2)</script> [bold]all[/bold] else {{ 7 * 7 }}"},
+    {"id": "empty", "text": "!!!"},
+    {"id": "also empty", "text": "???"},
+]  # fmt: skip
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "documents.db"
+    with esdedup.open(path) as index:
+        index.add(DOCUMENTS)
+    return path
+
+
+def explained(path: Path, left: str, right: str) -> esdedup.Explanation:
+    with esdedup.open(path) as index:
+        return index.explain(left, right)
+
+
+def command(
+    path: Path, *arguments: str, status: int = 0, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("ESDEDUP_")}
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "cli.py"), "explain", *arguments, "--db", str(path)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**kept, **environment},
+    )
+    assert done.returncode == status, (done.returncode, done.stdout, done.stderr)
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def test_the_numbers_of_a_pair(file: Path) -> None:
+    pair = explained(file, "a", "b")
+    assert (pair.left.shingles, pair.right.shingles, pair.shared, pair.union) == (12, 12, 11, 13)
+    assert pair.similarity == 11 / 13
+    assert not pair.duplicates
+    bands, segments = pair.minhash, pair.simhash
+    assert bands is not None
+    assert segments is not None
+    assert (bands.permutations, bands.bands, bands.rows) == (128, 23, 3)
+    assert bands.chance == candidate_probability(11 / 13, 23, 3)
+    assert bands.standard_error == math.sqrt(11 / 13 * 2 / 13 / 128)
+    assert abs(bands.estimate - pair.similarity) < 5 * bands.standard_error
+    assert bands.estimate * 128 == int(bands.estimate * 128)
+    assert segments.distance == len(segments.differing)
+    digits = [
+        "".join(block) for block in zip(*((b.left, b.right) for b in segments.blocks), strict=True)
+    ]
+    assert [f"{int(each, 2):016x}" for each in digits] == [segments.left, segments.right]
+    assert [len(block.left) for block in segments.blocks] == [16] * 4
+    assert (segments.segments, segments.guarantee) == (4, 3)
+
+
+def test_what_met_is_what_a_search_meets(file: Path) -> None:
+    for left, right in (("a", "b"), ("d", "e")):
+        pair = explained(file, left, right)
+        with esdedup.open(file) as index:
+            (match,) = [m for m in index.similar(id=left).matches if m.id == right]
+            near = index.similar(id=left, metric="hamming", distance=15)
+        assert pair.minhash is not None
+        assert pair.simhash is not None
+        assert (match.similarity, match.matched) == (pair.similarity, len(pair.minhash.met))
+        distances = {m.id: m.distance for m in near.matches}
+        assert distances[right] == pair.simhash.distance
+
+
+def test_tokens_that_met_are_stored_in_both(url: str) -> None:
+    name = f"esdedup-test-{uuid.uuid4().hex[:12]}"
+    try:
+        with esdedup.open(url, name) as index:
+            index.add(DOCUMENTS)
+            pair = index.explain("d", "e")
+        assert pair.left.stored == pair.right.stored == "current"
+        stored = [call(url, "GET", f"/{name}/_source/{id}")[FIELD] for id in ("d", "e")]
+        for kind in ("minhash", "simhash"):
+            part = getattr(pair, kind)
+            met = {meeting.token for meeting in part.met}
+            assert met == set(stored[0][kind]) & set(stored[1][kind])
+            assert met
+        assert pair.simhash is not None
+        assert [each["fingerprint"] for each in stored] == [pair.simhash.left, pair.simhash.right]
+        assert [each["digest"] for each in stored] == [pair.left.digest, pair.right.digest]
+
+        call(url, "POST", f"/{name}/_update/d?refresh=true", {"doc": {"text": "all new text here"}})
+        call(url, "PUT", f"/{name}/_doc/bare?refresh=true", {"text": "not by us"})
+        ran = esdedup_command(url, "explain", "d", "bare", "--index", name)
+        assert ran.status == 0, ran.err
+        (line,) = ran.json
+        assert [line[side]["stored_tokens"] for side in ("left", "right")] == ["stale", "none"]
+        ran = esdedup_command(url, "explain", "d", "nobody", "--index", name)
+        assert ran.status == 1
+        assert "has no document 'nobody'" in ran.err
+    finally:
+        delete_index(url, name)
+
+
+def test_exact_duplicates(file: Path) -> None:
+    with esdedup.open(file) as index:
+        index.add([{"id": "c2", "text": f"{SECOND}  river"}])
+    pair = explained(file, "c", "c2")
+    assert pair.duplicates
+    assert pair.similarity == 1.0
+    assert pair.minhash is not None
+    assert pair.simhash is not None
+    assert (pair.minhash.estimate, pair.minhash.standard_error) == (1.0, 0.0)
+    assert (len(pair.minhash.met), len(pair.simhash.met), pair.simhash.distance) == (23, 4, 0)
+    # Punctuation makes another digest, and the same shingles.
+    other = explained(file, "a", "c")
+    assert (other.duplicates, other.similarity) == (False, 1.0)
+
+
+def test_texts_without_words_have_no_tokens_that_could_meet(file: Path) -> None:
+    pair = explained(file, "empty", "also empty")
+    assert (pair.similarity, pair.shared, pair.union) == (0.0, 0, 0)
+    assert pair.minhash is None
+    assert pair.simhash is None
+    assert explained(file, "a", "empty").simhash is None
+    shown = command(file, "a", "empty", "--table").stdout
+    assert "empty: the text has no words, so it has no tokens" in shown
+
+
+@pytest.mark.parametrize("missing", ["minhash", "simhash"])
+def test_what_a_scheme_lacks_is_absent(tmp_path: Path, missing: str) -> None:
+    path, page = tmp_path / "half.db", tmp_path / "half.html"
+    scheme = esdedup.Scheme(**{missing: None})  # type: ignore[arg-type]
+    with esdedup.open(path, scheme=scheme) as index:
+        index.add(DOCUMENTS)
+    (line,) = map(json.loads, command(path, "a", "b", "--html", str(page)).stdout.splitlines())
+    assert line[missing] is None
+    assert line["similarity"] == 11 / 13
+    assert line["simhash" if missing == "minhash" else "minhash"] is not None
+    shown = command(path, "a", "b", "--table").stdout + page.read_text("utf-8")
+    gone, there = ("MinHash", "Hamming") if missing == "minhash" else ("Hamming", "MinHash")
+    assert gone not in shown
+    assert there in shown
+
+
+def test_segments_of_several_blocks(tmp_path: Path) -> None:
+    layout = esdedup.Layout(128, 8, 2)
+    scheme = esdedup.Scheme(simhash=esdedup.SimHash(layout))
+    with esdedup.open(tmp_path / "x.db", scheme=scheme) as index:
+        index.add(DOCUMENTS)
+        pair = index.explain("a", "b")
+    assert pair.simhash is not None
+    assert (pair.simhash.bits, pair.simhash.segments, len(pair.simhash.blocks)) == (128, 28, 8)
+    equal = {at for at, block in enumerate(pair.simhash.blocks) if block.left == block.right}
+    assert [set(meeting.blocks) <= equal for meeting in pair.simhash.met] == (
+        [True] * math.comb(len(equal), 2)
+    )
+    shown = command(tmp_path / "x.db", "a", "b", "--table").stdout
+    assert shown.count("^") == pair.simhash.distance
+
+
+def test_stored_tokens_of_another_scheme(file: Path) -> None:
+    with esdedup.open(file) as index:
+        found = index.get("a")
+        foreign = {**found.source, FIELD: {**found.tokens, "scheme": "v1-000000000000"}}
+        index.store.write([Document("a", foreign)])
+        assert index.explain("a", "b").left.stored == "other scheme"
+        stale = {**found.source, FIELD: {**found.tokens, "digest": "0" * 16}}
+        index.store.write([Document("a", stale)])
+        pair = index.explain("a", "b")
+    assert (pair.left.stored, pair.right.stored) == ("stale", "current")
+    shown = command(file, "a", "b", "--table").stdout
+    assert "a: its stored tokens are of another text" in shown
+
+
+def test_json_names(file: Path) -> None:
+    (line,) = map(json.loads, command(file, "a", "b").stdout.splitlines())
+    assert list(line) == [
+        "left", "right", "scheme", "similarity", "shared_shingles", "union_shingles", "duplicates",
+        "minhash", "simhash",
+    ]  # fmt: skip
+    assert line["left"] == {
+        "id": "a",
+        "words": 14,
+        "shingles": 12,
+        "digest": line["left"]["digest"],
+        "stored_tokens": "current",
+        "shown": "original",
+        "shared": [[0, len(SECOND)]],
+    }
+    assert list(line["minhash"]) == [
+        "permutations", "estimate", "standard_error", "bands", "rows", "chance", "met",
+    ]  # fmt: skip
+    assert list(line["simhash"]) == [
+        "bits", "distance", "left", "right", "differing", "segments", "guarantee", "met",
+    ]  # fmt: skip
+    assert set(line["minhash"]["met"][0]) == {"position", "token"}
+
+
+def test_the_terminal_shows_texts_as_they_are(file: Path) -> None:
+    shown = command(file, DOCUMENTS[5]["id"], DOCUMENTS[6]["id"], "--table").stdout
+    assert "<⟦script⟧>⟦alert⟧(⟦2⟧)</⟦script⟧> [⟦bold⟧]⟦all⟧[/⟦bold⟧]" in shown
+    assert "[red]x[/red]" in shown
+    assert "\x1b" not in shown
+    assert "[/⟦bold⟧]\ufffd[7" in shown
+    coloured = command(file, "d", "e", "--table", FORCE_COLOR="1", TERM="xterm-256color").stdout
+    assert "⟦" not in coloured
+    assert re.search("\x1b\\[30;42m今天下午\x1b\\[0m三", coloured)
+
+
+def test_long_runs_of_shared_words_are_left_out_and_counted(file: Path) -> None:
+    run = " ".join(f"w{number}" for number in range(200))
+    with esdedup.open(file) as index:
+        index.add([{"id": "x", "text": f"one {run}"}, {"id": "y", "text": f"two {run}"}])
+    shown = command(file, "x", "y", "--table", "--html", str(file.parent / "x.html")).stdout
+    assert shown.count("176 shared words left out") == 2
+    assert "w100" not in shown
+    assert run in (file.parent / "x.html").read_text("utf-8")
+
+
+class Page(html.parser.HTMLParser):
+    """What a browser would make of a page: its elements, addresses, marked and whole texts."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.marked: list[str] = []
+        self._open: list[str] = []
+        self.feed(source)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self._open.append(tag)
+        if dict(attrs).get("class") == "text":
+            self.texts.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        while self._open and self._open.pop() != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        if self.texts:
+            self.texts[-1] += data
+        if self._open and self._open[-1] == "mark":
+            self.marked.append(data)
+
+
+def page_of(file: Path, left: Any, right: Any) -> tuple[str, Page]:
+    target = file.parent / "page.html"
+    command(file, left, right, "--html", str(target))
+    source = target.read_text("utf-8")
+    return source, Page(source)
+
+
+def test_the_page_holds_texts_as_texts_and_loads_nothing(file: Path) -> None:
+    source, page = page_of(file, DOCUMENTS[5]["id"], DOCUMENTS[6]["id"])
+    names = {tag for tag, _ in page.tags}
+    assert not names & {"script", "img", "link", "iframe", "object", "a", "bold", "base"}
+    assert not any({"style", "src", "href", "onload"} & set(attrs) for _, attrs in page.tags)
+    assert "http:" not in source
+    assert "https:" not in source
+    policy = [attrs["content"] for tag, attrs in page.tags if "http-equiv" in attrs]
+    assert policy[0] is not None
+    assert policy[0].startswith("default-src 'none'; style-src 'sha256-")
+    assert page.texts[0].startswith(DOCUMENTS[5]["text"][:40])
+    assert "else {{ 7 * 7 }}" in page.texts[1]
+    assert {"dir": "auto", "lang": "", "class": "text"} in [attrs for _, attrs in page.tags]
+
+
+def test_the_page_marks_what_is_shared(file: Path) -> None:
+    _, page = page_of(file, "d", "e")
+    assert page.marked == [
+        "Marked",
+        *("今天下午", "点", "市图书馆举行读书会", "欢迎大家参加"),
+        *("今天下午", "点", "市图书馆举行读书会", "欢迎大家参加"),
+    ]
+
+
+def test_the_policy_lets_the_page_s_own_styles_in() -> None:
+    source = render("base")
+    (style,) = re.findall("<style>(.*?)</style>", source, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert f"'sha256-{digest}'" in source
+    assert "prefers-color-scheme: dark" in style
+
+
+def test_a_page_is_overwritten_but_no_folder(file: Path) -> None:
+    target = file.parent / "page.html"
+    target.write_text("before")
+    command(file, "a", "b", "--html", str(target))
+    assert target.read_text("utf-8").startswith("<!doctype html>")
+    folder = file.parent / "folder"
+    folder.mkdir()
+    done = command(file, "a", "b", "--html", str(folder), status=2)
+    assert done.stdout == ""
+    assert f"Error: --html {folder}: Is a directory" in done.stderr
+
+
+def test_errors(file: Path) -> None:
+    assert "give the ids of two documents" in command(file, "a", "a", status=2).stderr
+    assert "has no document 'x'" in command(file, "a", "x", status=1).stderr
+    with esdedup.open(file) as index:
+        index.store.write([Document("no text", {"title": "only"})])
+    done = command(file, "no text", "a", status=1)
+    assert "document 'no text': the field 'text' is missing" in done.stderr

@@ -1,0 +1,129 @@
+"""`esdedup pairs FILES`: what an index of the same files gives, without one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import esdedup.ingest.chunks
+from tests.helpers.commands import run_command, write_lines
+
+SENTENCE = "the council met on monday and voted for a new bridge over the river near town"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def documents(count: int) -> list[dict[str, Any]]:
+    """Some equal, some alike, in two languages, with ids that are text or numbers."""
+    made: list[dict[str, Any]] = []
+    for n in range(count):
+        if n % 3 == 2:
+            text = f"市图书馆今天下午举行第{n % 7}次读书会，欢迎大家参加。"
+        else:
+            text = " ".join([*SENTENCE.split()[: 8 + n % 6], *(f"w{n}" for _ in range(n % 4))])
+        made.append({"id": n if n % 5 else f"d{n}", "text": text})
+    return made
+
+
+@pytest.mark.parametrize("workers", ["1", "3"])
+@pytest.mark.parametrize(
+    "options", [["-t", "0.4"], ["-m", "hamming", "-d", "9"], ["--max-bucket", "3"]]
+)
+def test_they_are_those_of_an_index(
+    options: list[str], workers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(esdedup.ingest.chunks, "CHUNK_BYTES", 2_000)
+    records: list[Any] = documents(150)
+    # A later document of an id takes the place of the earlier one.
+    records += [{"id": "d15", "text": "something else altogether, by far"}, {"text": "no id"}]
+    write_lines(Path("one.jsonl"), records[:80])
+    write_lines(Path("two.jsonl"), records[80:])
+    write_lines(Path("empty.jsonl"), [])
+    files = ["one.jsonl", "two.jsonl", "empty.jsonl"]
+    assert run_command("index", *files).status == 0
+    indexed = run_command("pairs", "--json", *options)
+    direct = run_command("pairs", *files, "--json", "--workers", workers, *options)
+    assert direct.out == indexed.out
+    assert len(direct.json) > 50
+    # Nothing was made of them.
+    assert sorted(path.name for path in Path().iterdir()) == [
+        "empty.jsonl",
+        "esdedup.db",
+        "one.jsonl",
+        "two.jsonl",
+    ]
+    table = run_command("pairs", *files, "--table", *options)
+    assert "near-duplicate pairs" in table.out
+    assert table.out == run_command("pairs", "--table", *options).out
+
+
+def test_bad_records_are_counted_and_kept() -> None:
+    same = "a text of several words that comes twice"
+    write_lines(
+        Path("a.jsonl"),
+        [{"id": "a", "text": same}, "no JSON", {"id": "b"}, {"id": "c", "text": same}],
+    )
+    done = run_command("pairs", "a.jsonl", "--json")
+    assert done.status == 1
+    assert done.json == [{"left": "a", "right": "c", "similarity": 1.0}]
+    assert "2 of 4 records were left out: see pairs.dead-letter.jsonl" in done.err
+    letters = Path("pairs.dead-letter.jsonl").read_text("utf-8").splitlines()
+    assert [json.loads(line)["line"] for line in letters] == [2, 3]
+
+
+def test_a_line_of_another_file_of_the_same_name_is_no_other_text() -> None:
+    for name, text in (("x", "one text of this line"), ("y", "another text of this line")):
+        Path(name).mkdir()
+        (Path(name) / "a.txt").write_text(f"{text}\nthe same text in both files\n", "utf-8")
+    done = run_command("pairs", "x/a.txt", "y/a.txt", "--json")
+    assert done.status == 1
+    assert "1 of 4 records" in done.err
+    assert "another text was" in Path("pairs.dead-letter.jsonl").read_text("utf-8")
+    for workers in ("1", "2"):
+        target = ["--db", f"{workers}.db", "--workers", workers, "--json"]
+        indexed = run_command("index", "x/a.txt", "y/a.txt", *target)
+        (report,) = indexed.json
+        assert (report["created"], report["unchanged"], report["failed"]) == (2, 1, 1)
+    letters = Path("documents.dead-letter.jsonl").read_text("utf-8").splitlines()
+    assert [json.loads(line)["line"] for line in letters] == [1, 1]
+    assert all("another text of this line" in json.loads(line)["record"] for line in letters)
+
+
+def test_a_scheme_of_its_own() -> None:
+    write_lines(
+        Path("a.jsonl"), [{"id": n, "body": text} for n, text in ((1, "abcdefgh"), (2, "abcdefgx"))]
+    )
+    scheme = esdedup.Scheme(shingling=esdedup.Shingling("char", 3), simhash=None)
+    Path("scheme.json").write_text(json.dumps(scheme.to_json()), "utf-8")
+    options = ["--scheme", "scheme.json", "--text-field", "body"]
+    (pair,) = run_command("pairs", "a.jsonl", "--json", *options).json
+    assert pair == {"left": "1", "right": "2", "similarity": 5 / 7}
+    wrong = run_command("pairs", "a.jsonl", "-m", "hamming", *options)
+    assert wrong.status == 2
+    assert "--metric jaccard" in wrong.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--workers", "2"], "--workers goes with FILES"),
+        (["--id-field", "n"], "--id-field goes with FILES"),
+        (["a.jsonl", "--db", "some.db"], "--db goes with an index: leave it out, or FILES"),
+        (["a.jsonl", "-i", "some"], "--index goes with an index"),
+        (["none.jsonl"], "there is no such file"),
+        (["a.doc"], "unknown ending"),
+    ],
+)
+def test_wrong_usage(arguments: list[str], said: str) -> None:
+    Path("a.doc").touch()
+    Path("a.jsonl").touch()
+    done = run_command("pairs", *arguments)
+    assert (done.status, done.out) == (2, "")
+    assert said in done.err

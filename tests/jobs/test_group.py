@@ -1,0 +1,698 @@
+"""Groups of near-duplicates of a whole index, and how they are written into it."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import esdedup
+from esdedup.dedup import checkpoint as workfolder
+from esdedup.dedup import clustering
+from esdedup.dedup.groups import Grouping, Groups
+from esdedup.dedup.marks import mark_groups
+from esdedup.dedup.representative import KeepRule
+from esdedup.dedup.union_find import follow, join, singletons
+from esdedup.models import natural
+from esdedup.search import buckets
+from esdedup.sketch.sketch import sketch
+from esdedup.text.jaccard import jaccard
+from tests.conftest import delete_index
+from tests.helpers.commands import all_documents, call, run_command, words
+
+EDGES = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=60)
+
+
+@given(EDGES)
+def test_connected_components(edges: list[tuple[int, int]]) -> None:
+    found = singletons(31)
+    sides = np.array(edges, np.int64).reshape(-1, 2)
+    join(found, sides[:, 0], sides[:, 1])
+    expected = list(range(31))
+    for _ in range(31):
+        for a, b in edges:
+            expected[a] = expected[b] = min(expected[a], expected[b])
+    assert found.tolist() == expected
+
+
+@given(st.dictionaries(st.tuples(st.integers(0, 20), st.integers(0, 20)), st.integers(0, 3)))
+def test_each_joins_its_nearest_leader(edges: dict[tuple[int, int], int]) -> None:
+    pairs = sorted({(max(p), min(p)): near for p, near in edges.items() if p[0] != p[1]}.items())
+    left = np.array([b for (_, b), _ in pairs], np.int64)
+    right = np.array([a for (a, _), _ in pairs], np.int64)
+    near = np.array([value for _, value in pairs], np.float64)
+    found = singletons(21)
+    # However the pairs are cut, between two right rows.
+    half = int(np.searchsorted(right, 10))
+    follow(found, left[:half], right[:half], near[:half])
+    follow(found, left[half:], right[half:], near[half:])
+    leaders: dict[int, int] = {}
+    for row in range(21):
+        mine = [(-value, b) for (a, b), value in pairs if a == row and leaders[b] == b]
+        leaders[row] = min(mine)[1] if mine else row
+    assert found.tolist() == list(leaders.values())
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 3), min_size=4, max_size=4), max_size=25), st.integers(1, 4)
+)
+def test_with_a_cap_each_row_meets_the_first_of_its_buckets(
+    rows: list[list[int]], cap: int
+) -> None:
+    values = np.array(rows, np.uint64).reshape(-1, 4)
+    columns = [buckets.bucket_column(column) for column in values.T]
+    left, right = buckets.earlier_pairs(columns, range(len(values)), cap)
+    expected = set()
+    for column in range(4):
+        for b in range(len(values)):
+            same = [a for a in range(b) if values[a, column] == values[b, column]]
+            expected |= {(b, a) for a in same[:cap]}
+    assert list(zip(right.tolist(), left.tolist(), strict=True)) == sorted(expected)
+    sizes = [n for column in values.T for n in np.unique(column, return_counts=True)[1].tolist()]
+    over = [size for size in sizes if size > cap and size > 1]
+    assert buckets.capped(columns, cap).buckets == len(over)
+
+
+def test_ids_are_ordered_as_people_do() -> None:
+    ids = ["a10", "a2", "a02", "b", "10", "9", "文10", "文9", "a", "a2b", "文"]
+    assert sorted(ids, key=natural) == [
+        "9", "10", "a", "a02", "a2", "a2b", "a10", "b", "文", "文9", "文10",
+    ]  # fmt: skip
+
+
+def test_an_id_that_begins_like_another_is_ordered_too() -> None:
+    assert sorted(["a1b", "a1", "1a", "a", "a01b", ""], key=natural) == [
+        "", "1a", "a", "a1", "a01b", "a1b",
+    ]  # fmt: skip
+
+
+@given(st.lists(st.text("ab01文", max_size=5), max_size=8))
+def test_any_ids_can_be_ordered(ids: list[str]) -> None:
+    backwards = list(reversed(ids))
+    assert sorted(ids, key=natural) == sorted(backwards, key=natural)
+
+
+@pytest.mark.parametrize(
+    ("rule", "first"),
+    [
+        ("first", "1"), ("last", "10"), ("first:n", "2"), ("last:n", "10"), ("oldest:day", "10"),
+        ("newest:day", "2"), ("longest", "2"), ("shortest", "10"),
+    ],
+)  # fmt: skip
+def test_rules_of_what_stays(rule: str, first: str, tmp_path: Path) -> None:
+    text = words(1, 60)
+    with esdedup.open(tmp_path / "a.db") as index:
+        index.add(
+            [
+                {"id": "10", "text": text, "n": 3, "day": "2024-01-01"},
+                {"id": "2", "text": text + " more and more", "n": -1.5, "day": "2024-03-01"},
+                {"id": "1", "text": text + " more"},
+            ]
+        )
+        (group,) = index.groups(Grouping(keep=KeepRule.parse(rule)))
+    assert group.representative == first
+    assert {group.representative, *(member.id for member in group.members)} == {"1", "2", "10"}
+
+
+@pytest.mark.parametrize("rule", ["", "newest", "longest:n", "first:", "biggest"])
+def test_rules_that_are_none(rule: str) -> None:
+    with pytest.raises(esdedup.UsageError, match="newest:FIELD"):
+        KeepRule.parse(rule)
+
+
+def test_a_field_that_no_document_has(tmp_path: Path) -> None:
+    with esdedup.open(tmp_path / "a.db") as index:
+        index.add([{"id": "1", "text": "some text"}])
+        with pytest.raises(esdedup.UsageError, match="first:day: no document has"):
+            index.groups(Grouping(keep=KeepRule.parse("oldest:day")))
+
+
+# Groups on made-up texts
+
+
+def chain(length: int, step: int, seed: int, count: int = 120) -> list[str]:
+    """Texts of which each differs from the one before by a few words more."""
+    now = words(seed, count).split()
+    made = []
+    for number in range(length):
+        made.append(" ".join(now))
+        for at in range(step):
+            now[(number * step + at) % count] = f"x{seed}y{number}z{at}"
+    return made
+
+
+def planted(groups: int, seed: int = 5) -> dict[str, str]:
+    """Texts by id: groups of one to six near-duplicates, in any order, in two languages."""
+    rng = random.Random(seed)
+    texts = []
+    for number in range(groups):
+        text = words(1000 * seed + number, 60)
+        if number % 3 == 0:
+            han = "".join(chr(rng.randint(0x4E00, 0x9FA0)) for _ in range(120))
+            text = han[:50] + "，" + han[50:] + "。"
+        texts.append(text)
+        for _ in range(rng.choice([0, 0, 1, 2, 5])):
+            edits = rng.randint(0, 2)
+            copy = list(text) if "，" in text else text.split(" ")
+            for _ in range(edits):
+                copy[rng.randrange(len(copy))] = rng.choice(["某", "new", "另"])
+            texts.append(("" if "，" in text else " ").join(copy))
+    rng.shuffle(texts)
+    return {f"d{number}": text for number, text in enumerate(texts)}
+
+
+def truth(texts: dict[str, str], threshold: float) -> dict[tuple[str, str], float]:
+    """All pairs at or over a threshold, whatever tokens they share."""
+    ids = list(texts)
+    sets = sketch(list(texts.values()), esdedup.Scheme(), with_shingles=True).shingles
+    assert sets is not None
+    a, b = np.triu_indices(len(ids), 1)
+    values = jaccard(sets, a, b)
+    return {
+        (ids[i], ids[j]): value
+        for i, j, value in zip(a.tolist(), b.tolist(), values.tolist(), strict=True)
+        if value >= threshold
+    }
+
+
+def partition_of(groups: Groups) -> dict[str, str]:
+    return {
+        id: groups.ids[row]
+        for id, row in zip(groups.ids, groups.representative.tolist(), strict=True)
+    }
+
+
+def components(ids: list[str], pairs: dict[tuple[str, str], float]) -> dict[str, str]:
+    order = {id: rank for rank, id in enumerate(sorted(ids, key=natural))}
+    found = singletons(len(ids))
+    edges = np.array([(order[a], order[b]) for a, b in pairs], np.int64).reshape(-1, 2)
+    join(found, edges[:, 0], edges[:, 1])
+    ranked = list(order)
+    return {id: ranked[found[row]] for id, row in order.items()}
+
+
+def leaders(texts: dict[str, str], pairs: dict[tuple[str, str], float]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    equal: dict[str, str] = {}
+    for id in sorted(texts, key=natural):
+        if texts[id] in equal:
+            found[id] = found[equal[texts[id]]]
+            continue
+        equal[texts[id]] = id
+        near = [
+            (-value, natural(other), other)
+            for pair, value in pairs.items()
+            if id in pair and found.get(other := pair[pair[0] == id]) == other
+        ]
+        found[id] = min(near)[2] if near else id
+    return found
+
+
+@pytest.fixture(scope="module")
+def texts() -> dict[str, str]:
+    return planted(150) | {
+        f"chain-{seed}-{number}": text
+        for seed in range(3)
+        for number, text in enumerate(chain(12, 2, seed))
+    }
+
+
+@pytest.fixture(scope="module")
+def pairs(texts: dict[str, str]) -> dict[tuple[str, str], float]:
+    return truth(texts, 0.8)
+
+
+@pytest.fixture(scope="module")
+def stored(texts: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("clusters") / "a.db"
+    with esdedup.open(file) as index:
+        index.add([{"id": id, "text": text} for id, text in texts.items()])
+    return file
+
+
+@pytest.mark.parametrize("method", ["components", "leader"])
+@pytest.mark.parametrize("block", [1 << 22, 50])
+def test_groups_are_those_of_all_pairs(
+    stored: Path,
+    texts: dict[str, str],
+    pairs: dict[tuple[str, str], float],
+    method: Any,
+    block: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(buckets, "PAIRS_A_BLOCK", block)
+    with esdedup.open(stored) as index:
+        found = index.groups(Grouping(method))
+    expected = components(list(texts), pairs) if method == "components" else leaders(texts, pairs)
+    assert partition_of(found) == expected
+    assert found.capped.buckets == 0
+    for group in found:
+        for member in group.members:
+            pair = (group.representative, member.id)
+            known = pairs.get(pair, pairs.get(pair[::-1]))
+            assert member.similarity == (
+                known if known is not None else pytest.approx(0.5, abs=0.3)
+            )
+            if method == "leader":
+                assert known is not None
+
+
+def test_a_chain_is_one_component_and_several_leaders(stored: Path) -> None:
+    with esdedup.open(stored) as index:
+        joined = partition_of(index.groups(Grouping("components")))
+        led = partition_of(index.groups(Grouping("leader")))
+    ids = [f"chain-1-{number}" for number in range(12)]
+    assert {joined[id] for id in ids} == {"chain-1-0"}
+    assert len({led[id] for id in ids}) > 1
+
+
+@pytest.mark.parametrize("method", ["components", "leader"])
+@pytest.mark.parametrize("distance", [None, 3, 7])
+def test_groups_by_hamming_distance(
+    stored: Path, texts: dict[str, str], method: Any, distance: int | None
+) -> None:
+    prints = sketch(list(texts.values()), esdedup.Scheme()).fingerprints
+    assert prints is not None
+    numbers = dict(zip(texts, prints[:, 0].tolist(), strict=True))
+    near = {
+        (a, b): -float((numbers[a] ^ numbers[b]).bit_count())
+        for a, b in itertools.combinations(texts, 2)
+        if (numbers[a] ^ numbers[b]).bit_count() <= (distance or 3)
+    }
+    with esdedup.open(stored) as index:
+        found = index.groups(Grouping(method, "hamming", distance=distance))
+    expected = components(list(texts), near) if method == "components" else leaders(texts, near)
+    assert partition_of(found) == expected
+    assert found.grouping.distance == (distance or 3)
+    for group in found:
+        for member in group.members:
+            apart = (numbers[group.representative] ^ numbers[member.id]).bit_count()
+            assert (member.distance, member.similarity) == (apart, None)
+
+
+def test_equal_texts_are_one_row_and_texts_without_words_are_in_no_group(tmp_path: Path) -> None:
+    equal = [{"id": f"e{number}", "text": "同样的文字，同样的文字 Same"} for number in range(3_000)]
+    empty = [{"id": f"x{number}", "text": text} for number, text in enumerate(["", "", "!", "!"])]
+    with esdedup.open(tmp_path / "a.db") as index:
+        index.add([*equal, *empty])
+        for grouping in (
+            Grouping(), Grouping("leader"), Grouping(metric="hamming"), Grouping(exact=True),
+        ):  # fmt: skip
+            (group,) = index.groups(grouping)
+            assert (group.representative, len(group.members)) == ("e0", 2_999)
+            assert index.groups(grouping).capped.buckets == 0
+            assert {member.digest for member in group.members} == {group.digest}
+
+
+@pytest.mark.parametrize("kind", ["minhash", "simhash"])
+def test_exact_groups_with_tokens_of_one_kind(kind: str, tmp_path: Path) -> None:
+    whole = esdedup.Scheme()
+    scheme = (
+        dataclasses.replace(whole, simhash=None)
+        if kind == "minhash"
+        else dataclasses.replace(whole, minhash=None)
+    )
+    with esdedup.open(tmp_path / "a.db", scheme=scheme) as index:
+        index.add([{"id": f"{n}", "text": text} for n, text in enumerate(["同", "同", "", ""])])
+        (group,) = index.groups(Grouping(exact=True))
+    assert (group.representative, [each.id for each in group.members]) == ("0", ["1"])
+
+
+def test_a_bucket_that_is_cut_short_is_told_and_still_joined(tmp_path: Path) -> None:
+    base = words(3, 200).split()
+    texts = [" ".join([*base[:at], f"v{at}", *base[at + 1 :]]) for at in range(150)]
+    with esdedup.open(tmp_path / "a.db") as index:
+        index.add([{"id": str(at), "text": text} for at, text in enumerate(texts)])
+        (group,) = index.groups(Grouping(max_bucket=5))
+        assert len(group.members) == 149
+        cut = index.groups(Grouping(max_bucket=5)).capped
+        assert cut.buckets > 0
+        assert 5 < cut.largest <= 150
+        found = index.pairs(threshold=0.8, max_bucket=5)
+        assert found.capped == cut
+        assert 149 <= len(found) < 150 * 149 // 2
+        assert len(index.pairs(threshold=0.8)) == 150 * 149 // 2
+    ran = run_command("pairs", "--db", str(tmp_path / "a.db"), "--max-bucket", "5")
+    assert "hold more than 5 documents" in ran.err
+    assert ran.status == 0
+
+
+# Written into an index
+
+
+@pytest.fixture(params=["local", "elasticsearch", "elasticsearch8", "opensearch"])
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[str]]:
+    """The options that name an index nobody else uses."""
+    if request.param == "local":
+        yield ["--db", str(tmp_path / "a.db")]
+        return
+    url: str = request.getfixturevalue(f"{request.param}_url")
+    name = f"esdedup-cluster-{uuid.uuid4().hex[:12]}"
+    yield ["--url", url, "--index", name]
+    delete_index(url, name)
+
+
+def opened(target: list[str]) -> esdedup.Index:
+    if target[0] == "--db":
+        return esdedup.open(target[1])
+    return esdedup.open(target[1], target[3])
+
+
+def command(target: list[str], *arguments: str) -> list[str]:
+    return [sys.executable, str(Path(__file__).parents[2] / "cli.py"), *arguments, *target]
+
+
+def run(target: list[str], *arguments: str, cwd: Path | None = None) -> dict[str, Any]:
+    done = subprocess.run(
+        command(target, *arguments), capture_output=True, text=True, check=False, cwd=cwd
+    )
+    assert done.returncode == 0, done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answer
+
+
+def marks(target: list[str]) -> dict[str, tuple[Any, ...]]:
+    names = ("group", "original", "similarity", "distance")
+    with opened(target) as index:
+        ids = [one.id for batch in index.store.scan([], index.meta) for one in batch]
+        return {
+            one.id: tuple((one.source["esdedup"]).get(name) for name in names)
+            for one in index.store.get(ids)
+        }
+
+
+def add(target: list[str], texts: dict[str, str]) -> None:
+    with opened(target) as index:
+        index.add([{"id": id, "text": text, "n": 1} for id, text in texts.items()])
+
+
+def test_every_document_gets_its_group(
+    target: list[str], texts: dict[str, str], pairs: dict[tuple[str, str], float], tmp_path: Path
+) -> None:
+    add(target, texts)
+    before = run(target, "cluster", "--dry-run", cwd=tmp_path)
+    assert "written" not in before
+    assert set(marks(target).values()) == {(None, None, None, None)}
+    answer = run(target, "cluster", "--method", "leader", cwd=tmp_path)
+    assert (answer["documents"], answer["written"], answer["unchanged"]) == (
+        len(texts),
+        len(texts),
+        0,
+    )
+    expected = leaders(texts, pairs)
+    found = marks(target)
+    assert {id: mark[0] for id, mark in found.items()} == expected
+    for id, (group, original, similarity, distance) in found.items():
+        assert original == (None if group == id else group)
+        assert similarity == (
+            None if group == id else pairs.get((group, id), pairs.get((id, group)))
+        )
+        assert distance is None
+    again = run(target, "cluster", "--method", "leader", cwd=tmp_path)
+    assert (again["written"], again["unchanged"]) == (0, len(texts))
+    assert answer["sizes"] == again["sizes"]
+    # By another rule and metric, the old marks go.
+    run(target, "cluster", "--metric", "hamming", "--keep", "longest", cwd=tmp_path)
+    found = marks(target)
+    assert {mark[2] for mark in found.values()} == {None}
+    assert all((mark[1] is None) == (mark[3] is None) for mark in found.values())
+    with opened(target) as index:
+        assert {document.source["n"] for document in index.store.get(list(texts))} == {1}
+    assert not list(tmp_path.glob("*.cluster"))
+
+
+def test_searches_collapse_on_the_group(url: str, tmp_path: Path) -> None:
+    name = f"esdedup-cluster-{uuid.uuid4().hex[:12]}"
+    target = ["--url", url, "--index", name]
+    try:
+        texts = planted(20)
+        add(target, texts)
+        answer = run(target, "cluster", cwd=tmp_path)
+        body = {"size": 1_000, "collapse": {"field": "esdedup.group"}}
+        hits = call(url, "POST", f"/{name}/_search", body)["hits"]["hits"]
+        assert len(hits) == len(texts) - answer["duplicates"]
+    finally:
+        delete_index(url, name)
+
+
+def test_a_document_that_changed_meanwhile_is_left_as_it_is(
+    target: list[str], texts: dict[str, str]
+) -> None:
+    add(target, texts)
+    with opened(target) as index:
+        found = index.groups()
+        (first, second, *_) = found
+        changed, gone, touched = first.members[0].id, first.members[1].id, second.members[0].id
+        index.update([{"id": changed, "text": "entirely another text now"}])
+        index.update([{"id": touched, "n": 2}])
+        index.delete([gone])
+        report = mark_groups(index.store, index.meta, found)
+    assert (report.written, report.stale, report.failures) == (len(texts) - 2, 2, [])
+    after = marks(target)
+    assert after[changed][0] in (None, changed)
+    assert gone not in after
+    assert after[touched][0] == second.representative
+
+
+def test_documents_that_others_write_meanwhile_are_written_in_the_end(
+    url: str, texts: dict[str, str]
+) -> None:
+    name = f"esdedup-cluster-{uuid.uuid4().hex[:12]}"
+    target = ["--url", url, "--index", name]
+    ids = list(texts)
+    try:
+        add(target, texts)
+        writer = subprocess.Popen(
+            [sys.executable, "-c", _OTHER_WRITER, url, name, json.dumps(ids[:50])]
+        )
+        try:
+            with opened(target) as index:
+                found = index.groups()
+                report = mark_groups(index.store, index.meta, found)
+        finally:
+            writer.terminate()
+            writer.wait()
+        assert report.written + len(report.failures) == len(texts)
+        call(url, "POST", f"/{name}/_refresh")
+        sources = all_documents(url, name)
+        expected = partition_of(found)
+        failed = {failure.id for failure in report.failures}
+        for id in set(ids) - failed:
+            assert sources[id]["esdedup"]["group"] == expected[id]
+        assert max(sources[id].get("counter", 0) for id in ids[:50]) > 0
+    finally:
+        delete_index(url, name)
+
+
+_OTHER_WRITER = """
+import json, sys, urllib.request
+url, name, ids = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+number = 0
+while True:
+    number += 1
+    for id in ids:
+        body = json.dumps({"doc": {"counter": number}}).encode()
+        request = urllib.request.Request(
+            f"{url}/{name}/_update/{id}?retry_on_conflict=9", body,
+            {"content-type": "application/json"})
+        try:
+            urllib.request.urlopen(request).read()
+        except urllib.error.HTTPError as error:
+            if error.code != 409:
+                raise
+"""
+
+
+# Killed and resumed
+
+
+@pytest.mark.parametrize("method", ["components", "leader"])
+def test_a_run_that_was_killed_goes_on_to_the_same_groups(
+    texts: dict[str, str], method: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(buckets, "PAIRS_A_BLOCK", 100)
+    monkeypatch.setattr(workfolder, "_SECONDS_BETWEEN", 0.0)
+    monkeypatch.setattr("esdedup.dedup.columns._DOCUMENTS_A_SHARE", 40)
+    target = ["--db", str(tmp_path / "a.db")]
+    add(target, texts)
+    grouping = Grouping(method)
+    work = tmp_path / "work"
+
+    class Killed(Exception):
+        pass
+
+    with opened(target) as index:
+        expected = partition_of(index.groups(grouping))
+        kills, steps_done = 0, 0
+
+        def on_step(name: str, done: int, total: int) -> None:
+            nonlocal steps_done
+            steps_done += 1
+            # Each run gets a few steps further.
+            if steps_done % 7 == 0:
+                raise Killed
+
+        while True:
+            try:
+                with workfolder.WorkFolder.at(work) as folder:
+                    found = clustering.find_groups(
+                        index.store, index.meta, grouping, work=folder, on_step=on_step
+                    )
+                break
+            except Killed:
+                kills += 1
+        assert kills > 3
+        assert partition_of(found) == expected
+        plain = index.groups(grouping)
+        assert np.array_equal(found.value, plain.value, equal_nan=True)
+
+
+def test_killed_at_any_moment_the_same_command_completes_it(
+    target: list[str], tmp_path: Path
+) -> None:
+    texts = planted(700, seed=9)
+    add(target, texts)
+    with opened(target) as index:
+        expected = partition_of(index.groups())
+    rng = random.Random(1)
+    for _ in range(4):
+        process = subprocess.Popen(
+            command(target, "cluster"), cwd=tmp_path, stderr=subprocess.DEVNULL
+        )
+        time.sleep(rng.uniform(0.3, 2.5))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    run(target, "cluster", cwd=tmp_path)
+    assert {id: mark[0] for id, mark in marks(target).items()} == expected
+    assert not list(tmp_path.glob("*.cluster"))
+
+
+def test_a_folder_of_other_work_is_refused(tmp_path: Path) -> None:
+    target = ["--db", str(tmp_path / "a.db")]
+    add(target, planted(5))
+    with opened(target) as index, workfolder.WorkFolder.at(tmp_path / "work") as folder:
+        clustering.find_groups(index.store, index.meta, Grouping(), work=folder)
+    options = ["--work", str(tmp_path / "work"), *target]
+    ran = run_command("cluster", "--threshold", "0.9", *options)
+    assert ran.status == 2
+    assert "unfinished work of another threshold (0.8, not 0.9)" in ran.err
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine.txt").write_text("mine")
+    ran = run_command("cluster", "--work", str(tmp_path / "full"), *target)
+    assert ran.status == 2
+    assert "not empty" in ran.err
+    assert (tmp_path / "full" / "mine.txt").read_text() == "mine"
+
+
+def test_one_run_at_a_time_works_in_a_folder(tmp_path: Path) -> None:
+    target = ["--db", str(tmp_path / "a.db")]
+    add(target, planted(5))
+    options = ["--work", str(tmp_path / "work"), *target]
+    with workfolder.WorkFolder.at(tmp_path / "work"):
+        ran = run_command("cluster", *options)
+    assert ran.status == 1
+    assert "another run is using" in ran.err
+    assert run_command("cluster", *options).status == 0
+    assert not (tmp_path / "work").exists()
+
+
+@pytest.mark.parametrize("job", ["[1]", "{", "", '{"index": 1}', '{"shares": "x"}'])
+def test_a_folder_that_holds_anything(job: str, tmp_path: Path) -> None:
+    target = ["--db", str(tmp_path / "a.db")]
+    add(target, planted(5))
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "job.json").write_text(job)
+    ran = run_command("cluster", "--work", str(tmp_path / "work"), *target)
+    assert ran.status == 2
+    assert "remove the folder" in ran.err
+
+
+def test_killed_before_anything_was_there(tmp_path: Path) -> None:
+    target = ["--db", str(tmp_path / "a.db")]
+    add(target, planted(5))
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "job.json.tmp").write_text('{"ind')
+    assert run_command("cluster", "--work", str(tmp_path / "work"), *target).status == 0
+
+
+@pytest.mark.parametrize("name", ["state.npz", "share-0001.npz"])
+def test_a_damaged_file_of_the_work_is_told(name: str, tmp_path: Path) -> None:
+    target = ["--db", str(tmp_path / "a.db")]
+    add(target, planted(5))
+    with opened(target) as index, workfolder.WorkFolder.at(tmp_path / "work") as folder:
+        clustering.find_groups(index.store, index.meta, Grouping(), work=folder)
+    (tmp_path / "work" / name).write_bytes(b"PK\3\4 and then nothing")
+    ran = run_command("cluster", "--work", str(tmp_path / "work"), *target)
+    assert ran.status == 1
+    assert "remove the folder" in ran.err
+
+
+def test_a_folder_that_goes_away_is_told(tmp_path: Path) -> None:
+    target = ["--db", str(tmp_path / "a.db")]
+    add(target, planted(5))
+    work = tmp_path / "work"
+    with opened(target) as index, workfolder.WorkFolder.at(work) as folder:
+        shutil.rmtree(work)
+        with pytest.raises(esdedup.StoreError, match=r"work folder .*No such file"):
+            clustering.find_groups(index.store, index.meta, Grouping(), work=folder)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--keep", "best"], "newest:FIELD"),
+        (["--metric", "hamming", "--threshold", "0.8"], "--threshold goes with --metric jaccard"),
+        (["--distance", "3"], "--distance goes with --metric hamming"),
+        (["--threshold", "0"], "similarity above 0"),
+        (["--exact", "--threshold", "0.5"], "--exact goes without"),
+        (["--exact", "--metric", "hamming"], "--exact goes without"),
+    ],
+)
+def test_options_that_do_not_go(options: list[str], said: str, tmp_path: Path) -> None:
+    target = ["--db", str(tmp_path / "a.db")]
+    add(target, planted(2))
+    ran = run_command("cluster", *options, *target)
+    assert ran.status == 2
+    assert said in ran.err
+
+
+@pytest.mark.parametrize("metric", ["jaccard", "hamming"])
+@pytest.mark.parametrize("cap", [3, 1_000])
+def test_pairs_of_equal_texts_are_capped_and_said_to_be(
+    metric: Any, cap: int, tmp_path: Path
+) -> None:
+    kinds = [words(1, 60), words(1, 60) + " more", "全然不同的一篇文章，讲的是另一件事情。", ""]
+    made = [{"id": f"{number:02}", "text": kinds[number % 4]} for number in range(40)]
+    with esdedup.open(tmp_path / "a.db") as index:
+        index.add(made)
+        found = index.pairs(metric=metric, distance=16 if metric == "hamming" else None,
+                            max_bucket=cap)  # fmt: skip
+        pairs = [(pair.left, pair.right) for pair in found]
+    assert len(found) == len(set(pairs)) == len(pairs)
+    alike = {0: 0, 1: 0, 2: 2}
+    expected = set()
+    for a, b in itertools.combinations(range(40), 2):
+        if a % 4 == 3 or alike.get(a % 4) != alike.get(b % 4):
+            continue
+        # Of a text only the first ones are paired: with equal ones, and with those of another.
+        within = [a // 4] if a % 4 == b % 4 else [a // 4, b // 4]
+        if max(within) < cap:
+            expected.add((f"{a:02}", f"{b:02}"))
+    assert set(pairs) == expected
+    assert (found.capped.buckets > 0) == (cap == 3)
+    assert found.capped.largest == (10 if cap == 3 else 0)

@@ -1,0 +1,451 @@
+"""Buckets that boilerplate makes: found, left out of searches, and said so."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import esdedup
+from esdedup.exceptions import StoreError, UsageError
+from esdedup.ingest.documents import with_tokens
+from esdedup.models import Document
+from esdedup.search.hot_buckets import hot_buckets
+from esdedup.search.limits import ONE_BAND
+from esdedup.sketch.banding import expected_recall
+from esdedup.sketch.minhash import MinHash
+from esdedup.stores.mapping import IndexMeta, common_meta, index_mapping
+from esdedup.stores.stop_list import MAX_STOPPED, stop_entries, stopped_buckets
+from tests.conftest import delete_index
+from tests.helpers.commands import Ran, call, esdedup_command, words
+from tests.helpers.places import STORES
+
+DOCUMENTS = 3_000
+ENGLISH = words(1, 60)
+CHINESE = "".join(chr(0x4E00 + n) for n in np.random.default_rng(2).integers(0, 20_000, 90))
+
+
+def own_text(seed: int, chinese: bool) -> str:
+    if not chinese:
+        return words(seed, 24)
+    return "".join(chr(0x4E00 + n) for n in np.random.default_rng(seed).integers(0, 20_000, 40))
+
+
+def texts() -> dict[str, str]:
+    """In turn English, Chinese and plain English texts; d0 to d8 come again, with another end."""
+    found = {}
+    for n in range(DOCUMENTS):
+        chinese = n % 3 == 1
+        boilerplate = ("" if n % 3 == 2 else CHINESE if chinese else ENGLISH) + " "
+        found[f"d{n}"] = boilerplate + own_text(1_000 + n, chinese)
+    for n in range(9):
+        found[f"again{n}"] = found[f"d{n}"][:-3] + (" and more" if n % 3 != 1 else "完结了")
+    return found
+
+
+TEXTS = texts()
+
+
+def true_sizes(kind: str) -> Counter[str]:
+    documents = [Document(id, {"text": text}) for id, text in TEXTS.items()]
+    sketched = with_tokens(documents, IndexMeta(esdedup.Scheme()))
+    return Counter(token for document in sketched for token in document.tokens[kind])
+
+
+@dataclass(frozen=True)
+class Filled:
+    """An index with all texts."""
+
+    target: str | Path
+    name: str
+
+    def open(self, **options: Any) -> esdedup.Index:
+        return esdedup.open(self.target, self.name, **options)
+
+    def run(self, *arguments: str) -> Ran:
+        if isinstance(self.target, Path):
+            return esdedup_command("", *arguments, "--db", str(self.target), "-i", self.name)
+        return esdedup_command(self.target, *arguments, "-i", self.name)
+
+
+@pytest.fixture(params=STORES)
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> str | Path:
+    if request.param == "local":
+        return tmp_path / "documents.db"
+    url: str = request.getfixturevalue(f"{request.param}_url")
+    return url
+
+
+@pytest.fixture
+def filled(target: str | Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Filled]:
+    monkeypatch.chdir(tmp_path)
+    made = Filled(target, f"esdedup-hot-{uuid.uuid4().hex[:10]}")
+    with made.open() as index:
+        index.add({"id": id, "text": text} for id, text in TEXTS.items())
+    yield made
+    if isinstance(target, str):
+        delete_index(target, made.name)
+
+
+def test_the_hottest_are_found_with_their_exact_sizes(filled: Filled) -> None:
+    sizes = true_sizes("minhash")
+    large = {f"minhash:{token}": size for token, size in sizes.items() if size > 100}
+    assert len(large) > 40
+    with filled.open() as index:
+        found = index.hot_buckets(None, over=100, kinds=("minhash",))
+        assert (found.sampled, found.sure) == (len(TEXTS), 2)
+        assert {bucket.entry: bucket.documents for bucket in found.buckets} == large
+        for bucket in found.buckets:
+            assert bucket.share == bucket.documents / len(TEXTS)
+            assert bucket.text == TEXTS[bucket.id]
+            assert bucket.text.startswith((ENGLISH, CHINESE))
+        # A third of the documents tells the same of what is this large.
+        partly = index.hot_buckets(None, over=100, kinds=("minhash",), sampled=1_000)
+        assert partly.sampled == 1_000
+        assert 2 < partly.sure < 100
+        assert partly.buckets[0].documents == found.buckets[0].documents
+        assert {b.entry for b in partly.buckets} == set(large)
+        both = index.hot_buckets(5)
+        assert len(both.buckets) == 5
+        assert both.buckets == sorted(both.buckets, key=lambda b: (-b.documents, b.kind, b.token))
+    ran = filled.run("stats", "--hot", "3")
+    (stats,) = ran.json
+    assert [bucket["documents"] for bucket in stats["hot"]] == [
+        bucket.documents for bucket in both.buckets[:3]
+    ]
+    assert stats["hot"][0]["kind"] == "minhash"
+    assert "may be missed" in filled.run("stats", "--hot", "3", "--table").err
+    assert "hot" not in filled.run("stats").json[0]
+
+
+def test_a_stop_list_makes_queries_cheaper_and_says_so(filled: Filled) -> None:
+    with filled.open() as index:
+        before = {
+            n: index.similar(id=f"d{n}", threshold=0.8, k=50, recall=ONE_BAND) for n in range(9)
+        }
+    for n, result in before.items():
+        assert [match.id for match in result.matches] == [f"again{n}"]
+        assert (result.asked, result.stopped) == (23, 0)
+        assert (result.candidates > 300) == (n % 3 != 2)
+    ran = filled.run("stop", "--over", "100")
+    assert ran.status == 0
+    assert "Not without a yes" in ran.err
+    assert filled.run("stop").json == []
+    ran = filled.run("stop", "--over", "100", "--yes")
+    shown = {line["token"] for line in ran.json}
+    large = {f"minhash:{t}" for t, size in true_sizes("minhash").items() if size > 100}
+    assert shown == large
+    assert {line["token"] for line in filled.run("stop").json} == large
+    with filled.open() as index:
+        assert set(index.meta.stop) == large
+        for n in range(9):
+            result = index.similar(id=f"d{n}", threshold=0.8, k=50, recall=ONE_BAND)
+            assert [match.id for match in result.matches] == [f"again{n}"]
+            assert result.asked + result.stopped == 23
+            assert not result.blind
+            if n % 3 == 2:
+                assert (result.stopped, result.candidates) == (0, before[n].candidates)
+            else:
+                assert result.stopped > 0
+                assert result.candidates < before[n].candidates / 10
+        # Documents keep their tokens, and new ones get all of theirs.
+        index.add([{"id": "new", "text": TEXTS["d3"]}])
+        assert index.similar(id="new", threshold=1.0).matches[0].id == "d3"
+        body = index.request_body(index.query(TEXTS["d3"]), esdedup.Limits())
+        assert len(body["query"]["bool"]["should"]) == index.similar(TEXTS["d3"]).asked
+    ran = filled.run("similar", "--id", "d3")
+    assert "bands of the text were left out" in ran.err
+    assert ran.json[0]["stopped"] > 0
+    assert "stop list" in filled.run("query", "--id", "d3").err
+    assert "stop list" not in filled.run("similar", "--id", "d2").err
+    assert "No bucket" in filled.run("stop", "--over", "100", "--yes").err
+    removed = sorted(large)[0]
+    assert filled.run("stop", "--remove", removed).status == 0
+    assert len(filled.run("stop").json) == len(large) - 1
+    assert filled.run("stop", removed.removeprefix("minhash:")).status == 0
+    assert len(filled.run("stop").json) == len(large)
+    assert filled.run("stop", "--clear").status == 0
+    with filled.open() as index:
+        assert index.meta.stop == ()
+        assert "stop" not in index.meta.to_json()
+        result = index.similar(id="d0", threshold=0.8, recall=ONE_BAND)
+        # The one that came meanwhile shares the boilerplate too.
+        assert (result.stopped, result.candidates) == (0, before[0].candidates + 1)
+
+
+def test_a_text_of_which_all_is_stopped(filled: Filled) -> None:
+    """It says so, wherever it is looked for; so does what compares as it comes in."""
+    with filled.open() as index:
+        index.add([{"id": f"bare{n}", "text": ENGLISH} for n in range(2)])
+        (bare,) = with_tokens([Document("x", {"text": ENGLISH})], index.meta)
+        index.stop(list(bare.tokens["minhash"]))
+        result = index.similar(ENGLISH)
+        assert (result.matches, result.candidates, result.asked) == ([], 0, 0)
+        assert (result.stopped, result.blind, result.truncated) == (23, True, False)
+        assert index.request_body(index.query(ENGLISH), esdedup.Limits())["query"] == {
+            "match_none": {}
+        }
+        empty = index.similar("...")
+        assert (empty.stopped, empty.asked, empty.blind) == (0, 0, False)
+        policy = esdedup.DuplicatePolicy("skip")
+        report = index.add([{"id": "bare2", "text": ENGLISH + " ..."}], on_duplicate=policy)
+        assert (report.created, report.duplicates, report.truncated) == (1, 0, 1)
+        # Equal texts are found by their digests, which nothing stops.
+        report = index.add([{"id": "bare3", "text": ENGLISH}], on_duplicate=policy)
+        assert (report.skipped, report.duplicates, report.truncated) == (1, 1, 0)
+    ran = filled.run("similar", "--text", ENGLISH)
+    assert "Nothing could be looked for" in ran.err
+    assert "23 tokens are in the index's stop list" in filled.run("pairs", "-t", "0.9").err
+    # Another index would find no more.
+    assert "make one" not in ran.err
+    lines = [{"id": "d2", "text": TEXTS["d2"]}, {"text": ENGLISH}]
+    Path("q.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    ran = filled.run("similar", "--batch", "q.jsonl")
+    assert "for 1 nothing could be looked for" in ran.err
+    assert [answer["stopped"] for answer in ran.json] == [0, 23]
+
+
+@pytest.mark.parametrize("signature", [0, 128])
+def test_the_nearest_expect_no_more_than_is_left(target: str | Path, signature: int) -> None:
+    scheme = replace(esdedup.Scheme(), minhash=MinHash(128, 23, 3, 30, signature))
+    name = "test-" + uuid.uuid4().hex
+    base, half = own_text(1, False).split(), own_text(3, False).split()
+    text = " ".join(base)
+    try:
+        with esdedup.open(target, name, scheme=scheme) as index:
+            # One more word at the end each: k documents are much alike, and one a little.
+            near = [" ".join([*base, *half[: n + 1]]) for n in range(4)]
+            index.add([{"id": f"near{n}", "text": near[n]} for n in range(4)])
+            index.add([{"id": "copy", "text": text}])
+            (own,) = with_tokens([Document("x", {"text": text})], index.meta)
+            index.stop(list(own.tokens["minhash"])[:21])
+            result = index.similar(text, threshold=None, k=4)
+            last = result.matches[-1].similarity or 0.0
+            assert result.stopped == 21
+            if signature:
+                # Two bands are too few to be sure of four, so values are looked up too.
+                assert result.asked == 2 + 128
+                assert [match.id for match in result.matches] == ["copy", "near0", "near1", "near2"]
+                assert result.recall is not None
+                assert result.recall >= 0.999
+            else:
+                assert result.asked == 2
+                if len(result.matches) == 4:
+                    assert result.recall == expected_recall(last, 2, 3)
+            index.stop(list(own.tokens["minhash"]))
+            blind = index.similar(text, threshold=None, k=4)
+            assert (len(blind.matches), blind.asked, blind.blind) == (
+                (4, 128, False) if signature else (0, 0, True)
+            )
+        ran = Filled(target, name).run("similar", "--text", text, "--nearest")
+        assert ("Nothing could be looked for" in ran.err) == (not signature)
+        assert ("no other document shares" in ran.err) == bool(signature)
+    finally:
+        if isinstance(target, str):
+            delete_index(target, name)
+
+
+def test_segments_may_be_stopped_too(filled: Filled) -> None:
+    with filled.open() as index:
+        (one,) = with_tokens([Document("x", {"text": TEXTS["d2"]})], index.meta)
+        tokens = [f"simhash:{token}" for token in one.tokens["simhash"]]
+    ran = filled.run("stop", *tokens[:3])
+    assert "no Hamming distance is guaranteed" in ran.err
+    with filled.open() as index:
+        result = index.similar(TEXTS["d2"], metric="hamming", distance=0)
+        assert (result.asked, result.stopped) == (1, 3)
+        assert result.matches[0].id == "d2"
+        # With their neighbours, the segments are still asked for in part.
+        wide = index.similar(TEXTS["d2"], metric="hamming", distance=7)
+        assert (wide.asked, wide.stopped) == (4, 3)
+        assert index.similar(TEXTS["d2"]).stopped == 0
+        index.stop(tokens)
+        assert index.similar(TEXTS["d2"], metric="hamming", distance=0).blind
+    ran = filled.run("similar", "--text", TEXTS["d2"], "-m", "hamming", "-d", "7")
+    assert "matches within the distance may be missing" in ran.err
+
+
+def test_large_buckets_of_one_query(filled: Filled) -> None:
+    sizes = true_sizes("minhash")
+    with filled.open() as index:
+        (own,) = with_tokens([Document("x", {"text": TEXTS["d4"]})], index.meta)
+        tokens = own.tokens["minhash"]
+        for most in (1, 5, 100, 5_000):
+            kept = sum(sizes[token] <= most for token in tokens)
+            result = index.similar(TEXTS["d4"], threshold=0.8, max_bucket=most)
+            assert result.asked == max(1, kept)
+            assert result.stopped == 23 - result.asked
+        assert [match.id for match in result.matches] == ["d4", "again4"]
+        # Every bucket of the boilerplate alone is large: the smallest is asked for.
+        result = index.similar(ENGLISH, max_bucket=1, candidates=10_000)
+        (bare,) = with_tokens([Document("x", {"text": ENGLISH})], index.meta)
+        smallest = min(sizes[token] for token in bare.tokens["minhash"])
+        assert (result.asked, result.stopped) == (1, 22)
+        assert result.candidates == smallest
+        with pytest.raises(UsageError, match="max bucket 0"):
+            index.similar(ENGLISH, max_bucket=0)
+        with pytest.raises(UsageError, match="with a threshold"):
+            index.similar(ENGLISH, threshold=None, max_bucket=5)
+        with pytest.raises(UsageError, match="goes with similar"):
+            index.request_body(index.query(ENGLISH), esdedup.Limits(max_bucket=5))
+    ran = filled.run("similar", "--text", ENGLISH, "--max-bucket", "1")
+    assert "22 bands of the text were left out" in ran.err
+    assert "12.5% are found by the bands that were looked up" in ran.err
+
+
+def test_what_is_no_token_is_refused(filled: Filled) -> None:
+    for wrong in ("x", "minhash:", ":.12345", "simhash:.12345", "other:.12345", ".1234é", "~12345"):
+        ran = filled.run("stop", wrong)
+        assert ran.status == 2, wrong
+        assert "no token of the index's scheme" in ran.err
+    ran = filled.run("stop", "--remove", ".12345")
+    assert ran.status == 2
+    assert "not in the stop list" in ran.err
+    assert filled.run("stop", "--clear", "--over", "3").status == 2
+    with filled.open() as index:
+        with pytest.raises(UsageError, match=r"1,001 tokens: it takes 1,000"):
+            index.stop([f".{n:05}" for n in range(MAX_STOPPED + 1)])
+        assert index.meta.stop == ()
+        assert len(index.stop([f".{n:05}" for n in range(MAX_STOPPED)])) == MAX_STOPPED
+
+
+def test_a_scheme_of_one_kind(tmp_path: Path) -> None:
+    with esdedup.open(tmp_path / "x.db", scheme=esdedup.Scheme(simhash=None)) as index:
+        index.add([{"id": str(n), "text": "one and the same text"} for n in range(4)])
+        assert {bucket.documents for bucket in index.hot_buckets().buckets} == {4}
+        with pytest.raises(UsageError, match="no simhash tokens"):
+            index.hot_buckets(kinds=("simhash",))
+    with esdedup.open(tmp_path / "empty.db") as index:
+        index.create()
+        assert index.hot_buckets().buckets == []
+
+
+def test_a_sample_is_spread_over_the_index(tmp_path: Path) -> None:
+    """Also where what is alike came together, as in a local file it does."""
+    with esdedup.open(tmp_path / "x.db") as index:
+        index.add({"id": str(n), "text": words(n)} for n in range(2_000))
+        index.add({"id": f"same{n}", "text": "one and the same text"} for n in range(400))
+        found = hot_buckets(index.store, index.meta, None, over=300, sampled=240)
+        assert found.sampled == 240
+        assert [bucket.documents for bucket in found.buckets] == [400] * 27
+        assert found.sure <= 240
+
+
+SCHEME = esdedup.Scheme()
+STOP = IndexMeta(SCHEME, stop=("minhash:.12345",))
+
+
+def test_the_list_travels_with_the_scheme() -> None:
+    assert IndexMeta.from_json(STOP.to_json()) == STOP
+    assert "stop" not in IndexMeta(SCHEME).to_json()
+    for wrong in ("minhash:.12345", [1], ["simhash:.12345"], {"a": 1}):
+        with pytest.raises(UsageError, match=r"stop|token"):
+            IndexMeta.from_json({**STOP.to_json(), "stop": wrong})
+    other = replace(STOP, stop=("simhash:.123",))
+    mappings = {"a": index_mapping(STOP), "b": index_mapping(other), "c": index_mapping(STOP)}
+    common = common_meta(mappings, "abc")
+    assert common is not None
+    assert common.stop == ("minhash:.12345", "simhash:.123")
+
+
+def test_buckets_of_a_list() -> None:
+    stop = stop_entries(["minhash:000011", ".12345", "simhash:2.zz", "000011"], SCHEME)
+    assert stop == ("minhash:.12345", "minhash:000011", "simhash:2.zz")
+    positions, values = stopped_buckets(stop, "minhash", SCHEME)
+    assert positions.tolist() == [0, 1]
+    # The digits are "0" for 1, "1" for 2.
+    assert values.tolist()[1] == 64**4 + 64**3 + 64**2 + 2 * 64 + 2
+    # Two kinds of tokens of the same form: only the kind tells them apart.
+    alike = esdedup.Scheme(
+        simhash=esdedup.SimHash(esdedup.Layout(64, 4)), minhash=esdedup.MinHash(token_bits=18)
+    )
+    with pytest.raises(UsageError, match=r"say minhash:\.123 or simhash:\.123"):
+        stop_entries([".123"], alike)
+    assert stop_entries(["simhash:.123"], alike) == ("simhash:.123",)
+
+
+def test_an_alias_and_a_switch(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("esdedup.cli.commands.switch.WAIT_SECONDS", 0.5)
+    name = f"esdedup-hot-{uuid.uuid4().hex[:10]}"
+    meta = {"team": "news"}
+    try:
+        for part in ("a", "b"):
+            body = {"aliases": {name: {"is_write_index": part == "b"}}, "mappings": {"_meta": meta}}
+            call(url, "PUT", f"/{name}-{part}", body)
+            with esdedup.open(url, f"{name}-{part}") as index:
+                index.add([{"id": part, "text": ENGLISH}])
+        with esdedup.open(url, name) as index:
+            (bare,) = with_tokens([Document("x", {"text": ENGLISH})], index.meta)
+            (_, *rest) = tokens = list(bare.tokens["minhash"])
+            assert index.hot_buckets(1).buckets[0].documents == 2
+            index.stop(tokens)
+            assert index.similar(ENGLISH).blind
+            stale = index.store.meta()
+            index.stop(rest)
+            assert index.similar(ENGLISH).asked == 1
+            # Who made a list of what the index said before does not overwrite the one of now.
+            assert stale is not None
+            with pytest.raises(StoreError, match="changed by another"):
+                index.store.put_stop(stale, ())
+        for part in ("a", "b"):
+            mapping = call(url, "GET", f"/{name}-{part}/_mapping")[f"{name}-{part}"]["mappings"]
+            assert mapping["_meta"]["team"] == "news"
+            assert len(mapping["_meta"]["esdedup"]["stop"]) == 22
+        Path("new.json").write_text(json.dumps(esdedup.Scheme(seed=9).to_json()))
+        ran = esdedup_command(url, "switch", name, "--scheme", "new.json", "--keep")
+        assert ran.status == 0, ran.err
+        assert "The stop list (22 tokens) was of the old scheme and is empty now" in ran.err
+        ran = esdedup_command(url, "stop", "-i", name, ".12345")
+        assert (ran.status, "changing its scheme" in ran.err) == (2, True)
+        assert esdedup_command(url, "switch", name, "--yes").status == 0
+        with esdedup.open(url, name) as index:
+            assert (index.scheme.seed, index.meta.stop) == (9, ())
+            assert index.similar(ENGLISH).stopped == 0
+    finally:
+        for part in ("a", "b"):
+            delete_index(url, f"{name}-{part}")
+
+
+def test_a_data_stream_keeps_its_list(opensearch_url: str) -> None:
+    """In the backing indices that are there, and in those that are made next."""
+    url, name = opensearch_url, f"esdedup-hotstream-{uuid.uuid4().hex[:10]}"
+    template: dict[str, Any] = {
+        "index_patterns": [f"{name}*"],
+        "data_stream": {},
+        "priority": 400,
+        "template": {"mappings": {"properties": {"text": {"type": "text"}}}},
+    }
+    try:
+        call(url, "PUT", f"/_index_template/{name}", template)
+        call(url, "PUT", f"/_data_stream/{name}")
+        assert esdedup_command(url, "attach", name).status == 0
+        composed = {**template, "composed_of": [f"esdedup-{name}"]}
+        call(url, "PUT", f"/_index_template/{name}", composed)
+        for day in range(2):
+            with esdedup.open(url, name) as index:
+                stamp = f"2026-11-2{day}"
+                index.add([{"id": f"d{day}", "text": ENGLISH, "@timestamp": stamp}])
+                if day == 0:
+                    (bare,) = with_tokens([Document("x", {"text": ENGLISH})], index.meta)
+                    stop = index.stop(bare.tokens["minhash"][:5])
+                    call(url, "POST", f"/{name}/_rollover")
+        mappings = call(url, "GET", f"/{name}/_mapping")
+        assert len(mappings) == 2
+        for found in mappings.values():
+            assert tuple(found["mappings"]["_meta"]["esdedup"]["stop"]) == stop
+        assert esdedup_command(url, "check", name).status == 0
+        with esdedup.open(url, name) as index:
+            result = index.similar(ENGLISH)
+            assert (result.stopped, result.asked, result.candidates) == (5, 18, 2)
+    finally:
+        call(url, "DELETE", f"/_data_stream/{name}")
+        call(url, "DELETE", f"/_index_template/{name}")
+        call(url, "DELETE", f"/_component_template/esdedup-{name}")

@@ -1,0 +1,339 @@
+"""Near-duplicates found as documents come in, in every store, against all pairs by brute force."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import elasticsearch
+import elasticsearch.helpers
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import esdedup
+from esdedup import DuplicatePolicy
+from esdedup.ingest.files import BadRecord, Record
+from esdedup.ingest.ingest import ingest
+from esdedup.ingest.near_duplicates import Originals
+from esdedup.ingest.recent import Arrival
+from esdedup.sketch.sketch import shingle_sets
+from esdedup.stores import LocalStore
+from esdedup.stores.mapping import IndexMeta
+from esdedup.text.jaccard import jaccard
+from tests.conftest import delete_index
+from tests.helpers.commands import all_documents, call, esdedup_command, words
+
+SCHEME = esdedup.Scheme()
+STORES = ["local", "elasticsearch", "opensearch"]
+
+
+@pytest.fixture(params=STORES)
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> str | Path:
+    if request.param == "local":
+        return tmp_path / "documents.db"
+    url: str = request.getfixturevalue(f"{request.param}_url")
+    return url
+
+
+@pytest.fixture
+def index(target: str | Path) -> Iterator[esdedup.Index]:
+    name = f"esdedup-duplicates-{uuid.uuid4().hex[:10]}"
+    with esdedup.open(target, name) as opened:
+        opened.create()
+        yield opened
+    if isinstance(target, str):
+        delete_index(target, name)
+
+
+def edited(text: str, edits: int, seed: int) -> str:
+    """A copy with so many of its words replaced."""
+    rng = np.random.default_rng(seed)
+    parts = text.split()
+    for at in rng.integers(0, len(parts), edits).tolist():
+        parts[at] = f"e{rng.integers(10**6)}"
+    return " ".join(parts)
+
+
+def corpus(count: int) -> dict[str, str]:
+    """Families of five: an original, two that are much like it, and two that are little like it."""
+    texts: dict[str, str] = {}
+    for number in range(count):
+        family, member = divmod(number, 5)
+        edits = (0, 1, 1, 9, 12)[member]
+        texts[f"d{number}"] = edited(words(family, 60), edits, number)
+    return texts
+
+
+def leaders(texts: dict[str, str], threshold: float) -> dict[str, tuple[str, float]]:
+    """By brute force: for each duplicate the most similar earlier one that was kept."""
+    ids = list(texts)
+    sets = shingle_sets(list(texts.values()), SCHEME)
+    kept: list[int] = []
+    found: dict[str, tuple[str, float]] = {}
+    for row, id in enumerate(ids):
+        before = np.array(kept, np.int64)
+        similarity = jaccard(sets, before, np.full(len(kept), row))
+        if len(kept) and similarity.max() >= threshold:
+            best = max(zip(similarity.tolist(), [ids[k] for k in kept], strict=True))
+            found[id] = (best[1], best[0])
+        else:
+            kept.append(row)
+    return found
+
+
+def add(index: esdedup.Index, texts: dict[str, str], policy: DuplicatePolicy) -> Any:
+    documents = [{"id": id, "text": text} for id, text in texts.items()]
+    return index.add(documents, on_duplicate=policy)
+
+
+def stored(index: esdedup.Index, ids: Any) -> dict[str, Any]:
+    return {document.id: document.tokens for document in index.store.get(list(ids))}
+
+
+@pytest.mark.parametrize("batches", [1, 7])
+def test_skipped(index: esdedup.Index, batches: int) -> None:
+    texts = corpus(200)
+    expected = leaders(texts, 0.8)
+    assert len(expected) > 50
+    items = list(texts.items())
+    size = -(-len(items) // batches)
+    skipped = 0
+    for first in range(0, len(items), size):
+        report = add(index, dict(items[first : first + size]), DuplicatePolicy("skip"))
+        skipped += report.skipped
+        assert report.read == report.created + report.skipped
+        assert report.duplicates == report.skipped
+    assert skipped == len(expected)
+    assert set(stored(index, texts)) == texts.keys() - expected.keys()
+    # The same again changes nothing.
+    again = add(index, texts, DuplicatePolicy("skip"))
+    assert (again.updated, again.skipped) == (len(texts) - len(expected), len(expected))
+    assert set(stored(index, texts)) == texts.keys() - expected.keys()
+
+
+def test_marked(index: esdedup.Index) -> None:
+    texts = corpus(200)
+    report = add(index, texts, DuplicatePolicy("mark"))
+    assert report.created == 200
+    tokens = stored(index, texts)
+    sets = shingle_sets(list(texts.values()), SCHEME)
+    ids = list(texts)
+    for id, ours in tokens.items():
+        if "original" in ours:
+            pair = (ids.index(ours["original"]), ids.index(id))
+            exact = jaccard(sets, np.array(pair[:1]), np.array(pair[1:]))[0]
+            assert ours["similarity"] == exact >= 0.8
+            assert pair[0] < pair[1]
+            assert ours["group"] == tokens[ours["original"]]["group"]
+        else:
+            assert ours["group"] == id
+    assert sum("original" in ours for ours in tokens.values()) == report.duplicates
+    # Whatever is like something before it is marked.
+    duplicates = leaders(texts, 0.8)
+    assert {id for id, ours in tokens.items() if "original" in ours} >= duplicates.keys()
+    again = add(index, texts, DuplicatePolicy("mark"))
+    assert again.updated == 200
+    assert {id: ours.get("group") for id, ours in stored(index, texts).items()} == {
+        id: ours.get("group") for id, ours in tokens.items()
+    }
+
+
+def test_failed(index: esdedup.Index) -> None:
+    texts = corpus(20)
+    expected = leaders(texts, 0.8)
+    letters: list[BadRecord] = []
+    records = (Record("f", n, {"id": id, "text": t}) for n, (id, t) in enumerate(texts.items(), 1))
+    report = ingest(
+        index.store, index.meta, records, letters.append, on_duplicate=DuplicatePolicy("fail")
+    )
+    assert (report.created, report.failed) == (20 - len(expected), len(expected))
+    for letter in letters:
+        original, similarity = expected[json.loads(letter.raw)["id"]]
+        assert letter.reason == (f"it is like {original!r}: Jaccard similarity {similarity:.3f}")
+    index.store.refresh()
+    with pytest.raises(esdedup.RecordError, match="it is like 'd0'"):
+        add(index, {"copy": texts["d0"]}, DuplicatePolicy("fail"))
+
+
+@pytest.mark.parametrize("target", STORES[1:], indirect=True)
+def test_a_duplicate_of_what_was_refused_is_not_lost(index: esdedup.Index, target: str) -> None:
+    name = index.store.where.split("'")[1]
+    call(target, "PUT", f"/{name}/_mapping", {"properties": {"day": {"type": "date"}}})
+    text = words(1)
+    given = [
+        {"id": "refused", "text": text, "day": "no day"},
+        {"id": "copy", "text": text},
+        {"id": "second", "text": text},
+    ]
+    for action, kept in (("skip", {"copy"}), ("mark", {"copy", "second"})):
+        letters: list[BadRecord] = []
+        records = (Record("f", n, source) for n, source in enumerate(given, 1))
+        report = ingest(
+            index.store,
+            index.meta,
+            records,
+            letters.append,
+            on_duplicate=DuplicatePolicy(action),  # type: ignore[arg-type]
+        )
+        assert report.failed == len(letters) == 1
+        assert report.read == report.created + report.updated + report.skipped + report.failed
+        index.store.refresh()
+        assert set(stored(index, ["refused", "copy", "second"])) == kept
+    assert "original" not in stored(index, ["copy"])["copy"]
+    assert stored(index, ["second"])["second"]["original"] == "copy"
+
+
+def test_a_document_is_no_duplicate_of_its_former_self(index: esdedup.Index) -> None:
+    add(index, {"a": words(1), "b": words(2)}, DuplicatePolicy("mark"))
+    # `a` gets another text, and only then does `c` come with its old one.
+    add(index, {"a": words(3), "c": words(1), "d": words(3)}, DuplicatePolicy("mark"))
+    tokens = stored(index, "abcd")
+    assert "original" not in tokens["c"]
+    assert tokens["d"]["original"] == "a"
+
+
+def test_no_two_documents_are_each_others_original(index: esdedup.Index) -> None:
+    pair = {"a": words(1), "b": words(1)}
+    index.add([{"id": id, "text": text} for id, text in pair.items()])
+    for order in ("ab", "ba", "ab"):
+        add(index, {id: pair[id] for id in order}, DuplicatePolicy("mark"))
+        tokens = stored(index, "ab")
+        assert len({ours["group"] for ours in tokens.values()}) == 1
+        assert sum("original" in ours for ours in tokens.values()) == 1
+
+
+def test_equal_texts_where_the_first_got_another_one(index: esdedup.Index) -> None:
+    documents = [{"id": id, "text": words(n)} for id, n in (("a", 1), ("a", 2), ("c", 1), ("d", 1))]
+    report = index.add(documents, on_duplicate=DuplicatePolicy("skip"))
+    assert report.skipped == 1
+    assert set(stored(index, "acd")) == {"a", "c"}
+
+
+def test_the_scheme_changes_meanwhile(tmp_path: Path) -> None:
+    old = IndexMeta(SCHEME)
+    new = IndexMeta(esdedup.Scheme(shingling=esdedup.Shingling("char", 5), seed=3))
+    now = [old]
+    store = LocalStore(tmp_path / "x.db", "x")
+    store.create(old)
+    originals = Originals(store, lambda: now[0], DuplicatePolicy("skip"))
+    assert originals.find([Arrival("a", words(1))])[0].original is None
+    now[0] = new
+    assert originals.find([Arrival("b", words(1))])[0].original == "a"
+    store.close()
+
+
+def test_thousands_of_equal_texts(index: esdedup.Index) -> None:
+    texts = {f"d{n}": "the very same notice on all of these pages" for n in range(3_000)}
+    assert add(index, texts, DuplicatePolicy("skip")).skipped == 2_999
+
+
+def test_empty_texts_are_like_nothing(index: esdedup.Index) -> None:
+    report = add(index, {"a": "", "b": "", "c": "..."}, DuplicatePolicy("skip"))
+    assert (report.created, report.duplicates) == (3, 0)
+
+
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    members=st.lists(st.integers(0, 6), max_size=40),
+    sizes=st.lists(st.integers(1, 9), min_size=1, max_size=40),
+)
+def test_any_order_in_any_batches(tmp_path: Path, members: list[int], sizes: list[int]) -> None:
+    base = [words(9, 60), words(10, 60)]
+    texts = {f"d{n}": edited(base[kind % 2], kind // 2, kind) for n, kind in enumerate(members)}
+    expected = leaders(texts, 0.8)
+    items = iter(texts.items())
+    with esdedup.open(tmp_path / f"{uuid.uuid4().hex}.db") as index:
+        for size in [*sizes, len(members)]:
+            batch = [next(items, None) for _ in range(size)]
+            add(index, dict(item for item in batch if item), DuplicatePolicy("skip"))
+        kept = set(stored(index, texts))
+    assert kept == texts.keys() - expected.keys()
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_enrich(elasticsearch_url: str, asynchronous: bool) -> None:
+    name = f"esdedup-duplicates-{uuid.uuid4().hex[:10]}"
+    texts = corpus(1_200)
+    expected = leaders(texts, 0.8)
+    actions = [{"_index": name, "_id": id, "text": text} for id, text in texts.items()]
+    with esdedup.open(elasticsearch_url, name) as index:
+        index.create()
+        policy = DuplicatePolicy("skip")
+        enriched = esdedup.enrich(actions, index=index, on_duplicate=policy)
+        if asynchronous:
+            enriched = iter(asyncio.run(collected(actions, index, policy)))
+        with elasticsearch.Elasticsearch(elasticsearch_url) as client:
+            elasticsearch.helpers.bulk(client, enriched)
+        documents = all_documents(elasticsearch_url, name)
+        assert documents.keys() == texts.keys() - expected.keys()
+        copies = [{"_index": name, "text": texts["d0"]}, {"_index": name, "text": texts["d0"]}]
+        marked = list(esdedup.enrich(copies, index=index, on_duplicate=DuplicatePolicy("mark")))
+        assert {action["esdedup"]["original"] for action in marked} <= {"d0", marked[0]["_id"]}
+        assert {action["esdedup"]["group"] for action in marked} == {"d0"}
+        with pytest.raises(esdedup.DuplicateFound, match="is like 'd0'"):
+            list(esdedup.enrich(copies, index=index, on_duplicate=DuplicatePolicy("fail")))
+        with pytest.raises(esdedup.UsageError, match="index="):
+            esdedup.enrich(copies, on_duplicate=policy)
+    delete_index(elasticsearch_url, name)
+
+
+async def collected(
+    actions: list[dict[str, Any]], index: esdedup.Index, policy: DuplicatePolicy
+) -> list[Any]:
+    async def stream() -> AsyncIterator[dict[str, Any]]:
+        for action in actions:
+            yield action
+
+    enriched = esdedup.enrich(stream(), index=index, on_duplicate=policy)
+    return [action async for action in enriched]
+
+
+def test_the_command(
+    elasticsearch_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    name = f"esdedup-duplicates-{uuid.uuid4().hex[:10]}"
+    texts = corpus(10)
+    lines = [json.dumps({"id": id, "text": text}) + "\n" for id, text in texts.items()]
+    Path("some.jsonl").write_text("".join(lines))
+    found = len(leaders(texts, 0.8))
+    arguments = ("index", "some.jsonl", "-i", name, "--on-duplicate")
+    ran = esdedup_command(elasticsearch_url, *arguments, "skip")
+    assert (ran.status, ran.json[0]["skipped"]) == (0, found)
+    ran = esdedup_command(elasticsearch_url, *arguments, "fail")
+    assert (ran.status, ran.json[0]["failed"]) == (1, found)
+    assert "it is like 'd0'" in ran.err
+    ran = esdedup_command(elasticsearch_url, *arguments, "mark", "--duplicate-threshold", "0.3")
+    assert ran.json[0]["duplicates"] > found
+    body = {"collapse": {"field": "esdedup.group"}, "size": 20}
+    call(elasticsearch_url, "POST", f"/{name}/_refresh")
+    hits = call(elasticsearch_url, "POST", f"/{name}/_search", body)["hits"]["hits"]
+    groups = [hit["_source"]["esdedup"]["group"] for hit in hits]
+    assert len(groups) == len(set(groups)) < 10
+    assert esdedup_command(elasticsearch_url, *arguments, "drop").status == 2
+    delete_index(elasticsearch_url, name)
+
+
+def test_an_index_without_minhash_is_told_before_anything_is_written(
+    target: str | Path, request: pytest.FixtureRequest
+) -> None:
+    name = f"esdedup-duplicates-{uuid.uuid4().hex[:10]}"
+    scheme = esdedup.Scheme(minhash=None)
+    if isinstance(target, str):
+        request.addfinalizer(lambda: delete_index(str(target), name))
+    with esdedup.open(target, name, scheme=scheme) as index:
+        with pytest.raises(esdedup.UsageError, match=r"to skip .*needs MinHash") as e:
+            add(index, {"": "", "a": "one two three"}, DuplicatePolicy("skip"))
+        assert "metric" not in str(e.value)
+        with pytest.raises(esdedup.UsageError, match="needs MinHash"):
+            esdedup.enrich([], index=index, on_duplicate=DuplicatePolicy("mark"))
+        assert index.statistics().documents == 0
+        assert add(index, {"a": "one two three"}, DuplicatePolicy("keep")).created == 1

@@ -1,0 +1,221 @@
+"""`esdedup index --workers`: the same as one process, in any order."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import esdedup
+import esdedup.ingest.chunks
+from tests.helpers.commands import run_command, write_lines
+from tests.helpers.places import Place, scanned
+
+CLI = Path(__file__).parents[2] / "cli.py"
+
+
+@pytest.fixture
+def target(place: Place) -> list[str]:
+    """The options that name a place."""
+    where = ["--db", str(place.target)] if isinstance(place.target, Path) else []
+    return [*(where or ["--url", str(place.target)]), "--index", place.index]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_they_write_what_one_process_writes(
+    place: Place, target: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Several batches for each.
+    monkeypatch.setattr(esdedup.ingest.chunks, "CHUNK_BYTES", 20_000)
+    records: list[Any] = [
+        {"id": f"d{n}", "text": f"第{n}篇 text number {n} of very many"} for n in range(4_000)
+    ]
+    # The last of an id stays, wherever its batch went; one that cannot be read hinders no other.
+    records[100] = "no JSON"
+    records[200] = {"id": "d200", "text": 7}
+    records[300] = {"text": "without an id"}
+    records += [{"id": f"d{n}", "text": f"the last of d{n}"} for n in range(500, 700)]
+    write_lines(folder / "many.jsonl", records)
+    done = run_command("index", "many.jsonl", "--workers", "2", "--json", *target)
+    assert done.status == 1, done.err
+    (report,) = done.json
+    assert report["read"] == 4_200
+    assert (report["created"], report["updated"], report["failed"]) == (3_998, 200, 2)
+    letters = (folder / f"{place.index}.dead-letter.jsonl").read_text("utf-8").splitlines()
+    assert sorted(json.loads(line)["line"] for line in letters) == [101, 201]
+
+    store = place.open()
+    texts = {
+        each.id: each.source["text"]
+        for each in scanned(store, "text", meta=store.meta())  # type: ignore[arg-type]
+    }
+    store.close()
+    assert len(texts) == 3_998
+    assert texts["many.jsonl:301"] == "without an id"
+    assert texts["d499"] == "第499篇 text number 499 of very many"
+    assert {texts[f"d{n}"] for n in range(500, 700)} == {
+        f"the last of d{n}" for n in range(500, 700)
+    }
+    # Again, nothing is created.
+    (again,) = run_command("index", "many.jsonl", "--workers", "3", "--json", *target).json
+    assert (again["created"], again["updated"] + again["unchanged"]) == (0, 4_198)
+
+
+def test_near_duplicates_go_by_the_order(folder: Path) -> None:
+    write_lines(folder / "one.jsonl", [{"id": "a", "text": "one"}])
+    for option in (["--on-duplicate", "skip"], ["--cluster"]):
+        done = run_command("index", "one.jsonl", "--workers", "2", *option)
+        assert done.status == 2
+        assert "--workers" in done.err
+        assert not (folder / "esdedup.db").exists()
+
+
+@pytest.mark.parametrize("killed", ["a worker", "all"])
+def test_killed_it_is_completed_by_the_same_command(folder: Path, killed: str) -> None:
+    records = [{"id": f"d{n}", "text": f"text {n} of many " * 40} for n in range(40_000)]
+    write_lines(folder / "many.jsonl", records)
+    command = [sys.executable, str(CLI), "index", "many.jsonl", "--workers", "2"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    children = await_workers(process, folder / "esdedup.db")
+    os.kill(children[0] if killed == "a worker" else process.pid, signal.SIGKILL)
+    _, shown = process.communicate(timeout=60)
+    assert "Traceback" not in shown
+    if killed == "a worker":
+        assert process.returncode == 1
+        assert "Run the same command again" in shown
+    await_gone(children)
+    (report,) = run_command("index", "many.jsonl", "--workers", "2", "--json").json
+    assert report["created"] + report["updated"] == 40_000
+    assert report["updated"] > 0
+    with esdedup.open(folder / "esdedup.db") as index:
+        assert index.statistics().sketched == 40_000
+
+
+def test_a_worker_that_is_killed_as_it_waits_is_told(folder: Path) -> None:
+    command = [sys.executable, str(CLI), "index", "-", "--workers", "2"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        deadline = time.monotonic() + 60
+        while len(children := workers_of(process)) < 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        # Until it has begun to wait.
+        time.sleep(2)
+        os.kill(children[0], signal.SIGKILL)
+        _, shown = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "a worker process ended with status -9" in shown
+    assert "Traceback" not in shown
+
+
+def test_interrupted_at_any_moment_it_says_so(folder: Path) -> None:
+    for seconds in (0.5, 0.7, 0.9, 1.1, 1.4):
+        command = [sys.executable, str(CLI), "index", "-", "--workers", "2"]
+        with subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        ) as process:
+            time.sleep(seconds)
+            children = workers_of(process)
+            os.killpg(process.pid, signal.SIGINT)
+            _, shown = process.communicate(timeout=60)
+        if children:
+            assert process.returncode == 130
+            assert "Traceback" not in shown
+        await_gone(children)
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_what_is_wrong_is_said_alike(folder: Path, workers: str) -> None:
+    more = ["--workers", workers, "--json"]
+    # A file that breaks off: what came before is written.
+    lines = [json.dumps({"id": f"d{n}", "text": f"text {n} of many"}) for n in range(60_000)]
+    packed = gzip.compress("\n".join(lines).encode(), 1)
+    (folder / "broken.jsonl.gz").write_bytes(packed[: len(packed) // 2])
+    done = run_command("index", "broken.jsonl.gz", "--db", "broken.db", *more)
+    assert (done.status, done.out) == (1, "")
+    assert "broken.jsonl.gz can't be read to its end" in done.err
+    with esdedup.open(folder / "broken.db") as index:
+        assert index.statistics().documents >= 20_000
+    # A name that is no text.
+    name = os.fsdecode(b"caf\xe9.txt")
+    (folder / name).write_text("one text")
+    done = run_command("index", name, "--db", "name.db", *more)
+    assert done.status == 1
+    assert "the id is no valid Unicode" in done.err
+
+
+@pytest.mark.parametrize(
+    ("limit", "workers", "said"),
+    [("-n 40", "30", "of 30 worker processes can be started"), ("-f 400", "2", "")],
+)
+def test_a_system_that_refuses(folder: Path, limit: str, workers: str, said: str) -> None:
+    """Open files, and the size of a file."""
+    write_lines(folder / "a.jsonl", [{"text": f"text {n} of many " * 50} for n in range(2_000)])
+    command = shlex.join([sys.executable, str(CLI), "index", "a.jsonl", "--workers", workers])
+    done = subprocess.run(
+        ["bash", "-c", f"ulimit {limit}; exec {command}"], capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "cannot rollback" not in done.stderr
+
+
+def workers_of(process: subprocess.Popen[str]) -> list[int]:
+    return [pid for pid, parent in processes() if parent == process.pid]
+
+
+def await_workers(process: subprocess.Popen[str], file: Path) -> list[int]:
+    """The processes of a command, after it has written something."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        assert process.poll() is None
+        if file.exists():
+            with esdedup.open(file) as index:
+                if index.store.meta() is not None and index.statistics().documents:
+                    return workers_of(process)
+        time.sleep(0.01)
+    raise AssertionError("nothing was written")
+
+
+def await_gone(pids: list[int]) -> None:
+    deadline = time.monotonic() + 20
+    while {pid for pid, _ in processes()} & set(pids):
+        assert time.monotonic() < deadline, "workers outlive the command"
+        time.sleep(0.05)
+
+
+def processes() -> list[tuple[int, int]]:
+    """Numbers and parents of all processes but those that have ended."""
+    listed = subprocess.run(
+        ["ps", "-A", "-ww", "-o", "pid=,ppid=,stat=,args="],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    rows = [line.split(maxsplit=3) for line in listed.stdout.splitlines()]
+    # What watches over shared memory ends by itself, later.
+    return [
+        (int(pid), int(parent))
+        for pid, parent, state, *args in rows
+        if not state.startswith("Z") and "resource_tracker" not in "".join(args)
+    ]

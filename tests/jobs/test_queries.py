@@ -1,0 +1,111 @@
+"""Searches that others send, searches with conditions of theirs, and many searches at once."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import esdedup
+from tests.conftest import delete_index
+from tests.helpers.commands import call, esdedup_command, words
+
+
+@pytest.fixture
+def name(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """An index of 40 texts, each twice: of tenant a and, a day later, of tenant b."""
+    monkeypatch.chdir(tmp_path)
+    made = f"esdedup-queries-{uuid.uuid4().hex[:10]}"
+    properties = {"tenant": {"type": "keyword"}, "day": {"type": "date"}}
+    call(url, "PUT", f"/{made}", {"mappings": {"properties": properties}})
+    with esdedup.open(url, made) as index:
+        index.add(
+            {
+                "id": f"{tenant}{n}",
+                "text": words(n),
+                "tenant": tenant,
+                "day": f"2026-11-2{'ab'.index(tenant)}",
+            }
+            for tenant in "ab"
+            for n in range(40)
+        )
+    yield made
+    delete_index(url, made)
+
+
+def test_a_body_for_any_client(url: str, name: str) -> None:
+    ran = esdedup_command(url, "query", "-i", name, "--text", words(3))
+    (body,) = ran.json
+    hits = call(url, "POST", f"/{name}/_search", body)["hits"]
+    assert {hit["_id"]: hit["_score"] for hit in hits["hits"]} == {"a3": 23.0, "b3": 23.0}
+    assert "minhash" not in hits["hits"][0]["_source"]["esdedup"]
+    tenant = json.dumps({"term": {"tenant": "b"}})
+    (body,) = esdedup_command(url, "query", "-i", name, "--id", "a3", "--filter", tenant).json
+    hits = call(url, "POST", f"/{name}/_search", body)["hits"]
+    assert [hit["_id"] for hit in hits["hits"]] == ["b3"]
+    (body,) = esdedup_command(
+        url, "query", "-i", name, "--text", words(3), "--metric", "hamming", "--distance", "7"
+    ).json
+    hits = call(url, "POST", f"/{name}/_search", body)["hits"]
+    assert {"a3", "b3"} <= {hit["_id"] for hit in hits["hits"]}
+    (body,) = esdedup_command(url, "query", "-i", name, "--text", "!").json
+    assert call(url, "POST", f"/{name}/_search", body)["hits"]["hits"] == []
+
+
+def test_conditions(url: str, name: str) -> None:
+    since = {"range": {"day": {"gte": "2026-11-21"}}}
+    ran = esdedup_command(
+        url, "similar", "-i", name, "--text", words(5), "--filter", json.dumps(since)
+    )
+    assert [match["id"] for match in ran.json[0]["matches"]] == ["b5"]
+    other = {"term": {"tenant": "a"}}
+    with esdedup.open(url, name) as index:
+        assert index.similar(words(5), filters=[since, other]).candidates == 0
+        found = index.similar(words(5), metric="hamming", filters=[other])
+        assert [match.id for match in found.matches] == ["a5"]
+    for wrong in ("[1]", "{", '"x"'):
+        ran = esdedup_command(url, "similar", "-i", name, "--text", "x", "--filter", wrong)
+        assert ran.status == 2
+        assert "--filter" in ran.err
+    ran = esdedup_command(url, "similar", "-i", name, "--text", "x y z", "--filter", '{"no": {}}')
+    assert ran.status == 1
+    assert "no" in ran.err
+
+
+def test_many_at_once(url: str, name: str) -> None:
+    lines = [{"id": f"a{n}", "text": words(n)} for n in range(40)]
+    lines += [{"text": words(7)}, {"id": "x", "body": "no text"}, {"id": "y", "text": "."}]
+    Path("q.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines) + "{broken\n")
+    ran = esdedup_command(url, "similar", "-i", name, "--batch", "q.jsonl", "--candidates", "1")
+    assert ran.status == 1
+    assert "2 records were not looked for" in ran.err
+    answers = {answer["query"]: answer for answer in ran.json}
+    assert len(answers) == len(ran.json) == 42
+    for n in range(40):
+        assert [match["id"] for match in answers[f"a{n}"]["matches"]] == [f"b{n}"]
+    assert answers["q.jsonl:41"]["truncated"]
+    assert answers["y"]["matches"] == []
+    assert "1 texts had more candidates than 1" in ran.err
+    assert esdedup_command(url, "similar", "-i", name, "--batch", "none.jsonl").status == 2
+    assert esdedup_command(url, "similar", "-i", name, "--batch", "q", "--id", "a").status == 2
+
+
+def test_results_collapse_on_the_group(url: str, name: str) -> None:
+    with esdedup.open(url, name) as index:
+        documents = [{"id": f"{t}{n}", "text": words(n)} for t in "ab" for n in range(40)]
+        index.add(documents, on_duplicate=esdedup.DuplicatePolicy("mark"))
+    body = {"query": {"match_all": {}}, "size": 100, "collapse": {"field": "esdedup.group"}}
+    hits = call(url, "POST", f"/{name}/_search", body)["hits"]["hits"]
+    assert len(hits) == 40
+    (body,) = esdedup_command(url, "query", "-i", name, "--text", words(3), "--collapse").json
+    assert len(call(url, "POST", f"/{name}/_search", body)["hits"]["hits"]) == 1
+
+
+def test_a_local_file_has_no_filters(tmp_path: Path) -> None:
+    with esdedup.open(tmp_path / "x.db") as index:
+        index.add([{"id": "1", "text": words(1)}])
+        with pytest.raises(esdedup.UsageError, match="filters"):
+            index.similar(words(1), filters=[{"match_all": {}}])

@@ -1,0 +1,299 @@
+"""The same results from all stores; what each must do is in test_store_contract.py."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import esdedup
+from esdedup.ingest.documents import with_tokens
+from esdedup.models import FIELD, Document
+from esdedup.sketch.banding import expected_recall
+from esdedup.sketch.sketch import shingle_sets, sketch
+from esdedup.stores import Store
+from esdedup.stores.mapping import IndexMeta
+from esdedup.text.jaccard import hamming, jaccard
+from tests.conftest import delete_index
+from tests.helpers.commands import call, words
+
+META = IndexMeta(esdedup.Scheme())
+STORES = ["local", "elasticsearch", "elasticsearch8", "opensearch"]
+Open = Callable[..., esdedup.Index]
+
+clusters = pytest.mark.parametrize("target", STORES[1:], indirect=True)
+
+
+@pytest.fixture(params=STORES)
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> str | Path:
+    """The address of a store, or the file of the local one."""
+    if request.param == "local":
+        return tmp_path / "documents.db"
+    url: str = request.getfixturevalue(f"{request.param}_url")
+    return url
+
+
+@pytest.fixture
+def name() -> str:
+    return f"esdedup-test-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def open_index(target: str | Path, name: str) -> Iterator[Open]:
+    opened: list[esdedup.Index] = []
+
+    def open_one(**options: Any) -> esdedup.Index:
+        opened.append(esdedup.open(target, name, **options))
+        return opened[-1]
+
+    yield open_one
+    for index in opened:
+        index.close()
+    if isinstance(target, str):
+        delete_index(target, name)
+
+
+@pytest.fixture
+def index(open_index: Open) -> esdedup.Index:
+    made = open_index()
+    made.create()
+    return made
+
+
+@pytest.fixture
+def store(index: esdedup.Index) -> Store:
+    return index.store
+
+
+def documents(texts: list[str], first: int = 0) -> list[Document]:
+    plain = [Document(f"d{number}", {"text": text}) for number, text in enumerate(texts, first)]
+    return with_tokens(plain, META)
+
+
+def test_nothing_is_there_before_it_is_made(open_index: Open) -> None:
+    index = open_index()
+    assert index.store.meta() is None
+    for work in (lambda: list(index.pairs()), lambda: index.similar("x"), index.statistics):
+        with pytest.raises(esdedup.IndexNotFound, match="esdedup-test"):
+            work()
+
+
+def test_another_scheme_or_field_is_refused_by_name(open_index: Open) -> None:
+    open_index().create()
+    open_index().create()
+    other = esdedup.Scheme(shingling=esdedup.Shingling("char", 5))
+    with pytest.raises(esdedup.SchemeMismatch, match=r"shingling\.size 3, not 5"):
+        open_index(scheme=other).create()
+    with pytest.raises(esdedup.SchemeMismatch, match="'text', not 'body'"):
+        open_index(text_field="body").create()
+    assert open_index().scheme == esdedup.Scheme()
+
+
+@clusters
+def test_an_index_of_others_keeps_what_it_has(target: str, name: str, open_index: Open) -> None:
+    mapping = {"_meta": {"team": "news"}, "properties": {"day": {"type": "date"}}}
+    call(target, "PUT", f"/{name}", {"mappings": mapping})
+    call(target, "PUT", f"/{name}/_doc/1?refresh=true", {"day": "2026-11-21", "text": "x"})
+    open_index().create()
+    stored = call(target, "GET", f"/{name}/_mapping")[name]["mappings"]
+    assert stored["_meta"]["team"] == "news"
+    assert stored["properties"]["day"] == {"type": "date"}
+    assert stored["properties"][FIELD]["dynamic"] == "false"
+    with pytest.raises(esdedup.RecordError, match="document 1"):
+        open_index().add([{"id": "2", "text": "y", "day": "no day"}])
+    assert open_index().statistics().documents == 1
+    raw = call(target, "GET", f"/{name}/_doc/1")["_source"]
+    assert raw == {"day": "2026-11-21", "text": "x"}
+
+
+@clusters
+def test_tokens_are_in_the_source(target: str, name: str, store: Store) -> None:
+    made = documents([words(1)])
+    store.write(made)
+    assert call(target, "GET", f"/{name}/_doc/d0")["_source"] == dict(made[0].source)
+
+
+def test_pairs_and_similar_are_exact_and_alike_in_all_stores(index: esdedup.Index) -> None:
+    texts = corpus()
+    index.add({"id": f"t{row:03}", "text": text} for row, text in enumerate(texts))
+    expected = brute_force(texts)
+    got = {(pair.left, pair.right): pair.similarity for pair in index.pairs(threshold=0.7)}
+    assert got == {ids: value for ids, value in expected.items() if value >= 0.7}
+    order = [(-(pair.similarity or 0), pair.left, pair.right) for pair in index.pairs()]
+    assert order == sorted(order)
+    for distance in (3, 7):
+        near = {
+            (pair.left, pair.right): pair.distance
+            for pair in index.pairs(metric="hamming", distance=distance)
+        }
+        assert near == brute_force_hamming(texts, distance)
+        result = index.similar(id="t010", metric="hamming", distance=distance, k=1000)
+        assert {match.id: match.distance for match in result.matches} == {
+            a if b == "t010" else b: value for (a, b), value in near.items() if "t010" in (a, b)
+        }
+    result = index.similar(id="t010", threshold=0.7)
+    assert {match.id: match.similarity for match in result.matches} == {
+        a if b == "t010" else b: value
+        for (a, b), value in expected.items()
+        if "t010" in (a, b) and value >= 0.7
+    }
+    assert not result.truncated
+    assert index.similar(id="t010", candidates=1).truncated
+    assert index.similar("").matches == []
+    assert index.similar("...!").matches == []
+
+
+@pytest.mark.parametrize("threshold", [0.3, 0.6, 0.8, 0.9])
+def test_any_threshold_from_one_index(index: esdedup.Index, threshold: float) -> None:
+    texts = unlike()
+    index.add({"id": f"t{row:03}", "text": text} for row, text in enumerate(texts))
+    near = {ids for ids, value in brute_force(texts).items() if value >= threshold}
+    queries = [index.query(id=f"t{row:03}") for row in range(len(texts))]
+    strict, loose = (
+        index.similar_many(
+            queries, esdedup.Limits(threshold=threshold, matches=1_000, recall=recall)
+        )
+        for recall in (0.999, 0.5)
+    )
+    for results, recall in ((strict, 0.999), (loose, 0.5)):
+        found = {
+            (min(str(query.exclude), match.id), max(str(query.exclude), match.id))
+            for query, result in zip(queries, results, strict=True)
+            for match in result.matches
+        }
+        expected = results[0].recall
+        assert expected is not None
+        assert expected >= min(recall, expected_recall(threshold, 23, 3))
+        assert found <= near
+        # Most pairs are more similar than the threshold, so that more of them are found.
+        assert len(found) >= expected * len(near)
+    candidates = [sum(result.candidates for result in results) for results in (strict, loose)]
+    assert candidates[1] < candidates[0] or threshold < 0.5
+    assert index.similar("x y z", metric="hamming").recall is None
+
+
+@pytest.mark.parametrize("signature", [0, 128])
+def test_the_nearest_however_unlike(open_index: Open, signature: int) -> None:
+    index = open_index(scheme=esdedup.Scheme(minhash=esdedup.MinHash(signature=signature)))
+    texts = unlike()
+    index.add({"id": f"t{row:03}", "text": text} for row, text in enumerate(texts))
+    similarity = brute_force(texts)
+    queries = [index.query(id=f"t{row:03}") for row in range(0, len(texts), 7)]
+    results = index.similar_many(queries, esdedup.Limits(threshold=None, matches=5))
+    found = true = 0
+    for query, result in zip(queries, results, strict=True):
+        own = {
+            a if b == query.exclude else b: value
+            for (a, b), value in similarity.items()
+            if query.exclude in (a, b) and value > 0
+        }
+        order = [(-(match.similarity or 0), match.id) for match in result.matches]
+        assert order == sorted((-own[match.id], match.id) for match in result.matches)
+        assert len(result.matches) <= result.candidates
+        assert (result.recall is None) == (len(result.matches) < 5)
+        assert not result.truncated
+        nearest = sorted(own.values(), reverse=True)[:5]
+        true += len(nearest)
+        found += sum((match.similarity or 0) >= nearest[-1] for match in result.matches)
+    share = found / true
+    assert share > 0.95 if signature else 0.2 < share < 0.95
+    # An answer that is cut off says so.
+    (cut,) = index.similar_many(queries[:1], esdedup.Limits(threshold=None, candidates=1))
+    assert len(cut.matches) == 1
+    assert cut.truncated
+    assert index.similar("...!", threshold=None).matches == []
+    nothing = esdedup.Result([], 0, False, None, 23 + signature)
+    assert index.similar("zzz yyy xxx", threshold=None) == nothing
+    with pytest.raises(esdedup.UsageError, match="metric jaccard"):
+        index.similar("x", threshold=None, metric="hamming")
+    # What reads band tokens goes on as ever.
+    (first, *_) = index.pairs(threshold=0.3)
+    assert first.similarity == max(similarity.values())
+
+
+def unlike() -> list[str]:
+    """English and Chinese texts in families of eight, down to few shingles in common."""
+    rng = np.random.default_rng(17)
+    texts = []
+    for family in range(30):
+        chinese = family % 2 == 1
+        han = [chr(0x4E00 + point) for point in rng.integers(0, 3_000, 90).tolist()]
+        first = han if chinese else words(family, 90).split()
+        for number in range(8):
+            edited = list(first)
+            for at in rng.integers(0, 90, 6 * number).tolist():
+                new = int(rng.integers(2_000))
+                edited[at] = chr(0x6E00 + new) if chinese else f"edit{new}"
+            texts.append(("" if chinese else " ").join(edited))
+    return texts
+
+
+def test_the_nearest_need_minhash(open_index: Open) -> None:
+    index = open_index(scheme=esdedup.Scheme(minhash=None))
+    index.add([{"id": "1", "text": words(1)}])
+    with pytest.raises(esdedup.UsageError, match="no MinHash"):
+        index.similar(words(1), threshold=None)
+
+
+def corpus() -> list[str]:
+    """300 texts; every tenth is followed by three edited copies of it, at 3 to 30 words' edits."""
+    rng = np.random.default_rng(11)
+    texts: list[str] = []
+    for number in range(300):
+        if number % 10 in (1, 2, 3):
+            edited = texts[number - number % 10].split()
+            for at in rng.integers(0, len(edited), 2 * (number % 10) ** 2 - 1).tolist():
+                edited[at] = f"edit{rng.integers(10**6)}"
+            texts.append(" ".join(edited))
+        else:
+            texts.append(words(number, 120))
+    return [*texts, "", "!"]
+
+
+def brute_force(texts: list[str]) -> dict[tuple[str, str], float]:
+    left, right = np.triu_indices(len(texts), 1)
+    similarity = jaccard(shingle_sets(texts, META.scheme), left, right)
+    return {
+        (f"t{a:03}", f"t{b:03}"): value
+        for a, b, value in zip(left.tolist(), right.tolist(), similarity.tolist(), strict=True)
+    }
+
+
+def brute_force_hamming(texts: list[str], distance: int) -> dict[tuple[str, str], int]:
+    made = sketch(texts, META.scheme)
+    assert made.fingerprints is not None
+    left, right = np.triu_indices(len(texts), 1)
+    apart = hamming(made.fingerprints[left], made.fingerprints[right])
+    real = made.filled[left] & made.filled[right] & (apart <= distance)
+    return {
+        (f"t{a:03}", f"t{b:03}"): value
+        for a, b, value in zip(
+            left[real].tolist(), right[real].tolist(), apart[real].tolist(), strict=True
+        )
+    }
+
+
+def test_updates_keep_text_and_tokens_in_step(index: esdedup.Index) -> None:
+    texts = {"a": words(1), "b": words(1), "c": words(2)}
+    source = [{"id": id, "text": text, "n": {"x": 1, "y": 2}} for id, text in texts.items()]
+    index.add(source, on_duplicate=esdedup.DuplicatePolicy("mark"))
+    assert index.update([{"id": "b", "n": {"y": 3}}]) == 1
+    assert [match.id for match in index.similar(id="a").matches] == ["b"]
+    document = index.get("b")
+    assert document.source["n"] == {"x": 1, "y": 3}
+    assert document.tokens["original"] == "a"
+    assert index.update([{"id": "b", "text": words(2)}, {"id": "c", "text": None}]) == 2
+    assert index.similar(id="a").matches == []
+    assert [match.id for match in index.similar(words(2)).matches] == ["b"]
+    assert index.get("b").tokens["group"] == "b"
+    assert index.get("b").tokens.get("original") is None
+    assert list(index.pairs()) == []
+    with pytest.raises(esdedup.RecordError, match="'none'"):
+        index.update([{"id": "none", "n": 1}, {"id": "a", "text": words(2)}])
+    assert [match.id for match in index.similar(id="a").matches] == ["b"]
+    assert index.delete(["a", "b", "c"]) == 3
+    assert index.similar(words(2)).candidates == 0

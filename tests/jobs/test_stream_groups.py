@@ -1,0 +1,479 @@
+"""Groups made as documents come in, against the same rule one document at a time by brute force."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import elasticsearch
+import elasticsearch.helpers
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import esdedup
+from esdedup import DuplicatePolicy
+from esdedup.dedup.groups import Grouping
+from esdedup.dedup.marks import mark_groups
+from esdedup.ingest import ingest
+from esdedup.ingest import near_duplicates as duplicates
+from esdedup.ingest.files import BadRecord, Record
+from esdedup.search.limits import ONE_BAND
+from esdedup.sketch.sketch import shingle_sets, sketch
+from esdedup.text.jaccard import hamming, jaccard
+from tests.conftest import delete_index
+from tests.helpers.commands import call, esdedup_command
+
+SCHEME = esdedup.Scheme()
+LAUNCHER = Path(__file__).parents[2] / "cli.py"
+JACCARD = DuplicatePolicy("cluster", 0.6)
+HAMMING = DuplicatePolicy("cluster", metric="hamming")
+Texts = dict[str, str]
+Marks = dict[str, dict[str, Any]]
+
+
+class Killed(Exception):
+    """Stands for the end of a process between two records."""
+
+
+def family(seed: int, edits: int, *, chinese: bool = False) -> str:
+    """A text with so many of its sixty words replaced, each time others."""
+    rng = np.random.default_rng(seed // 100)
+    words = [_word(rng, chinese) for _ in range(60)]
+    rng = np.random.default_rng(seed)
+    for at in rng.integers(0, 60, edits).tolist():
+        words[at] = _word(rng, chinese)
+    return ("" if chinese else " ").join(words)
+
+
+def _word(rng: np.random.Generator, chinese: bool) -> str:
+    return chr(int(rng.integers(0x4E00, 0x9000))) if chinese else f"w{rng.integers(10**6)}"
+
+
+def corpus(count: int, seed: int = 1) -> Texts:
+    """English and Chinese families, equal texts, empty ones, in a mixed order."""
+    rng = np.random.default_rng(seed)
+    texts = {}
+    for number in range(count):
+        kind, edits = int(rng.integers(count // 12 + 1)), int(rng.integers(0, 9))
+        text = family(kind * 100 + edits, edits, chinese=kind % 2 == 1)
+        texts[f"d{number}"] = ["", "...", text.upper()][number % 3] if number % 17 == 0 else text
+    return texts
+
+
+def by_brute_force(texts: Texts, policy: DuplicatePolicy) -> Marks:
+    """The groups by the rule, one document after the other: `fields` of each."""
+    ids, contents = list(texts), list(texts.values())
+    sets = shingle_sets(contents, SCHEME)
+    sketches = sketch(contents, SCHEME)
+    prints = sketches.fingerprints
+    assert prints is not None
+    marks: Marks = {}
+    leaders: list[int] = []
+    first: dict[str, int] = {}
+    for row, id in enumerate(ids):
+        digest = sketches.digests[row]
+        marks[id] = {"group": id}
+        if not sketches.filled[row]:
+            continue
+        if digest in first:
+            original = ids[first[digest]]
+            value: dict[str, Any] = {"similarity": 1.0}
+            if policy.metric == "hamming":
+                value = {"distance": 0}
+            marks[id] = (
+                marks[original]
+                if "original" in marks[original]
+                else {"group": original, "original": original, **value}
+            )
+            continue
+        first[digest] = row
+        before, me = np.array(leaders, np.int64), np.full(len(leaders), row)
+        if policy.metric == "jaccard":
+            name, sign, most = "similarity", -1, -policy.threshold
+            values: list[float] = jaccard(sets, before, me).tolist()
+        else:
+            name, sign, most = "distance", 1, 3.0
+            values = hamming(prints[before], prints[me]).tolist()
+        near = [
+            (sign * value, int(ids[leader][1:]), ids[leader], value)
+            for leader, value in zip(leaders, values, strict=True)
+            if sign * value <= most
+        ]
+        if near:
+            _, _, leader_id, measured = min(near)
+            marks[id] = {"group": leader_id, "original": leader_id, name: measured}
+        else:
+            leaders.append(row)
+    return marks
+
+
+def records(texts: Iterable[tuple[str, str]], dies_at: int | None = None) -> Iterator[Record]:
+    for number, (id, text) in enumerate(texts):
+        if number == dies_at:
+            raise Killed
+        yield Record("f", number, {"id": id, "text": text})
+
+
+def stored(index: esdedup.Index, ids: Iterable[str]) -> Marks:
+    names = ("group", "original", "similarity", "distance")
+    return {
+        document.id: {name: document.tokens[name] for name in names if name in document.tokens}
+        for document in index.store.get(list(ids))
+    }
+
+
+def take(
+    index: esdedup.Index,
+    texts: Iterable[tuple[str, str]],
+    policy: DuplicatePolicy,
+    dies_at: int | None = None,
+) -> ingest.IngestReport:
+    letters: list[BadRecord] = []
+    index.create()
+    report = ingest.ingest(
+        index.store, index.meta, records(texts, dies_at), letters.append, on_duplicate=policy
+    )
+    index.store.refresh()
+    assert not letters
+    return report
+
+
+@pytest.fixture(params=["local", "elasticsearch", "opensearch"])
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> str | Path:
+    if request.param == "local":
+        return tmp_path / "documents.db"
+    url: str = request.getfixturevalue(f"{request.param}_url")
+    return url
+
+
+@pytest.fixture
+def open_index(target: str | Path) -> Iterator[Callable[[], esdedup.Index]]:
+    name = f"esdedup-stream-{uuid.uuid4().hex[:10]}"
+    opened: list[esdedup.Index] = []
+
+    def open_one() -> esdedup.Index:
+        opened.append(esdedup.open(target, name))
+        return opened[-1]
+
+    yield open_one
+    for index in opened:
+        index.close()
+    if isinstance(target, str):
+        delete_index(target, name)
+
+
+@pytest.mark.parametrize("policy", [JACCARD, HAMMING], ids=["jaccard", "hamming"])
+def test_groups_are_those_of_the_rule(
+    open_index: Callable[[], esdedup.Index],
+    policy: DuplicatePolicy,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    texts = corpus(300)
+    expected = by_brute_force(texts, policy)
+    assert sum("original" in mark for mark in expected.values()) > 30
+    monkeypatch.setattr("esdedup.ingest.chunks.BATCH_DOCUMENTS", 70)
+    monkeypatch.setattr(duplicates, "_RECENT_DOCUMENTS", 100)
+    index = open_index()
+    with pytest.raises(Killed):
+        take(index, texts.items(), policy, dies_at=190)
+    report = take(index, texts.items(), policy)
+    assert stored(index, texts) == expected
+    assert (report.created, report.updated) == (160, 140)
+    assert report.duplicates == sum("original" in mark for mark in expected.values())
+    # All again changes nothing, also in one batch of another client.
+    monkeypatch.setattr("esdedup.ingest.chunks.BATCH_DOCUMENTS", 1_000)
+    again = take(open_index(), texts.items(), policy)
+    assert (again.updated, again.exact) == (300, 0)
+    assert stored(index, texts) == expected
+
+
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    seed=st.integers(0, 10**6),
+    runs=st.lists(
+        st.tuples(st.integers(1, 60), st.integers(5, 60), st.integers(0, 60)), max_size=4
+    ),
+    by_hamming=st.booleans(),
+)
+def test_neither_batches_nor_kills_change_a_group(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    seed: int,
+    runs: list[tuple[int, int, int]],
+    by_hamming: bool,
+) -> None:
+    policy = HAMMING if by_hamming else JACCARD
+    texts = corpus(60, seed)
+    with esdedup.open(tmp_path / f"{uuid.uuid4().hex}.db") as index:
+        for batch, recent, dies_at in [*runs, (25, 20, 60)]:
+            monkeypatch.setattr("esdedup.ingest.chunks.BATCH_DOCUMENTS", batch)
+            monkeypatch.setattr(duplicates, "_RECENT_DOCUMENTS", recent)
+            if dies_at < 60:
+                with pytest.raises(Killed):
+                    take(index, texts.items(), policy, dies_at)
+            else:
+                take(index, texts.items(), policy)
+        assert stored(index, texts) == by_brute_force(texts, policy)
+
+
+def test_a_batch_that_was_written_in_part(tmp_path: Path) -> None:
+    """As a cluster can leave it: followers of a batch, and no leader or only some."""
+    texts = corpus(120)
+    expected = by_brute_force(texts, JACCARD)
+    followers = [id for id, mark in expected.items() if "original" in mark]
+    leaders = [id for id in texts if id not in followers]
+    rng = np.random.default_rng(3)
+    for kept in (
+        followers[::2],
+        followers,
+        [*followers, *leaders[::2]],
+        [*followers, *leaders[1::3]],
+    ):
+        with esdedup.open(tmp_path / f"{rng.integers(10**9)}.db") as index:
+            take(index, texts.items(), JACCARD)
+            index.delete([id for id in texts if id not in kept])
+            take(index, texts.items(), JACCARD)
+            assert stored(index, texts) == expected
+
+
+def test_a_giant_group_leaves_room_for_other_leaders(
+    open_index: Callable[[], esdedup.Index],
+) -> None:
+    """Followers share as many tokens with what comes as its leader does, and are many more."""
+    policy = DuplicatePolicy("cluster", 0.5, candidates=5)
+    giant = {f"g{n}": family(100 + n, min(n, 3)) for n in range(60)}
+    index = open_index()
+    assert take(index, giant.items(), policy).duplicates == 59
+    report = take(open_index(), {"late": family(190, 3)}.items(), policy)
+    assert (report.duplicates, report.truncated) == (1, 0)
+    assert stored(index, ["late"])["late"]["original"] == "g0"
+
+
+def test_ties_go_to_the_first_id_in_natural_order(tmp_path: Path) -> None:
+    base = [f"w{n}" for n in range(40)]
+    left, right = [*base[:20], "x1"], [*base[20:], "x2"]
+    texts = {"a10": " ".join(left + right[:18]), "a9": " ".join(left[3:] + right)}
+    middle = " ".join(left[3:] + right[:18])
+    with esdedup.open(tmp_path / "x.db") as index:
+        take(index, [*texts.items()], DuplicatePolicy("cluster", 0.95))
+        found = index.similar(middle, threshold=0.5).matches
+        assert found[0].similarity == found[1].similarity
+        take(index, [("new", middle)], DuplicatePolicy("cluster", 0.5))
+        assert stored(index, ["new"])["new"]["group"] == "a9"
+
+
+def test_a_leader_with_followers_gets_another_text(open_index: Callable[[], esdedup.Index]) -> None:
+    index = open_index()
+    old, new = family(100, 0), family(500, 0, chinese=True)
+    take(index, [("a", old), ("b", old), ("other", new)], JACCARD)
+    take(index, [("a", new), ("c", old), ("d", family(101, 1)), ("e", new)], JACCARD)
+    marks = stored(index, "abcde")
+    # It follows what it is like now; those that followed it keep their group, in which equal texts
+    # still come. What is only like them finds no leader any more.
+    assert marks["a"]["group"] == marks["e"]["group"] == "other"
+    assert marks["b"]["group"] == marks["c"]["group"] == "a"
+    assert marks["d"] == {"group": "d"}
+
+
+def test_a_leader_is_no_follower_of_its_own(open_index: Callable[[], esdedup.Index]) -> None:
+    index = open_index()
+    take(index, [("a", family(100, 0)), ("b", family(101, 1))], JACCARD)
+    take(index, [("a", family(101, 1))], JACCARD)
+    assert stored(index, "ab")["a"] == {"group": "a"}
+
+
+def test_a_leader_is_deleted(open_index: Callable[[], esdedup.Index]) -> None:
+    index = open_index()
+    take(index, [("a", family(100, 0)), ("b", family(101, 1))], JACCARD)
+    index.delete(["a"])
+    take(index, [("b", family(101, 1)), ("c", family(102, 2)), ("d", family(101, 1))], JACCARD)
+    marks = stored(index, "bcd")
+    assert marks["b"]["group"] == marks["d"]["group"] == "a"
+    assert marks["c"] == {"group": "c"}
+
+
+def test_equal_texts_are_sketched_once_and_known_ones_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signed: list[int] = []
+    real = sys.modules["esdedup.sketch.sketch"].signatures
+
+    def counting(shingles: Any, *rest: Any) -> Any:
+        signed.append(len(shingles))
+        return real(shingles, *rest)
+
+    monkeypatch.setattr("esdedup.sketch.sketch.signatures", counting)
+    texts = [family(kind * 100, 0, chinese=kind % 2 == 1) for kind in range(10)]
+    with esdedup.open(tmp_path / "x.db") as index:
+        index.add({"id": f"k{n}", "text": texts[n % 10]} for n in range(5_000))
+        assert sum(signed) == 10
+        signed.clear()
+        # The same when normalised.
+        copies = [{"id": f"s{n}", "text": texts[n % 10].upper()} for n in range(50)]
+        report = index.add(copies, on_duplicate=DuplicatePolicy("skip"))
+        assert (report.skipped, report.exact, sum(signed)) == (50, 50, 0)
+        report = index.add(copies, on_duplicate=DuplicatePolicy("cluster"))
+        assert (report.duplicates, report.exact) == (50, 50)
+        # Their tokens, and nothing to compare them by.
+        assert sum(signed) == 10
+
+
+def test_a_digest_of_a_text_that_others_changed_is_not_believed(
+    open_index: Callable[[], esdedup.Index], target: str | Path
+) -> None:
+    index = open_index()
+    take(index, [("a", family(100, 0))], JACCARD)
+    changed = {"text": family(300, 0)}
+    if isinstance(target, Path):
+        index.store.update([esdedup.Document("a", changed)])
+    else:
+        call(target, "POST", f"/{index.store.where.split(chr(39))[1]}/_update/a", {"doc": changed})
+    index.store.refresh()
+    report = take(index, [("b", family(100, 0))], DuplicatePolicy("skip"))
+    assert (report.created, report.exact) == (1, 0)
+
+
+def test_followers_of_what_was_refused_are_judged_again(
+    elasticsearch_url: str,
+) -> None:
+    name = f"esdedup-stream-{uuid.uuid4().hex[:10]}"
+    with esdedup.open(elasticsearch_url, name) as index:
+        index.create()
+        call(
+            elasticsearch_url, "PUT", f"/{name}/_mapping", {"properties": {"day": {"type": "date"}}}
+        )
+        texts = {f"d{n}": family(100 + edits, edits) for n, edits in enumerate((0, 1, 1, 2))}
+        given: list[dict[str, Any]] = [{"id": id, "text": text} for id, text in texts.items()]
+        given[0]["day"] = "no day"
+        letters: list[BadRecord] = []
+        ingest.ingest(
+            index.store,
+            index.meta,
+            [Record("f", n, source) for n, source in enumerate(given)],
+            letters.append,
+            on_duplicate=JACCARD,
+        )
+        index.store.refresh()
+        rest = {id: text for id, text in texts.items() if id != "d0"}
+        assert len(letters) == 1
+        assert stored(index, texts) == by_brute_force(rest, JACCARD)
+    delete_index(elasticsearch_url, name)
+
+
+def test_enrich(elasticsearch_url: str) -> None:
+    name = f"esdedup-stream-{uuid.uuid4().hex[:10]}"
+    texts = corpus(1_500)
+    with esdedup.open(elasticsearch_url, name) as index:
+        index.create()
+        actions = [{"_index": name, "_id": id, "text": text} for id, text in texts.items()]
+        with elasticsearch.Elasticsearch(elasticsearch_url) as client:
+            for _ in range(2):
+                enriched = esdedup.enrich(actions, index=index, on_duplicate=JACCARD)
+                elasticsearch.helpers.bulk(client, enriched)
+        assert stored(index, texts) == by_brute_force(texts, JACCARD)
+    delete_index(elasticsearch_url, name)
+
+
+def test_a_killed_command_is_completed_by_the_same_command(tmp_path: Path) -> None:
+    texts = corpus(12_000)
+    lines = [json.dumps({"id": id, "text": text}) + "\n" for id, text in texts.items()]
+    (tmp_path / "some.jsonl").write_text("".join(lines), "utf-8")
+    command = [
+        sys.executable, str(LAUNCHER), "index", "some.jsonl",
+        "--cluster", "--duplicate-threshold", "0.6",
+    ]  # fmt: skip
+    index = esdedup.open(tmp_path / "killed.db")
+    process = subprocess.Popen([*command, "--db", "killed.db"], cwd=tmp_path)
+    deadline = time.monotonic() + 120
+    while not _documents(index) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert 0 < _documents(index) < 12_000
+    for file in ("killed.db", "whole.db"):
+        subprocess.run([*command, "--db", file], cwd=tmp_path, check=True, capture_output=True)
+    with index, esdedup.open(tmp_path / "whole.db") as whole:
+        assert stored(index, texts) == stored(whole, texts)
+
+
+def _documents(index: esdedup.Index) -> int:
+    try:
+        return index.statistics().documents
+    except esdedup.StoreError:
+        return 0
+
+
+def test_the_command(elasticsearch_url: str, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    name = f"esdedup-stream-{uuid.uuid4().hex[:10]}"
+    texts = corpus(60)
+    lines = [json.dumps({"id": id, "text": text}) + "\n" for id, text in texts.items()]
+    Path("some.jsonl").write_text("".join(lines), "utf-8")
+    arguments = ("index", "some.jsonl", "-i", name)
+    for options in (
+        ("--cluster", "--on-duplicate", "skip"),
+        ("--cluster", "--distance", "3"),
+        ("--cluster", "--metric", "hamming", "--distance", "60"),
+        ("--cluster", "--metric", "hamming", "--duplicate-threshold", "0.5"),
+    ):
+        ran = esdedup_command(elasticsearch_url, *arguments, *options)
+        assert (ran.status, ran.out) == (2, "")
+    ran = esdedup_command(elasticsearch_url, *arguments, "--cluster", "--metric", "hamming")
+    assert ran.status == 0
+    with esdedup.open(elasticsearch_url, name) as index:
+        expected = by_brute_force(texts, HAMMING)
+        assert stored(index, texts) == expected
+        mapping = call(elasticsearch_url, "GET", f"/{name}/_mapping")[name]["mappings"]
+        assert mapping["properties"]["esdedup"]["properties"]["distance"] == {"type": "integer"}
+    assert ran.json[0]["duplicates"] == sum("original" in mark for mark in expected.values())
+    delete_index(elasticsearch_url, name)
+
+
+WORD = st.sampled_from(["alpha", "beta", "gamma", "delta", "喊", "你", "回", "家"])
+BASES = st.lists(st.lists(WORD, min_size=12, max_size=24), min_size=1, max_size=3)
+EDITS = st.lists(
+    st.tuples(st.integers(0, 2), st.integers(0, 23), st.integers(0, 3)), min_size=1, max_size=14
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(BASES, EDITS, st.sampled_from([0.3, 0.5, 0.8]), st.integers(1, 20), st.booleans())
+def test_leaders_of_a_whole_index_are_those_of_its_documents_in_their_order(
+    bases: list[list[str]],
+    edits: list[tuple[int, int, int]],
+    threshold: float,
+    batch: int,
+    by_distance: bool,
+) -> None:
+    made = []
+    for which, at, times in edits:
+        text = list(bases[which % len(bases)])
+        # Edits of edits, so that leaders are alike and there are ties; and equal and empty texts.
+        for step in range(times):
+            text[(at + step) % len(text)] = f"x{step}"
+        made.append(" ".join(text) if at < 23 else "")
+    documents = [{"id": f"d{number}", "text": text} for number, text in enumerate(made)]
+    policy = DuplicatePolicy("cluster", threshold)
+    grouping = Grouping("leader", threshold=threshold, recall=ONE_BAND)
+    if by_distance:
+        policy = DuplicatePolicy("cluster", metric="hamming", distance=6)
+        grouping = Grouping("leader", "hamming", distance=6)
+    with tempfile.TemporaryDirectory() as folder, esdedup.open(Path(folder) / "a.db") as index:
+        for first in range(0, len(documents), batch):
+            index.add(documents[first : first + batch], on_duplicate=policy)
+        groups = index.groups(grouping)
+        report = mark_groups(index.store, index.meta, groups)
+    # Groups, originals, and the numbers are there already.
+    assert (report.written, report.unchanged) == (0, len(documents))

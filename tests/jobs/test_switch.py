@@ -1,0 +1,214 @@
+"""Another scheme for an index that is searched and written to meanwhile."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import esdedup
+from esdedup.ingest.documents import fields_of
+from esdedup.stores.mapping import IndexMeta
+from tests.conftest import delete_index
+from tests.helpers.commands import all_documents, call, esdedup_command, fill, words
+from tests.servers.proxy import Proxy
+
+OLD = esdedup.Scheme()
+NEW = esdedup.Scheme(shingling=esdedup.Shingling("char", 5), seed=9)
+
+
+@pytest.fixture(params=["elasticsearch", "opensearch"])
+def url(request: pytest.FixtureRequest) -> str:
+    found: str = request.getfixturevalue(f"{request.param}_url")
+    return found
+
+
+@pytest.fixture
+def name(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    made = f"esdedup-switch-{uuid.uuid4().hex[:10]}"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("esdedup.index.META_SECONDS", 0.2)
+    monkeypatch.setattr("esdedup.cli.commands.switch.WAIT_SECONDS", 0.5)
+    (tmp_path / "new.json").write_text(json_of(NEW))
+    yield made
+    delete_index(url, made)
+
+
+def json_of(scheme: esdedup.Scheme) -> str:
+    import json
+
+    return json.dumps(scheme.to_json())
+
+
+def test_searches_and_writers_work_all_the_time(url: str, name: str) -> None:
+    texts = {f"d{n}": words(n // 2) for n in range(3_000)}
+    problems: list[str] = []
+    added: dict[str, str] = {}
+    stop = threading.Event()
+    with esdedup.open(url, name) as index:
+        index.add({"id": id, "text": text} for id, text in texts.items())
+
+    def search() -> None:
+        with esdedup.open(url, name) as index:
+            number = 0
+            while not stop.is_set():
+                number = (number + 2) % 3_000
+                found = index.similar(id=f"d{number}").matches
+                if [match.id for match in found] != [f"d{number + 1}"]:
+                    problems.append(f"d{number}: {found}")
+
+    def write() -> None:
+        with esdedup.open(url, name) as index:
+            number = 0
+            while not stop.is_set():
+                number += 1
+                added[f"new{number}"] = words(10_000 + number)
+                index.add([{"id": f"new{number}", "text": added[f"new{number}"]}])
+
+    threads = [threading.Thread(target=search), threading.Thread(target=write)]
+    for thread in threads:
+        thread.start()
+    ran = esdedup_command(url, "switch", name, "--scheme", "new.json", "--yes")
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert ran.status == 0, ran.err
+    assert problems == []
+    with esdedup.open(url, name) as index:
+        meta = index.meta
+        assert (meta.scheme, meta.field, meta.next, meta.former) == (NEW, "esdedup_2", None, None)
+        assert index.similar(id="d10").matches[0].id == "d11"
+    documents = all_documents(url, name)
+    everything = texts | added
+    fields = fields_of(list(everything.values()), IndexMeta(NEW, field="esdedup_2"))
+    for id, wanted in zip(everything, fields, strict=True):
+        assert documents[id]["esdedup_2"] == wanted["esdedup_2"], id
+        assert documents[id].get("esdedup") is None, id
+    assert esdedup_command(url, "check", name).status == 0
+    assert "already" in esdedup_command(url, "switch", name, "--scheme", "new.json").err
+
+
+def test_a_switch_that_was_stopped_goes_on(url: str, name: str) -> None:
+    with esdedup.open(url, name) as index:
+        index.add({"id": str(n), "text": words(n)} for n in range(20))
+    # An index that can't be updated stops it before anything changes.
+    call(url, "PUT", f"/{name}/_settings", {"index.blocks.write": True})
+    ran = esdedup_command(url, "switch", name, "--scheme", "new.json", "--yes")
+    assert ran.status == 1
+    assert "blocks.write" in ran.err
+    call(url, "PUT", f"/{name}/_settings", {"index.blocks.write": False})
+    with esdedup.open(url, name) as index:
+        assert (index.scheme, index.meta.next) == (OLD, None)
+    with Proxy(url) as proxy:
+        proxy.stop_mappings_after(1)
+        ran = esdedup_command(proxy.url, "switch", name, "--scheme", "new.json", "--yes")
+    assert ran.status == 1
+    with esdedup.open(url, name) as index:
+        assert (index.scheme, index.meta.next is not None) == (OLD, True)
+        assert index.similar(id="3", threshold=0.9).candidates == 0
+    Path("third.json").write_text(json_of(esdedup.Scheme(seed=77)))
+    ran = esdedup_command(url, "switch", name, "--scheme", "third.json", "--yes")
+    assert ran.status == 2
+    assert "is changing to scheme" in ran.err
+    assert esdedup_command(url, "switch", name, "--text-field", "other").status == 2
+    ran = esdedup_command(url, "switch", name)
+    assert ran.status == 0, ran.err
+    assert "Not without a yes" in ran.err
+    with esdedup.open(url, name) as index:
+        assert index.scheme == NEW
+        index.add([{"id": "copy", "text": words(3)}])
+        assert [match.id for match in index.similar(id="3").matches] == ["copy"]
+    assert all_documents(url, name)["3"]["esdedup"]["minhash"]
+    ran = esdedup_command(url, "switch", name, "--yes")
+    assert ran.status == 0, ran.err
+    assert all_documents(url, name)["3"]["esdedup"] is None
+    assert esdedup_command(url, "switch", name).status == 2
+    # And back, into the field that is empty now.
+    Path("old.json").write_text(json_of(OLD))
+    assert esdedup_command(url, "switch", name, "--scheme", "old.json", "--yes").status == 0
+    fill(url, name, {"bare": {"text": words(3)}})
+    assert esdedup_command(url, "backfill", name).json[0]["written"] == 1
+    with esdedup.open(url, name) as index:
+        assert (index.scheme, index.meta.field) == (OLD, "esdedup")
+        assert {match.id for match in index.similar(id="3").matches} == {"copy", "bare"}
+
+
+def test_a_switch_that_was_stopped_between_two_indices(url: str, name: str) -> None:
+    """Between any two of its requests searches work, and the same command goes on."""
+    alias, parts = f"{name}-both", [f"{name}-{part}" for part in "abc"]
+    for part in parts:
+        call(url, "PUT", f"/{part}", {"aliases": {alias: {}}})
+        fill(url, part, {f"{part}{n}": {"text": words(n)} for n in range(5)})
+    esdedup_command(url, "attach", alias)
+    esdedup_command(url, "backfill", alias)
+    stages = []
+    for allowed in range(20):
+        with Proxy(url) as proxy:
+            proxy.stop_mappings_after(allowed)
+            ran = esdedup_command(proxy.url, "switch", alias, "--scheme", "new.json", "--yes")
+        with esdedup.open(url, alias) as index:
+            found = index.similar(id=f"{parts[0]}3").matches
+            assert [match.id for match in found] == [f"{parts[1]}3", f"{parts[2]}3"]
+            stages.append((index.scheme == NEW, index.meta.next is None, index.meta.former))
+        if ran.status == 0:
+            break
+    assert ran.status == 0, ran.err
+    assert {(False, True, None), (False, False, None), (True, True, "esdedup")} <= set(stages)
+    assert stages[-1] == (True, True, None)
+    for part in parts:
+        for source in all_documents(url, part).values():
+            assert source["esdedup"] is None
+            assert source["esdedup_2"]["scheme"] == NEW.id
+        call(url, "DELETE", f"/{part}")
+
+
+def test_groups_and_marks_are_taken_over(url: str, name: str) -> None:
+    with esdedup.open(url, name) as index:
+        documents = [{"id": f"d{n}", "text": words(n // 2)} for n in range(20)]
+        index.add(documents, on_duplicate=esdedup.DuplicatePolicy("mark"))
+    call(url, "POST", f"/{name}/_update/d5", {"doc": {"text": words(99)}})
+    assert esdedup_command(url, "switch", name, "--scheme", "new.json", "--yes").status == 0
+    for number in range(20):
+        ours = all_documents(url, name)[f"d{number}"]["esdedup_2"]
+        first = f"d{number - number % 2}" if number != 5 else "d5"
+        assert ours["group"] == first
+        assert ours.get("original") == (None if first == f"d{number}" else first)
+    body = {"size": 30, "collapse": {"field": "esdedup_2.group"}}
+    assert len(call(url, "POST", f"/{name}/_search", body)["hits"]["hits"]) == 11
+
+
+def test_what_others_keep_under_our_names_stays(url: str, name: str) -> None:
+    mapping = {"properties": {"esdedup": {"properties": {"reviewer": {"type": "keyword"}}}}}
+    call(url, "PUT", f"/{name}", {"mappings": mapping})
+    fill(url, name, {"1": {"text": words(1), "esdedup": {"reviewer": "ann"}}})
+    refused = esdedup_command(url, "attach", name)
+    assert refused.status == 1
+    assert "not of esdedup" in refused.err
+    assert esdedup_command(url, "attach", name, "--field", "esdedup_tokens").status == 0
+    assert esdedup_command(url, "backfill", name).status == 0
+    Path("old.json").write_text(json_of(OLD))
+    for scheme in ("new.json", "old.json", "new.json"):
+        ran = esdedup_command(url, "switch", name, "--scheme", scheme, "--yes")
+        assert ran.status == 0, ran.err
+    document = all_documents(url, name)["1"]
+    assert document["esdedup"] == {"reviewer": "ann"}
+    used = {key for key, value in document.items() if key.startswith("esdedup") and value}
+    assert len(used) == 2
+
+
+def test_a_text_field_that_no_document_has(url: str, name: str) -> None:
+    with esdedup.open(url, name) as index:
+        index.add([{"id": "1", "text": words(1)}])
+    ran = esdedup_command(url, "switch", name, "--text-field", "txet", "--yes")
+    assert ran.status == 2
+    assert "'txet'" in ran.err
+    fill(url, name, {"2": {"txet": 5}})
+    ran = esdedup_command(url, "switch", name, "--text-field", "txet", "--yes")
+    assert ran.status == 1
+    assert "no document" in ran.err
+    with esdedup.open(url, name) as index:
+        assert index.meta.text_field == "text"
+        assert index.similar(words(1)).matches[0].id == "1"

@@ -1,0 +1,390 @@
+"""esdedup tune, and weights counted from an index, on every store."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import esdedup
+from esdedup.analysis.sampling import sample_neighbours, texts_of_index
+from esdedup.analysis.tuning import expectation
+from esdedup.cli.chart import axis, bars, logarithmic
+from esdedup.ingest.documents import with_tokens
+from esdedup.models import Document, Query
+from esdedup.search.limits import Limits
+from esdedup.search.similar import similar
+from esdedup.sketch.sketch import shingle_sets
+from esdedup.stores import Store
+from esdedup.stores.mapping import IndexMeta
+from tests.helpers.commands import Ran, run_command
+from tests.helpers.places import META, OpenStore, Place, write
+
+HAN = [chr(point) for point in range(0x4E00, 0x4E00 + 2_000)]
+
+
+def where(place: Place) -> list[str]:
+    name = "--db" if isinstance(place.target, Path) else "--url"
+    return [name, str(place.target), "--index", place.index]
+
+
+def corpus(documents: int = 600, seed: int = 5) -> list[str]:
+    """English and Chinese texts; of every five, three are copies of the one before, edited."""
+    rng = np.random.default_rng(seed)
+    texts: list[list[str]] = []
+    for number in range(documents):
+        if number % 5 in (1, 2, 3):
+            text = list(texts[-1])
+            for at in rng.integers(0, len(text), rng.integers(0, 6)).tolist():
+                text[at] = f"x{number}"
+        elif number % 2:
+            text = [HAN[at] for at in rng.integers(0, len(HAN), 60).tolist()]
+        else:
+            text = [f"w{at}" for at in rng.integers(0, 3_000, 60).tolist()]
+        texts.append(text)
+    return [" ".join(text) for text in texts]
+
+
+def fill(store: Store, texts: list[str], meta: IndexMeta = META) -> None:
+    documents = [Document(f"d{at}", {"text": text}) for at, text in enumerate(texts)]
+    write(store, with_tokens(documents, meta))
+
+
+def truth(texts: list[str], threshold: float) -> float:
+    """Neighbours of a document at or over a threshold, by comparing all with all."""
+    sets = [set(row.tolist()) for row in shingle_sets(texts, META.scheme)]
+    found = 0
+    for at, one in enumerate(sets):
+        found += sum(len(one & two) >= threshold * len(one | two) for two in sets[:at])
+    return 2 * found / len(texts)
+
+
+# Samples
+
+
+def test_a_sample_of_all_is_exact(store: Store) -> None:
+    texts = corpus(200)
+    fill(store, texts)
+    found = sample_neighbours(store, META, 1_000)
+    assert (found.sampled, found.without_text, found.truncated) == (200, 0, 0)
+    minhash = META.scheme.minhash
+    assert minhash is not None
+    for threshold in (0.3, 0.5, 0.8, 1.0):
+        got = expectation(found.neighbours, threshold, minhash).similar
+        assert got == pytest.approx(truth(texts, threshold))
+
+
+def test_a_sample_tells_of_the_whole(store: Store) -> None:
+    texts = corpus(600)
+    fill(store, texts)
+    asked: list[int] = []
+    found = sample_neighbours(store, META, 150, seed=2, on_query=asked.append)
+    minhash = META.scheme.minhash
+    assert minhash is not None
+    assert sum(asked) == found.sampled == 150
+    assert found.neighbours.documents == 600
+    assert found.neighbours.expected.sum() == pytest.approx(599)
+    # A pair of the sample is one of sixteen: by them alone the error would be several times this.
+    got = expectation(found.neighbours, 0.5, minhash).similar
+    assert got == pytest.approx(truth(texts, 0.5), rel=0.12)
+    queries = [Query(text, f"d{at}") for at, text in enumerate(texts)]
+    results = similar(store, META, queries, Limits(matches=1_000))
+    candidates = sum(result.candidates for result in results) / 600
+    assert expectation(found.neighbours, 0.5, minhash).candidates == pytest.approx(
+        candidates, rel=0.15
+    )
+
+
+def test_documents_without_a_text_and_too_many_candidates_are_told(store: Store) -> None:
+    fill(store, ["the same words in each of them"] * 50 + ["", "!"])
+    store.update([Document("d7", {"text": None}), Document("d8", {"text": None})])
+    store.refresh()
+    found = sample_neighbours(store, META, 30, seed=1, candidates=10)
+    assert found.sampled + found.without_text == 30
+    assert found.truncated > 20
+    assert sum(len(some) for some in texts_of_index(store, META)) == 50
+    assert sum(len(some) for some in texts_of_index(store, META, 52)) == 50
+    with pytest.raises(esdedup.UsageError, match="give two or more"):
+        sample_neighbours(store, META, 1)
+    store.delete([f"d{at}" for at in range(52)])
+    store.refresh()
+    with pytest.raises(esdedup.UsageError, match="a sample of 0 texts has no pairs"):
+        sample_neighbours(store, META, 10)
+
+
+def test_an_index_without_bands_tells_nothing(open_store: OpenStore) -> None:
+    store = open_store()
+    meta = IndexMeta(esdedup.Scheme(minhash=None))
+    store.create(meta)
+    with pytest.raises(esdedup.UsageError, match="no MinHash tokens"):
+        sample_neighbours(store, meta, 10)
+
+
+# The command
+
+
+def test_the_command_chooses_a_scheme_that_can_be_used(
+    place: Place, store: Store, tmp_path: Path
+) -> None:
+    texts = corpus(600)
+    fill(store, texts)
+    written = tmp_path / "new.json"
+    done = run_command(
+        "tune", "--sample", "300", "--threshold", "0.7", "-o", str(written), *where(place)
+    )
+    assert (done.status, done.err) == (0, "")
+    (answer,) = done.json
+    assert answer["documents"] == 600
+    assert answer["sample"]["documents"] == 300
+    assert answer["sample"]["neighbours_at_threshold"] > 200
+    assert sum(each["neighbours"] for each in answer["histogram"]) == pytest.approx(599)
+    (chosen,) = [choice for choice in answer["choices"] if choice["chosen"]]
+    assert (chosen["bands"], chosen["rows"]) == (17, 5)
+    assert chosen["recall"] > chosen["recall_at_threshold"] > 0.95
+    # Each number of rows more has fewer candidates in vain.
+    wasted = [choice["wasted"] for choice in answer["choices"]]
+    assert wasted == sorted(wasted, reverse=True)
+    scheme = esdedup.Scheme.from_json(json.loads(written.read_text("utf-8")))
+    assert scheme.to_json() == answer["scheme"]
+    assert scheme.minhash == esdedup.MinHash(128, 17, 5)
+    assert scheme.simhash == META.scheme.simhash
+    with esdedup.open(tmp_path / "other.db", scheme=scheme) as index:
+        index.add({"id": str(at), "text": text} for at, text in enumerate(texts))
+        found = len(list(index.pairs(threshold=0.7)))
+    expected = (chosen["similar"] - chosen["missed"]) * 600 / 2
+    assert found == pytest.approx(expected, rel=0.15)
+
+
+def test_without_an_index() -> None:
+    (answer,) = run_command("tune", "--documents", "1e7", "--chance", "0.1").json
+    assert "sample" not in answer
+    assert "histogram" not in answer
+    (first, *_) = answer["choices"]
+    assert (first["bands"], first["rows"], first["recall"]) == (2, 1, None)
+    assert first["candidates"] == pytest.approx(1e7 * (1 - 0.9**2), rel=1e-3)
+    by_hand = run_command("tune", "--rows", "4", "--documents", "1e9").json[0]
+    assert by_hand["scheme"]["minhash"]["rows"] == 4
+
+
+def test_a_scheme_file_keeps_all_but_its_bands(tmp_path: Path) -> None:
+    file = tmp_path / "scheme.json"
+    made = run_command("scheme", "--shingle", "char:5", "--seed", "9", "--token-bits", "36")
+    file.write_text(made.out)
+    (answer,) = run_command("tune", "--scheme", str(file), "--threshold", "0.9").json
+    before, after = made.json[0], answer["scheme"]
+    assert after.pop("minhash") == {
+        "permutations": 128, "bands": 10, "rows": 12, "token_bits": 36
+    }  # fmt: skip
+    assert before.pop("minhash") != {}
+    assert after == before
+
+
+def test_a_scheme_keeps_its_permutations_and_single_values(
+    place: Place, open_store: OpenStore
+) -> None:
+    meta = IndexMeta(esdedup.Scheme(minhash=esdedup.MinHash(256, 23, 3, signature=64)))
+    store = open_store()
+    store.create(meta)
+    fill(store, corpus(20), meta)
+    (answer,) = run_command("tune", "--sample", "20", *where(place)).json
+    made = answer["scheme"]["minhash"]
+    assert (made["permutations"], made["signature"]) == (256, 64)
+    (chosen,) = [choice for choice in answer["choices"] if choice["chosen"]]
+    assert 128 < chosen["bands"] * chosen["rows"] <= 256
+    assert chosen["tokens"] == chosen["bands"] + 64 + 4
+    assert chosen["bytes"] > 15 * chosen["bands"] + 64 * 10
+
+
+def test_a_table_fits_into_a_terminal(place: Place, store: Store) -> None:
+    fill(store, corpus(100))
+    done = run_command("tune", "--sample", "100", "--table", *where(place))
+    lines = done.out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert any("* 13 x 7" in line for line in lines)
+    assert sum("▲ 0.8" in line for line in lines) == 2
+    assert "neighbours at or over 0.8 of 100 sampled documents" in done.err
+
+
+WRONG: list[tuple[list[str], str]] = [
+    (["--threshold", "1"], "threshold 1.0"),
+    (["--recall", "2"], "recall 2.0"),
+    (["--rows", "50"], "rows 50"),
+    (["--threshold", "1e-13"], "more than can be permutations"),
+    (["--documents", "inf"], "--documents"),
+    (["--sample", "5", "--seed", "99999999999999999999"], "--seed"),
+    (["--sample", "5", "--scheme", "x.json"], "leave --scheme out"),
+    (["--scheme", "absent.json"], "scheme file absent.json"),
+    (["--plot", "x.gif"], ".png, .svg, .pdf"),
+    (["--plot", "absent/x.png"], "there is no folder absent"),
+    (["--output", "absent/x.json"], "--output absent/x.json"),
+]
+
+
+@pytest.mark.parametrize(("options", "reason"), WRONG, ids=str)
+def test_wrong_usage(
+    options: list[str], reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = run_command("tune", *options)
+    assert (done.status, done.out) == (2, "")
+    assert reason in done.err
+    assert "Traceback" not in done.err
+    assert list(tmp_path.iterdir()) == []
+
+
+# Plots
+
+
+def test_figures(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    heads = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
+    for ending, head in heads.items():
+        file = tmp_path / f"plot{ending}"
+        drawn = []
+        for _ in range(2):
+            assert run_command("tune", "--plot", str(file)).status == 0
+            drawn.append(file.read_bytes())
+        assert drawn[0].startswith(head)
+        assert drawn[0] == drawn[1]
+    # Nobody meets anybody.
+    assert run_command("tune", "--plot", str(file), "--documents", "1").status == 0
+
+
+def test_a_figure_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    done = run_command("tune", "--plot", str(tmp_path / "x.png"))
+    assert done.status == 2
+    assert "pip install 'esdedup[plot]'" in done.err
+
+
+def test_bars_are_of_eighths_of_a_line() -> None:
+    assert bars([0, 1 / 16, 0.5, 9 / 16, 1], 2, ["top"]) == [
+        "    top    ▁█",
+        "         ▁███",
+    ]
+    assert bars([0, 1, 7], 1, [], plain=True) == ["         ##"]
+    assert axis(20, 0.5) == [
+        "        ┴───┴───┴───┴───┴──┴",
+        "        0   0.2 0.4 0.6 0.81",
+        "                  ▲ 0.5",
+    ]
+
+
+def test_a_logarithmic_scale() -> None:
+    heights, top = logarithmic([0.0, 0.1, 1.0, 100.0, 1e-9], 4)
+    assert top == 2
+    assert heights[:4] == pytest.approx([0.0, 0.25, 0.5, 1.0])
+    assert heights[4] < 0
+    assert logarithmic([], 4) == ([], 0)
+    assert logarithmic([0.0], 4) == ([0.0], 0)
+
+
+def test_plain_characters_where_there_are_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = io.TextIOWrapper(io.BytesIO(), "ascii")
+    monkeypatch.setattr(sys, "stdout", shown)
+    monkeypatch.setattr(sys, "argv", ["esdedup", "tune", "--table"])
+    with pytest.raises(SystemExit) as left:
+        esdedup.cli.main()
+    assert left.value.code in (0, None)
+    shown.seek(0)
+    assert "^ 0.8" in shown.read()
+
+
+# Weights counted in an index
+
+BOILERPLATE = "本公司保留对此文件的最终解释权未经书面许可任何单位和个人不得转载复制或者用于商业用途"
+TOPICS = [
+    "地铁车站", "台风登陆", "天文台", "邮票展览", "羽毛球", "电影导演", "水库大坝", "小提琴",
+    "考古学家", "咖啡豆", "灯塔", "蝴蝶标本", "机器人", "葡萄酒", "高速公路", "图书馆",
+    "望远镜", "豆腐", "马拉松", "潜水艇", "雪崩", "陶瓷", "直升机", "沙漠", "股票", "芭蕾舞",
+]  # fmt: skip
+
+
+def notices() -> list[str]:
+    """Chinese texts of three topics each, all with the same ending, and a near-duplicate of one."""
+    texts = [
+        f"{TOPICS[a]}{TOPICS[(a + b) % 26]}{TOPICS[(a + b * b + 3) % 26]}{BOILERPLATE}"
+        for a in range(26)
+        for b in (1, 5, 9)
+    ]
+    return [*texts, texts[40].replace("任何", "")]
+
+
+def counted(place: Place, *options: str) -> Ran:
+    jieba = ["--shingle", "jieba:1", "--features", "1", "--no-minhash", "--idf-from-index"]
+    return run_command("scheme", *jieba, *options, *where(place))
+
+
+def distances(scheme: esdedup.Scheme, texts: list[str], tmp_path: Path, name: str) -> Any:
+    with esdedup.open(tmp_path / f"{name}.db", scheme=scheme) as index:
+        index.add({"id": str(at), "text": text} for at, text in enumerate(texts))
+        return {
+            (int(pair.left), int(pair.right)) for pair in index.pairs(metric="hamming", distance=7)
+        }
+
+
+def test_weights_from_an_index_make_boilerplate_count_less(
+    place: Place, open_store: OpenStore, tmp_path: Path
+) -> None:
+    pytest.importorskip("jieba")
+    texts = notices()
+    store = open_store()
+    meta = IndexMeta(esdedup.Scheme(), "正文")
+    store.create(meta)
+    documents = [Document(f"d{at}", {"正文": text}) for at, text in enumerate(texts)]
+    write(store, with_tokens(documents, meta))
+    done = counted(place)
+    assert (done.status, done.err) == (0, "")
+    weighted = esdedup.Scheme.from_json(done.json[0])
+    assert weighted.simhash is not None
+    assert weighted.simhash.table is not None
+    # What is in every document weighs 1; what is in few of 79, several times that.
+    assert weighted.simhash.table.weights.min() == 256
+    assert weighted.simhash.table.weights.max() > 3 * 256
+    (plain_scheme,) = run_command(
+        "scheme", "--shingle", "jieba:1", "--features", "1", "--no-minhash"
+    ).json
+    same = {(40, 78)}
+    without = distances(esdedup.Scheme.from_json(plain_scheme), texts, tmp_path, "plain")
+    found = distances(weighted, texts, tmp_path, "weighted")
+    assert same <= without
+    assert same <= found
+    assert len(found) < len(without) / 2
+    assert counted(place).out == done.out
+    assert counted(place, "--sample", "10000").out == done.out
+    assert counted(place, "--sample", "20").out not in ("", done.out)
+
+
+def test_weights_from_an_index_in_whatever_order(place: Place, open_store: OpenStore) -> None:
+    texts = corpus(300)
+    answers = []
+    for order in (texts, texts[::-1]):
+        store = open_store()
+        store.create(META)
+        fill(store, order)
+        answers.append(run_command("scheme", "--idf-from-index", *where(place)).out)
+        store.delete([f"d{at}" for at in range(300)])
+        store.refresh()
+    assert answers[0] == answers[1] != ""
+
+
+def test_weights_from_an_index_that_has_none(place: Place, store: Store) -> None:
+    done = counted(place)
+    assert done.status == 2
+    assert "has no texts to count features in" in done.err
+    store.close()
+    missing = run_command("scheme", "--idf-from-index", *where(place)[:2], "--index", "absent-one")
+    assert missing.status == 1
+    assert "absent-one" in missing.err
+
+
+def test_weights_of_one_kind_only() -> None:
+    done = run_command("scheme", "--idf-from-index", "--idf-from", "x.jsonl")
+    assert done.status == 2
+    assert "give one of" in done.err
+    assert "--sample goes with" in run_command("scheme", "--sample", "5").err

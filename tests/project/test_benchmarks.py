@@ -1,0 +1,15 @@
+"""The page of benchmarks shows the figures of the results that are kept."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+def test_the_page_shows_what_the_results_say() -> None:
+    command = [sys.executable, str(BENCHMARKS / "page.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

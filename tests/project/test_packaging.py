@@ -1,0 +1,87 @@
+"""What is shipped, and what a user of the package can import."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import esdedup
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "esdedup"
+SHIPPED = ["document.json", "minhash.json", "signature.json", "simhash.json"]
+PAGES = ["base.html", "explain.html", "report.html", "style.css"]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    target = tmp_path_factory.mktemp("dist")
+    subprocess.run(
+        [sys.executable, "-m", "build", "--outdir", str(target), str(ROOT)],
+        check=True,
+        capture_output=True,
+    )
+    return target
+
+
+def test_the_wheel_holds_the_mappings_once_and_nothing_of_ours_beside_the_package(
+    built: Path,
+) -> None:
+    (wheel,) = built.glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert [name for name in names if name.endswith(tuple(SHIPPED))] == [
+        f"esdedup/mappings/{name}" for name in SHIPPED
+    ]
+    assert {"esdedup/py.typed", "esdedup/text/character_classes.json"} <= set(names)
+    assert {f"esdedup/analysis/html/{name}" for name in PAGES} <= set(names)
+    tops = {name.split("/")[0] for name in names}
+    assert tops == {"esdedup", f"esdedup-{version()}.dist-info"}
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+
+
+def test_the_source_archive_holds_the_mappings(built: Path) -> None:
+    (archive,) = built.glob("*.tar.gz")
+    with tarfile.open(archive) as opened:
+        names = opened.getnames()
+    for name in SHIPPED:
+        assert f"esdedup-{version()}/mappings/{name}" in names
+    for name in PAGES:
+        assert f"esdedup-{version()}/esdedup/analysis/html/{name}" in names
+
+
+def test_the_wheel_works_outside_the_checkout(built: Path, tmp_path: Path) -> None:
+    (wheel,) = built.glob("*.whl")
+    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
+    code = (
+        "import esdedup, esdedup.analysis.html; from esdedup.stores.mapping import field_mapping;"
+        "print(esdedup.__file__); print(sorted(field_mapping(esdedup.Scheme())['properties']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path / "site",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    where, fields = done.stdout.splitlines()
+    assert where.startswith(str(tmp_path))
+    assert fields.split("'")[1::2] == [
+        "digest", "distance", "fingerprint", "group", "minhash", "original", "scheme", "simhash",
+        "similarity",
+    ]  # fmt: skip
+
+
+def version() -> str:
+    from importlib.metadata import version
+
+    return version("esdedup")
+
+
+def test_exported_names() -> None:
+    assert esdedup.__all__ == sorted(esdedup.__all__)
+    assert all(hasattr(esdedup, name) for name in esdedup.__all__)

@@ -1,0 +1,410 @@
+"""`esdedup proxy` between real clients and real servers."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import ssl
+import subprocess
+import sys
+import uuid
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import elasticsearch
+import elasticsearch.helpers
+import httpx
+import opensearchpy
+import opensearchpy.helpers
+import pytest
+
+import esdedup
+from esdedup.models import FIELD
+from esdedup.proxy.splice import Source, with_tokens
+from esdedup.proxy.upstream import Upstream
+from esdedup.stores.mapping import IndexMeta
+from tests.conftest import delete_index
+from tests.helpers.commands import esdedup_command
+from tests.servers.credentials import Credentials
+from tests.servers.enriching import Enriching
+from tests.servers.proxy import Proxy
+
+TEXT = "one two three four five six seven"
+NDJSON = {"content-type": "application/x-ndjson"}
+PER_CALL = {"took", "pit_id", "id", "creation_time", "_shards", "_seq_no", "result", "_version"}
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A server, the proxy before it, and the product's client."""
+
+    direct: str
+    proxy: Enriching
+    product: str
+
+    def client(self, url: str, **options: Any) -> Any:
+        # The Elasticsearch 9 client does not speak to version 8; the other one does.
+        if self.product == "elasticsearch":
+            return elasticsearch.Elasticsearch(url, **options)
+        return opensearchpy.OpenSearch(url, **options)
+
+    @property
+    def helpers(self) -> Any:
+        return elasticsearch.helpers if self.product == "elasticsearch" else opensearchpy.helpers
+
+
+@pytest.fixture(scope="module", params=["elasticsearch", "elasticsearch8", "opensearch"])
+def setup(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Setup]:
+    url: str = request.getfixturevalue(f"{request.param}_url")
+    with Enriching(url, tmp_path_factory.mktemp("proxy")) as proxy:
+        yield Setup(url, proxy, request.param)
+
+
+@pytest.fixture
+def names(setup: Setup) -> Iterator[list[str]]:
+    """Names for indices, deleted afterwards. Dots are common in names."""
+    found = [f"esdedup.test-{uuid.uuid4().hex[:12]}" for _ in range(2)]
+    yield found
+    for name in found:
+        delete_index(setup.direct, name)
+
+
+def attach(url: str, name: str, **options: Any) -> esdedup.Scheme:
+    with esdedup.open(url, name, **options) as index:
+        index.create()
+        return index.scheme
+
+
+def tokens(text: str, scheme: esdedup.Scheme | None = None) -> dict[str, Any]:
+    (action,) = esdedup.enrich([{"_source": {"text": text}}], scheme=scheme)
+    found: dict[str, Any] = action["_source"][FIELD]
+    return found
+
+
+def stored(url: str, name: str, id: str) -> dict[str, Any]:
+    answer = httpx.get(f"{url}/{name}/_doc/{id}").json()
+    found: dict[str, Any] = answer["_source"]
+    return found
+
+
+def bulk(url: str, lines: list[Any], path: str = "/_bulk", **options: Any) -> httpx.Response:
+    body = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+    headers = {**NDJSON, **options.pop("headers", {})}
+    encode = options.pop("encode", lambda whole: whole)
+    return httpx.post(url + path, content=encode(body), headers=headers, **options)
+
+
+def scrubbed(value: Any, name: str) -> Any:
+    """A result without what differs from call to call."""
+    if isinstance(value, dict):
+        return {
+            key.replace(name, "NAME"): scrubbed(item, name)
+            for key, item in value.items()
+            if key not in PER_CALL
+        }
+    if isinstance(value, (list, tuple)):
+        return [scrubbed(item, name) for item in value]
+    return value.replace(name, "NAME") if isinstance(value, str) else value
+
+
+def ordinary_calls(setup: Setup, client: Any, name: str) -> list[Any]:
+    """What the clients' methods return."""
+    mapping = {"mappings": {"properties": {"text": {"type": "text"}, "n": {"type": "long"}}}}
+    query = {"query": {"match": {"text": "two"}}, "sort": ["n"]}
+    other = {"query": {"term": {"n": 7}}}
+    results = [
+        # Servers from jars have no module for it.
+        client.info() if httpx.get(setup.direct).status_code == 200 else None,
+        bool(client.indices.exists(index=name)),
+        client.indices.create(index=name, body=mapping),
+        bool(client.indices.exists(index=name)),
+        client.indices.get_mapping(index=name),
+        client.index(index=name, id="1/ü?", body={"text": TEXT, "n": 1}),
+        client.index(index=name, body={"text": "x", "n": 2})["result"],
+        client.create(index=name, id="3", body={"text": TEXT, "n": 3}, refresh=True),
+        client.get(index=name, id="1/ü?"),
+        bool(client.exists(index=name, id="1/ü?")),
+        bool(client.exists(index=name, id="none")),
+        client.update(index=name, id="3", body={"doc": {"n": 7}}, refresh=True),
+        client.mget(index=name, body={"ids": ["1/ü?", "3", "none"]}),
+        client.search(index=name, body=query),
+        client.msearch(body=[{"index": name}, query, {"index": name}, other]),
+        client.count(index=name),
+        client.delete(index=name, id="3", refresh=True),
+    ]
+    actions = [{"_index": name, "_id": f"b{n}", "text": f"{TEXT} {n}", "n": n} for n in range(50)]
+    results.append(setup.helpers.bulk(client, actions, refresh=True))
+    results.append(setup.helpers.bulk(client, actions, refresh=True, chunk_size=7))
+    hits = list(setup.helpers.scan(client, index=name))
+    results.append(sorted(hit["_source"]["n"] for hit in hits))
+    with pytest.raises((elasticsearch.NotFoundError, opensearchpy.NotFoundError)) as caught:
+        client.get(index=name, id="none")
+    results.append(str(caught.value))
+    return results
+
+
+@pytest.mark.parametrize("compress", [False, True])
+def test_ordinary_calls_of_the_clients_give_what_they_give_directly(
+    setup: Setup, names: list[str], compress: bool
+) -> None:
+    got = []
+    for url, name in zip((setup.direct, setup.proxy.url), names, strict=True):
+        client = setup.client(url, http_compress=compress)
+        results = ordinary_calls(setup, client, name)
+        client.close()
+        got.append(scrubbed([getattr(result, "body", result) for result in results], name))
+    assert got[0] == got[1]
+
+
+def test_point_in_time(setup: Setup, names: list[str]) -> None:
+    url, (name, _) = setup.proxy.url, names
+    bulk(url, [{"index": {}}, {"n": 1}], f"/{name}/_bulk?refresh=true")
+    opensearch = setup.product == "opensearch"
+    path = f"/{name}/_search/point_in_time" if opensearch else f"/{name}/_pit"
+    opened = httpx.post(f"{url}{path}?keep_alive=1m").json()
+    id = opened["pit_id" if opensearch else "id"]
+    found = httpx.post(f"{url}/_search", json={"pit": {"id": id, "keep_alive": "1m"}}).json()
+    assert found["hits"]["total"]["value"] == 1
+    path, body = (
+        ("/_search/point_in_time", {"pit_id": [id]}) if opensearch else ("/_pit", {"id": id})
+    )
+    assert httpx.request("DELETE", f"{url}{path}", json=body).status_code == 200
+
+
+@pytest.mark.parametrize("compress", [False, True])
+def test_documents_of_an_attached_index_get_the_tokens_of_enrich(
+    setup: Setup, names: list[str], compress: bool
+) -> None:
+    attached, other = names
+    scheme = attach(setup.direct, attached)
+    client = setup.client(setup.proxy.url, http_compress=compress)
+    documents = {f"d{n}": {"text": f"{TEXT} {n}", "n": n} for n in range(30)}
+    documents |= {"none": {"title": TEXT}, "number": {"text": 7}, "empty": {"text": ""}}
+    for name in names:
+        given = [{"_index": name, "_id": id, **document} for id, document in documents.items()]
+        setup.helpers.bulk(client, given)
+        client.index(index=name, id="single", body={"text": TEXT})
+        client.create(index=name, id="create", body={"text": TEXT})
+    client.close()
+    for id, document in documents.items():
+        assert stored(setup.direct, other, id) == document
+        extra = {} if id in ("none", "number") else {FIELD: tokens(str(document["text"]), scheme)}
+        assert stored(setup.direct, attached, id) == {**document, **extra}
+    for id in ("single", "create"):
+        assert stored(setup.direct, attached, id) == {"text": TEXT, FIELD: tokens(TEXT, scheme)}
+        assert stored(setup.direct, other, id) == {"text": TEXT}
+
+
+def test_updates(setup: Setup, names: list[str]) -> None:
+    url, (name, _) = setup.proxy.url, names
+    attach(setup.direct, name)
+    httpx.put(f"{url}/{name}/_doc/1", json={"text": TEXT, "n": 1})
+    update = f"{url}/{name}/_update"
+    assert httpx.post(f"{update}/1", json={"doc": {"n": 2}}).status_code == 200
+    assert stored(url, name, "1") == {"text": TEXT, "n": 2, FIELD: tokens(TEXT)}
+    changed = {"doc": {"n": 3, "text": f"{TEXT} x"}, "upsert": {"text": "new"}}
+    httpx.post(f"{update}/1", json=changed)
+    httpx.post(f"{update}/2", json=changed)
+    assert stored(url, name, "1")[FIELD] == tokens(f"{TEXT} x")
+    assert stored(url, name, "2") == {"text": "new", FIELD: tokens("new")}
+    bulk(url, [{"update": {"_id": "1", "_index": name}}, {"doc": {"text": ""}}])
+    cleared = stored(url, name, "1")[FIELD]
+    assert cleared["digest"] == tokens("")["digest"]
+    assert {key for key, value in cleared.items() if value is None} >= {"minhash"}
+    httpx.post(f"{update}/2", json={"doc": {"text": ""}})
+    assert stored(url, name, "2")[FIELD] == cleared
+
+
+RAW = (
+    b'{ "f": 1.0, "big": 123456789012345678901234567890, "e": 1e400, "long": '
+    + b"9" * 900 + b', "t": [0.10, -0, 1E+2], "u": "\\u00fc\xc3\xbc", "text" : "' + TEXT.encode() + b'"  }  '  # noqa: E501
+)  # fmt: skip
+
+
+def test_only_our_field_is_added_and_numbers_keep_their_digits(
+    setup: Setup, names: list[str]
+) -> None:
+    """The servers keep a document's own bytes, which show."""
+    name = names[0]
+    attach(setup.direct, name)
+    put = {"properties": {"esdedup_raw": {"type": "object"}}, "dynamic": False}
+    httpx.put(f"{setup.direct}/{name}/_mapping", json=put).raise_for_status()
+    added = json.dumps(tokens(TEXT), separators=(",", ":")).encode()
+    expected = RAW.rstrip()[:-1] + b',"esdedup":' + added + b"}"
+    own = b'{"a": 1.50, "esdedup" : {"x": [1, {"y": 2}]}, "text": "' + TEXT.encode() + b'"}'
+    replaced = own.replace(b'{"x": [1, {"y": 2}]}', added)
+    url = f"{setup.proxy.url}/{name}/_doc"
+    json_type = {"content-type": "application/json"}
+    for id, body in (("1", RAW), ("2", own)):
+        answer = httpx.put(f"{url}/{id}", content=body, headers=json_type)
+        assert answer.status_code == 201, answer.text
+    line = b'{"index":{"_index":"%s","_id":"3"}}\r\n' % name.encode() + RAW + b"\r\n"
+    answer = httpx.post(f"{setup.proxy.url}/_bulk", content=line, headers=NDJSON)
+    assert not answer.json()["errors"]
+    for id, body in (("1", expected), ("2", replaced), ("3", expected)):
+        got = httpx.get(f"{setup.direct}/{name}/_source/{id}").content
+        assert got.strip() == body
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "members", "bare"])
+def test_packed_bodies(setup: Setup, names: list[str], encoding: str) -> None:
+    name = names[0]
+    attach(setup.direct, name)
+    bare = zlib.compressobj(wbits=-15)
+    encodings: dict[str, Callable[[bytes], bytes]] = {
+        "gzip": gzip.compress,
+        "deflate": zlib.compress,
+        "members": lambda whole: gzip.compress(whole[:40]) + gzip.compress(whole[40:]),
+        "bare": lambda whole: bare.compress(whole) + bare.flush(),
+    }
+    encode = encodings[encoding]
+    headers = {"content-encoding": "gzip" if encoding in ("gzip", "members") else "deflate"}
+    lines = [{"index": {"_id": "1"}}, {"text": TEXT, "filling": "x" * 3_000_000}]
+    answer = bulk(setup.proxy.url, lines, f"/{name}/_bulk", headers=headers, encode=encode)
+    assert answer.json()["errors"] is False
+    assert stored(setup.direct, name, "1")[FIELD] == tokens(TEXT)
+    body = encode(json.dumps({"text": TEXT}).encode()) if encoding != "bare" else None
+    if body is not None:
+        headers["content-type"] = "application/json"
+        httpx.put(f"{setup.proxy.url}/{name}/_doc/2", content=body, headers=headers)
+        assert stored(setup.direct, name, "2")[FIELD] == tokens(TEXT)
+
+
+def test_malformed_lines_get_the_servers_own_errors(setup: Setup, names: list[str]) -> None:
+    for name in names:
+        attach(setup.direct, name)
+    places = list(zip((setup.direct, setup.proxy.url), names, strict=True))
+    good = b'{"index":{"_id":"1"}}\n{"text":"a b c"}\n'
+    for body in (
+        good + b'{"nonsense":{}}\n{"text":"a"}\n',
+        good + b"no json\n",
+        good + b'{"index":{"_id":"2"}}\n{"text":\n',
+        b'{"index":{"_id":"2"}}\n{"text":"a b"}',
+        b"",
+        b"\n",
+    ):
+        answers = [
+            httpx.post(f"{url}/{name}/_bulk", content=body, headers=NDJSON) for url, name in places
+        ]
+        direct, passed = (
+            (answer.status_code, scrubbed(answer.json(), name))
+            for answer, (_, name) in zip(answers, places, strict=True)
+        )
+        assert direct == passed, body
+    json_type = {"content-type": "application/json"}
+    for content in (b'{"text": "a b c"', b"[1]", b""):
+        first, second = (
+            httpx.put(f"{url}/{name}/_doc/9", content=content, headers=json_type)
+            for url, name in places
+        )
+        assert first.status_code == second.status_code == 400
+        assert first.json() == second.json()
+
+
+def test_documents_that_are_hard_to_read_keep_their_bytes() -> None:
+    meta = IndexMeta(esdedup.Scheme())
+    digits = b'{"n":' + b"9" * 5000 + b',"text":"a b c"}'
+    bodies = [b'{"text":"a', b"\xff", b'{"text":1}', b'["text"]', b"[" * 100_000, b"{}", digits]
+    done = with_tokens([Source(body, meta) for body in bodies])
+    assert done[:-1] == bodies[:-1]
+    assert done[-1].startswith(digits[:-1] + b',"esdedup":{')
+
+
+def test_aliases_other_fields_and_schemes(setup: Setup, names: list[str]) -> None:
+    first, second = names
+    url = setup.proxy.url
+    scheme = esdedup.Scheme.from_json({**esdedup.Scheme().to_json(), "seed": 7})
+    attach(setup.direct, first, scheme=scheme, text_field="body.text")
+    alias = f"alias-{first}"
+    add = [
+        {"add": {"index": name, "alias": alias, "is_write_index": name == first}} for name in names
+    ]
+    httpx.put(f"{setup.direct}/{second}").raise_for_status()
+    httpx.post(f"{setup.direct}/_aliases", json={"actions": add}).raise_for_status()
+    bulk(url, [{"create": {"_index": alias, "_id": "1"}}, {"body": {"text": TEXT}}])
+    found = stored(url, first, "1")
+    assert found == {"body": {"text": TEXT}, FIELD: tokens(TEXT, scheme)}
+    assert found[FIELD] != tokens(TEXT)
+    attach(url, second)  # Through the proxy, which asks again then.
+    bulk(url, [{"create": {"_index": alias, "_id": "2"}}, {"body": {"text": TEXT}}])
+    assert stored(url, first, "2") == found
+    # What counts is the index that the documents go to.
+    moved = [
+        {"add": {"index": name, "alias": alias, "is_write_index": name == second}} for name in names
+    ]
+    httpx.post(f"{url}/_aliases", json={"actions": moved}).raise_for_status()
+    bulk(url, [{"create": {"_index": alias, "_id": "3"}}, {"body": {"text": TEXT}}])
+    assert stored(url, second, "3") == {"body": {"text": TEXT}}
+    bulk(url, [{"create": {"_index": alias, "_id": "4"}}, {"text": TEXT}])
+    assert stored(url, second, "4") == {"text": TEXT, FIELD: tokens(TEXT)}
+
+
+def test_a_data_stream_whose_next_index_has_no_fields(setup: Setup, names: list[str]) -> None:
+    if setup.product != "opensearch":
+        return  # The other servers' jars have no data streams.
+    name, url = names[0], setup.proxy.url
+    template = {"index_patterns": [name], "data_stream": {}, "priority": 900}
+    strict = {"dynamic": "strict", "properties": {"text": {"type": "text"}}}
+    body = {**template, "template": {"mappings": strict}}
+    httpx.put(f"{url}/_index_template/{name}", json=body).raise_for_status()
+    httpx.put(f"{url}/_data_stream/{name}").raise_for_status()
+    esdedup_command(setup.direct, "attach", name)
+    document = {"@timestamp": "2026-11-21", "text": TEXT}
+    for expected in (True, False):
+        done = httpx.post(f"{url}/{name}/_doc?refresh=true", json=document)
+        assert done.status_code == 201, done.text
+        where = done.json()
+        assert (FIELD in stored(url, where["_index"], where["_id"])) is expected
+        httpx.post(f"{url}/{name}/_rollover").raise_for_status()
+    httpx.delete(f"{url}/_data_stream/{name}")
+    httpx.delete(f"{url}/_index_template/{name}")
+    httpx.delete(f"{url}/_component_template/esdedup-{name}")
+
+
+def test_credentials_are_the_clients_own(setup: Setup, names: list[str], tmp_path: Path) -> None:
+    name, product = names[0], setup.product.rstrip("8")
+    attach(setup.direct, name)
+    guard = Proxy(setup.direct, product, tls=True, credentials=Credentials(basic=("u", "p")))
+    ca = ("--ca-certs", guard.ca_file)
+    lines = [{"index": {"_index": name, "_id": "1"}}, {"text": TEXT}]
+    with guard, Enriching(guard.url, tmp_path, *ca) as proxy:
+        trusted = ssl.create_default_context(cafile=guard.ca_file)
+        for path in ("/_bulk", "/_search"):
+            direct = bulk(guard.url, lines, path, verify=trusted)
+            passed = bulk(proxy.url, lines, path)
+            assert direct.status_code == passed.status_code == 401
+            assert direct.content == passed.content
+            assert direct.headers["www-authenticate"] == passed.headers["www-authenticate"]
+        assert bulk(proxy.url, lines, auth=("u", "wrong")).status_code == 401
+        assert bulk(proxy.url, lines, auth=("u", "p")).json()["errors"] is False
+    assert stored(setup.direct, name, "1")[FIELD] == tokens(TEXT)
+
+
+@pytest.mark.parametrize("missing", ["uvicorn", "httpx"])
+def test_without_its_packages_the_command_says_how_to_install_them(missing: str) -> None:
+    code = f"import sys; sys.modules[{missing!r}] = None; from esdedup.cli import main; main()"
+    command = [sys.executable, "-c", code, "proxy", "--upstream", "http://127.0.0.1:1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "pip install 'esdedup[proxy]'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("upstream", "said"),
+    [
+        ("ftp://127.0.0.1", "http(s)://host:port"),
+        ("http://u:p@127.0.0.1", "credentials"),
+        ("http://127.0.0.1:x", "127.0.0.1:x"),
+    ],
+)
+def test_addresses_that_cannot_be_used(upstream: str, said: str) -> None:
+    with pytest.raises(esdedup.UsageError, match=re.escape(said)):
+        Upstream(upstream)
+    with pytest.raises(esdedup.UsageError, match="nowhere"):
+        Upstream("https://127.0.0.1", ca_certs="nowhere.pem")

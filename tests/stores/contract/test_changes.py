@@ -1,0 +1,299 @@
+"""What every store promises of documents that are held and changed later, and of parts of scans."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import esdedup
+from esdedup.models import FIELD, Change, Document, Share
+from esdedup.stores import Store
+from esdedup.stores.elastic.store import ClusterStore
+from esdedup.stores.fields import value_at
+from tests.conftest import delete_index
+from tests.helpers.commands import call
+from tests.helpers.places import (
+    META,
+    OpenStore,
+    Place,
+    ask,
+    clusters,
+    document,
+    ids_of,
+    plain,
+    query,
+    write,
+)
+
+
+def marked(group: str) -> dict[str, Any]:
+    return {FIELD: {"group": group}}
+
+
+def test_what_is_held_is_whole_with_its_tokens(store: Store) -> None:
+    write(store, [document("a", ["0x"], n=1), document("b", ["0y"], 说="你好")])
+    held = store.hold(["b", "none", "a"])
+    assert [each.document.id for each in held] == ["b", "a"]
+    assert held[0].document.source == document("b", ["0y"], 说="你好").source
+
+
+def test_of_what_is_held_only_some_fields_may_be_read(store: Store) -> None:
+    write(store, [document("a", ["0x"], n=1, m=2)])
+    (held,) = store.hold(["a"], ["n", f"{FIELD}.digest"])
+    found = held.document.source
+    assert (found["n"], value_at(found, f"{FIELD}.digest"), "m" in found) == (1, "0" * 16, False)
+    (held,) = store.hold(["a"], [])
+    assert held.document.source == {}
+
+
+def test_of_what_is_read_only_some_fields_may_be_asked_for(store: Store) -> None:
+    write(store, [document("a", ["0x"], n=1, m={"x": 2, "y": 3})])
+    (found,) = store.get(["a"], ["n", "m.y"])
+    assert [value_at(found.source, path) for path in ("n", "m.y", "m.x")] == [1, 3, None]
+
+
+def test_a_change_is_merged_and_leaves_the_tokens(store: Store) -> None:
+    write(store, [document("a", ["0x"], n=1)])
+    report = store.change([Change(held, marked("g")) for held in store.hold(["a"], [])])
+    assert (report.updated, report.failures) == (1, [])
+    store.refresh()
+    (found,) = store.get(["a"])
+    assert value_at(found.source, f"{FIELD}.group") == "g"
+    assert plain(found) == {"text": "text of a", "n": 1}
+    assert ids_of(ask(store, query("0x"))) == ["a"]
+
+
+def test_what_changed_since_is_left_as_it_is(store: Store) -> None:
+    write(store, [document("a", n=1), document("b", n=1), document("c", n=1), document("d", n=1)])
+    held = store.hold(["a", "b", "c", "d"])
+    store.update([Document("a", {"n": 2}), Document("b", {"n": 2})])
+    store.delete(["d"])
+    fields = [marked("g"), None, marked("g"), marked("g")]
+    report = store.change([Change(one, some) for one, some in zip(held, fields, strict=True)])
+    assert report.updated == 1
+    assert sorted((each.id, each.conflict) for each in report.failures) == [
+        ("a", True),
+        ("b", True),
+        ("d", True),
+    ]
+    store.refresh()
+    found = {one.id: one.source for one in store.get(["a", "b", "c", "d"])}
+    assert {id: source["n"] for id, source in found.items()} == {"a": 2, "b": 2, "c": 1}
+    assert [id for id, source in found.items() if "group" in source[FIELD]] == ["c"]
+
+
+def test_a_document_is_deleted_with_its_tokens(store: Store) -> None:
+    write(store, [document("a", ["0x"]), document("b", ["0x"])])
+    report = store.change([Change(held, None) for held in store.hold(["a"], [])])
+    assert (report.updated, report.failures) == (1, [])
+    store.refresh()
+    assert store.get(["a"]) == []
+    assert ids_of(ask(store, query("0x"))) == ["b"]
+
+
+def test_a_document_may_be_replaced_whole_if_nobody_changed_it(store: Store) -> None:
+    write(store, [document("a", ["0x"], n=1, m=1), document("b", n=1)])
+    held = store.hold(["a", "b"])
+    store.update([Document("b", {"n": 2})])
+    wanted = document("a", ["0y"], n=3).source
+    report = store.change([Change(one, wanted, whole=True) for one in held])
+    assert (report.updated, [(each.id, each.conflict) for each in report.failures]) == (
+        1,
+        [("b", True)],
+    )
+    store.refresh()
+    found = {one.document.id: one.document.source for one in store.hold(["a", "b"])}
+    assert (found["a"], found["b"]["n"]) == (wanted, 2)
+    assert (ids_of(ask(store, query("0x"))), ids_of(ask(store, query("0y")))) == ([], ["a"])
+
+
+def test_what_was_deleted_is_put_back_whole(store: Store) -> None:
+    documents = [document("a", ["0x"], n=1), document("b", ["0x"], 说="你好", none=None)]
+    write(store, documents)
+    held = store.hold(["a", "b"])
+    assert store.change([Change(one, None) for one in held]).updated == 2
+    report = store.restore(held)
+    assert (report.created, report.failures) == (2, [])
+    store.refresh()
+    assert [one.document for one in store.hold(["a", "b"])] == documents
+    assert ids_of(ask(store, query("0x"))) == ["a", "b"]
+
+
+def test_to_put_back_overwrites_nothing(store: Store) -> None:
+    write(store, [document("a", ["0x"], n=1), document("b", ["0x"], n=1)])
+    held = store.hold(["a", "b"])
+    store.change([Change(one, None) for one in held])
+    # What is written now no search may see yet.
+    store.write([document("a", ["0y"], n=2)])
+    report = store.restore(held)
+    assert report.created == 1
+    assert [(each.id, each.conflict) for each in report.failures] == [("a", True)]
+    again = store.restore(held)
+    assert again.created == 0
+    assert sorted((each.id, each.conflict) for each in again.failures) == [
+        ("a", True),
+        ("b", True),
+    ]
+    store.refresh()
+    assert [found.source["n"] for found in store.get(["a", "b"])] == [2, 1]
+
+
+def test_shares_of_a_scan_are_all_of_it_and_each_document_once(store: Store) -> None:
+    write(store, [document(str(number)) for number in range(200)])
+    found = [
+        one.id
+        for number in (1, 2, 3)
+        for batch in store.scan([], META, Share(number, 3))
+        for one in batch
+    ]
+    assert sorted(found) == sorted(map(str, range(200)))
+
+
+def test_documents_stay_in_their_share_while_others_come_and_go(store: Store) -> None:
+    def share(number: int) -> list[str]:
+        return [one.id for some in store.scan([], META, Share(number, 3)) for one in some]
+
+    write(store, [document(f"{number:04}") for number in range(4_000)])
+    first = share(1)
+    write(store, [document(f"new{number}") for number in range(1_500)])
+    store.delete([f"{number:04}" for number in range(300)])
+    store.refresh()
+    found = [*first, *share(2), *share(3)]
+    old = [id for id in found if not id.startswith("new") and int(id) >= 300]
+    assert sorted(old) == [f"{number:04}" for number in range(300, 4_000)]
+    assert all(share(number) for number in (1, 2, 3))
+
+
+@clusters
+@pytest.mark.parametrize("routed", [False, True])
+def test_documents_behind_an_alias_or_with_a_routing_are_changed_where_they_lie(
+    place: Place, open_store: OpenStore, routed: bool
+) -> None:
+    store = open_store()
+    store.create(META)
+    source = document("a", ["0x"], n=1).source
+    place.call("PUT", f"/_doc/a{'?routing=elsewhere' if routed else ''}", source)
+    store.refresh()
+    (held,) = store.hold(["a"])
+    assert store.change([Change(held, marked("g"))]).updated == 1
+    store.refresh()
+    (held,) = store.hold(["a"])
+    assert held.document.source[FIELD]["group"] == "g"
+    assert store.change([Change(held, None)]).updated == 1
+    store.refresh()
+    assert store.hold(["a"]) == []
+
+
+@clusters
+def test_documents_are_put_back_into_their_index_with_their_routing(
+    request: pytest.FixtureRequest, place: Place, open_store: OpenStore
+) -> None:
+    body = {"settings": {"number_of_shards": 5}, "aliases": {f"{place.index}-alias": {}}}
+    place.call("PUT", "", body)
+    open_store().create(META)
+    second = Place(place.target, f"{place.index}-second")
+    second.call("PUT", "", {"aliases": {f"{place.index}-alias": {}}})
+    request.addfinalizer(lambda: delete_index(str(place.target), second.index))
+    made = second.open()
+    request.addfinalizer(made.close)
+    made.create(META)
+    store = Place(place.target, f"{place.index}-alias").open()
+    request.addfinalizer(store.close)
+    routed = {str(n): f"way{n}" for n in range(6)}
+    for id, routing in routed.items():
+        where = place if int(id) % 2 else second
+        where.call("PUT", f"/_doc/{id}?routing={routing}", document(id, ["0x"]).source)
+    held = store.hold(list(routed))
+    assert {one.document.id: one.routing for one in held} == routed
+    assert store.change([Change(one, None) for one in held]).updated == 6
+    # Another index and another shard: a create alone would not notice.
+    place.call("PUT", "/_doc/0?routing=elsewhere", document("0", ["0y"]).source)
+    report = store.restore(held)
+    assert (report.created, [each.id for each in report.failures]) == (5, ["0"])
+    store.refresh()
+    found = {one.document.id: one for one in store.hold(list(routed))}
+    assert found["0"].routing == "elsewhere"
+    for one in held[1:]:
+        again = found[one.document.id]
+        assert (again.document, again.index, again.routing) == (
+            one.document,
+            one.index,
+            one.routing,
+        )
+
+
+# The servers from jars have no data streams in Elasticsearch.
+@pytest.mark.parametrize("place", ["opensearch"], indirect=True)
+def test_what_lay_in_a_data_stream_is_put_back_through_its_name(
+    request: pytest.FixtureRequest, place: Place
+) -> None:
+    url, name = str(place.target), f"{place.index}-stream"
+    body = {"index_patterns": [f"{name}*"], "priority": 900, "data_stream": {}}
+    call(url, "PUT", f"/_index_template/{name}", body)
+    request.addfinalizer(lambda: call(url, "DELETE", f"/_index_template/{name}"))
+    call(url, "PUT", f"/_data_stream/{name}")
+    request.addfinalizer(lambda: call(url, "DELETE", f"/_data_stream/{name}"))
+    store = Place(place.target, name).open()
+    request.addfinalizer(store.close)
+    store.create(META)
+    stamp = {"@timestamp": "2026-01-01T00:00:00Z"}
+    write(store, [document("a", ["0x"], **stamp), document("b", ["0x"], **stamp)])
+    held = store.hold(["a", "b"])
+    assert store.change([Change(one, None) for one in held[:1]]).updated == 1
+    call(url, "POST", f"/{name}/_rollover")
+    report = store.restore(held)
+    # The other one is in an index that takes no creates any more, by whatever name.
+    assert (report.created, [each.id for each in report.failures]) == (1, ["b"])
+    assert store.restore(held).created == 0
+    assert [one.document for one in store.hold(["a", "b"])] == [one.document for one in held]
+
+
+@clusters
+def test_documents_whose_index_keeps_a_part_of_them_are_not_held_whole(
+    place: Place, open_store: OpenStore
+) -> None:
+    place.call("PUT", "", {"mappings": {"_source": {"excludes": ["secret"]}}})
+    store = open_store()
+    store.create(META)
+    write(store, [document("a", ["0x"], secret=1)])
+    with pytest.raises(esdedup.StoreError, match=r"_source has excludes.* can't be read whole"):
+        store.hold(["a"])
+    assert [one.document.id for one in store.hold(["a"], ["text"])] == ["a"]
+
+
+@clusters
+def test_vectors_that_a_server_hides_are_held_and_put_back(
+    place: Place, open_store: OpenStore
+) -> None:
+    store = open_store()
+    assert isinstance(store, ClusterStore)
+    elastic = store.cluster.client.product.startswith("Elasticsearch")
+    vector = {"type": "dense_vector", "dims": 2} if elastic else {"type": "float"}
+    place.call("PUT", "", {"mappings": {"properties": {"of": {"properties": {"v": vector}}}}})
+    store.create(META)
+    store.write([document("a", ["0x"], of={"v": [0.5, 0.25], "n": 1})])
+    (held,) = store.hold(["a"])
+    assert held.document.source["of"]["v"] == pytest.approx([0.5, 0.25])
+    assert store.change([Change(held, None)]).updated == 1
+    assert store.restore([held]).created == 1
+    store.refresh()
+    (again,) = store.hold(["a"])
+    assert again.document.source["of"]["v"] == pytest.approx([0.5, 0.25])
+
+
+@clusters
+def test_what_is_put_back_goes_through_no_pipeline_again(
+    place: Place, open_store: OpenStore
+) -> None:
+    store = open_store()
+    store.create(META)
+    write(store, [document("a")])
+    held = store.hold(["a"])
+    # One that there is not fails every document that would go through it.
+    place.call("PUT", "/_settings", {"index.default_pipeline": "none-of-this-name"})
+    assert [each.id for each in store.write([document("b")]).failures] == ["b"]
+    store.change([Change(held[0], None)])
+    assert store.restore(held).created == 1
+    (again,) = store.hold(["a"])
+    assert store.change([Change(again, document("a", n=2).source, whole=True)]).updated == 1

@@ -1,0 +1,922 @@
+"""What `esdedup/stores/base.py` promises, one promise a test, of every store.
+
+Most tokens here are made by hand, so that what meets is known and not a matter of hashes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import json
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import esdedup
+from esdedup.ingest.documents import with_tokens
+from esdedup.models import FIELD, Candidates, Document, RecallQuery, WriteReport
+from esdedup.stores import BulkPolicy, Store
+from esdedup.stores.fields import value_at
+from esdedup.stores.mapping import IndexMeta
+from tests.conftest import delete_index
+from tests.helpers.places import (
+    META,
+    OTHER,
+    OpenStore,
+    Place,
+    ask,
+    clusters,
+    document,
+    ids_of,
+    local,
+    plain,
+    query,
+    ranked,
+    scanned,
+    write,
+)
+
+# Making an index
+
+
+def test_nothing_is_said_of_what_does_not_exist(place: Place, open_store: OpenStore) -> None:
+    assert open_store().meta() is None
+    if isinstance(place.target, Path):
+        assert not place.target.exists()
+
+
+def test_an_index_says_what_it_was_made_with(open_store: OpenStore) -> None:
+    scheme = esdedup.Scheme(
+        shingling=esdedup.Shingling("char", 7, ("的", "the")),
+        minhash=esdedup.MinHash(permutations=64, bands=16, rows=4),
+        simhash=esdedup.SimHash(esdedup.Layout(128, 8)),
+        seed=2**64 - 1,
+    )
+    meta = IndexMeta(scheme, "article.正文")
+    open_store().create(meta)
+    assert open_store().meta() == meta
+
+
+def test_making_it_again_changes_nothing(open_store: OpenStore) -> None:
+    first, second = open_store(), open_store()
+    first.create(META)
+    write(first, [document("1", ["a"])])
+    for store in (first, second):
+        store.create(META)
+    assert second.meta() == META
+    assert ids_of(ask(second, query("a"))) == ["1"]
+
+
+OTHERS = [
+    (IndexMeta(esdedup.Scheme(seed=2)), r"seed 1, not 2"),
+    (IndexMeta(esdedup.Scheme(shingling=esdedup.Shingling(size=4))), r"shingling\.size 3, not 4"),
+    (IndexMeta(esdedup.Scheme(minhash=esdedup.MinHash(bands=20))), r"minhash\.bands 23, not 20"),
+    (IndexMeta(esdedup.Scheme(simhash=None)), r"simhash\.layout\.blocks 4, not absent"),
+    (IndexMeta(esdedup.Scheme(), "body"), r"'text', not 'body'"),
+]
+
+
+def test_another_scheme_or_field_is_refused_by_name(place: Place, open_store: OpenStore) -> None:
+    open_store().create(META)
+    for other, reason in OTHERS:
+        with pytest.raises(esdedup.SchemeMismatch, match=reason) as caught:
+            open_store().create(other)
+        assert place.index in str(caught.value)
+    assert open_store().meta() == META
+
+
+def test_of_many_that_make_it_at_once_one_decides(place: Place) -> None:
+    metas = [IndexMeta(esdedup.Scheme(seed=seed)) for seed in (1, 2, 1, 2, 1, 2)]
+    outcomes: list[Exception | None] = [None] * len(metas)
+    together = threading.Barrier(len(metas))
+
+    def make(number: int) -> None:
+        store = place.open()
+        together.wait()
+        try:
+            store.create(metas[number])
+        except Exception as error:
+            outcomes[number] = error
+        finally:
+            store.close()
+
+    run_together([functools.partial(make, number) for number in range(len(metas))])
+    store = place.open()
+    stored = store.meta()
+    store.close()
+    for meta, outcome in zip(metas, outcomes, strict=True):
+        if meta == stored:
+            assert outcome is None
+        else:
+            assert isinstance(outcome, esdedup.SchemeMismatch)
+    assert outcomes.count(None) == 3
+
+
+def run_together(works: Sequence[Callable[[], None]]) -> None:
+    threads = [threading.Thread(target=work) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+# An index that others made
+
+
+@clusters
+def test_what_others_keep_in_an_index_stays(place: Place, open_store: OpenStore) -> None:
+    mapping = {
+        "_meta": {"team": {"name": "news"}, "version": 7},
+        "dynamic": "strict",
+        "properties": {"day": {"type": "date"}, "text": {"type": "text"}, "n": {"type": "long"}},
+    }
+    place.call("PUT", "", {"settings": {"number_of_shards": 2}, "mappings": mapping})
+    theirs = {"day": "2026-11-21", "text": "written before", "n": 1}
+    place.call("PUT", "/_doc/1?refresh=true", theirs)
+    open_store().create(META)
+    stored = place.call("GET", "/_mapping")[place.index]["mappings"]
+    assert stored["_meta"].pop(FIELD) == META.to_json()
+    assert stored["properties"].pop(FIELD)["dynamic"] == "false"
+    assert stored == mapping
+    assert place.call("GET", "/_doc/1")["_source"] == theirs
+    store = open_store()
+    assert store.get(["1"]) == [Document("1", theirs)]
+    assert scanned(store) == []
+    assert store.statistics(META).documents == 1
+    assert store.statistics(META).sketched == 0
+    write(store, [document("2", ["a"], day="2026-11-22")])
+    assert ids_of(ask(store, query("a"))) == ["2"]
+
+
+@clusters
+def test_a_field_of_our_name_is_left_alone(place: Place, open_store: OpenStore) -> None:
+    mapping = {"properties": {FIELD: {"type": "keyword"}}}
+    place.call("PUT", "", {"mappings": mapping})
+    with pytest.raises(esdedup.StoreError, match=FIELD):
+        open_store().create(META)
+    assert place.call("GET", "/_mapping")[place.index]["mappings"] == mapping
+
+
+@clusters
+@pytest.mark.parametrize("ours", [{"scheme": {"version": 99}}, {"other": 1}, "text", []])
+def test_a_meta_that_is_not_ours_is_refused(
+    place: Place, open_store: OpenStore, ours: object
+) -> None:
+    place.call("PUT", "", {"mappings": {"_meta": {FIELD: ours}}})
+    for work in (open_store().meta, lambda: open_store().create(META)):
+        with pytest.raises(esdedup.UsageError):
+            work()
+    assert place.call("GET", "/_mapping")[place.index]["mappings"] == {"_meta": {FIELD: ours}}
+
+
+@clusters
+def test_an_alias_stands_for_indices_of_one_scheme(
+    request: pytest.FixtureRequest, place: Place, open_store: OpenStore
+) -> None:
+    store = open_store()
+    store.create(META)
+    alias = Place(place.target, f"{place.index}-alias")
+    place.call("PUT", f"/_alias/{alias.index}")
+    by_alias = alias.open()
+    request.addfinalizer(by_alias.close)
+    assert by_alias.meta() == META
+    write(by_alias, [document("1", ["a"])])
+    assert ids_of(ask(by_alias, query("a"))) == ["1"]
+    assert [found.id for found in scanned(by_alias)] == ["1"]
+    second = Place(place.target, f"{place.index}-second")
+    second.call("PUT", "", {"aliases": {alias.index: {}}})
+    request.addfinalizer(lambda: delete_index(str(place.target), second.index))
+    with pytest.raises(esdedup.StoreError, match=r"names 2 indices.*-second has no esdedup field"):
+        by_alias.meta()
+    made = second.open()
+    request.addfinalizer(made.close)
+    made.create(META)
+    write(made, [document("2", ["a", "b"]), document("3", ["c"])])
+    assert by_alias.meta() == META
+    assert ranked(ask(by_alias, query("a", "b"))) == [("2", 2), ("1", 1)]
+    assert [found.id for found in by_alias.get(["3", "no", "1"])] == ["3", "1"]
+    assert sorted(found.id for found in scanned(by_alias)) == ["1", "2", "3"]
+    with pytest.raises(esdedup.UsageError, match="none of which is its write index"):
+        by_alias.write([document("4", ["a"])])
+    assert by_alias.delete(["1", "2", "no"]) == 2
+    by_alias.refresh()
+    assert [found.id for found in scanned(by_alias)] == ["3"]
+
+
+# Documents
+
+
+def test_what_is_written_is_read_in_the_order_asked_for(store: Store) -> None:
+    report = store.write([document(str(number)) for number in range(1_200)])
+    assert report == WriteReport(created=1_200)
+    wanted = [str(number) for number in range(1_199, -1, -1)]
+    asked = [*wanted[:600], "absent", *wanted[600:], "0"]
+    assert [found.id for found in store.get(asked)] == [*wanted, "0"]
+    assert store.get([]) == []
+    assert store.get(["absent"]) == []
+    assert store.get([""]) == []
+    assert store.hold([""]) == []
+    assert store.write([]) == WriteReport()
+
+
+ODD_IDS = [
+    "with space and /slash/",
+    "../_search?q=x#y",
+    "%2F%00",
+    "编号一",
+    "字" * 170 + "ab",
+    "🙂" * 128,
+    "e\u0301\u200b",
+    " ",
+    "line\nfeed\ttab",
+    "\x00",
+    "a\"b'c\\d",
+    "a,b*c",
+    "_id",
+    "null",
+    "0",
+    "00",
+]
+
+
+def test_ids_may_be_any_text_of_512_bytes(store: Store) -> None:
+    assert max(len(id.encode()) for id in ODD_IDS) == 512
+    write(store, [document(id, ["a", f"t{n}"]) for n, id in enumerate(ODD_IDS)])
+    assert [found.id for found in store.get(ODD_IDS)] == ODD_IDS
+    assert ids_of(ask(store, query("a"))) == sorted(ODD_IDS)
+    assert sorted(found.id for found in scanned(store)) == sorted(ODD_IDS)
+    for number, id in enumerate(ODD_IDS):
+        assert ids_of(ask(store, query(f"t{number}"))) == [id]
+        assert ids_of(ask(store, query(f"t{number}", exclude=id))) == []
+    again = store.write([document(id) for id in ODD_IDS])
+    assert again == WriteReport(updated=len(ODD_IDS))
+    assert store.delete(ODD_IDS) == len(ODD_IDS)
+    assert store.get(ODD_IDS) == []
+
+
+SOURCES: list[dict[str, Any]] = [
+    {"nested": {"a": {"b": [{"c": "ü"}, {"c": None}]}, "d": []}},
+    {"dotted.name": "x", "half": {"dotted.too": 1, "object": {"in": "side"}}},
+    {"null": None, "list": [None, "a", None], "empty": "", "object": {}, "flag": False},
+    {"long": 2**63 - 1, "least": -(2**63), "beyond_double": 2**53 + 1},
+    {"half": 0.1, "whole": 1.0, "tiny": 1e-300, "negative": -0.5},
+    {"control": "\x00\x1f\u2028", "astral": "🙂", "markup": "<b>&\"'\\", "chinese": "中文"},
+    {"键": "值", "with space": 1, "quote\"'": 2},
+]
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: next(iter(source)))
+def test_fields_come_back_as_they_were(store: Store, source: dict[str, Any]) -> None:
+    write(store, [document("1", ["a"], **source)])
+    found = [*store.get(["1"]), ask(store, query("a")).found[0].document]
+    for each in found:
+        # By their text, because 1 == 1.0 == True.
+        given = {"text": "text of 1", **source}
+        assert json.dumps(plain(each), sort_keys=True) == json.dumps(given, sort_keys=True)
+
+
+def test_tokens_are_stored_and_not_returned(place: Place, store: Store) -> None:
+    (made,) = with_tokens([Document("1", {"text": "one two three four"})], META)
+    write(store, [made])
+    tokens = {"minhash", "simhash"}
+    kept = {name: value for name, value in made.tokens.items() if name not in tokens}
+    assert set(kept) == {"scheme", "digest", "fingerprint"}
+    found = ask(store, query(*made.tokens["minhash"]))
+    for each in (*store.get(["1"]), found.found[0].document):
+        assert each.tokens == kept
+    paths = [f"{FIELD}.{name}" for name in made.tokens]
+    (stored,) = scanned(store, *paths)
+    for path, value in zip(paths, made.tokens.values(), strict=True):
+        assert value_at(stored.source, path) == value
+    if not isinstance(place.target, Path):
+        assert place.call("GET", "/_doc/1")["_source"] == made.source
+
+
+def test_tokens_of_single_values_are_kept_beside_the_others(
+    place: Place, open_store: OpenStore
+) -> None:
+    meta = IndexMeta(esdedup.Scheme(minhash=esdedup.MinHash(signature=128)))
+    store = open_store()
+    store.create(meta)
+    texts = {"1": "one two three four", "2": "one two three five", "3": "喊你回家吃饭", "4": "!"}
+    made = with_tokens([Document(id, {"text": text}) for id, text in texts.items()], meta)
+    write(store, made)
+    assert "signature" not in made[3].tokens
+    values = [[token] for token in made[0].tokens["signature"]]
+    assert len(values) == 128
+    shared = len(set(made[0].tokens["signature"]) & set(made[1].tokens["signature"]))
+    assert 20 < shared < 70
+    expected = [("1", 128), ("2", shared)]
+    assert ranked(ask(store, RecallQuery("signature", values))) == expected
+    assert ranked(ask(store, RecallQuery("signature", values, least=128))) == expected[:1]
+    for each in (*store.get(["1"]), ask(store, RecallQuery("signature", values)).found[0].document):
+        assert not each.tokens.keys() & {"minhash", "signature", "simhash"}
+    (stored,) = scanned(store, f"{FIELD}.signature", meta=meta)[2:3]
+    assert value_at(stored.source, f"{FIELD}.signature") == made[2].tokens["signature"]
+    write(store, with_tokens([Document("1", {"text": "six seven eight nine"})], meta))
+    assert ranked(ask(store, RecallQuery("signature", values))) == expected[1:]
+    assert store.delete(["2"]) == 1
+    store.refresh()
+    assert ranked(ask(store, RecallQuery("signature", values))) == []
+
+
+@pytest.mark.parametrize("kind", ["minhash", "simhash"])
+def test_an_update_takes_the_old_tokens_away(store: Store, kind: Any) -> None:
+    write(store, [document("1", ["a", "b"], kind), document("2", ["a"], kind)])
+    report = store.write([document("1", ["b", "c"], kind, n=2)])
+    assert report == WriteReport(updated=1)
+    store.refresh()
+    for token, expected in (("a", ["2"]), ("b", ["1"]), ("c", ["1"])):
+        assert ids_of(ask(store, RecallQuery(kind, [[token]]))) == expected
+    assert store.get(["1"])[0].source["n"] == 2
+    assert store.statistics(META).documents == 2
+
+
+def test_an_update_may_leave_no_tokens(store: Store) -> None:
+    write(store, [document("1", ["a"])])
+    write(store, [Document("1", {"text": "bare"})])
+    assert ids_of(ask(store, query("a"))) == []
+    assert store.get(["1"]) == [Document("1", {"text": "bare"})]
+    numbers = store.statistics(META)
+    assert (numbers.documents, numbers.sketched, numbers.other) == (1, 0, 0)
+
+
+def test_to_create_leaves_a_document_as_it_is(store: Store) -> None:
+    write(store, [document("1", ["a"], n=1)])
+    report = store.write([document("1", ["b"], n=2), document("2", ["b"])], create=True)
+    assert (report.created, report.updated) == (1, 0)
+    assert [(failure.id, failure.conflict) for failure in report.failures] == [("1", True)]
+    assert report.failures[0].reason
+    store.refresh()
+    assert store.get(["1"])[0].source["n"] == 1
+    assert ids_of(ask(store, query("a"))) == ["1"]
+    assert ids_of(ask(store, query("b"))) == ["2"]
+
+
+def test_the_last_of_equal_ids_in_a_batch_stays(store: Store) -> None:
+    given = [document("1", [token], n=n) for n, token in enumerate("abc")]
+    assert store.write([*given, document("2")]) == WriteReport(created=2, updated=2)
+    store.refresh()
+    assert store.get(["1"])[0].source["n"] == 2
+    assert [ids_of(ask(store, query(token))) for token in "abc"] == [[], [], ["1"]]
+    assert store.statistics(META).documents == 2
+
+
+def test_to_create_takes_the_first_of_equal_ids_in_a_batch(store: Store) -> None:
+    given = [document("1", [token], n=n) for n, token in enumerate("abc")]
+    report = store.write(given, create=True)
+    assert report.created == 1
+    assert [(failure.id, failure.conflict) for failure in report.failures] == [("1", True)] * 2
+    store.refresh()
+    assert store.get(["1"])[0].source["n"] == 0
+    assert [ids_of(ask(store, query(token))) for token in "abc"] == [["1"], [], []]
+
+
+def test_an_empty_text_is_a_document_without_tokens(store: Store) -> None:
+    texts = {"empty": "", "marks": "...!?", "full": "one two three"}
+    made = with_tokens([Document(id, {"text": text}) for id, text in texts.items()], META)
+    assert "minhash" not in made[0].tokens
+    write(store, made)
+    assert [found.source["text"] for found in store.get(list(texts))] == list(texts.values())
+    assert sorted(found.id for found in scanned(store)) == sorted(texts)
+    numbers = store.statistics(META)
+    assert (numbers.documents, numbers.sketched, numbers.other) == (3, 3, 0)
+    assert ids_of(ask(store, query(*made[2].tokens["minhash"]))) == ["full"]
+
+
+def test_deleting_takes_tokens_away_and_counts_what_was_there(store: Store) -> None:
+    many = [f"m{number}" for number in range(1_100)]
+    write(store, [document(id, ["a"]) for id in [*many, "kept"]])
+    assert store.delete(["absent", *many, "m0"]) == 1_100
+    assert store.delete(many) == 0
+    assert store.delete([]) == 0
+    store.refresh()
+    assert ids_of(ask(store, query("a"))) == ["kept"]
+    assert [found.id for found in scanned(store)] == ["kept"]
+    assert store.statistics(META).documents == 1
+    assert store.write([document("m0")]) == WriteReport(created=1)
+
+
+def test_statistics(place: Place, store: Store) -> None:
+    other = Document("other", {"text": "x", FIELD: {"scheme": "v1-other", "digest": "0"}})
+    write(store, [document("1"), document("2"), other, Document("bare", {"text": "x"})])
+    numbers = store.statistics(META)
+    assert (numbers.documents, numbers.sketched, numbers.other) == (4, 2, 1)
+    assert numbers.bytes > 0
+    products = {"local": "SQLite", "elasticsearch": "Elasticsearch", "opensearch": "OpenSearch"}
+    assert any(product.lower() in numbers.store.lower() for product in products.values())
+    assert place.index in store.where
+
+
+# Recall
+
+
+def test_most_groups_come_first(store: Store) -> None:
+    tokens = [f"{position}x" for position in range(8)]
+    write(store, [document(f"d{n}", [*tokens[:n], f"own{n}"]) for n in range(9)])
+    expected = [(f"d{n}", n) for n in range(8, 0, -1)]
+    assert ranked(ask(store, query(*tokens))) == expected
+    found = ask(store, query(*tokens), limit=3)
+    assert ranked(found) == expected[:3]
+    assert found.truncated
+    assert ranked(ask(store, query("absent"))) == []
+
+
+def test_as_many_groups_must_meet_as_are_asked_for(store: Store) -> None:
+    tokens = [f"{position}x" for position in range(8)]
+    write(store, [document(f"d{n}", [*tokens[:n], f"own{n}"]) for n in range(9)])
+    for least in range(1, 9):
+        expected = [(f"d{n}", n) for n in range(8, least - 1, -1)]
+        assert ranked(ask(store, query(*tokens, least=least))) == expected
+        one_out = ask(store, query(*tokens, exclude="d8", least=least))
+        assert ranked(one_out) == expected[1:]
+    assert ranked(ask(store, query(*tokens, least=9))) == []
+    # What shares fewer is no candidate, so that it makes none of them a truncated answer.
+    assert not ask(store, query(*tokens, least=6), limit=3).truncated
+    assert ask(store, query(*tokens, least=5), limit=3).truncated
+    mixed = [query(*tokens, least=8), query(*tokens), query("0x", "absent", least=2)]
+    assert [len(found.found) for found in store.recall(mixed, 100)] == [1, 8, 0]
+
+
+def test_groups_that_must_meet_count_once(store: Store) -> None:
+    write(store, [document("1", ["0a", "1a"], "simhash"), document("2", ["0b"], "simhash")])
+    groups = [["0a", "0b"], ["1a", "1b"]]
+    assert ranked(ask(store, RecallQuery("simhash", groups, least=2))) == [("1", 2)]
+
+
+def test_truncation_is_told_exactly(store: Store) -> None:
+    write(store, [document(f"d{n}", ["a"]) for n in range(7)])
+    found = {limit: ask(store, query("a"), limit) for limit in (1, 6, 7, 8, 100)}
+    assert {limit: len(each.found) for limit, each in found.items()} == {
+        1: 1, 6: 6, 7: 7, 8: 7, 100: 7
+    }  # fmt: skip
+    assert {limit for limit, each in found.items() if each.truncated} == {1, 6}
+    assert not ask(store, query("absent"), 1).truncated
+
+
+def test_what_is_left_out_is_not_counted(store: Store) -> None:
+    write(store, [document(f"d{n}", ["a"]) for n in range(4)])
+    found = ask(store, query("a", exclude="d1"), limit=3)
+    assert ids_of(found) == ["d0", "d2", "d3"]
+    assert not found.truncated
+    assert ask(store, query("a", exclude="d1"), limit=2).truncated
+    for none in ("absent", ""):
+        assert ids_of(ask(store, query("a", exclude=none))) == ["d0", "d1", "d2", "d3"]
+
+
+def test_a_group_counts_once_whatever_its_token(store: Store) -> None:
+    write(store, [document("1", ["0a", "1a"], "simhash"), document("2", ["0c", "1z"], "simhash")])
+    groups = [["0a", "0b", "0c"], ["1a", "1b", "1c"], ["2a"]]
+    found = ask(store, RecallQuery("simhash", groups))
+    assert ranked(found) == [("1", 2), ("2", 1)]
+    assert ranked(ask(store, RecallQuery("minhash", groups))) == []
+
+
+def test_a_group_may_hold_thousands_of_tokens(store: Store) -> None:
+    write(store, [document("1", ["0t0", "1t9999"], "simhash"), document("2", ["1t5"], "simhash")])
+    groups = [[f"{position}t{n}" for n in range(10_000)] for position in range(2)]
+    assert ranked(ask(store, RecallQuery("simhash", groups))) == [("1", 2), ("2", 1)]
+
+
+def marked(found: Document, **marks: Any) -> Document:
+    return Document(found.id, {**found.source, FIELD: {**found.tokens, **marks}})
+
+
+def test_only_originals_where_they_are_asked_for(store: Store) -> None:
+    followers = [
+        marked(document(f"f{n}", ["a", "b"]), group="x", original="x", similarity=0.9)
+        for n in range(20)
+    ]
+    first = marked(document("x", ["a"]), group="x")
+    freed = marked(document("n", ["a"]), original=None)
+    write(store, [*followers, first, freed, document("plain", ["a", "b"])])
+    wanted = RecallQuery("minhash", [["a"], ["b"]], originals=True)
+    found = ask(store, wanted, limit=3)
+    assert ranked(found)[0] == ("plain", 2)
+    assert ids_of(found) == ["n", "plain", "x"]
+    assert not found.truncated
+    assert ask(store, wanted, limit=2).truncated
+    others = RecallQuery("minhash", [["a"]], exclude="x", originals=True)
+    assert ids_of(ask(store, others)) == ["n", "plain"]
+    assert len(ask(store, query("a")).found) == 23
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_documents_by_their_digests(place: Place, store: Store, old: bool) -> None:
+    if old and isinstance(place.target, Path):
+        # As a file that an earlier esdedup made, which the next run makes up for.
+        with contextlib.closing(sqlite3.connect(place.target)) as db:
+            db.execute(f'DROP INDEX "digest:{place.index}"')
+        store.create(META)
+    write(store, [marked(document(f"d{n}", ["a"]), digest=f"{n % 5:016x}") for n in range(15)])
+    write(store, [document("none"), Document("bare", {"text": ""})])
+    digests = [f"{n:016x}" for n in (1, 3, 77)]
+    found = ask(store, RecallQuery("digest", [digests]))
+    assert ids_of(found) == ["d1", "d11", "d13", "d3", "d6", "d8"]
+    assert {candidate.document.tokens["digest"] for candidate in found.found} == set(digests[:2])
+    assert all("minhash" not in candidate.document.tokens for candidate in found.found)
+    assert ids_of(ask(store, RecallQuery("digest", [digests], exclude="d3"))) == [
+        "d1", "d11", "d13", "d6", "d8"
+    ]  # fmt: skip
+    few = ask(store, RecallQuery("digest", [digests]), limit=5)
+    assert (len(few.found), few.truncated) == (5, True)
+    write(store, [marked(document("d1", ["a"]), digest="f" * 16)])
+    assert ids_of(ask(store, RecallQuery("digest", [digests[:1]]))) == ["d11", "d6"]
+    store.delete(["d6"])
+    store.refresh()
+    assert ids_of(ask(store, RecallQuery("digest", [digests[:1]]))) == ["d11"]
+
+
+def test_many_queries_are_answered_in_their_order(store: Store) -> None:
+    write(store, [document(f"d{n}", [f"t{n}", "all"]) for n in range(130)])
+    queries = [query(f"t{n}") for n in range(130)]
+    answers = store.recall(queries, 5)
+    assert [ranked(answer) for answer in answers] == [[(f"d{n}", 1)] for n in range(130)]
+    mixed = [query("all"), query("absent"), query("t7", "all", exclude="d7"), query("t7")] * 30
+    answers = store.recall(mixed, 130)
+    assert [len(answer.found) for answer in answers] == [130, 0, 129, 1] * 30
+    assert not any(answer.truncated for answer in answers)
+    assert store.recall([], 5) == []
+
+
+# Scans
+
+
+def test_a_scan_gives_each_document_of_the_scheme_once(store: Store) -> None:
+    ours = [document(f"d{n}", [f"t{n}"], n=n) for n in range(4_100)]
+    others = [
+        Document(f"o{n}", {"text": "x", FIELD: {"scheme": OTHER.scheme.id, "minhash": ["t1"]}})
+        for n in range(50)
+    ]
+    write(store, [*ours, *others, Document("bare", {"text": "x"})])
+    found = scanned(store, f"{FIELD}.minhash")
+    assert len(found) == 4_100
+    tokens = {each.id: value_at(each.source, f"{FIELD}.minhash") for each in found}
+    assert tokens == {f"d{n}": [f"t{n}"] for n in range(4_100)}
+    assert len(scanned(store, meta=OTHER)) == 50
+    assert scanned(store, meta=IndexMeta(esdedup.Scheme(seed=3))) == []
+
+
+def test_a_scan_gives_only_the_fields_asked_for(store: Store) -> None:
+    write(store, [document("1", ["a"], title="t", nested={"a": 1, "b": 2})])
+    assert scanned(store) == [Document("1", {})]
+    (found,) = scanned(store, "title", "nested.a", "absent")
+    assert value_at(found.source, "title") == "t"
+    assert value_at(found.source, "nested.a") == 1
+    assert value_at(found.source, "nested.b") is None
+    assert value_at(found.source, "text") is None
+    assert found.tokens == {}
+
+
+def test_a_scan_sees_the_index_as_it_was(store: Store, open_store: OpenStore) -> None:
+    write(store, [document(f"d{n}") for n in range(2_500)])
+    scan = store.scan([], META)
+    seen = [found.id for found in next(scan)]
+    assert 0 < len(seen) < 2_500
+    other = open_store()
+    write(other, [document(f"d{n}") for n in range(2_400)])
+    write(other, [document(f"new{n}") for n in range(100)])
+    other.delete([f"d{n}" for n in range(2_400, 2_500)])
+    other.refresh()
+    seen += [found.id for batch in scan for found in batch]
+    assert sorted(seen) == sorted(f"d{n}" for n in range(2_500))
+
+
+@clusters
+def test_a_scan_left_early_leaves_nothing_on_the_server(place: Place, store: Store) -> None:
+    write(store, [document(f"d{n}") for n in range(2_100)])
+
+    def open_contexts() -> int:
+        found = place.call("GET", "/_stats/search")["_all"]["total"]["search"]["open_contexts"]
+        return int(found)
+
+    before = open_contexts()
+    scan = store.scan([], META)
+    next(scan)
+    assert open_contexts() > before
+    scan.close()  # type: ignore[attr-defined]
+    assert open_contexts() == before
+
+
+@clusters
+def test_several_shards_are_one_index(place: Place, open_store: OpenStore) -> None:
+    place.call("PUT", "", {"settings": {"number_of_shards": 5, "number_of_replicas": 0}})
+    store = open_store()
+    store.create(META)
+    tokens = [f"{position}x" for position in range(6)]
+    write(store, [document(f"d{n}", tokens[: n % 6 + 1]) for n in range(4_200)])
+    found = [each.id for each in scanned(store)]
+    assert len(found) == len(set(found)) == 4_200
+    drawn = [each.id for each in store.sample([], META, 10_000, 1)]
+    assert sorted(drawn) == sorted(found)
+    assert [each.id for each in store.sample([], META, 3_000, 1)] == drawn[:3_000]
+    best = ask(store, query(*tokens), limit=700)
+    assert {matched for _, matched in ranked(best)} == {6}
+    assert best.truncated
+    assert not ask(store, query(tokens[-1]), limit=700).truncated
+    assert ask(store, query(tokens[-1]), limit=699).truncated
+
+
+# Samples
+
+
+def sampled(store: Store, count: int, seed: int = 1, *paths: str) -> list[Document]:
+    return store.sample(list(paths), META, count, seed)
+
+
+def test_a_sample_is_of_the_scheme_and_without_repeats(store: Store) -> None:
+    others = [
+        Document(f"o{n}", {"text": "x", FIELD: {"scheme": OTHER.scheme.id, "minhash": ["t1"]}})
+        for n in range(2_000)
+    ]
+    ours = [document(f"d{n}", [f"t{n}"], n=n) for n in range(3_000)]
+    write(store, [*others, *ours, Document("bare", {"text": "x"})])
+    found = sampled(store, 2_500, 1, "n")
+    assert len(found) == len({each.id for each in found}) == 2_500
+    assert all(each.source == {"n": int(each.id[1:])} for each in found)
+    # Not the first or last ones that were written: a mean of 2,500 of 0 to 2,999 is near 1,499.5,
+    # with a standard deviation of 7.
+    assert 1_450 < sum(each.source["n"] for each in found) / 2_500 < 1_550
+    assert {each.id for each in sampled(store, 10_000)} == {each.id for each in ours}
+
+
+def test_a_seed_gives_the_same_sample_again(store: Store, open_store: OpenStore) -> None:
+    write(store, [document(f"d{n}", ["a"]) for n in range(1_000)])
+    first = sampled(store, 100, 7)
+    assert sampled(open_store(), 100, 7) == first
+    other = {each.id for each in sampled(store, 100, 8)}
+    assert len(other & {each.id for each in first}) < 50
+
+
+def test_a_sample_of_few_or_none(store: Store) -> None:
+    assert sampled(store, 5) == []
+    write(store, [document(f"d{n}", ["a"], title="t") for n in range(10)])
+    assert store.delete(["d3", "d9"]) == 2
+    store.refresh()
+    found = sampled(store, 10_000, 1, "title", "absent")
+    assert sorted(each.id for each in found) == ["d0", "d1", "d2", "d4", "d5", "d6", "d7", "d8"]
+    assert all(each.source == {"title": "t"} for each in found)
+    for count in (0, -1, 10_001):
+        with pytest.raises(esdedup.UsageError, match=f"sample {count}: use 1 to 10000"):
+            sampled(store, count)
+
+
+# Several at once
+
+WRITER = """
+import sys
+from pathlib import Path
+from esdedup.models import Document
+from tests.stores.contract.test_contract import Place, document
+
+target, index, name, create = sys.argv[1:]
+store = Place(Path(target) if target.startswith("/") else target, index).open()
+sys.stdin.readline()
+for batch in range(12):
+    ids = [f"{name}-{n}" for n in range(batch * 50, batch * 50 + 50)]
+    report = store.write([document(id, ["all", f"of-{name}"]) for id in ids], create=create == "1")
+    assert report.created == 50, report
+    # What both write: whoever comes first or last, it is one document.
+    store.write([document(f"both-{batch}", ["all"], by=name)], create=create == "1")
+print("done")
+"""
+
+
+@pytest.mark.parametrize("create", [False, True])
+def test_two_processes_that_write_lose_nothing(place: Place, store: Store, create: bool) -> None:
+    names = ["one", "two"]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(place.target), place.index, name, str(int(create))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parents[3],
+        )
+        for name in names
+    ]
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    for process in processes:
+        assert process.communicate(timeout=100)[0] == "done\n"
+    store.refresh()
+    for name in names:
+        expected = sorted(f"{name}-{n}" for n in range(600))
+        assert ids_of(ask(store, query(f"of-{name}"), 1_000)) == expected
+    assert len(store.get([f"both-{batch}" for batch in range(12)])) == 12
+    assert store.statistics(META).documents == 1_212
+    assert len(ask(store, query("all"), 2_000).found) == 1_212
+
+
+def test_threads_with_stores_of_their_own_lose_nothing(place: Place, store: Store) -> None:
+    problems: list[Exception] = []
+
+    def work(name: str) -> None:
+        own = place.open()
+        try:
+            for batch in range(10):
+                ids = [f"{name}-{batch}-{n}" for n in range(20)]
+                assert own.write([document(id, ["a"]) for id in ids]).created == 20
+        except Exception as error:
+            problems.append(error)
+        finally:
+            own.close()
+
+    run_together([functools.partial(work, name) for name in ("a", "b", "c")])
+    assert problems == []
+    store.refresh()
+    assert store.statistics(META).documents == 600
+    assert len(ask(store, query("a"), 1_000).found) == 600
+
+
+@local
+def test_readers_see_whole_commits(place: Place, store: Store) -> None:
+    """A batch becomes visible all at once, tokens and documents together."""
+    batches = 30
+    writing = threading.Event()
+
+    def work() -> None:
+        own = place.open()
+        for batch in range(batches):
+            ids = [f"{batch}-{n}" for n in range(100)]
+            own.write([document(id, ["a", f"b{batch}"]) for id in ids])
+        own.close()
+        writing.set()
+
+    writer = threading.Thread(target=work)
+    writer.start()
+    seen = []
+    while not writing.is_set():
+        found = len(ask(store, query("a"), 10_000).found)
+        assert found % 100 == 0
+        seen.append(found)
+        assert store.statistics(META).documents >= found
+    writer.join()
+    assert seen == sorted(seen)
+    assert len(set(seen)) > 2, "the writer was not met at work"
+    assert len(ask(store, query("a"), 10_000).found) == batches * 100
+
+
+# Buckets
+
+
+def test_sizes_of_buckets(store: Store) -> None:
+    write(store, [document(str(n), ["all", f"m{n % 7}"]) for n in range(700)])
+    write(store, [document(f"s{n}", ["all", "s"], "simhash") for n in range(3)])
+    tokens = [f"m{n % 9}" for n in range(450)]
+    sizes = store.bucket_sizes("minhash", tokens, META)
+    assert sizes == [100 if n % 9 < 7 else 0 for n in range(450)]
+    assert store.bucket_sizes("minhash", ["all", "s", "all"], META) == [700, 0, 700]
+    assert store.bucket_sizes("simhash", ["all", "s"], META) == [3, 3]
+    assert store.bucket_sizes("minhash", [], META) == []
+    write(store, [document("0", ["m1"])])
+    store.delete(["1", "8", "s0"])
+    store.refresh()
+    assert store.bucket_sizes("minhash", ["all", "m0", "m1"], META) == [697, 99, 99]
+    assert store.bucket_sizes("simhash", ["s"], META) == [2]
+
+
+@clusters
+def test_a_bucket_of_very_many_is_counted_to_the_end(store: Store) -> None:
+    """A search alone counts up to 10,000."""
+    write(store, [document(str(n), ["all"]) for n in range(10_100)])
+    assert store.bucket_sizes("minhash", ["all"], META) == [10_100]
+
+
+STOP = ("minhash:.12345", "simhash:.123")
+
+
+def test_a_stop_list_is_kept(open_store: OpenStore, store: Store) -> None:
+    write(store, [document("1", ["a"])])
+    store.put_stop(META, STOP)
+    stopped = IndexMeta(META.scheme, stop=STOP)
+    other = open_store()
+    assert other.meta() == stopped
+    assert ids_of(ask(other, query("a"))) == ["1"]
+    # To make the index again, with what was asked for at first, leaves the list.
+    other.create(META)
+    assert other.meta() == stopped
+    with pytest.raises(esdedup.StoreError, match="changed"):
+        other.put_stop(META, STOP[:1])
+    assert store.meta() == stopped
+    other.put_stop(stopped, ())
+    assert store.meta() == META
+
+
+@clusters
+def test_a_stop_list_leaves_what_others_say(place: Place, open_store: OpenStore) -> None:
+    mapping = {"_meta": {"team": "news"}, "properties": {"text": {"type": "text"}}}
+    place.call("PUT", "", {"mappings": mapping})
+    store = open_store()
+    store.create(META)
+    before = place.call("GET", "/_mapping")[place.index]["mappings"]
+    store.put_stop(META, STOP)
+    after = place.call("GET", "/_mapping")[place.index]["mappings"]
+    assert after["_meta"][FIELD].pop("stop") == list(STOP)
+    assert after == before
+
+
+# Indices that are not there, and names that are none
+
+WORKS: dict[str, Callable[[Store], object]] = {
+    "write": lambda store: store.write([document("1", ["a"])]),
+    "create": lambda store: store.write([document("1", ["a"])], create=True),
+    "get": lambda store: store.get(["1"]),
+    "recall": lambda store: store.recall([query("a")], 5),
+    "scan": lambda store: scanned(store),
+    "sample": lambda store: store.sample([], META, 5, 1),
+    "delete": lambda store: store.delete(["1"]),
+    "statistics": lambda store: store.statistics(META),
+    "bucket sizes": lambda store: store.bucket_sizes("minhash", ["a"], META),
+    "put stop": lambda store: store.put_stop(META, ()),
+}
+
+
+@pytest.mark.parametrize("work", WORKS)
+def test_an_index_that_is_not_there(place: Place, open_store: OpenStore, work: str) -> None:
+    if work in ("write", "create") and isinstance(place.target, str):
+        return  # A cluster makes an index that is written to, unless it is told not to.
+    store = open_store(BulkPolicy(retries=1, base=0.01))
+    with pytest.raises(esdedup.IndexNotFound, match=place.index):
+        WORKS[work](store)
+    assert open_store().meta() is None
+
+
+WRONG_NAMES = [
+    "", " ", "a b", "a,b", "a*", "?", "<now>", "a/b", "a\\b", "#a", 'a"b', "Upper", ".", "..",
+    "_under", "-minus", "+plus", "a:b", "x" * 300,
+]  # fmt: skip
+
+
+@clusters
+@pytest.mark.parametrize("name", WRONG_NAMES)
+def test_names_that_no_index_can_have(place: Place, name: str) -> None:
+    def work() -> None:
+        store = Place(place.target, name).open(BulkPolicy(retries=0))
+        try:
+            store.create(META)
+        finally:
+            store.close()
+
+    with pytest.raises(esdedup.EsdedupError) as caught:
+        work()
+    assert not isinstance(caught.value, esdedup.StoreUnavailable)
+    assert name[:100] in str(caught.value) or repr(name)[1:-1] in str(caught.value)
+
+
+@local
+def test_indices_of_one_file_do_not_meet(place: Place) -> None:
+    names = ["docs", "docs:documents", "zwei 二", 'quote"', "semi;--", "%", "sqlite_x", "Docs"]
+    stores = [Place(place.target, name).open() for name in names]
+    for number, store in enumerate(stores):
+        store.create(IndexMeta(esdedup.Scheme(seed=number)))
+        write(store, [document(str(n), ["a"]) for n in range(number + 1)])
+    for number, store in enumerate(stores):
+        meta = store.meta()
+        assert meta is not None
+        assert meta.scheme.seed == number
+        assert len(ask(store, query("a")).found) == number + 1
+        assert store.statistics(META).documents == number + 1
+        store.close()
+
+
+@local
+@pytest.mark.parametrize("name", ["", "a\x00b", "\ud800"])
+def test_names_that_no_index_of_a_file_can_have(place: Place, name: str) -> None:
+    with pytest.raises(esdedup.EsdedupError):
+        Place(place.target, name).open().create(META)
+
+
+LONE_SURROGATES: dict[str, Callable[[Store], object]] = {
+    "write": lambda store: store.write([document("\ud800")]),
+    "get": lambda store: store.get(["\ud800"]),
+    "delete": lambda store: store.delete(["\ud800"]),
+    "exclude": lambda store: store.recall([query("a", exclude="\ud800")], 5),
+}
+
+
+@pytest.mark.parametrize("work", LONE_SURROGATES)
+def test_an_id_that_is_no_unicode(store: Store, work: str) -> None:
+    """No store takes it; only errors of ours may leave, or the answer that there is none."""
+    try:
+        found = LONE_SURROGATES[work](store)
+    except esdedup.EsdedupError:
+        return
+    assert found in ([], 0, [Candidates([], False)])
+
+
+def test_orders_are_stable(store: Store) -> None:
+    """The same question twice has the same answer, also where ranks are equal."""
+    write(store, [document(f"d{n}", ["a"]) for n in range(60)])
+    answers = [ranked(ask(store, query("a"), limit)) for limit in (60, 60, 30)]
+    for longer, shorter in itertools.pairwise(answers):
+        assert longer[: len(shorter)] == shorter

@@ -1,0 +1,98 @@
+"""Bulk writes into real servers that refuse: too large, wrong type, closed, blocked."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import esdedup
+from esdedup.ingest.files import BadRecord, Record
+from esdedup.ingest.ingest import ingest
+from esdedup.models import Document
+from esdedup.stores.elastic.bulk import Action, write_actions
+from tests.servers.node import Node
+from tests.servers.provide import ELASTICSEARCH, OPENSEARCH, NodeFactory, Server
+
+NAME = "bulk"
+
+
+@pytest.fixture(params=[ELASTICSEARCH, OPENSEARCH], ids=str)
+def node(request: pytest.FixtureRequest, node_factory: NodeFactory) -> Node:
+    server: Server = request.param
+    return node_factory(server, settings={"http.max_content_length": "1mb"})
+
+
+@pytest.fixture
+def index(node: Node) -> Iterator[esdedup.Index]:
+    policy = esdedup.BulkPolicy(retries=1, base=0.01)
+    with esdedup.open(node.url, NAME, policy=policy) as made:
+        made.create()
+        yield made
+
+
+def call(node: Node, method: str, path: str, body: Any) -> None:
+    data = None if body is None else json.dumps(body).encode()
+    headers = {"content-type": "application/json"}
+    request = urllib.request.Request(node.url + path, data, headers, method=method)
+    urllib.request.urlopen(request).close()
+
+
+def test_what_a_server_refuses(node: Node, index: esdedup.Index) -> None:
+    # Two chunks' worth for the server, one for the policy: halved until it fits.
+    large = [{"id": str(n), "text": f"{n} " + "many words " * 4_000} for n in range(60)]
+    too_large = {"id": "giant", "text": "words " * 300_000}
+    wrong = {"id": "wrong", "text": "fits", "day": "no day"}
+    call(node, "PUT", f"/{NAME}/_mapping", {"properties": {"day": {"type": "date"}}})
+    letters: list[BadRecord] = []
+    given = [*large, too_large, wrong]
+    records = (Record("file", line, source) for line, source in enumerate(given, 1))
+    report = ingest(index.store, index.meta, records, letters.append)
+    assert (report.read, report.created, report.failed) == (62, 60, 2)
+    reasons = {json.loads(letter.raw)["id"]: letter.reason for letter in letters}
+    assert "larger than the server takes" in reasons["giant"]
+    assert "day" in reasons["wrong"]
+    index.store.refresh()
+    assert index.statistics().documents == 60
+
+    call(node, "PUT", f"/{NAME}/_settings", {"index.blocks.write": True})
+    with pytest.raises(esdedup.StoreError, match="blocked"):
+        index.add([{"id": "1", "text": "x"}])
+    call(node, "PUT", f"/{NAME}/_settings", {"index.blocks.write": False})
+    call(node, "POST", f"/{NAME}/_close", None)
+    for work in (
+        lambda: index.add([{"id": "1", "text": "x"}]),
+        lambda: list(index.pairs()),
+        lambda: index.similar("x"),
+        index.statistics,
+    ):
+        with pytest.raises(esdedup.StoreError, match="closed"):
+            work()
+    call(node, "POST", f"/{NAME}/_open", None)
+    call(node, "DELETE", f"/{NAME}", None)
+    with pytest.raises(esdedup.IndexNotFound):
+        index.similar("x")
+
+
+def test_chunks_by_count_and_bytes() -> None:
+    sent: list[list[bytes]] = []
+
+    def send(body: bytes) -> dict[str, Any]:
+        lines = body.splitlines(keepends=True)
+        sent.append(lines)
+        return {"items": [{"index": {"status": 201}} for _ in lines]}
+
+    actions = [Action(str(n), b"x" * size + b"\n") for n, size in enumerate([5, 5, 5, 90, 5, 5])]
+    policy = esdedup.BulkPolicy(actions=3, bytes=40)
+    report = write_actions(actions, send, policy, "here")
+    assert report.created == 6
+    assert [[len(line) - 1 for line in lines] for lines in sent] == [[5, 5, 5], [90], [5, 5]]
+
+
+def test_documents_that_are_no_json(index: esdedup.Index) -> None:
+    for value in (float("nan"), object(), "\ud800"):
+        with pytest.raises(esdedup.RecordError, match="'bad'"):
+            index.store.write([Document("bad", {"text": "x", "value": value})])

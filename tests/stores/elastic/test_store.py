@@ -1,0 +1,161 @@
+"""What only clusters have: missing shards, documents with a routing, reasons in many parts."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import esdedup
+from esdedup.models import Document
+from esdedup.stores.elastic.store import ClusterStore
+from tests.conftest import delete_index
+from tests.helpers.commands import call, words
+from tests.servers.proxy import Proxy
+
+
+@pytest.fixture
+def name(url: str) -> Iterator[str]:
+    made = f"esdedup-cluster-{uuid.uuid4().hex[:12]}"
+    yield made
+    delete_index(url, made)
+
+
+@pytest.fixture
+def index(url: str, name: str) -> Iterator[esdedup.Index]:
+    policy = esdedup.BulkPolicy(retries=1, base=0.01)
+    with esdedup.open(url, name, policy=policy) as opened:
+        yield opened
+
+
+def test_a_missing_shard_is_no_smaller_count(
+    request: pytest.FixtureRequest, url: str, name: str, index: esdedup.Index
+) -> None:
+    index.add([{"id": "1", "text": "one two three"}])
+    assert index.statistics().documents == 1
+    alias, nowhere = f"{name}-alias", f"{name}-nowhere"
+    request.addfinalizer(lambda: delete_index(url, nowhere))
+    mappings = call(url, "GET", f"/{name}/_mapping")[name]["mappings"]
+    settings = {"number_of_shards": 1, "index.routing.allocation.require._name": "nobody"}
+    body = {"settings": settings, "mappings": mappings, "aliases": {alias: {}}}
+    call(url, "PUT", f"/{nowhere}?wait_for_active_shards=0", body)
+    call(url, "PUT", f"/{name}/_alias/{alias}")
+    policy = esdedup.BulkPolicy(retries=2, base=0.2)
+    with esdedup.open(url, alias, policy=policy) as both:
+        start = time.monotonic()
+        with pytest.raises(esdedup.StoreUnavailable, match=f"{alias}: 1 of 2 shards did not"):
+            both.statistics()
+        # Twice it was asked again.
+        assert time.monotonic() - start >= 0.3
+
+
+ROUTED = [f"d{number}" for number in range(40)]
+
+
+def route(url: str, name: str, *, required: bool) -> None:
+    """Documents of others, each with a routing of its own, on five shards."""
+    mappings = {"_routing": {"required": True}} if required else {}
+    body = {"settings": {"number_of_shards": 5, "number_of_replicas": 0}, "mappings": mappings}
+    call(url, "PUT", f"/{name}", body)
+    lines = []
+    for number, id in enumerate(ROUTED):
+        lines += [{"index": {"_id": id, "routing": f"r{number % 7}"}}, {"text": words(number)}]
+    assert not call(url, "POST", f"/{name}/_bulk?refresh=true", lines)["errors"]
+
+
+@pytest.mark.parametrize("required", [False, True])
+def test_documents_with_a_routing(
+    url: str, name: str, index: esdedup.Index, required: bool
+) -> None:
+    route(url, name, required=required)
+    index.create()
+    assert [found.id for found in index.store.get([*ROUTED, "no", "d3"])] == [*ROUTED, "d3"]
+    assert index.get("d7").source["text"] == words(7)
+    assert index.similar(id="d7").matches == []
+    assert index.update([{"id": id, "text": words(1)} for id in ROUTED]) == len(ROUTED)
+    # Each is still the one document that it was.
+    assert index.statistics().documents == len(ROUTED)
+    for id in ROUTED:
+        assert len(index.similar(id=id, k=100).matches) == len(ROUTED) - 1
+    with pytest.raises(esdedup.RecordError, match="'no': there is no such document"):
+        index.update([{"id": "d1", "n": 1}, {"id": "no", "n": 1}, {"id": "d1", "m": 2}])
+    assert (index.get("d1").source["n"], index.get("d1").source["m"]) == (1, 2)
+    assert index.store.delete(["d5", "d6"]) == 2
+    # Also before searches see it.
+    assert [found.id for found in index.store.get(["d4", "d5", "d6"])] == ["d4"]
+    assert index.delete(["no", "d0", *ROUTED]) == len(ROUTED) - 2
+    assert index.delete(ROUTED) == 0
+    assert index.store.get(ROUTED) == []
+    assert index.statistics().documents == 0
+
+
+def test_a_document_that_is_found_takes_one_request(
+    url: str, name: str, index: esdedup.Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index.add([{"id": id, "text": "one two three"} for id in ROUTED])
+    assert isinstance(index.store, ClusterStore)
+    client = index.store.cluster.client
+    request, asked = client.request, []
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        asked.append(arguments[1].removeprefix(f"/{name}"))
+        return request(*arguments, **options)
+
+    monkeypatch.setattr(client, "request", counted)
+    assert len(index.store.get(ROUTED)) == len(ROUTED)
+    assert index.store.update([Document(id, {"n": 1}) for id in ROUTED]).updated == len(ROUTED)
+    assert index.store.delete(ROUTED) == len(ROUTED)
+    assert asked == ["/_mget", "/_bulk", "/_bulk"]
+
+
+def test_a_point_in_time_that_is_gone(index: esdedup.Index) -> None:
+    index.add([{"id": "1", "text": "one two three"}])
+    assert isinstance(index.store, ClusterStore)
+    cluster = index.store.cluster
+    with cluster.point_in_time(f"/{index.store.index}") as point:
+        pass
+    body = {"query": {"match_all": {}}, "sort": [{"_shard_doc": "asc"}]}
+    with pytest.raises(esdedup.StoreError, match=r"all shards failed.*No search context found"):
+        list(cluster.pages(point, body))
+
+
+def test_an_index_that_keeps_no_source(url: str, name: str, index: esdedup.Index) -> None:
+    call(url, "PUT", f"/{name}", {"mappings": {"_source": {"enabled": False}}})
+    index.add([{"id": "1", "text": "one two three"}])
+    with pytest.raises(esdedup.StoreError, match="_source is disabled"):
+        index.similar("one two three")
+    with pytest.raises(esdedup.StoreError, match="_source is disabled"):
+        list(index.pairs())
+
+
+def test_who_lacks_a_privilege_on_an_index_named_like_a_block(url: str, name: str) -> None:
+    name = f"{name}-blockchain"
+    product = "opensearch" if "OpenSearch" in product_of(url) else "elasticsearch"
+    with (
+        Proxy(url, product, read_only=True) as proxy,
+        esdedup.open(proxy.url, name) as index,
+        pytest.raises(esdedup.PermissionDenied, match=f"{name}.*unauthorized"),
+    ):
+        index.create()
+
+
+def product_of(url: str) -> str:
+    with esdedup.open(url) as index:
+        assert isinstance(index.store, ClusterStore)
+        return index.store.cluster.client.product
+
+
+def test_a_block_is_told_as_one(url: str, name: str, index: esdedup.Index) -> None:
+    index.add([{"id": "1", "text": "one two three"}])
+    call(url, "PUT", f"/{name}/_settings", {"index.blocks.write": True})
+    for work in (
+        lambda: index.add([{"id": "2", "text": "x"}]),
+        lambda: index.update([{"id": "1", "n": 1}]),
+        lambda: index.delete(["1"]),
+    ):
+        with pytest.raises(esdedup.StoreError, match="blocked by") as caught:
+            work()
+        assert not isinstance(caught.value, esdedup.PermissionDenied)

@@ -1,0 +1,179 @@
+"""The lists of a local file: new documents are found before and after they are listed."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import esdedup
+from esdedup.models import FIELD, Document, RecallQuery
+from esdedup.stores import LocalStore
+from esdedup.stores.mapping import IndexMeta
+
+META = IndexMeta(esdedup.Scheme())
+TOKENS = [f"{position}abcde" for position in ".01"]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "local.db"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[LocalStore]:
+    made = LocalStore(path, "index")
+    made.create(META)
+    yield made
+    made.close()
+
+
+def document(id: str, tokens: list[str]) -> Document:
+    ours = {"scheme": META.scheme.id, "digest": "0" * 16, "minhash": tokens}
+    return Document(id, {"text": id, FIELD: ours})
+
+
+def found(store: LocalStore, tokens: list[str] = TOKENS) -> dict[str, int]:
+    """The tokens that each document shares with a query for all of them."""
+    query = RecallQuery("minhash", [[token] for token in tokens])
+    (candidates,) = store.recall([query], 100)
+    return {each.document.id: each.matched for each in candidates.found}
+
+
+def listed(path: Path) -> int:
+    with sqlite3.connect(path) as db:
+        return int(db.execute('SELECT count(*) FROM "minhash:index"').fetchone()[0])
+
+
+def test_documents_are_listed_when_a_search_first_asks(store: LocalStore, path: Path) -> None:
+    store.write([document("a", TOKENS), document("b", TOKENS[:1])])
+    assert listed(path) == 0
+    assert found(store) == {"a": 3, "b": 1}
+    assert listed(path) == 4
+    assert found(store) == {"a": 3, "b": 1}
+
+
+def test_that_many_are_listed_is_said_once(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("esdedup.stores.sqlite.store._MANY", 2)
+    store.write([document("a", TOKENS)])
+    found(store)
+    assert caplog.messages == []
+    store.write([document("b", TOKENS), document("c", TOKENS)])
+    found(store)
+    found(store)
+    assert caplog.messages == ["Listing the tokens of 2 documents, once, for this search"]
+
+
+def test_while_another_writes_a_search_finds_what_is_not_listed(
+    store: LocalStore, path: Path
+) -> None:
+    store.write([document("a", TOKENS[:2])])
+    assert found(store) == {"a": 2}
+    store.write([document("b", TOKENS[1:])])
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    began = time.monotonic()
+    assert found(store) == {"a": 2, "b": 2}
+    assert store.bucket_sizes("minhash", TOKENS, META) == [1, 2, 1]
+    # It waits for seconds elsewhere, and a minute to write.
+    assert time.monotonic() - began < 5
+    assert listed(path) == 2
+    other.execute("ROLLBACK")
+    other.close()
+    assert found(store) == {"a": 2, "b": 2}
+    assert listed(path) == 4
+
+
+def test_what_another_lists_during_a_search_is_met_once(store: LocalStore, path: Path) -> None:
+    store.write([document("a", TOKENS)])
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with store._searching() as db:
+        query = store._tables.postings.holders(db, "minhash")
+        other.execute("ROLLBACK")
+        beside = LocalStore(path, "index")
+        assert found(beside) == {"a": 3}
+        assert listed(path) == 3
+        assert len(db.execute(query, (json.dumps(TOKENS),)).fetchall()) == 3
+    beside.close()
+    other.close()
+    assert found(store) == {"a": 3}
+
+
+def test_a_number_that_was_listed_is_not_given_again(store: LocalStore) -> None:
+    store.write([document("a", TOKENS[:1]), document("b", TOKENS)])
+    assert found(store) == {"a": 1, "b": 3}
+    store.delete(["b"])
+    store.write([document("c", TOKENS[:2])])
+    assert found(store) == {"a": 1, "c": 2}
+
+
+def test_a_file_of_an_earlier_release_is_searched_and_written(
+    store: LocalStore, path: Path
+) -> None:
+    store.write([document("a", TOKENS), document("b", TOKENS[:1])])
+    assert found(store) == {"a": 3, "b": 1}
+    with sqlite3.connect(path) as db:
+        # It had no such table: all documents were listed as they came.
+        db.execute('DROP TABLE "listed:index"')
+    assert found(store) == {"a": 3, "b": 1}
+    store.write([document("b", TOKENS[:2]), document("c", TOKENS[:1])])
+    assert found(store) == {"a": 3, "b": 2, "c": 1}
+    store.delete(["a"])
+    assert found(store) == {"b": 2, "c": 1}
+
+
+def test_a_file_that_can_only_be_read_is_searched(store: LocalStore, path: Path) -> None:
+    store.write([document("a", TOKENS)])
+    with store._database.reading() as db:
+        # Such a connection writes nothing, also where the user may do anything.
+        db.execute("PRAGMA query_only = ON")
+    assert found(store) == {"a": 3}
+    assert listed(path) == 0
+
+
+IDS = st.sampled_from("abcd")
+SOME = st.lists(st.sampled_from(TOKENS), unique=True)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("write"), st.lists(st.tuples(IDS, SOME), min_size=1, max_size=3)),
+        st.tuples(st.just("delete"), st.lists(IDS, min_size=1, max_size=2)),
+        st.tuples(st.just("search"), st.none()),
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(STEPS)
+def test_whatever_was_done_all_that_is_there_is_found(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, object]]
+) -> None:
+    store = LocalStore(tmp_path_factory.mktemp("postings") / "local.db", "index")
+    store.create(META)
+    expected: dict[str, list[str]] = {}
+    for step, given_ in steps:
+        if step == "write":
+            assert isinstance(given_, list)
+            store.write([document(id, tokens) for id, tokens in given_])
+            expected |= dict(given_)
+        elif step == "delete":
+            assert isinstance(given_, list)
+            store.delete(given_)
+            expected = {id: tokens for id, tokens in expected.items() if id not in given_}
+        else:
+            assert found(store) == counted(expected)
+    assert found(store) == counted(expected)
+    store.close()
+
+
+def counted(tokens: Mapping[str, list[str]]) -> dict[str, int]:
+    return {id: len(held) for id, held in tokens.items() if held}

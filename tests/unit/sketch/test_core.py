@@ -1,0 +1,582 @@
+"""The core against plain-Python references, on texts of any kind."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import random
+from collections import Counter
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xxhash
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from esdedup.exceptions import UsageError
+from esdedup.search.buckets import band_pairs, segment_pairs
+from esdedup.sketch.banding import (
+    candidate_probability,
+    choose_banding,
+    expected_recall,
+    least_bands,
+)
+from esdedup.sketch.minhash import MinHash, band_hashes, estimate_jaccard, signatures
+from esdedup.sketch.scheme import Scheme
+from esdedup.sketch.segments import Layout, parse_layout, probe_masks, segment_values
+from esdedup.sketch.simhash import SimHash, fingerprints, from_hex, to_hex
+from esdedup.sketch.sketch import shingle_sets, sketch, token_fields
+from esdedup.sketch.tokens import ALPHABET, decode, decode_tokens, encode, token_length
+from esdedup.sketch.weights import count_documents, given_weights, inverse_document_frequency
+from esdedup.stores.mapping import IndexMeta, index_mapping, meta_of
+from esdedup.text.characters import IGNORED, character_classes, unassigned
+from esdedup.text.hashing import PADDING, keys, xxh3_slices
+from esdedup.text.jaccard import hamming, jaccard, jaccard_with
+from esdedup.text.normalise import Normalisation, normalise
+from esdedup.text.shingles import Ragged, Shingling, distinct, offsets_of, shingle
+from esdedup.text.words import tokenise
+from tests.helpers import reference
+
+GOLDEN = json.loads((Path(__file__).parent / "golden.json").read_text("utf-8"))
+
+SCRIPTS = [
+    "The quick brown fox, jumps over_the lazy dog 42 times.",
+    "你妈妈喊你回家吃饭哦，回家罗回家罗",
+    "カタカナとひらがなと漢字ー",
+    "한국어 문장 입니다",
+    "हिन्दी भाषा में वाक्य",
+    "ภาษาไทยไม่มีช่องว่าง",
+    "العَرَبِيَّة نص",
+    "Привет, мир! Ёлка",
+    "emoji 😀 👨‍👩‍👧 only",
+    "soft\u00adhyphen zero\u200bwidth",
+    "e\u0301tude cafe\u0301",
+    "ﬁne ＡＢＣ １２３ Ⅷ",
+    "\u0301leading mark",
+    "lone \ud800 surrogate",
+    "𠀀𠀁 planes 𝒳",
+    "",
+    " \n\t",
+    "!!!",
+]
+TEXTS = st.lists(
+    st.one_of(
+        st.sampled_from(SCRIPTS), st.text(max_size=60), st.text("ab 你好\u0301\u00ad.", max_size=40)
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+def ragged(rows: list[list[int]]) -> Ragged:
+    flat = np.array([value for row in rows for value in row], np.uint64)
+    return Ragged(flat, offsets_of(np.array([len(row) for row in rows], np.int64)))
+
+
+@given(st.lists(st.binary(min_size=1, max_size=40), min_size=1), st.integers(0, 2**64 - 1))
+def test_xxh3_of_slices_is_that_of_the_package(strings: list[bytes], seed: int) -> None:
+    lengths = np.array([len(string) for string in strings])
+    starts = np.cumsum(lengths) - lengths
+    got = xxh3_slices(b"".join(strings) + bytes(PADDING), starts, lengths, seed)
+    assert got.tolist() == [xxhash.xxh3_64_intdigest(string, seed) for string in strings]
+
+
+def test_first_keys_do_not_depend_on_how_many_are_asked_for() -> None:
+    assert keys(200, "x", 3)[:10].tolist() == keys(10, "x", 3).tolist()
+    assert keys(10, "x", 3).tolist() != keys(10, "x", 4).tolist()
+
+
+@given(TEXTS, st.sampled_from(["NFKC", "NFC"]), st.booleans())
+def test_normalising_twice_changes_nothing(texts: list[str], form: str, casefold: bool) -> None:
+    chosen = Normalisation(form, casefold)  # type: ignore[arg-type]
+    once = normalise(texts, chosen)
+    assert normalise(once, chosen) == once
+    assert once == [normalise([text], chosen)[0] for text in texts]
+
+
+def test_every_assigned_character_is_normalised_as_unicode_has_it() -> None:
+    points = [chr(point) for point in range(0x110000) if not unassigned()[point]]
+    assert normalise(points, Normalisation()) == [reference.normalise(c) for c in points]
+
+
+def test_characters_younger_than_unicode_14_stay_as_they_are() -> None:
+    young = [chr(point) for point in np.flatnonzero(unassigned()).tolist()]
+    assert normalise(young, Normalisation()) == young
+    assert normalise([f"A{young[0]}Ａ"], Normalisation()) == [f"a{young[0]}a"]
+
+
+@given(TEXTS, st.integers(1, 5), st.integers(0, 3))
+def test_shingles_are_those_of_the_reference(texts: list[str], size: int, seed: int) -> None:
+    got = shingle(tokenise(texts, Shingling("word", size), seed), size)
+    for row, text in enumerate(texts):
+        assert got[row].tolist() == reference.shingles(reference.words(text), size, seed), text
+
+
+@given(TEXTS, st.integers(1, 5))
+def test_character_shingles_collapse_white_space(texts: list[str], size: int) -> None:
+    got = shingle(tokenise(texts, Shingling("char", size), 1), size)
+    dropped = dict.fromkeys(range(0x200B, 0x2010)) | {0xAD: None, 0xFEFF: None}
+    for row, text in enumerate(texts):
+        plain = " ".join(text.split()).translate(dropped)
+        if all(character_classes()[ord(c)] != IGNORED for c in plain):
+            assert got[row].tolist() == reference.shingles(list(plain), size, 1)
+
+
+def test_words_of_every_script() -> None:
+    assert reference.words("ab中c de") == ["ab", "中", "c", "de"]
+    for text in SCRIPTS:
+        expected = [reference.token_hash(word, 0) for word in reference.words(text)]
+        assert tokenise([text], Shingling(), 0)[0].tolist() == expected, text
+
+
+def test_stop_words_are_left_out() -> None:
+    with_stop = tokenise(["the cat the dog"], Shingling(stop_words=("the",)), 1)
+    assert with_stop[0].tolist() == tokenise(["cat dog"], Shingling(), 1)[0].tolist()
+
+
+def test_jieba_words() -> None:
+    pytest.importorskip("jieba")
+    made = tokenise(["我来到北京清华大学。"], Shingling("jieba", 1), 0)
+    assert reference.token_hash("北京", 0) in made[0].tolist()
+    with pytest.raises(UsageError, match=r"jieba 0\.1,"):
+        tokenise(["我"], Shingling("jieba", 1, segmenter="0.1"), 0)
+
+
+@given(st.lists(st.lists(st.integers(0, 2**64 - 1), max_size=30), min_size=1, max_size=6))
+def test_signatures_are_those_of_the_reference(rows: list[list[int]]) -> None:
+    got = signatures(ragged(rows), 7, 5)
+    for row, hashes in enumerate(rows):
+        expected = reference.signature(hashes, 7, 5) if hashes else [2**32 - 1] * 7
+        assert got[row].tolist() == expected
+    assert signatures(ragged(rows), 3, 5).tolist() == got[:, :3].tolist()
+
+
+@pytest.mark.parametrize("union", [5, 10, 20, 50, 500])
+@pytest.mark.parametrize("similarity", [0.2, 0.4, 0.6, 0.8])
+def test_the_estimate_errs_as_little_as_it_can(union: int, similarity: float) -> None:
+    k, pairs = 128, 3000
+    rng = np.random.default_rng(union)
+    shared = round(union * similarity)
+    only = (union - shared) // 2
+    hashes = rng.integers(0, 2**64, (pairs, union), dtype=np.uint64)
+    left = hashes[:, : shared + only]
+    right = np.concatenate([hashes[:, :shared], hashes[:, shared + only :]], axis=1)
+    made = [signatures(ragged(side.tolist()), k, 1) for side in (left, right)]
+    rmse = np.sqrt(np.mean((estimate_jaccard(*made) - shared / union) ** 2))
+    exact = shared / union
+    assert 0.9 < rmse / np.sqrt(exact * (1 - exact) / k) < 1.1
+
+
+def test_banding_reaches_the_recall_with_the_most_rows() -> None:
+    for threshold, recall in itertools.product((0.3, 0.5, 0.7, 0.8, 0.9), (0.8, 0.95, 0.99)):
+        bands, rows = choose_banding(threshold, recall, 256)
+        assert bands * rows <= 256
+        assert candidate_probability(threshold, bands, rows) >= recall
+        assert candidate_probability(threshold, bands - 1, rows) < recall
+    with pytest.raises(UsageError, match="needs"):
+        choose_banding(0.1, 0.99, 16)
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 2**64 - 1), max_size=6), min_size=1, max_size=4),
+    st.sampled_from([1, 60, 100]),
+)
+@settings(max_examples=40)
+def test_fingerprints_are_those_of_the_reference(rows: list[list[int]], times: int) -> None:
+    long = [row * times for row in rows]
+    got = fingerprints(ragged(long))
+    assert got[:, 0].tolist() == [reference.fingerprint(row) for row in long]
+    assert from_hex(to_hex(got)).tolist() == got.tolist()
+    binary = fingerprints(ragged(long), weighting="binary")
+    assert binary[:, 0].tolist() == [reference.fingerprint(sorted(set(row))) for row in rows]
+
+
+def test_weighted_fingerprints() -> None:
+    rng = np.random.default_rng(2)
+    row = rng.integers(0, 2**64, 40, dtype=np.uint64).tolist()
+    table = given_weights({row[0]: 9.5, row[1]: 0.0}, default=1.0)
+    weights = [2432, 0, *[256] * 38]
+    got = fingerprints(ragged([row]), table=table)
+    assert got[0, 0] == reference.fingerprint(row, weights)
+    idf = inverse_document_frequency({row[0]: 100, row[1]: 10, row[2]: 1}, 100, limit=2)
+    assert idf.of(np.array(row[:4], np.uint64)).tolist() == [
+        256, round(256 * (np.log(101 / 11) + 1)), *[round(256 * (np.log(101 / 2) + 1))] * 2
+    ]  # fmt: skip
+
+
+ROWS_OF_FEATURES = st.lists(st.lists(st.integers(1, 40), max_size=8), max_size=60)
+
+
+def in_batches(rows: list[list[int]], size: int) -> Iterator[Ragged]:
+    return (ragged(rows[first : first + size]) for first in range(0, len(rows), size))
+
+
+@given(ROWS_OF_FEATURES, st.integers(1, 20), st.randoms())
+def test_document_frequencies_are_exact_in_any_order(
+    rows: list[list[int]], size: int, order: random.Random
+) -> None:
+    wanted = Counter(feature for row in rows for feature in set(row))
+    for _ in range(2):
+        counted = count_documents(in_batches(rows, size))
+        assert dict(zip(counted.hashes.tolist(), counted.counts.tolist(), strict=True)) == wanted
+        assert (counted.documents, counted.error) == (len(rows), 0)
+        most = sorted(wanted.items(), key=lambda item: (-item[1], item[0]))
+        assert list(counted.most(5).items()) == most[:5]
+        order.shuffle(rows)
+
+
+@given(ROWS_OF_FEATURES, st.integers(1, 20), st.integers(1, 10))
+def test_document_frequencies_in_bounded_memory(
+    rows: list[list[int]], size: int, capacity: int
+) -> None:
+    wanted = Counter(feature for row in rows for feature in set(row))
+    counted = count_documents(in_batches(rows, size), capacity)
+    assert counted.hashes.size <= capacity
+    assert counted.error <= sum(wanted.values()) / (capacity + 1)
+    held = dict(zip(counted.hashes.tolist(), range(capacity), strict=False))
+    for feature, count in wanted.items():
+        if feature in held:
+            low = int(counted.counts[held[feature]])
+            assert low <= count <= low + int(counted.missed[held[feature]])
+            assert counted.missed[held[feature]] <= counted.error
+        else:
+            assert count <= counted.error
+
+
+LAYOUTS = [
+    (Layout(64, 4), 0, 3, 4), (Layout(64, 4), 1, 7, 68), (Layout(64, 2), 1, 3, 66),
+    (Layout(64, 6, 3), 0, 3, 20), (Layout(64, 8), 0, 7, 8), (Layout(128, 4), 1, 7, 132),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("layout", "radius", "k", "terms"), LAYOUTS, ids=str)
+def test_every_pair_within_the_guaranteed_distance_meets(
+    layout: Layout, radius: int, k: int, terms: int
+) -> None:
+    assert layout.guarantee(radius) == k
+    assert layout.probes(radius) == terms
+    assert layout.radius_for(k) == radius
+    rng = np.random.default_rng(1)
+    missed_beyond = 0
+    for distance in range(k + 2):
+        prints = rng.integers(0, 2**64, (400, layout.bits // 64), dtype=np.uint64)
+        flips = np.zeros_like(prints)
+        for row in range(len(prints)):
+            for bit in rng.choice(layout.bits, distance, replace=False).tolist():
+                flips[row, bit // 64] |= np.uint64(1) << np.uint64(bit % 64)
+        apart = np.bitwise_count(
+            segment_values(prints, layout) ^ segment_values(prints ^ flips, layout)
+        )
+        met = (apart <= radius).any(axis=1)
+        if distance <= k:
+            assert met.all(), distance
+        missed_beyond += int((~met).sum())
+    # The guarantee is tight: one block pattern of k + 1 bits escapes.
+    assert missed_beyond or layout.choose > 1
+
+
+def test_expected_candidates_of_the_known_layouts() -> None:
+    found = [
+        parse_layout(text).expected_candidates(1e8, radius)
+        for text, radius in (("4x16", 0), ("4x16", 1), ("6c3", 0), ("2x32", 1), ("4x32", 1))
+    ]
+    assert found == pytest.approx([6104, 103_760, 0.512, 1.537, 3.07], rel=2e-3)
+
+
+@given(st.integers(1, 70), st.sampled_from([12, 16, 36, 60]), st.integers(0, 2**32))
+def test_tokens_round_trip_and_sort_as_their_numbers(count: int, bits: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    values = rng.integers(0, 2**bits, (3, count), dtype=np.uint64)
+    tokens = encode(values, bits)
+    assert decode([row[::-1] for row in tokens], count, bits).tolist() == values.tolist()
+    assert {len(token) for row in tokens for token in row} == {token_length(count, bits)}
+    assert all(row == sorted(row) for row in tokens)
+    assert (
+        len({token for row in tokens for token in row[:1]} & {t for r in tokens for t in r[1:]})
+        == 0
+    )
+
+
+@given(st.integers(1, 70), st.sampled_from([12, 16, 36, 60]), st.integers(0, 2**32))
+def test_single_tokens_round_trip(count: int, bits: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    values = rng.integers(0, 2**bits, (2, count), dtype=np.uint64)
+    order = rng.permutation(2 * count)
+    tokens = [encode(values, bits)[at // count][at % count] for at in order.tolist()]
+    positions, found = decode_tokens(tokens, count, bits)
+    assert positions.tolist() == (order % count).tolist()
+    assert found.tolist() == values.ravel()[order].tolist()
+
+
+def test_what_is_no_single_token() -> None:
+    assert [part.tolist() for part in decode_tokens([], 23, 30)] == [[], []]
+    for broken in ("", "N", ".....", ".......", ".1234~", ".1234é", ".1234\n", "z.....", "N....."):
+        with pytest.raises(ValueError, match=r"is no token|is beyond"):
+            decode_tokens([".12345", broken], 23, 30)
+    with pytest.raises(ValueError, match="is beyond 4 positions of 16 bits"):
+        decode_tokens([".zzz"], 4, 16)
+
+
+def test_a_token_of_36_bits_has_seven_characters() -> None:
+    assert token_length(23, 36) == 7
+    assert sorted(ALPHABET) == list(ALPHABET)
+    for broken in ([["...."]], [[".......", "......."]], [["!......", "0......"]]):
+        with pytest.raises(ValueError, match="token"):
+            decode(broken, 2, 36)
+
+
+@given(st.lists(st.lists(st.integers(0, 15), max_size=8), min_size=2, max_size=6))
+def test_jaccard_is_that_of_sets(rows: list[list[int]]) -> None:
+    pairs = list(itertools.combinations(range(len(rows)), 2))
+    left, right = (np.array(side) for side in zip(*pairs, strict=True))
+    got = jaccard(distinct(ragged(rows)), left, right)
+    assert got.tolist() == [reference.jaccard(set(rows[a]), set(rows[b])) for a, b in pairs]
+
+
+def test_jaccard_across_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("esdedup.text.jaccard._ELEMENTS_A_BLOCK", 7)
+    test_jaccard_is_that_of_sets()
+
+
+@given(st.integers(0, 2**32), st.sampled_from([0, 1]))
+@settings(max_examples=30)
+def test_candidate_pairs_are_complete_and_come_once(seed: int, radius: int) -> None:
+    rng = np.random.default_rng(seed)
+    values = rng.integers(0, 8, (30, 3), dtype=np.uint64)
+    got = [pair for a, b in band_pairs(values) for pair in zip(a.tolist(), b.tolist(), strict=True)]
+    wanted = {
+        (a, b) for a, b in itertools.combinations(range(30), 2) if (values[a] == values[b]).any()
+    }
+    assert len(got) == len(set(got))
+    assert set(got) == wanted
+    masks = [probe_masks(3, radius)] * 3
+    near = [
+        pair
+        for a, b in segment_pairs(values, masks, radius)
+        for pair in zip(a.tolist(), b.tolist(), strict=True)
+    ]
+    assert len(near) == len(set(near))
+    assert set(near) == {
+        (a, b)
+        for a, b in itertools.combinations(range(30), 2)
+        if (np.bitwise_count(values[a] ^ values[b]) <= radius).any()
+    }
+
+
+def test_candidate_pairs_in_small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("esdedup.search.buckets.PAIRS_A_BLOCK", 5)
+    test_candidate_pairs_are_complete_and_come_once()
+
+
+def schemes() -> dict[str, Scheme]:
+    table = given_weights({3: 2.0, 1: 0.5})
+    return {
+        "default": Scheme(),
+        "36 bits": Scheme(minhash=MinHash(token_bits=36)),
+        "char": Scheme(
+            shingling=Shingling("char", 5), minhash=MinHash(token_bits=36), simhash=None
+        ),
+        "wide": Scheme(
+            shingling=Shingling("word", 5), minhash=MinHash(128, 32, 4, 48), simhash=None, seed=7
+        ),
+        "128 bits": Scheme(minhash=None, simhash=SimHash(Layout(128, 4), 1, "binary")),
+        "manku": Scheme(minhash=None, simhash=SimHash(Layout(64, 6, 3), 3)),
+        "plain": Scheme(
+            Normalisation("NFC", False),
+            Shingling("word", 2, ("the", "的")),
+            MinHash(token_bits=36),
+        ),
+        "weights": Scheme(minhash=None, simhash=SimHash(table=table)),
+        "signature": Scheme(minhash=MinHash(signature=16), simhash=None),
+    }
+
+
+@pytest.mark.parametrize("name", schemes())
+def test_golden_vectors(name: str) -> None:
+    scheme = schemes()[name]
+    golden = GOLDEN[name]
+    assert scheme.id == golden["id"]
+    texts = GOLDEN["texts"]
+    assert token_fields(sketch(texts, scheme), scheme) == golden["fields"]
+    one_by_one = [token_fields(sketch([text], scheme), scheme)[0] for text in texts]
+    assert one_by_one == golden["fields"]
+
+
+@pytest.mark.parametrize("name", schemes())
+def test_a_scheme_goes_through_json(name: str) -> None:
+    scheme = schemes()[name]
+    back = Scheme.from_json(json.loads(json.dumps(scheme.to_json())))
+    assert back == scheme
+    assert back.id == scheme.id
+    assert meta_of(index_mapping(IndexMeta(scheme, "body"))) == IndexMeta(scheme, "body")
+
+
+def test_a_parameter_that_came_later_changes_no_id() -> None:
+    assert "signature" not in Scheme().to_json()["minhash"]
+    assert Scheme(minhash=MinHash(signature=0)).id == Scheme().id == GOLDEN["default"]["id"]
+    with_values = Scheme(minhash=MinHash(signature=128))
+    assert with_values.id != Scheme().id
+    assert Scheme().differences(with_values) == ["minhash.signature absent, not 128"]
+    for wrong in (-1, 129):
+        with pytest.raises(UsageError, match=f"signature {wrong}"):
+            MinHash(signature=wrong)
+
+
+def test_tokens_of_single_values_are_shared_as_often_as_texts_are_alike() -> None:
+    scheme = Scheme(shingling=Shingling("word", 1), minhash=MinHash(signature=128), simhash=None)
+    for similarity in (0.05, 0.3, 0.8):
+        texts = pairs_alike(similarity, 200)
+        left, right = (
+            [set(fields["signature"]) for fields in token_fields(sketch(side, scheme), scheme)]
+            for side in texts
+        )
+        assert {len(tokens) for tokens in left} == {128}
+        shared = [len(a & b) / 128 for a, b in zip(left, right, strict=True)]
+        assert np.mean(shared) == pytest.approx(similarity, abs=0.01)
+
+
+def test_differences_name_the_parameter() -> None:
+    assert Scheme().differences(Scheme(shingling=Shingling("word", 5))) == [
+        "shingling.size 3, not 5"
+    ]
+    assert len({scheme.id for scheme in schemes().values()}) == len(schemes())
+    with pytest.raises(UsageError, match="version 99"):
+        Scheme.from_json({**Scheme().to_json(), "version": 99})
+    with pytest.raises(UsageError, match="colour"):
+        Scheme.from_json({**Scheme().to_json(), "colour": 1})
+
+
+def test_the_chinese_example_is_close_by_both_measures() -> None:
+    scheme = Scheme()
+    texts = [
+        "你妈妈喊你回家吃饭哦，回家罗回家罗",
+        "你妈妈叫你回家吃饭啦，回家罗回家罗",
+        "今天股市大幅下跌，投资者损失惨重",
+    ]
+    left, right = np.array([0, 0]), np.array([1, 2])
+    close, far = jaccard(shingle_sets(texts, scheme), left, right).tolist()
+    assert close > 0.35
+    assert far == 0
+    prints = sketch(texts, scheme).fingerprints
+    assert prints is not None
+    near, distant = hamming(prints[left], prints[right]).tolist()
+    assert near <= 7
+    assert distant >= 24
+
+
+def exact_recall(similarity: Fraction, bands: int, rows: int, least: int) -> Fraction:
+    meeting = similarity**rows
+    return sum(
+        (
+            math.comb(bands, shared) * meeting**shared * (1 - meeting) ** (bands - shared)
+            for shared in range(least, bands + 1)
+        ),
+        Fraction(0),
+    )
+
+
+@given(
+    st.fractions(0, 1, max_denominator=200),
+    st.integers(1, 60),
+    st.integers(1, 5),
+    st.integers(0, 62),
+)
+def test_expected_recall_is_the_binomial_tail(
+    similarity: Fraction, bands: int, rows: int, least: int
+) -> None:
+    got = expected_recall(float(similarity), bands, rows, least)
+    exact = float(exact_recall(similarity, bands, rows, least))
+    assert got == pytest.approx(exact, rel=1e-9, abs=1e-300)
+    # A miss that is rare is not rounded away either.
+    assert 1 - got == pytest.approx(1 - exact, rel=1e-6, abs=1e-12)
+
+
+def test_expected_recall_with_one_band_is_the_s_curve() -> None:
+    for similarity in (0.0, 1e-9, 0.1, 0.5, 0.9, 1.0):
+        got = expected_recall(similarity, 23, 3)
+        assert got == pytest.approx(candidate_probability(similarity, 23, 3), rel=1e-6)
+    # More bands than a float's range has binomial coefficients for.
+    assert expected_recall(0.5, 4096, 1, 2048) == pytest.approx(0.5, abs=0.01)
+
+
+@given(st.floats(0.01, 1), st.floats(0.01, 0.9999), st.integers(1, 130), st.integers(1, 6))
+def test_least_bands_are_the_most_that_reach_the_recall(
+    threshold: float, recall: float, bands: int, rows: int
+) -> None:
+    least = least_bands(threshold, recall, bands, rows)
+    assert 1 <= least <= bands
+    if least > 1:
+        assert expected_recall(threshold, bands, rows, least) >= recall
+    if least < bands:
+        assert expected_recall(threshold, bands, rows, least + 1) < recall
+
+
+@pytest.mark.parametrize(("threshold", "recall"), [(0.5, 0.75), (0.8, 0.99), (0.9, 0.999)])
+def test_recall_with_least_bands_is_as_expected(threshold: float, recall: float) -> None:
+    """Texts of distinct words, shingled one by one, have the similarity that they are made for."""
+    left, right = pairs_alike(threshold, pairs := 1_500)
+    scheme = Scheme(shingling=Shingling("word", 1), simhash=None)
+    least = least_bands(threshold, recall, 23, 3)
+    assert least > 1
+    bands = sketch(left + right, scheme).bands
+    assert bands is not None
+    met = int(((bands[:pairs] == bands[pairs:]).sum(axis=1) >= least).sum())
+    expected = expected_recall(threshold, 23, 3, least)
+    assert expected >= recall
+    slack = 2.576 * np.sqrt(pairs * expected * (1 - expected)) + 1
+    assert abs(met - pairs * expected) <= slack
+
+
+def pairs_alike(similarity: float, pairs: int) -> tuple[list[str], list[str]]:
+    """Pairs of texts of distinct words that share just so many."""
+    union = 200
+    shared = round(union * similarity)
+    only = (union - shared) // 2
+    rng = np.random.default_rng(round(100 * similarity))
+    left, right = [], []
+    for _ in range(pairs):
+        made = [f"w{number}" for number in rng.choice(10**9, union, replace=False).tolist()]
+        left.append(" ".join(made[: shared + only]))
+        right.append(" ".join(made[:shared] + made[shared + only :]))
+    return left, right
+
+
+@pytest.mark.parametrize(("bands", "rows"), [(23, 3), (20, 5)])
+@pytest.mark.parametrize("similarity", [0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95])
+def test_recall_is_that_of_the_s_curve(bands: int, rows: int, similarity: float) -> None:
+    """Texts of distinct words, shingled one by one, have the similarity that they are made for."""
+    left, right = pairs_alike(similarity, pairs := 1_500)
+    scheme = Scheme(shingling=Shingling("word", 1), minhash=MinHash(128, bands, rows), simhash=None)
+    rows_of = np.arange(pairs)
+    sets = shingle_sets(left + right, scheme)
+    assert set(jaccard(sets, rows_of, rows_of + pairs).tolist()) == {similarity}
+    hashes = sketch(left + right, scheme).bands
+    assert hashes is not None
+    met = int((hashes[:pairs] == hashes[pairs:]).any(axis=1).sum())
+    expected = candidate_probability(similarity, bands, rows)
+    # The 99% interval of the binomial distribution, by its normal approximation, and one pair.
+    slack = 2.576 * np.sqrt(pairs * expected * (1 - expected)) + 1
+    assert abs(met - pairs * expected) <= slack
+
+
+def test_signature_bands_depend_on_their_rows_only() -> None:
+    rng = np.random.default_rng(0)
+    signature = rng.integers(0, 2**32, (2, 12), dtype=np.uint32)
+    signature[1, :3] = signature[0, :3]
+    hashes = band_hashes(signature, 4, 3, 36)
+    assert (hashes[0] == hashes[1]).tolist() == [True, False, False, False]
+    assert int(hashes.max()) < 2**36
+
+
+@given(st.lists(st.sets(st.integers(0, 40)), min_size=1, max_size=8))
+def test_jaccard_with_one_is_that_of_pairs(sets: list[set[int]]) -> None:
+    hashes = np.array([value for each in sets for value in sorted(each)], np.uint64)
+    offsets = np.cumsum([0, *map(len, sets)])
+    ragged = Ragged(hashes, offsets)
+    first = np.zeros(len(sets), np.int64)
+    expected = jaccard(ragged, first, np.arange(len(sets)))
+    assert jaccard_with(ragged[0], ragged).tolist() == expected.tolist()

@@ -1,0 +1,139 @@
+"""The classes of characters, and that they are those of Unicode 14.0 on every Python."""
+
+from __future__ import annotations
+
+import json
+import runpy
+import sys
+import unicodedata
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from esdedup.text.characters import (
+    CODE_POINTS,
+    IGNORED,
+    MARK,
+    OTHER,
+    SINGLE,
+    WORD,
+    character_classes,
+    code_points,
+    unassigned,
+)
+
+ROOT = Path(__file__).parents[3]
+
+EXAMPLES = {
+    WORD: "aZéßиЯαΩأבक한ㄅꀀ\u1160ʼ0９٣१๑²½Ⅷ_‿",
+    SINGLE: "中国々〇ひらガカｶーㇰ豈𠀀𪜀\U0001b000กขฯๆໜຂកမᥐᦀᨠꪀ",
+    MARK: "\u0301\u0308\u3099\u093f\u094d\u0e34\u0eb1\u17b6\u102c\u064e\u20e3\ufe0f\U000e0100",
+    IGNORED: "\u00ad\u200b\u200c\u200d\u200e\u2060\ufeff\u0600\U000e0041",
+    OTHER: " \t\n\u00a0\u3000.,!-'&。、「」・…+=<$€©😀👨🏽\ue000\ufffd\ud800\udfff\x00\x7f",
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "character"),
+    [(kind, character) for kind, examples in EXAMPLES.items() for character in examples],
+    ids=lambda value: f"U+{ord(value):04X}" if isinstance(value, str) else str(value),
+)
+def test_the_class_of_a_character(kind: int, character: str) -> None:
+    assert character_classes()[ord(character)] == kind
+
+
+def test_every_code_point_has_a_class() -> None:
+    assert character_classes().shape == unassigned().shape == (CODE_POINTS,)
+    assert sys.maxunicode + 1 == CODE_POINTS
+    assert set(character_classes().tolist()) == {OTHER, WORD, SINGLE, MARK, IGNORED}
+
+
+def test_the_tables_cannot_be_changed() -> None:
+    for table in (character_classes(), unassigned()):
+        with pytest.raises(ValueError, match="read-only"):
+            table[65] = 1
+
+
+def expected_classes(category: str) -> set[int]:
+    if category == "Cf":
+        return {IGNORED}
+    if category[0] == "M":
+        return {MARK}
+    if category[0] == "L":
+        return {WORD, SINGLE}
+    if category in ("Nd", "No", "Pc"):
+        return {WORD}
+    return {WORD, SINGLE} if category == "Nl" else {OTHER}
+
+
+def test_classes_follow_the_general_category() -> None:
+    differing = []
+    for point, (kind, young) in enumerate(
+        zip(character_classes().tolist(), unassigned().tolist(), strict=True)
+    ):
+        category = unicodedata.category(chr(point))
+        if not young and kind not in expected_classes(category):
+            differing.append((f"U+{point:04X}", category, kind))
+    # Unicode has changed a few characters' category before, and may again: our table does not.
+    allowed = 0 if unicodedata.unidata_version.startswith(("14.", "15.")) else 20
+    assert len(differing) <= allowed, differing
+
+
+def test_what_is_unassigned_today_was_so_in_unicode_14() -> None:
+    now = [unicodedata.category(chr(point)) == "Cn" for point in range(CODE_POINTS)]
+    then = unassigned().tolist()
+    assert not any(today and not before for today, before in zip(now, then, strict=True))
+    if unicodedata.unidata_version == "14.0.0":
+        assert now == then
+    # Of 1,114,112 code points Unicode 14.0 assigned 144,697, and named as many for private use
+    # (137,468), surrogates (2,048) and controls (65).
+    assert then.count(False) == 144_697 + 137_468 + 2_048 + 65
+
+
+@pytest.mark.parametrize(
+    ("point", "kind", "what"),
+    [
+        (0x2EBF0, SINGLE, "CJK extension I, of Unicode 15.1"),
+        (0x31350, SINGLE, "CJK extension H, of Unicode 15.0"),
+        (0x3FFFD, SINGLE, "plane 3, reserved for ideographs"),
+        (0x1FAE8, OTHER, "an emoji of Unicode 15.0"),
+        (0x1E4D0, WORD, "Nag Mundari, of Unicode 15.0"),
+        (0x11F04, WORD, "Kawi, of Unicode 15.0"),
+        (0x10D4A, WORD, "Garay, of Unicode 16.0"),
+    ],
+)
+def test_characters_younger_than_unicode_14_have_a_class_for_good(
+    point: int, kind: int, what: str
+) -> None:
+    assert unassigned()[point], what
+    assert character_classes()[point] == kind, what
+
+
+@pytest.mark.parametrize("point", [0xFDD0, 0xFDEF, 0xFFFE, 0xFFFF, 0x1FFFF, 0x10FFFF])
+def test_noncharacters_separate_words(point: int) -> None:
+    assert character_classes()[point] == OTHER
+
+
+@pytest.mark.skipif(unicodedata.unidata_version != "14.0.0", reason="needs Unicode 14.0's database")
+def test_the_file_is_what_the_tool_writes() -> None:
+    tool = runpy.run_path(str(ROOT / "tools" / "character_classes.py"))
+    stored = json.loads((ROOT / "esdedup" / "text" / "character_classes.json").read_text("ascii"))
+    points = range(CODE_POINTS)
+    classes = [tool["character_class"](point) for point in points]
+    assert classes == character_classes().tolist()
+    assert tool["runs"](classes) == stored["class_runs"]
+    assert stored["unicode"] == tool["UNICODE_VERSION"]
+
+
+@given(st.lists(st.integers(0, 0x10FFFF)))
+def test_code_points_are_those_of_the_text(points: list[int]) -> None:
+    text = "".join(map(chr, points))
+    assert code_points(text).tolist() == points
+
+
+def test_two_lone_surrogates_are_not_made_one_character() -> None:
+    assert code_points("\ud83d\ude00").tolist() == [0xD83D, 0xDE00]
+    assert code_points("😀").tolist() == [0x1F600]
+    assert code_points("").shape == (0,)

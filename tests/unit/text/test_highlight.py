@@ -1,0 +1,201 @@
+"""Where words are, and what two texts share: nothing more is marked, and nothing less."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from esdedup.text import highlight as spans
+from esdedup.text.characters import IGNORED, character_classes
+from esdedup.text.hashing import xxh3
+from esdedup.text.highlight import MarkedText, mark_shared
+from esdedup.text.normalise import Normalisation, normalise
+from esdedup.text.shingles import Shingling, shingle
+from esdedup.text.words import place, tokenise
+from tests.unit.text.test_normalise import ALL, CHARACTERS, CHOICES, LIVELY
+
+PLAIN = Normalisation()
+WORDS = [
+    "bridge", "Bridge", "river,", "straße", "STRASSE", "ﬁne", "fine", "ＡＢＣ", "abc", "１０", "10",
+    "e\u0301tude", "étude", "q\u0323\u0307", "你好", "市图书馆", "。", "㍿", "株式会社", "½", "ｶﾞ",
+    "ガ", "ภาษาไทย", "น้ำ", "한국어", "\u1112\u1161\u11ab", "😀", "👨‍👩‍👧", "soft\u00adhyphen",
+    "zero\u200bwidth", "हिन्दी", "العَرَبِيَّة", "İı", "ᾳ\u0301", "!", "[bold]", "<b>", "\u0301",
+]  # fmt: skip
+TEXTS = st.one_of(
+    st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join),
+    st.lists(st.sampled_from(WORDS), max_size=12).map("".join),
+    st.lists(st.one_of(CHARACTERS, st.sampled_from(" \t\n")), max_size=20).map("".join),
+)
+SHINGLINGS = [
+    Shingling(),
+    Shingling("word", 1),
+    Shingling("word", 2, ("bridge", "好")),
+    Shingling("char", 3),
+]
+UNITS = st.sampled_from(SHINGLINGS)
+
+
+def without_ignored(text: str) -> str:
+    return "".join(c for c in text if character_classes()[ord(c)] != IGNORED)
+
+
+@given(TEXTS, UNITS)
+def test_places_hold_the_tokens_of_every_sketch(text: str, shingling: Shingling) -> None:
+    (normalised,) = normalise([text], PLAIN)
+    places = place(normalised, shingling, 7)
+    assert places.hashes.tolist() == tokenise([normalised], shingling, 7)[0].tolist()
+    found = [
+        normalised[a:b] for a, b in zip(places.starts.tolist(), places.ends.tolist(), strict=True)
+    ]
+    words = [" " if piece.isspace() else without_ignored(piece) for piece in found]
+    assert xxh3(words, 7).tolist() == places.hashes.tolist()
+
+
+def test_places_of_chinese_words() -> None:
+    pytest.importorskip("jieba")
+    text = "我来到北京，清华大学。"
+    shingling = Shingling("jieba", 1)
+    places = place(text, shingling, 1)
+    spans = zip(places.starts.tolist(), places.ends.tolist(), strict=True)
+    assert [text[a:b] for a, b in spans] == ["我", "来到", "北京", "清华大学"]
+    assert places.hashes.tolist() == tokenise([text], shingling, 1)[0].tolist()
+
+
+@given(TEXTS, TEXTS, UNITS, CHOICES)
+def test_words_are_marked_that_lie_in_a_shingle_of_both_and_no_others(
+    left: str, right: str, shingling: Shingling, normalisation: Normalisation
+) -> None:
+    marked = mark_shared((left, right), normalisation, shingling, 3)
+    rows = normalise([left, right], normalisation)
+    tokens = tokenise(rows, shingling, 3)
+    shingles = shingle(tokens, shingling.size)
+    for row, text in enumerate((left, right)):
+        assert (marked[row].text, marked[row].original) == (text, True)
+        count = len(tokens[row])
+        wanted = {
+            token
+            for at, one in enumerate(shingles[row].tolist())
+            if one in set(shingles[1 - row].tolist())
+            for token in range(at, min(at + shingling.size, count))
+        }
+        assert {at for at, word in enumerate(marked[row].words) if word.shared} == wanted
+        check_stretches(marked[row])
+
+
+def check_stretches(marked: MarkedText) -> None:
+    """Every shared word is in a stretch, and a stretch holds shared words and space, no more."""
+    inside = np.zeros(len(marked.text), np.bool_)
+    for start, end in marked.shared:
+        assert not inside[start:end].any()
+        inside[start:end] = True
+    words = np.zeros(len(marked.text), np.bool_)
+    for word in marked.words:
+        if word.shared:
+            assert word.start < word.end
+            words[word.start : word.end] = True
+    assert inside[words].all()
+    assert all(marked.text[at].isspace() for at in np.flatnonzero(inside & ~words).tolist())
+    assert "".join(piece.text for piece in marked.pieces()) == marked.text
+    shared = [
+        bit for piece in marked.pieces() for bit in itertools.repeat(piece.shared, len(piece.text))
+    ]
+    assert shared == inside.tolist()
+
+
+@given(st.lists(CHARACTERS, max_size=20).map("".join), CHOICES)
+def test_a_marked_word_is_where_it_was_written(text: str, normalisation: Normalisation) -> None:
+    (marked, _) = mark_shared((text, text), normalisation, Shingling("word", 1), 3)
+    (normalised,) = normalise([text], normalisation)
+    places = place(normalised, Shingling("word", 1), 3)
+    for word, start, end in zip(marked.words, places.starts, places.ends, strict=True):
+        # Normalised by itself, what was marked holds the word.
+        (again,) = normalise([text[word.start : word.end]], normalisation)
+        assert normalised[start:end] in again
+
+
+def marks(left: str, right: str, shingling: Shingling = SHINGLINGS[0]) -> list[list[str]]:
+    both = mark_shared((left, right), PLAIN, shingling, 1)
+    return [[text.text[start:end] for start, end in text.shared] for text in both]
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "shared"),
+    [
+        (
+            "We met on Monday, all of us",
+            "They MET on monday all of them",
+            [["met on Monday", "all of"], ["MET on monday all of"]],
+        ),
+        (
+            "今天下午三点，市图书馆",
+            "今天下午四点,市图書馆今天下",
+            [["今天下午", "点", "市图"], ["今天下午", "点", "市图", "今天下"]],
+        ),
+        (
+            "ＡＢＣ　ﬁne Cafe\u0301 x",
+            "abc fine café y",
+            [["ＡＢＣ　ﬁne Cafe\u0301"], ["abc fine café"]],
+        ),
+        ("㍿ 東京都港区", "株式会社 新潟", [["㍿"], ["株式会社"]]),
+        ("ภาษาไทย", "xภาษาจีน", [["ภาษา"], ["ภาษา"]]),
+        ("😀 one two three 😀", "one two 😀 three", [["one two three"], ["one two", "three"]]),
+        ("two words", "Two Words!", [["two words"], ["Two Words"]]),
+        ("two words", "two words more", [[], []]),
+        ("", "two words more", [[], []]),
+    ],
+)  # fmt: skip
+def test_what_is_marked(left: str, right: str, shared: list[list[str]]) -> None:
+    assert marks(left, right) == shared
+
+
+def test_stop_words_are_not_marked() -> None:
+    shingling = Shingling("word", 2, ("the",))
+    assert marks("of the bridge", "of a the bridge of bridge", shingling) == [
+        ["of", "bridge"],
+        ["of bridge"],
+    ]
+
+
+@pytest.mark.parametrize("normalisation", ALL)
+def test_clusters_hold_what_normalisation_changes(normalisation: Normalisation) -> None:
+    # Each character that normalisation may change, behind a letter and with more marks behind it.
+    text = "".join(f"a{c}\u0301{c}\u0345\u0323{c}가{c}" for c in LIVELY)
+    assert mark_shared((text, ""), normalisation, Shingling(), 1)[0].original
+
+
+def test_what_can_not_be_carried_back_is_shown_normalised(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As if a character composed with the one before it that Unicode does not tell of.
+    monkeypatch.setattr(spans, "_acts_backwards", lambda character: False)
+    left, right = mark_shared(("Cafe\u0301 noir ici", "café noir ici"), PLAIN, Shingling(), 1)
+    assert (left.text, left.original) == ("café noir ici", False)
+    assert (right.text, right.original) == ("café noir ici", True)
+    assert left.shared == right.shared == ((0, 13),)
+
+
+def test_long_shared_runs_are_cut() -> None:
+    run = " ".join(f"w{number}" for number in range(100))
+    left, _ = mark_shared((f"one {run}. Two", f"three {run}"), PLAIN, Shingling(), 1)
+    pieces = left.pieces(context=5)
+    assert [(piece.text, piece.shared, piece.left_out) for piece in pieces] == [
+        ("one ", False, 0),
+        ("w0 w1 w2 w3 w4", True, 0),
+        ("", True, 90),
+        ("w95 w96 w97 w98 w99", True, 0),
+        (". Two", False, 0),
+    ]
+    assert "".join(piece.text for piece in left.pieces(context=50)) == left.text
+
+
+@given(TEXTS, TEXTS)
+def test_what_is_left_out_is_counted(left: str, right: str) -> None:
+    text = f"{left} {' '.join(f'w{number}' for number in range(30))} {left}"
+    marked, _ = mark_shared((text, f"{text} {right}"), PLAIN, Shingling(), 1)
+    pieces = marked.pieces(context=3)
+    kept = "".join(piece.text for piece in pieces)
+    assert sum(piece.left_out for piece in pieces) >= 20
+    assert len(kept) < len(text)
+    assert not any(piece.text and piece.left_out for piece in pieces)

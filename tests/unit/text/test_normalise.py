@@ -1,0 +1,217 @@
+"""Normalisation: the same result on every Python, and settled after one go."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import unicodedata
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from esdedup.exceptions import UsageError
+from esdedup.text.characters import unassigned
+from esdedup.text.normalise import Form, Normalisation, normalise
+
+FORMS: list[Form] = ["NFKC", "NFC", "none"]
+ALL = [Normalisation(form, casefold) for form in FORMS for casefold in (True, False)]
+DEFAULT = Normalisation()
+
+YOUNG = [chr(point) for point in np.flatnonzero(unassigned()).tolist()]
+ASSIGNED = [chr(point) for point in np.flatnonzero(~unassigned()).tolist()]
+# Where normalisation has something to do, or characters act on their neighbours.
+LIVELY = [
+    character
+    for character in ASSIGNED
+    if not "\uac00" <= character <= "\ud7a3"
+    and (
+        unicodedata.normalize("NFKD", character) != character
+        or character.casefold() != character
+        or unicodedata.combining(character)
+    )
+]
+CHARACTERS = st.one_of(
+    st.sampled_from(LIVELY),
+    st.sampled_from(
+        "aZ ßİıΣς\u0130\u0345\u0301\u0307\u0323\u1100\u1161\u11a8각ﬁＡ！\u3000ｶﾞ中\ud800"
+    ),
+    st.sampled_from(YOUNG),
+    st.integers(0, 0x10FFFF).map(chr),
+)
+TEXTS = st.lists(st.lists(CHARACTERS, max_size=12).map("".join), max_size=6)
+CHOICES = st.sampled_from(ALL)
+
+
+def by_hand(text: str, chosen: Normalisation) -> str:
+    """What Unicode says of each stretch between characters younger than Unicode 14.0."""
+    made = []
+    for young, group in itertools.groupby(text, lambda c: bool(unassigned()[ord(c)])):
+        part = "".join(group)
+        if not young:
+            if chosen.form != "none":
+                part = unicodedata.normalize(chosen.form, part)
+            if chosen.casefold:
+                part = part.casefold()
+            if chosen.form != "none":
+                part = unicodedata.normalize(chosen.form, part)
+        made.append(part)
+    return "".join(made)
+
+
+def one(text: str, form: Form = "NFKC", casefold: bool = True) -> str:
+    (made,) = normalise([text], Normalisation(form, casefold))
+    return made
+
+
+@pytest.mark.parametrize("chosen", ALL, ids=str)
+def test_every_character_of_unicode_14_by_itself(chosen: Normalisation) -> None:
+    once = normalise(ASSIGNED, chosen)
+    assert once == [by_hand(character, chosen) for character in ASSIGNED]
+    assert normalise(once, chosen) == once
+
+
+@pytest.mark.parametrize("chosen", ALL, ids=str)
+def test_characters_younger_than_unicode_14_stay_as_they_are(chosen: Normalisation) -> None:
+    sample = YOUNG if chosen == DEFAULT else random.Random(1).sample(YOUNG, 20_000)
+    assert normalise(sample, chosen) == sample
+
+
+@given(TEXTS, CHOICES)
+def test_any_texts(texts: list[str], chosen: Normalisation) -> None:
+    assert normalise(texts, chosen) == [by_hand(text, chosen) for text in texts]
+
+
+@given(TEXTS, CHOICES)
+def test_normalising_twice_changes_nothing(texts: list[str], chosen: Normalisation) -> None:
+    once = normalise(texts, chosen)
+    assert normalise(once, chosen) == once
+
+
+@given(TEXTS, CHOICES)
+def test_a_text_does_not_depend_on_its_neighbours(texts: list[str], chosen: Normalisation) -> None:
+    assert normalise(texts, chosen) == [normalise([text], chosen)[0] for text in texts]
+
+
+@given(TEXTS, st.sampled_from(FORMS[:2]), st.booleans())
+def test_canonically_equivalent_texts_become_one(
+    texts: list[str], form: Form, casefold: bool
+) -> None:
+    known = [text for text in texts if not any(unassigned()[ord(c)] for c in text)]
+    chosen = Normalisation(form, casefold)
+    decomposed = [unicodedata.normalize("NFD", text) for text in known]
+    assert normalise(decomposed, chosen) == normalise(known, chosen)
+
+
+def test_long_random_texts() -> None:
+    """Also past the lengths that hypothesis tries, and in batches large enough to be joined."""
+    rng = random.Random(7)
+    for chosen in ALL:
+        texts = ["".join(rng.choices(LIVELY, k=rng.randint(0, 40))) for _ in range(300)]
+        once = normalise(texts, chosen)
+        assert once == [by_hand(text, chosen) for text in texts]
+        assert normalise(once, chosen) == once
+
+
+@pytest.mark.parametrize(
+    ("text", "folded"),
+    [
+        ("Straße STRASSE ẞ", "strasse strasse ss"),
+        ("İstanbul ISPARTA ığdır", "i\u0307stanbul isparta ığdır"),
+        ("ΟΔΟΣ οδός", "οδοσ οδόσ"),
+        ("ПРИВЕТ Ёлка", "привет ёлка"),
+        ("ŉ", "ʼn"),
+        ("ᾳ ᾼ \u0345", "αι αι ι"),
+        ("\u0390 \u1fd3", "\u0390 \u0390"),
+        ("ꭰ Ꭰ", "Ꭰ Ꭰ"),
+        ("ſ ẛ", "s ṡ"),
+        ("Dž Ǆ ǅ", "dž dž dž"),
+    ],
+)
+def test_case_folding(text: str, folded: str) -> None:
+    assert one(text) == folded
+
+
+@pytest.mark.parametrize("casefold", [True, False])
+@pytest.mark.parametrize(
+    ("text", "normal"),
+    [
+        ("ﬁne ﬄ", "fine ffl"),
+        ("ⅷ ½ ㈱ ㌔ ℡", "viii 1⁄2 (株) キロ TEL"),
+        ("e\u0301tude", "étude"),
+        ("x² ① ™", "x2 1 TM"),
+        ("ｶﾞｷﾞ ﾊﾟ", "ガギ パ"),
+        ("\u1100\u1161\u11a8", "각"),
+        ("a\u0323\u0307 a\u0307\u0323", "ạ̇ ạ̇"),
+        ("\ufb2c", "\u05e9\u05bc\u05c1"),
+        ("no\u00a0break\u3000wide", "no break wide"),
+        ("豈\U0002f800", "豈丽"),
+    ],
+)
+def test_compatibility_forms(text: str, normal: str, casefold: bool) -> None:
+    assert one(text, casefold=casefold) == (normal.lower() if casefold else normal)
+
+
+@pytest.mark.parametrize("casefold", [True, False])
+def test_full_width_forms_become_ascii(casefold: bool) -> None:
+    wide = [chr(point) for point in (*range(0xFF01, 0xFF5F), 0x3000)]
+    narrow = [*map(chr, range(0x21, 0x7F)), " "]
+    if casefold:
+        narrow = [character.lower() for character in narrow]
+    assert normalise(wide, Normalisation("NFKC", casefold)) == narrow
+    assert one("".join(wide), casefold=casefold) == "".join(narrow)
+
+
+@given(st.lists(st.one_of(st.sampled_from("！Ａｚ～\u3000￥￢｡ｱﾞ\uff5f\uff00中é\u0301aA１ﬁ"))))
+def test_full_width_forms_among_others(characters: list[str]) -> None:
+    text = "".join(characters)
+    kept = Normalisation("NFKC", casefold=False)
+    assert normalise([text], kept) == [unicodedata.normalize("NFKC", text)]
+
+
+def test_full_width_letters_compose_with_what_follows() -> None:
+    assert one("Ｅ\u0301") == "é"
+    assert one("Ｅ\u0301", form="NFC") == "ｅ\u0301"
+
+
+def test_nfc_composes_and_keeps_compatibility_forms() -> None:
+    assert one("Cafe\u0301 ﬁ ＡＢ ½\u3000", form="NFC", casefold=False) == "Café ﬁ ＡＢ ½\u3000"
+    assert one("Cafe\u0301 ＡＢ", form="NFC") == "café ａｂ"
+
+
+def test_without_a_form_only_case_changes() -> None:
+    text = "CAFE\u0301 ﬁ ＡＢ \u1100\u1161 \u0307\u0323"
+    assert one(text, form="none", casefold=False) == text
+    assert one(text, form="none") == "cafe\u0301 fi ａｂ \u1100\u1161 \u0307\u0323"
+
+
+def test_case_is_kept_where_asked() -> None:
+    assert one("ASCII Text", casefold=False) == "ASCII Text"
+    assert one("Straße ÉTUDE", casefold=False) == "Straße ÉTUDE"
+
+
+@pytest.mark.parametrize("chosen", ALL, ids=str)
+def test_lone_surrogates_are_kept(chosen: Normalisation) -> None:
+    texts = ["\ud800", "a\udfffb", "\ud83d\ude00", "é\udc00", "！\udc00"]
+    assert normalise(texts, chosen) == [by_hand(text, chosen) for text in texts]
+    assert normalise(texts[:3], chosen) == texts[:3]
+
+
+def test_a_young_character_parts_the_text() -> None:
+    young = "\U00011f04"  # Unassigned in Unicode 14.0, a Kawi letter in 15.0.
+    assert one(f"ＡE{young}\u0301Ｂ") == f"ae{young}\u0301b"
+    # Marks on both sides of it are not put into an order across it.
+    assert one(f"a\u0301{young}\u0323") == f"á{young}\u0323"
+
+
+def test_no_texts_and_empty_ones() -> None:
+    assert normalise([], DEFAULT) == []
+    assert normalise(["", "Ä", "", "B"], DEFAULT) == ["", "ä", "", "b"]
+    assert normalise([""], DEFAULT) == [""]
+
+
+@pytest.mark.parametrize("form", ["NFD", "nfkc", ""])
+def test_another_form_is_refused(form: Form) -> None:
+    with pytest.raises(UsageError, match="use NFKC, NFC or none"):
+        Normalisation(form)
