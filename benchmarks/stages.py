@@ -27,9 +27,8 @@ import texts as made_up
 
 import esdedup
 from esdedup.index import Index
-from esdedup.ingest.chunks import BATCH_DOCUMENTS
 from esdedup.ingest.documents import with_tokens
-from esdedup.ingest.files import BadRecord, Record, read_records
+from esdedup.ingest.files import BATCH_DOCUMENTS, BadRecord, Record, read_records
 from esdedup.ingest.ingest import ingest
 from esdedup.models import Document
 from esdedup.sketch import sketch as sketching

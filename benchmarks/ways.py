@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import esdedup
-from esdedup.ingest.chunks import BATCH_DOCUMENTS
+from esdedup.ingest.files import BATCH_DOCUMENTS
 from esdedup.models import Document
 from esdedup.stores.elastic.store import ClusterStore
 

@@ -15,12 +15,11 @@ from esdedup.exceptions import (
     StoreUnavailable,
     UsageError,
 )
-from esdedup.index import Index
+from esdedup.index import Index, open
 from esdedup.ingest.enrich import enrich
 from esdedup.ingest.ingest import IngestReport
 from esdedup.ingest.near_duplicates import DuplicatePolicy
 from esdedup.models import Document, Match, Pair, Query, Result, Statistics
-from esdedup.open_index import open
 from esdedup.search.limits import Limits
 from esdedup.sketch.minhash import MinHash
 from esdedup.sketch.scheme import Scheme

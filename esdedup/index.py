@@ -1,16 +1,19 @@
-"""An index of documents and their tokens: the few calls that most programs need."""
+"""An index of documents and their tokens: the few calls that most programs need.
+
+Opens an index by where it is.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Self
 
 from esdedup.admin.stop_list import put_stop_list
 from esdedup.analysis.explain import Explanation, explain
-from esdedup.dedup.clustering import find_groups
-from esdedup.dedup.groups import MAX_BUCKET, Grouping, Groups, OnStep
+from esdedup.dedup.groups import MAX_BUCKET, Grouping, Groups, OnStep, find_groups
 from esdedup.dedup.pairs import PairLimits, SimilarPairs, similar_pairs
 from esdedup.exceptions import IndexNotFound, RecordError, StoreError, UsageError
 from esdedup.ingest.documents import partial_document
@@ -23,7 +26,8 @@ from esdedup.search.limits import RECALL, Limits
 from esdedup.search.nearest import nearest
 from esdedup.search.similar import request_body, similar
 from esdedup.sketch.scheme import Scheme
-from esdedup.stores import Store
+from esdedup.stores import BulkPolicy, LocalStore, Store, open_cluster
+from esdedup.stores.connection import Connection, connection_to
 from esdedup.stores.fields import text_of
 from esdedup.stores.mapping import META_SECONDS, IndexMeta
 
@@ -266,3 +270,35 @@ class Index:
 
 def _raise(record: BadRecord) -> None:
     raise RecordError(f"{record.file} {record.line}: {record.reason}")
+
+
+DEFAULT_FILE = "esdedup.db"
+DEFAULT_INDEX = "documents"
+
+
+def open(
+    target: str | Path | Connection = DEFAULT_FILE,
+    index: str = DEFAULT_INDEX,
+    *,
+    scheme: Scheme | None = None,
+    text_field: str | None = None,
+    policy: BulkPolicy | None = None,
+    **credentials: Any,
+) -> Index:
+    """An index in a local file, or in a cluster.
+
+    target: a file's path; or an http(s) URL of Elasticsearch or OpenSearch; or a Connection.
+    index: its name. scheme, text_field: for an index to be made, by default `Scheme()` and
+    "text"; an index that exists brings its own, and other ones are an error.
+    credentials: for a URL, see `connection_to`: username, password, api_key, bearer_token,
+    ca_certs, fingerprint, cloud_id, timeout.
+
+    Raises UsageError for wrong arguments, StoreError where the cluster can't be reached.
+    """
+    if isinstance(target, str) and (target.startswith(("http://", "https://")) or not target):
+        target = connection_to(target or None, **credentials)
+    elif credentials:
+        raise UsageError(f"{sorted(credentials)[0]} goes with the URL of a cluster")
+    if isinstance(target, Connection):
+        return Index(open_cluster(target, index, policy), scheme, text_field)
+    return Index(LocalStore(target, index), scheme, text_field)

@@ -3,6 +3,8 @@
 Only documents without the scheme's id are read, so that a run that was killed goes on where it
 was. Slices of a point in time share the work among processes, slices by sequence number among
 machines: those stay the same whoever asks, while slices of a point in time are its own.
+
+How hard to work: processes, machines, and documents a second.
 """
 
 from __future__ import annotations
@@ -10,37 +12,94 @@ from __future__ import annotations
 import functools
 import logging
 import math
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from esdedup.admin.effort import Effort, Pace, slices
 from esdedup.admin.preflight import Obstacle, hindrances, searchable_text
-from esdedup.exceptions import StoreError
+from esdedup.exceptions import StoreError, UsageError
 from esdedup.ingest.processes import OnItem, in_processes
 from esdedup.ingest.refresh import fields_to_read, forget, renew, without_tokens
+from esdedup.models import MOST_SLICES, WHOLE, Share
 from esdedup.stores import BulkPolicy
 from esdedup.stores.connection import Connection
 from esdedup.stores.elastic.client import Cluster
+from esdedup.stores.elastic.documents import Hit, UpdateReport
 from esdedup.stores.elastic.errors import PointInTimeLost
 from esdedup.stores.elastic.indices import IndexState, Named, attached, path_of
 from esdedup.stores.elastic.queries import not_sketched, scan_body, sketched, with_text
 from esdedup.stores.elastic.retry import retrying, wait
-from esdedup.stores.elastic.updates import Hit, UpdateReport
 from esdedup.stores.mapping import IndexMeta
 
-log = logging.getLogger("esdedup")
+_LANES = 8
+"""Slices of a machine's share, whatever its workers."""
 
+
+@dataclass(frozen=True)
+class Effort:
+    """How hard to work.
+
+    workers: processes. share: this machine's. rate: most documents a second, or None; of all
+    workers of this machine together.
+    """
+
+    workers: int = 1
+    share: Share = WHOLE
+    rate: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.workers < 1:
+            raise UsageError(f"workers {self.workers}: use at least 1")
+        if self.rate is not None and not (self.rate > 0 and math.isfinite(self.rate)):
+            raise UsageError(f"rate {self.rate}: use a number of documents a second above 0")
+
+
+def slices(effort: Effort) -> list[list[dict[str, Any] | None]]:
+    """The slices of a search that each worker reads, one after the other; None for all of it.
+
+    A machine's share is the same whatever the number of its workers, and of the others'.
+    """
+    workers, share = effort.workers, effort.share
+    if share.of > 1:
+        lanes = max(1, min(_LANES, MOST_SLICES // share.of))
+        first, most = (share.number - 1) * lanes, share.of * lanes
+        mine: list[dict[str, Any] | None] = [
+            {"field": "_seq_no", "id": first + lane, "max": most} for lane in range(lanes)
+        ]
+        return [mine[worker::workers] for worker in range(min(workers, lanes))]
+    if workers > 1:
+        return [[{"id": worker, "max": workers}] for worker in range(workers)]
+    return [[None]]
+
+
+class Pace:
+    """Holds one worker to its part of the rate."""
+
+    def __init__(self, effort: Effort) -> None:
+        self._rate = None if effort.rate is None else effort.rate / effort.workers
+        self._began = time.monotonic()
+        self._read = 0
+
+    def page(self, most: int) -> int:
+        """How many documents to read at once: the cluster is not hit by more than a second's."""
+        return most if self._rate is None else max(1, min(most, math.ceil(self._rate)))
+
+    def keep(self, read: int) -> None:
+        """Sleeps where these documents came too soon."""
+        self._read += read
+        if self._rate is not None:
+            time.sleep(max(0.0, self._began + self._read / self._rate - time.monotonic()))
+
+
+log = logging.getLogger("esdedup")
 _PAGE_DOCUMENTS = 1_000
 _PAGE_CHARACTERS = 8_000_000
-
 Work = Literal["fill", "renew", "forget"]
 """Tokens for documents without; for those whose text changed; or none any more."""
-
 _Done = UpdateReport | PointInTimeLost
 """What became of a page, or why there are no more."""
-
 OnUpdate = Callable[[UpdateReport], None]
 
 

@@ -16,10 +16,10 @@ from esdedup.ingest.refresh import digests
 from esdedup.models import FIELD, Failure
 from esdedup.stores.elastic.bulk import Action
 from esdedup.stores.elastic.client import Cluster, line
+from esdedup.stores.elastic.documents import UpdateReport
 from esdedup.stores.elastic.errors import reason_of
 from esdedup.stores.elastic.indices import IndexState, Named, check_name, path_of, resolve, states
 from esdedup.stores.elastic.queries import scan_body
-from esdedup.stores.elastic.updates import UpdateReport
 from esdedup.stores.fields import value_at
 from esdedup.stores.mapping import IndexMeta, index_mapping, meta_of
 

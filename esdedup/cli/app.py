@@ -21,13 +21,13 @@ from esdedup.cli.commands import (
     scheme,
     similar,
     stats,
-    stop,
     switch,
     tune,
 )
+from esdedup.cli.commands import stats as stop
 from esdedup.cli.output import message, only_plain
 from esdedup.exceptions import EsdedupError, UsageError
-from esdedup.ingest.program import be_a_program
+from esdedup.ingest.processes import be_a_program
 
 app = typer.Typer(
     name="esdedup",

@@ -1,19 +1,31 @@
-"""Files of documents on the command line: their options, their records, what is checked first."""
+"""Files of documents on the command line: their options, their records, what is checked first.
+
+The file of records that were not indexed, with the reason of each.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self, TextIO
 
 import typer
 
 from esdedup.cli.options import SchemeOption, TextField
-from esdedup.cli.progress import Advance
-from esdedup.exceptions import UsageError
-from esdedup.ingest.chunks import Chunk, chunks_in
-from esdedup.ingest.files import STDIN, BadRecord, Format, Record, format_of, read_records
+from esdedup.cli.output import Advance, message
+from esdedup.exceptions import StoreError, UsageError
+from esdedup.ingest.files import (
+    STDIN,
+    BadRecord,
+    Chunk,
+    Format,
+    Record,
+    chunks_in,
+    format_of,
+    read_records,
+)
 
 Files = Annotated[
     list[str],
@@ -95,3 +107,42 @@ class FileOptions:
         for option in fields(self):
             if getattr(self, option.name) != option.default:
                 raise UsageError(f"--{option.name.replace('_', '-')} goes with FILES")
+
+
+_SHOWN = 5
+
+
+class DeadLetterFile:
+    """Appends bad records as JSON lines; made when the first one comes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.count = 0
+        self._file: TextIO | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def __call__(self, record: BadRecord) -> None:
+        line = {
+            "file": record.file,
+            "line": record.line,
+            "reason": record.reason,
+            "record": record.raw,
+        }
+        try:
+            if self._file is None:
+                self._file = self.path.open("a", encoding="utf-8", errors="backslashreplace")
+            self._file.write(json.dumps(line, ensure_ascii=False) + "\n")
+            self._file.flush()
+        except OSError as error:
+            raise StoreError(f"dead-letter file {self.path}: {error.strerror}") from error
+        self.count += 1
+        if self.count <= _SHOWN:
+            message(f"{record.file}:{record.line}: {record.reason}")
+        elif self.count == _SHOWN + 1:
+            message(f"... more in {self.path}")

@@ -1,8 +1,14 @@
-"""Options that several commands share, and the index that they name."""
+"""Options that several commands share, and the index that they name.
+
+Options of the commands that group documents.
+
+Scheme files, and a scheme in words.
+"""
 
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -11,19 +17,22 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from esdedup.dedup.groups import MAX_BUCKET, Grouping, Method
+from esdedup.dedup.representative import KeepRule
 from esdedup.exceptions import UsageError
-from esdedup.index import Index
+from esdedup.index import DEFAULT_FILE, DEFAULT_INDEX, Index, open
 from esdedup.models import Metric
-from esdedup.open_index import DEFAULT_FILE, DEFAULT_INDEX, open
+from esdedup.search.limits import RECALL
+from esdedup.sketch.banding import background_candidates, candidate_probability, steepest_similarity
+from esdedup.sketch.minhash import MinHash
 from esdedup.sketch.scheme import Scheme
+from esdedup.sketch.segments import Layout
 from esdedup.stores import BulkPolicy, Cluster, connect
 from esdedup.stores.connection import Connection, connection_to
 
 DEFAULT_THRESHOLD = 0.5
-
 _WHERE = "Where the index is"
 _CREDENTIALS = "Credentials of a cluster"
-
 Url = Annotated[
     str | None,
     typer.Option(
@@ -166,7 +175,6 @@ Distance = Annotated[
         show_default="what the segments guarantee by equality alone",
     ),
 ]
-
 Recall = Annotated[
     float,
     typer.Option(
@@ -291,3 +299,158 @@ def _options_of(kind: Any) -> list[inspect.Parameter]:
         )
         for option in fields(kind)
     ]
+
+
+THRESHOLD = 0.8
+MethodOption = Annotated[
+    Method,
+    typer.Option(
+        help="components joins all that a chain of similar documents connects; leader takes the"
+        " documents in the order of --keep, and each joins its nearest leader or becomes one."
+    ),
+]
+GroupThreshold = Annotated[
+    float | None,
+    typer.Option(
+        "--threshold",
+        "-t",
+        show_default=str(THRESHOLD),
+        help="Least Jaccard similarity, above 0, up to 1.",
+    ),
+]
+KeepOption = Annotated[
+    str,
+    typer.Option(
+        "--keep",
+        metavar="RULE",
+        help="Which document of a group stays: first or last (by id), first:FIELD or last:FIELD"
+        " (also oldest:, newest:), longest, shortest.",
+    ),
+]
+Exact = Annotated[
+    bool, typer.Option("--exact", help="Only documents of equal text, after normalisation.")
+]
+
+
+@dataclass(frozen=True)
+class GroupingOptions:
+    """The options of every command that groups documents."""
+
+    method: MethodOption = "components"
+    metric: MetricOption = "jaccard"
+    threshold: GroupThreshold = None
+    distance: Distance = None
+    keep: KeepOption = "first"
+    exact: Exact = False
+    recall: Recall = RECALL
+    max_bucket: MaxBucket = MAX_BUCKET
+
+    def grouping(self) -> Grouping:
+        """The grouping that the options name. Raises UsageError for what does not go together."""
+        by_text = self.metric == "jaccard" and self.threshold is None and self.distance is None
+        if self.exact and not by_text:
+            raise UsageError("--exact goes without --metric, --threshold and --distance")
+        check_metric_options(self.metric, self.threshold, self.distance)
+        return Grouping(
+            self.method,
+            self.metric,
+            THRESHOLD if self.threshold is None else self.threshold,
+            self.distance,
+            KeepRule.parse(self.keep),
+            self.recall,
+            self.max_bucket,
+            self.exact,
+        )
+
+
+@dataclass(frozen=True)
+class LeaderOptions(GroupingOptions):
+    """The same, where what goes shall be like what stays."""
+
+    method: MethodOption = "leader"
+
+
+CHANCE_SIMILARITY = 0.02
+"""Jaccard similarity that unrelated texts are taken to have, for the cost of a query."""
+MOST_DOCUMENTS = 1e15
+_RADII = 3
+
+
+def scheme_in(path: Path | None) -> Scheme | None:
+    """The scheme in a file, if one is named. Raises UsageError where it can't be read."""
+    if path is None:
+        return None
+    try:
+        return Scheme.from_json(json.loads(path.read_text("utf-8")))
+    except OSError as error:
+        raise UsageError(f"scheme file {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise UsageError(f"scheme file {path}: {error}") from error
+
+
+def write_scheme(path: Path, scheme: Scheme) -> None:
+    """Writes a file that `scheme_in` reads. Raises UsageError where it can't be written."""
+    try:
+        path.write_text(json.dumps(scheme.to_json(), ensure_ascii=False) + "\n", "utf-8")
+    except OSError as error:
+        raise UsageError(f"--output {path}: {error.strerror}") from error
+
+
+def describe(
+    scheme: Scheme, documents: float, chance: float = CHANCE_SIMILARITY
+) -> list[tuple[str, str]]:
+    """What a scheme does and costs at so many documents: (name, text) rows."""
+    form = scheme.normalisation.form
+    fold = "case folded" if scheme.normalisation.casefold else "case kept"
+    shingling = scheme.shingling
+    stop = f", {len(shingling.stop_words)} stop words" if shingling.stop_words else ""
+    rows = [
+        ("scheme", scheme.id),
+        ("text", f"{form}, {fold}; shingles {shingling}{stop}"),
+    ]
+    if scheme.minhash is not None:
+        rows += _describe_bands(scheme.minhash, documents, chance)
+    if scheme.simhash is not None:
+        rows += _describe_layout(scheme.simhash.layout, documents)
+    return rows
+
+
+def _describe_bands(minhash: MinHash, documents: float, chance: float) -> list[tuple[str, str]]:
+    bands, rows = minhash.bands, minhash.rows
+    recalls = ", ".join(
+        f"{100 * candidate_probability(similarity, bands, rows):.1f}% at {similarity}"
+        for similarity in (0.3, 0.5, 0.7, 0.8, 0.9)
+    )
+    expected = background_candidates(documents, chance, bands, rows)
+    single = f", {minhash.signature} single values" if minhash.signature else ""
+    return [
+        ("MinHash", f"{bands} bands of {rows} rows of {minhash.permutations} permutations{single}"),
+        ("recall by Jaccard", f"{recalls}; steepest at {steepest_similarity(bands, rows):.2f}"),
+        (
+            "chance candidates a query",
+            f"about {expected:,.1f} at {documents:,.0f} documents"
+            f" that are {chance} alike by chance",
+        ),
+    ]
+
+
+def _describe_layout(layout: Layout, documents: float) -> list[tuple[str, str]]:
+    rows = [("SimHash", f"{layout.bits} bits, segments {layout}, {len(layout.widths)} tokens")]
+    for radius in range(_RADII):
+        rows.append(
+            (
+                f"Hamming distance up to {layout.guarantee(radius)}",
+                f"guaranteed with {layout.probes(radius):,} terms a query; about"
+                f" {layout.expected_candidates(documents, radius):,.1f} chance candidates"
+                f" at {documents:,.0f} documents",
+            )
+        )
+    return rows
+
+
+def check_metric_options(metric: str, threshold: float | None, distance: int | None) -> None:
+    """Raises UsageError for a limit that goes with the other metric."""
+    if metric == "jaccard" and distance is not None:
+        raise UsageError("--distance goes with --metric hamming")
+    if metric == "hamming" and threshold is not None:
+        raise UsageError("--threshold goes with --metric jaccard")

@@ -1,16 +1,23 @@
-"""The figure of `esdedup tune --plot`, drawn by matplotlib."""
+"""The figure of `esdedup tune --plot`, drawn by matplotlib.
+
+Plots for a terminal, of block characters; of plain ones where it has no others.
+
+What `esdedup tune` draws in a terminal: the S-curve above the similarities, on one axis.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from esdedup.analysis.choices import Choice
-from esdedup.analysis.tuning import Neighbours, meeting
+from esdedup.analysis.tuning import Choice, Neighbours, meeting
+from esdedup.cli.output import only_plain
 from esdedup.exceptions import MissingExtra, UsageError
+from esdedup.sketch.minhash import MinHash
 
 ENDINGS = (".png", ".svg", ".pdf")
 _BINS = 50
@@ -96,3 +103,90 @@ def _limits(every: Any) -> tuple[float, float]:
     if not filled.size:
         return 0.1, 1.0
     return max(1e-6, float(filled.min()) / 3), float(filled.max()) * 3
+
+
+_EIGHTHS = " ▁▂▃▄▅▆▇█"
+_PLAIN = "  .-=+*##"
+_MARGIN = 8
+"""Characters before the plot, for the labels."""
+
+
+def bars(
+    heights: Sequence[float], lines: int, labels: Sequence[str], *, plain: bool = False
+) -> list[str]:
+    """Bars of one character's width. heights: 0 to 1. labels: of the lines, from the top."""
+    blocks = _PLAIN if plain else _EIGHTHS
+    eighths = [round(8 * lines * min(1.0, max(0.0, height))) for height in heights]
+    rows = []
+    for line in range(lines):
+        below = 8 * (lines - 1 - line)
+        cells = "".join(blocks[min(8, max(0, height - below))] for height in eighths)
+        label = labels[line] if line < len(labels) else ""
+        rows.append(f"{label:>{_MARGIN - 1}} {cells}".rstrip())
+    return rows
+
+
+def axis(width: int, mark: float, *, plain: bool = False) -> list[str]:
+    """An axis from 0 to 1, and below it its numbers and a mark at one of its places."""
+    dash, tick, arrow = ("-", "+", "^") if plain else ("─", "┴", "▲")
+    line = [dash] * width
+    numbers = [" "] * (width + 4)
+    for tenth in range(0, 11, 2):
+        at = min(round(tenth / 10 * width), width - 1)
+        line[at] = tick
+        for offset, character in enumerate(f"{tenth / 10:g}"):
+            numbers[at + offset] = character
+    marks = [" "] * width
+    marks[min(math.floor(mark * width), width - 1)] = arrow
+    margin = " " * _MARGIN
+    return [
+        margin + "".join(line),
+        margin + "".join(numbers).rstrip(),
+        margin + "".join(marks).rstrip() + f" {mark:g}",
+    ]
+
+
+def logarithmic(values: Sequence[float], decades: int) -> tuple[list[float], int]:
+    """Heights of values on a logarithmic scale, and the power of ten at its top.
+
+    The scale is of `decades` powers of ten below the largest value; what is less has no height.
+    """
+    largest = max(values, default=0.0)
+    top = math.ceil(math.log10(largest)) if largest > 0 else 0
+    return [
+        (math.log10(value) - (top - decades)) / decades if value > 0 else 0.0 for value in values
+    ], top
+
+
+_WIDTH = 70
+"""With the labels less than the 80 columns of the narrowest terminal."""
+_LINES = 8
+
+
+def chart(minhash: MinHash, threshold: float, neighbours: Neighbours | None) -> list[str]:
+    """The lines of the plot, the similarities left out where none are known."""
+    plain = only_plain()
+    places = (np.arange(_WIDTH) + 0.5) / _WIDTH
+    curve = meeting(places, minhash).tolist()
+    labels = ["100%", "", "", "", "50%"]
+    lines = [
+        f"S-curve of {minhash.bands} bands of {minhash.rows} rows: the chance to be a candidate,",
+        "by Jaccard similarity",
+        *bars(curve, _LINES, labels, plain=plain),
+        *axis(_WIDTH, threshold, plain=plain),
+    ]
+    if neighbours is not None:
+        lines += ["Neighbours of a document, by similarity, on a logarithmic scale"]
+        lines += _histogram(neighbours, plain=plain)
+        lines += axis(_WIDTH, threshold, plain=plain)
+    return lines
+
+
+def _histogram(neighbours: Neighbours, *, plain: bool) -> list[str]:
+    heights, top = logarithmic(neighbours.histogram(_WIDTH).tolist(), _LINES)
+    labels = [_power(top - line) for line in range(_LINES)]
+    return bars(heights, _LINES, labels, plain=plain)
+
+
+def _power(exponent: int) -> str:
+    return f"{10.0**exponent:,g}" if -4 <= exponent <= 5 else f"1e{exponent}"

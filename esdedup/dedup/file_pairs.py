@@ -18,10 +18,9 @@ from esdedup.dedup.groups import OnStep
 from esdedup.dedup.pairs import PairLimits, SimilarPairs, pairs_among
 from esdedup.dedup.representative import KeepRule
 from esdedup.dedup.verify import TextsOf
-from esdedup.ingest.chunks import Chunk
-from esdedup.ingest.files import BadRecord, Record
+from esdedup.ingest.documents import items_of, line_taken
+from esdedup.ingest.files import BadRecord, Chunk, Record
 from esdedup.ingest.ingest import DeadLetter
-from esdedup.ingest.items import items_of, line_taken
 from esdedup.ingest.processes import in_processes
 from esdedup.search.limits import narrowed_scheme
 from esdedup.sketch.sketch import sketch

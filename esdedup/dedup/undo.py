@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from esdedup.dedup.log import Entry, LogReader
-from esdedup.dedup.mark_fields import differing, former, replaced
-from esdedup.dedup.removal import move_back
+from esdedup.dedup.marks import differing, former, replaced
+from esdedup.dedup.remove import move_back
 from esdedup.models import Change, Failure
 from esdedup.stores.base import Store
 

@@ -1,23 +1,65 @@
-"""Documents into a store: sketch a batch, write it, account for every record."""
+"""Documents into a store: sketch a batch, write it, account for every record.
+
+Documents that were only to be created, and whose ids were taken.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 
-from esdedup.ingest.chunks import batches
-from esdedup.ingest.conflicts import without_unchanged
-from esdedup.ingest.documents import with_tokens
-from esdedup.ingest.files import BadRecord, Record
-from esdedup.ingest.items import TAKEN_BY_LINE, Item, bad_record, items_of
+from esdedup.ingest.documents import (
+    TAKEN_BY_LINE,
+    Item,
+    bad_record,
+    items_of,
+    with_tokens,
+)
+from esdedup.ingest.files import BadRecord, Record, batches
 from esdedup.ingest.near_duplicates import DuplicatePolicy, Originals
 from esdedup.ingest.recent import Arrival, Verdict
-from esdedup.models import Document
+from esdedup.models import Document, Failure
 from esdedup.stores.base import Store
 from esdedup.stores.mapping import IndexMeta
 
-_TAKEN = "the id is taken by another text, and a data stream takes no changes"
 
+def without_unchanged(
+    store: Store,
+    field: str,
+    documents: Sequence[Document],
+    failures: Sequence[Failure],
+    taken: str,
+) -> tuple[list[tuple[int, str]], int]:
+    """What failed: positions in `documents` with reasons; and how many only had the very same text.
+
+    An id may come more than once: of those, the ones whose text is not the stored one failed.
+    taken: the reason to give for a conflict with another text.
+    """
+    positions: dict[str, list[int]] = defaultdict(list)
+    for position, document in enumerate(documents):
+        positions[document.id].append(position)
+    found = [
+        (positions[failure.id][-1], failure.reason) for failure in failures if not failure.conflict
+    ]
+    conflicts = Counter(failure.id for failure in failures if failure.conflict)
+    if not conflicts:
+        return found, 0
+    stored = {
+        document.id: document.tokens_in(field).get("digest")
+        for document in store.get(list(conflicts))
+    }
+    for id, count in conflicts.items():
+        differing = [
+            position
+            for position in positions[id]
+            if documents[position].tokens_in(field)["digest"] != stored.get(id)
+        ]
+        found += [(position, taken) for position in differing[:count]]
+    return found, len(failures) - len(found)
+
+
+_TAKEN = "the id is taken by another text, and a data stream takes no changes"
 DeadLetter = Callable[[BadRecord], None]
 
 

@@ -10,14 +10,11 @@ from dataclasses import replace
 import numpy as np
 import xxhash
 
-from esdedup.ingest.chunks import Chunk
-from esdedup.ingest.documents import with_tokens
+from esdedup.ingest.documents import items_of, with_tokens
 from esdedup.ingest.enrich import OpenIndex
-from esdedup.ingest.files import BadRecord
+from esdedup.ingest.files import BadRecord, Chunk
 from esdedup.ingest.ingest import DeadLetter, IngestReport, write_items
-from esdedup.ingest.items import items_of
-from esdedup.ingest.processes import OnItem, in_processes
-from esdedup.ingest.turns import TURN, Claim, Turn
+from esdedup.ingest.processes import TURN, Claim, OnItem, Turn, in_processes
 
 Done = tuple[IngestReport, list[BadRecord]]
 Opening = Callable[[], AbstractContextManager[OpenIndex]]

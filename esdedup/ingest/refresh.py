@@ -10,7 +10,12 @@ from esdedup.ingest.documents import MARKS, OURS, cleared, fields_of
 from esdedup.models import Failure
 from esdedup.sketch.sketch import normalised_digests
 from esdedup.stores.elastic.client import Cluster
-from esdedup.stores.elastic.updates import Change, Hit, UpdateReport, update
+from esdedup.stores.elastic.documents import (
+    Hit,
+    PartialUpdate,
+    UpdateReport,
+    update,
+)
 from esdedup.stores.fields import value_at
 from esdedup.stores.mapping import TOKEN_PATHS, IndexMeta
 
@@ -45,7 +50,7 @@ def forget(cluster: Cluster, hits: Sequence[Hit], field: str) -> UpdateReport:
     keep below it stays.
     """
 
-    def changes(found: Sequence[Hit]) -> tuple[list[Change], UpdateReport]:
+    def changes(found: Sequence[Hit]) -> tuple[list[PartialUpdate], UpdateReport]:
         return [(hit, {field: _nothing(hit, field)}) for hit in found], UpdateReport()
 
     return update(cluster, hits, changes, without_tokens(field))
@@ -65,7 +70,7 @@ def digests(texts: Sequence[str], meta: IndexMeta) -> list[str]:
 
 def _renewals(
     hits: Sequence[Hit], meta: IndexMeta, marks_in: str | None
-) -> tuple[list[Change], UpdateReport]:
+) -> tuple[list[PartialUpdate], UpdateReport]:
     foreign = [hit for hit in hits if _is_foreign(hit, meta.field)]
     mine = [hit for hit in hits if not _is_foreign(hit, meta.field)]
     texts = [value_at(hit.get("_source", {}), meta.text_field) for hit in mine]

@@ -10,8 +10,9 @@ from typing import Literal
 from urllib.parse import unquote
 
 from esdedup.proxy.bulk import Bulk
-from esdedup.proxy.encoding import READABLE, BadEncoding, packed, unpacked
 from esdedup.proxy.http import (
+    READABLE,
+    BadEncoding,
     Body,
     ClientGone,
     Headers,
@@ -19,7 +20,9 @@ from esdedup.proxy.http import (
     Receive,
     Request,
     Send,
+    packed,
     reply,
+    unpacked,
 )
 from esdedup.proxy.metadata import LookupFailed, Schemes
 from esdedup.proxy.splice import Source, with_tokens

@@ -16,8 +16,8 @@ import numpy as np
 
 from esdedup.models import Candidates, Match, Query, RecallQuery, Result
 from esdedup.search.limits import Limits, require_bands, require_minhash
-from esdedup.search.matches import by_similarity, jaccard_matches
 from esdedup.search.recall import band_queries, value_queries
+from esdedup.search.similar import by_similarity, jaccard_matches
 from esdedup.sketch.banding import expected_recall, least_bands
 from esdedup.sketch.sketch import Sketches, sketch
 from esdedup.stores.base import Store

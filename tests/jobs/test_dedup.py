@@ -16,8 +16,7 @@ import pytest
 import zstandard
 
 import esdedup
-from esdedup.dedup.clustering import find_groups
-from esdedup.dedup.groups import Grouping
+from esdedup.dedup.groups import Grouping, find_groups
 from esdedup.dedup.log import Action, Entry, LogReader, LogWriter, RunHeader
 from esdedup.dedup.remove import DedupReport, dedup, prepare
 from esdedup.dedup.undo import UndoReport, undo

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import esdedup.ingest.chunks
+import esdedup.ingest.files
 from tests.helpers.commands import run_command, write_lines
 
 SENTENCE = "the council met on monday and voted for a new bridge over the river near town"
@@ -39,7 +39,7 @@ def documents(count: int) -> list[dict[str, Any]]:
 def test_they_are_those_of_an_index(
     options: list[str], workers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(esdedup.ingest.chunks, "CHUNK_BYTES", 2_000)
+    monkeypatch.setattr(esdedup.ingest.files, "CHUNK_BYTES", 2_000)
     records: list[Any] = documents(150)
     # A later document of an id takes the place of the earlier one.
     records += [{"id": "d15", "text": "something else altogether, by far"}, {"text": "no id"}]

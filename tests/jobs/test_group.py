@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 import esdedup
 from esdedup.dedup import checkpoint as workfolder
-from esdedup.dedup import clustering
+from esdedup.dedup import groups as clustering
 from esdedup.dedup.groups import Grouping, Groups
 from esdedup.dedup.marks import mark_groups
 from esdedup.dedup.representative import KeepRule

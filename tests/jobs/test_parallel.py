@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import esdedup
-import esdedup.ingest.chunks
+import esdedup.ingest.files
 from tests.helpers.commands import run_command, write_lines
 from tests.helpers.places import Place, scanned
 
@@ -40,7 +40,7 @@ def test_they_write_what_one_process_writes(
     place: Place, target: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Several batches for each.
-    monkeypatch.setattr(esdedup.ingest.chunks, "CHUNK_BYTES", 20_000)
+    monkeypatch.setattr(esdedup.ingest.files, "CHUNK_BYTES", 20_000)
     records: list[Any] = [
         {"id": f"d{n}", "text": f"第{n}篇 text number {n} of very many"} for n in range(4_000)
     ]

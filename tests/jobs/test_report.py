@@ -27,8 +27,7 @@ from esdedup.analysis.distribution import (
 )
 from esdedup.analysis.report import Wanted, report
 from esdedup.dedup.groups import Grouping
-from esdedup.text.excerpts import excerpts
-from esdedup.text.highlight import mark_shared
+from esdedup.text.highlight import excerpts, mark_shared
 from tests.helpers.commands import Ran, run_command, words
 from tests.helpers.places import Place, clusters, local
 

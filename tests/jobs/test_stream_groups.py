@@ -181,7 +181,7 @@ def test_groups_are_those_of_the_rule(
     texts = corpus(300)
     expected = by_brute_force(texts, policy)
     assert sum("original" in mark for mark in expected.values()) > 30
-    monkeypatch.setattr("esdedup.ingest.chunks.BATCH_DOCUMENTS", 70)
+    monkeypatch.setattr("esdedup.ingest.files.BATCH_DOCUMENTS", 70)
     monkeypatch.setattr(duplicates, "_RECENT_DOCUMENTS", 100)
     index = open_index()
     with pytest.raises(Killed):
@@ -191,7 +191,7 @@ def test_groups_are_those_of_the_rule(
     assert (report.created, report.updated) == (160, 140)
     assert report.duplicates == sum("original" in mark for mark in expected.values())
     # All again changes nothing, also in one batch of another client.
-    monkeypatch.setattr("esdedup.ingest.chunks.BATCH_DOCUMENTS", 1_000)
+    monkeypatch.setattr("esdedup.ingest.files.BATCH_DOCUMENTS", 1_000)
     again = take(open_index(), texts.items(), policy)
     assert (again.updated, again.exact) == (300, 0)
     assert stored(index, texts) == expected
@@ -218,7 +218,7 @@ def test_neither_batches_nor_kills_change_a_group(
     texts = corpus(60, seed)
     with esdedup.open(tmp_path / f"{uuid.uuid4().hex}.db") as index:
         for batch, recent, dies_at in [*runs, (25, 20, 60)]:
-            monkeypatch.setattr("esdedup.ingest.chunks.BATCH_DOCUMENTS", batch)
+            monkeypatch.setattr("esdedup.ingest.files.BATCH_DOCUMENTS", batch)
             monkeypatch.setattr(duplicates, "_RECENT_DOCUMENTS", recent)
             if dies_at < 60:
                 with pytest.raises(Killed):

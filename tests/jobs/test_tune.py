@@ -14,7 +14,7 @@ import pytest
 import esdedup
 from esdedup.analysis.sampling import sample_neighbours, texts_of_index
 from esdedup.analysis.tuning import expectation
-from esdedup.cli.chart import axis, bars, logarithmic
+from esdedup.cli.plot import axis, bars, logarithmic
 from esdedup.ingest.documents import with_tokens
 from esdedup.models import Document, Query
 from esdedup.search.limits import Limits

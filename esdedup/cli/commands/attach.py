@@ -19,11 +19,10 @@ from esdedup.cli.options import (
     IndexArgument,
     SchemeOption,
     TextField,
+    scheme_in,
     with_target,
 )
-from esdedup.cli.output import message, print_json, print_table, wants_json
-from esdedup.cli.progress import progress
-from esdedup.cli.scheme_file import scheme_in
+from esdedup.cli.output import message, print_json, print_table, progress, wants_json
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the change, and put nothing.")]
 Install = Annotated[bool, typer.Option("--install", help="Put it, and not only show it.")]

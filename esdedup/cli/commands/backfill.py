@@ -9,27 +9,25 @@ from typing import Annotated, Any
 import typer
 
 from esdedup.admin.attach import plan_attach
-from esdedup.admin.backfill import BackfillPlan, OnUpdate, backfill, plan_backfill
-from esdedup.admin.effort import Effort
+from esdedup.admin.backfill import BackfillPlan, Effort, OnUpdate, backfill, plan_backfill
 from esdedup.admin.sidecar import fill_sidecar, make_sidecar, readable
-from esdedup.cli.dead_letter import DeadLetterFile
+from esdedup.cli.files import DeadLetterFile
 from esdedup.cli.options import (
     AsJson,
     ClusterTarget,
     IndexArgument,
     SchemeOption,
     TextField,
+    scheme_in,
     with_target,
 )
-from esdedup.cli.output import message, print_json, print_table, wants_json
-from esdedup.cli.progress import progress
-from esdedup.cli.scheme_file import scheme_in
+from esdedup.cli.output import message, print_json, print_table, progress, wants_json
 from esdedup.exceptions import EsdedupError, StoreError, UsageError
 from esdedup.ingest.files import BadRecord
 from esdedup.models import Share
 from esdedup.stores import BulkPolicy, Cluster
+from esdedup.stores.elastic.documents import UpdateReport
 from esdedup.stores.elastic.indices import path_of
-from esdedup.stores.elastic.updates import UpdateReport
 
 Stale = Annotated[
     bool,

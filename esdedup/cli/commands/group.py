@@ -11,18 +11,16 @@ from typing import Annotated, Any
 import typer
 
 from esdedup.cli.commands.pairs import tell_capped, tell_left_out, tell_recall, tell_stopped
-from esdedup.cli.dead_letter import DeadLetterFile
-from esdedup.cli.grouping import GroupingOptions
+from esdedup.cli.files import DeadLetterFile
 from esdedup.cli.options import (
     AsJson,
+    GroupingOptions,
     Target,
     with_target,
 )
-from esdedup.cli.output import message, print_json, print_table, wants_json
-from esdedup.cli.progress import steps
+from esdedup.cli.output import message, print_json, print_table, steps, wants_json
 from esdedup.dedup.checkpoint import WorkFolder
-from esdedup.dedup.clustering import find_groups
-from esdedup.dedup.groups import Groups
+from esdedup.dedup.groups import Groups, find_groups
 from esdedup.dedup.marks import MarkReport, mark_groups, require_settled
 from esdedup.ingest.files import BadRecord
 

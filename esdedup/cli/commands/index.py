@@ -12,8 +12,8 @@ from typing import Annotated
 import typer
 
 import esdedup
-from esdedup.cli.dead_letter import DeadLetterFile
 from esdedup.cli.files import (
+    DeadLetterFile,
     FileOptions,
     Files,
     check_files,
@@ -21,17 +21,16 @@ from esdedup.cli.files import (
     records_in,
     total_bytes,
 )
-from esdedup.cli.grouping import THRESHOLD
 from esdedup.cli.options import (
+    THRESHOLD,
     AsJson,
     Distance,
     MetricOption,
     Target,
+    scheme_in,
     with_target,
 )
-from esdedup.cli.output import message, print_json, print_table, wants_json
-from esdedup.cli.progress import Documents, progress
-from esdedup.cli.scheme_file import scheme_in
+from esdedup.cli.output import Documents, message, print_json, print_table, progress, wants_json
 from esdedup.exceptions import EsdedupError, UsageError
 from esdedup.index import Index
 from esdedup.ingest.ingest import IngestReport, ingest

@@ -11,10 +11,7 @@ from typing import Annotated
 
 import typer
 
-from esdedup.cli.answers import lacking_recall
-from esdedup.cli.commands.similar import check_metric_options
-from esdedup.cli.dead_letter import DeadLetterFile
-from esdedup.cli.files import FileOptions, check_files, chunks_of, total_bytes
+from esdedup.cli.files import DeadLetterFile, FileOptions, check_files, chunks_of, total_bytes
 from esdedup.cli.options import (
     DEFAULT_THRESHOLD,
     AsJson,
@@ -24,11 +21,20 @@ from esdedup.cli.options import (
     Recall,
     Target,
     Threshold,
+    check_metric_options,
+    scheme_in,
     with_target,
 )
-from esdedup.cli.output import message, print_json, print_table, snippet, wants_json
-from esdedup.cli.progress import progress, steps
-from esdedup.cli.scheme_file import scheme_in
+from esdedup.cli.output import (
+    lacking_recall,
+    message,
+    print_json,
+    print_table,
+    progress,
+    snippet,
+    steps,
+    wants_json,
+)
 from esdedup.dedup.file_pairs import pairs_in_files
 from esdedup.dedup.groups import MAX_BUCKET
 from esdedup.dedup.pairs import PairLimits, SimilarPairs, similar_pairs

@@ -17,10 +17,16 @@ from esdedup.analysis.feature_weights import (
     weighted_by_frequencies,
 )
 from esdedup.analysis.sampling import texts_of_index
-from esdedup.cli.options import AsJson, Target, with_target
-from esdedup.cli.output import message, print_json, print_table, wants_json
-from esdedup.cli.progress import progress
-from esdedup.cli.scheme_file import CHANCE_SIMILARITY, MOST_DOCUMENTS, describe, write_scheme
+from esdedup.cli.options import (
+    CHANCE_SIMILARITY,
+    MOST_DOCUMENTS,
+    AsJson,
+    Target,
+    describe,
+    with_target,
+    write_scheme,
+)
+from esdedup.cli.output import message, print_json, print_table, progress, wants_json
 from esdedup.exceptions import RecordError, UsageError
 from esdedup.ingest.files import Record, read_records
 from esdedup.models import MOST_SAMPLED

@@ -11,7 +11,6 @@ from typing import Annotated, Any
 
 import typer
 
-from esdedup.cli.answers import answer, lacking, show
 from esdedup.cli.options import (
     DEFAULT_THRESHOLD,
     AsJson,
@@ -21,9 +20,10 @@ from esdedup.cli.options import (
     Recall,
     Target,
     Threshold,
+    check_metric_options,
     with_target,
 )
-from esdedup.cli.output import message, print_json, wants_json
+from esdedup.cli.output import answer, lacking, message, print_json, show, wants_json
 from esdedup.exceptions import RecordError, UsageError
 from esdedup.index import Index
 from esdedup.ingest.files import STDIN, BadRecord, Record, read_records
@@ -32,7 +32,6 @@ from esdedup.search.limits import RECALL, Limits
 from esdedup.stores.fields import text_of, value_at
 
 _QUERIES_AT_ONCE = 500
-
 TextOption = Annotated[str | None, typer.Option("--text", help="The text itself.")]
 FileOption = Annotated[
     str | None, typer.Option("--file", help="A file that holds the text; - for standard input.")
@@ -268,14 +267,6 @@ def _threshold(metric: str, threshold: float | None, nearest: bool) -> float | N
     if threshold is not None:
         raise UsageError("give one of --threshold and --nearest")
     return None
-
-
-def check_metric_options(metric: str, threshold: float | None, distance: int | None) -> None:
-    """Raises UsageError for a limit that goes with the other metric."""
-    if metric == "jaccard" and distance is not None:
-        raise UsageError("--distance goes with --metric hamming")
-    if metric == "hamming" and threshold is not None:
-        raise UsageError("--threshold goes with --metric jaccard")
 
 
 def _read(file: str) -> str:

@@ -10,11 +10,10 @@ from typing import Annotated
 
 import typer
 
-from esdedup.admin.backfill import BackfillPlan, backfill, plan_backfill, plan_forgetting
-from esdedup.admin.effort import Effort
+from esdedup.admin.backfill import BackfillPlan, Effort, backfill, plan_backfill, plan_forgetting
 from esdedup.admin.switch import WAIT_SECONDS, SwitchPlan, begin, complete, finish, plan_switch
 from esdedup.cli.commands.backfill import MaxRate, Retries, Workers, run, show, tell_left_out
-from esdedup.cli.dead_letter import DeadLetterFile
+from esdedup.cli.files import DeadLetterFile
 from esdedup.cli.options import (
     AsJson,
     ClusterTarget,
@@ -22,13 +21,13 @@ from esdedup.cli.options import (
     SchemeOption,
     TextField,
     Yes,
+    scheme_in,
     with_target,
 )
 from esdedup.cli.output import message, wants_json
-from esdedup.cli.scheme_file import scheme_in
 from esdedup.exceptions import StoreError
 from esdedup.stores import BulkPolicy, Cluster
-from esdedup.stores.elastic.updates import UpdateReport
+from esdedup.stores.elastic.documents import UpdateReport
 from esdedup.stores.mapping import index_mapping
 
 _ROUNDS = 3

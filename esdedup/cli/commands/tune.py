@@ -8,20 +8,26 @@ from typing import Annotated, Any
 
 import typer
 
-from esdedup.analysis.choices import Choice, LayoutChoice, choices, layout_choices
 from esdedup.analysis.sampling import Sampled, sample_neighbours
-from esdedup.analysis.tuning import Neighbours, unrelated
-from esdedup.cli.options import AsJson, Target, with_target
-from esdedup.cli.output import message, print_json, print_table, print_text, wants_json
-from esdedup.cli.plot import check_figure, draw
-from esdedup.cli.progress import progress
-from esdedup.cli.scheme_file import (
+from esdedup.analysis.tuning import (
+    Choice,
+    LayoutChoice,
+    Neighbours,
+    choices,
+    layout_choices,
+    unrelated,
+)
+from esdedup.cli.options import (
     CHANCE_SIMILARITY,
     MOST_DOCUMENTS,
+    AsJson,
+    Target,
     scheme_in,
+    with_target,
     write_scheme,
 )
-from esdedup.cli.tune_chart import chart
+from esdedup.cli.output import message, print_json, print_table, print_text, progress, wants_json
+from esdedup.cli.plot import chart, check_figure, draw
 from esdedup.exceptions import UsageError
 from esdedup.models import MOST_SAMPLED
 from esdedup.sketch.minhash import MOST_PERMUTATIONS, MinHash

@@ -4,13 +4,23 @@ A recall query is a `bool.should` of `constant_score` clauses, one a group of to
 score is the number of groups that met: where more candidates share enough than are fetched, the
 ones that share most come first. Plain `terms` scores all alike and leaves to chance which ones
 come; what the ranking costs is measured by `benchmarks/recall_query.py`.
+
+Candidates from a cluster: recall queries sent many at once, and their answers read.
+
+How many documents of a cluster hold a token: the sizes of buckets.
 """
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from esdedup.models import RecallQuery
+from esdedup.exceptions import IndexNotFound, StoreError, StoreUnavailable
+from esdedup.models import Candidate, Candidates, Document, RecallQuery
+from esdedup.stores.elastic.client import Cluster, line
+from esdedup.stores.elastic.errors import error_of, passes, reason_of
+from esdedup.stores.elastic.retry import retrying
 from esdedup.stores.mapping import TOKEN_PATHS, IndexMeta
 
 QUERIES_AT_ONCE = 50
@@ -101,3 +111,64 @@ def scan_body(query: dict[str, Any], paths: Any, size: int) -> dict[str, Any]:
         # On OpenSearch `_doc` with search_after loses documents across shards.
         "sort": [{"_shard_doc": "asc"}],
     }
+
+
+def recall(
+    cluster: Cluster, path: str, queries: Sequence[RecallQuery], limit: int, where: str
+) -> list[Candidates]:
+    """For each query the `limit` documents that share most token groups.
+
+    where: the index, for messages. Raises IndexNotFound, StoreUnavailable and StoreError.
+    """
+    answers: list[Candidates] = []
+    for first in range(0, len(queries), QUERIES_AT_ONCE):
+        some = queries[first : first + QUERIES_AT_ONCE]
+        # A part of the shards would be a silent truncation.
+        header = line({"allow_partial_search_results": False})
+        body = b"".join(header + line(recall_body(query, limit)) for query in some)
+        answers += retrying(functools.partial(_search, cluster, path, body, where), cluster.policy)
+    return answers
+
+
+def _search(cluster: Cluster, path: str, body: bytes, where: str) -> list[Candidates]:
+    _, answer = cluster.client.request("POST", f"{path}/_msearch", body)
+    return [_candidates(response, where) for response in answer["responses"]]
+
+
+def _candidates(response: Mapping[str, Any], where: str) -> Candidates:
+    if "error" in response:
+        if passes(response.get("status", 500), response):
+            raise StoreUnavailable(f"{where}: {reason_of(response)}")
+        if response["error"].get("type") == "index_not_found_exception":
+            raise IndexNotFound(f"there is no {where}")
+        raise StoreError(f"{where}: {reason_of(response['error'])}")
+    hits, total = response["hits"]["hits"], response["hits"]["total"]
+    found = [
+        Candidate(Document(hit["_id"], hit.get("_source", {})), round(hit["_score"]))
+        for hit in hits
+    ]
+    return Candidates(found, total["relation"] != "eq" or total["value"] > len(found))
+
+
+_TOKENS_AT_ONCE = 200
+
+
+def bucket_sizes(cluster: Cluster, path: str, field: str, tokens: Sequence[str]) -> list[int]:
+    """The number of documents behind a path whose field holds each token, in order."""
+    sizes: list[int] = []
+    for first in range(0, len(tokens), _TOKENS_AT_ONCE):
+        some = tokens[first : first + _TOKENS_AT_ONCE]
+        sizes += retrying(functools.partial(_sizes, cluster, path, field, some), cluster.policy)
+    return sizes
+
+
+def _sizes(cluster: Cluster, path: str, field: str, tokens: Sequence[str]) -> list[int]:
+    # A part of the shards would give too small a number.
+    header = line({"allow_partial_search_results": False})
+    counted = {"size": 0, "track_total_hits": True}
+    body = b"".join(header + line({**counted, "query": {"term": {field: t}}}) for t in tokens)
+    _, answer = cluster.client.request("POST", f"{path}/_msearch", body)
+    for response in answer["responses"]:
+        if "error" in response:
+            raise error_of(response.get("status", 500), response, cluster.client.shown)
+    return [int(response["hits"]["total"]["value"]) for response in answer["responses"]]

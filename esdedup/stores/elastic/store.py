@@ -28,26 +28,29 @@ from esdedup.models import (
     WriteReport,
     check_sample,
 )
-from esdedup.stores.elastic.buckets import bucket_sizes
 from esdedup.stores.elastic.bulk import Action, CreatesOnly
 from esdedup.stores.elastic.client import NEEDS_ROUTING, Cluster, line
-from esdedup.stores.elastic.documents import change_held, get_held, restore_held, search_held
-from esdedup.stores.elastic.errors import reason_of
-from esdedup.stores.elastic.indices import check_name, path_of, put_stop
-from esdedup.stores.elastic.lookup import (
+from esdedup.stores.elastic.documents import (
+    change_held,
     find_targets,
     get_documents,
+    get_held,
+    restore_held,
     sample_documents,
     search_documents,
+    search_held,
+    whole_source,
 )
+from esdedup.stores.elastic.errors import reason_of
+from esdedup.stores.elastic.indices import check_name, path_of, put_stop
 from esdedup.stores.elastic.queries import (
+    bucket_sizes,
     other_scheme,
     random_order,
+    recall,
     scan_body,
     sketched,
 )
-from esdedup.stores.elastic.recall import recall
-from esdedup.stores.elastic.whole import whole_source
 from esdedup.stores.mapping import TOKEN_PATHS, IndexMeta, common_meta, index_mapping
 
 _SCAN_PAGE = 2_000

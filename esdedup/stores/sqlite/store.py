@@ -33,8 +33,14 @@ from esdedup.models import (
 from esdedup.stores.fields import only
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.sqlite.database import Database
-from esdedup.stores.sqlite.rows import as_columns, chunks, columns_for, is_unicode, merged
-from esdedup.stores.sqlite.tables import Tables
+from esdedup.stores.sqlite.tables import (
+    Tables,
+    as_columns,
+    chunks,
+    columns_for,
+    is_unicode,
+    merged,
+)
 
 log = logging.getLogger("esdedup")
 

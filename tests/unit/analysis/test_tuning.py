@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esdedup.analysis.choices import bytes_a_document, choices
 from esdedup.analysis.tuning import (
     Neighbours,
+    bytes_a_document,
+    choices,
     expectation,
     from_pairs,
     least_met,

@@ -19,12 +19,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import esdedup.ingest.chunks
+import esdedup.ingest.files
 from esdedup.exceptions import InputError, StoreError
-from esdedup.ingest.chunks import BATCH_DOCUMENTS, chunks_in
-from esdedup.ingest.files import Format, read_records
-from esdedup.ingest.processes import in_processes
-from esdedup.ingest.turns import TURN, Claim, Turns
+from esdedup.ingest.files import BATCH_DOCUMENTS, Format, chunks_in, read_records
+from esdedup.ingest.processes import TURN, Claim, Turns, in_processes
 
 LINES = [
     '{"id": "a", "text": "one"}',
@@ -55,7 +53,7 @@ def test_chunks_hold_the_records_of_their_file(
     file = tmp_path_factory.mktemp("chunks") / "some.gz"
     file.write_bytes(gzip.compress(data + b"\xff\n"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(esdedup.ingest.chunks, "CHUNK_BYTES", size)
+        patch.setattr(esdedup.ingest.files, "CHUNK_BYTES", size)
         chunks = list(chunks_in(str(file), format))
     read = list(itertools.chain.from_iterable(chunk.records() for chunk in chunks))
     assert read == list(read_records(str(file), format))
