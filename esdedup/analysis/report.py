@@ -273,9 +273,9 @@ def _binned(meta: IndexMeta, groups: Groups, rows: I64) -> tuple[list[Bin], I64]
     grouping, values = groups.grouping, groups.value[rows]
     if grouping.by_distance:
         layout = require_simhash(meta.scheme)
-        bins = distance_bins(distance_for(layout, grouping.distance), layout.bits)
+        bins = distance_bins(distance_for(layout, grouping.limits.distance), layout.bits)
         return bins, bins_of_distances(values, bins)
-    bins = similarity_bins(1.0 if grouping.exact else grouping.threshold)
+    bins = similarity_bins(1.0 if grouping.exact else grouping.limits.least_similarity)
     return bins, bins_of_similarities(values, bins)
 
 
