@@ -44,7 +44,7 @@ from esdedup.dedup.pairs import SimilarPairs
 from esdedup.search.limits import MAX_PER_BUCKET
 from esdedup.sketch.banding import least_bands
 from esdedup.sketch.sketch import shingle_sets, sketch
-from esdedup.text.shingles import Ragged
+from esdedup.text.arrays import Ragged
 
 __all__ = ["tables"]
 

@@ -21,11 +21,8 @@ from esdedup.sketch.minhash import MinHash
 from esdedup.sketch.segments import Layout
 from esdedup.sketch.simhash import SimHash
 from esdedup.sketch.tokens import MAX_TOKENS
-from esdedup.text.shingles import Ragged, offsets_of
+from esdedup.text.arrays import F32, F64, I64, Ragged, offsets_of, ranges
 
-F64 = NDArray[np.float64]
-F32 = NDArray[np.float32]
-I64 = NDArray[np.int64]
 _FREQUENT = 16
 """A shingle that more than one in so many texts have is counted by a matrix product."""
 _BINS = 20
@@ -243,8 +240,7 @@ def _shared(sets: Ragged) -> Iterator[tuple[int, I64]]:
         last = min(first + step, texts)
         some = slice(bounds[first], bounds[last])
         many = lengths[element[some]]
-        within = np.arange(many.sum()) - np.repeat(np.cumsum(many) - many, many)
-        others = postings[np.repeat(starts[element[some]], many) + within]
+        others = postings[ranges(starts[element[some]], many)]
         cells = np.repeat(row[some] - first, many) * texts + others
         shared = np.bincount(cells, minlength=(last - first) * texts).reshape(-1, texts)
         # Whole numbers below 2**24, so that single precision is exact.

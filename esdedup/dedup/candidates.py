@@ -25,10 +25,8 @@ from esdedup.sketch.banding import expected_recall, least_bands
 from esdedup.sketch.segments import Layout, probe_masks, segment_values
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.stop_list import stopped_buckets
-from esdedup.text.hashing import U64
+from esdedup.text.arrays import I64, U64
 from esdedup.text.jaccard import hamming
-
-I64 = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from esdedup.ingest.processes import in_processes
 from esdedup.search.limits import Limits, narrowed_scheme
 from esdedup.sketch.sketch import sketch
 from esdedup.stores.mapping import IndexMeta
-from esdedup.text.hashing import U64
+from esdedup.text.arrays import U64
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from esdedup.dedup.candidates import BandJoin, Classes, SegmentJoin
 from esdedup.dedup.checkpoint import Partial, WorkFolder, temporary_folder
@@ -28,11 +27,9 @@ from esdedup.search.buckets import Capped
 from esdedup.search.limits import ACTING, Limits
 from esdedup.stores.base import Store
 from esdedup.stores.mapping import IndexMeta
-from esdedup.text.hashing import U64
+from esdedup.text.arrays import F64, I64, U64
 from esdedup.text.jaccard import hamming
 
-I64 = NDArray[np.int64]
-F64 = NDArray[np.float64]
 Method = Literal["components", "leader"]
 OnStep = Callable[[str, int, int], None]
 """Called with a step's name, what is done of it, and what there is to do."""

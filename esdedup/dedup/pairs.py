@@ -23,8 +23,8 @@ from esdedup.search.buckets import Capped
 from esdedup.search.limits import Limits
 from esdedup.stores.base import Store
 from esdedup.stores.mapping import IndexMeta
+from esdedup.text.arrays import I64, offsets_of, ranges
 
-I64 = NDArray[np.int64]
 Found = tuple[I64, I64, NDArray[np.float64]]
 """Pairs as columns: rows, and similarity or distance."""
 
@@ -137,13 +137,13 @@ def _between_rows(classes: Classes, parts: list[Found], cap: int) -> Found:
     filled = np.flatnonzero(classes.of >= 0)
     rows = filled[np.argsort(classes.of[filled], kind="stable")]
     counts = np.bincount(classes.of[filled], minlength=classes.rows.size)
-    first = np.cumsum(counts) - counts
+    first = offsets_of(counts)[:-1]
     sizes = np.minimum(counts, cap)
     nothing = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
     left, right, value = (np.concatenate(column) for column in zip(nothing, *parts, strict=True))
     many = sizes[left] * sizes[right]
     pair = np.repeat(np.arange(left.size), many)
-    within = np.arange(pair.size) - np.repeat(np.cumsum(many) - many, many)
+    within = ranges(0, many)
     a = rows[first[left[pair]] + within // sizes[right[pair]]]
     b = rows[first[right[pair]] + within % sizes[right[pair]]]
     return a, b, value[pair]
