@@ -1,4 +1,4 @@
-"""Puts the tables of all results into docs/explanation/benchmarks.md, between the marks that name them.
+"""Puts the tables of all results into the page of benchmarks, between the marks that name them.
 
     python benchmarks/page.py [--check]
 
