@@ -114,8 +114,9 @@ Timeout = Annotated[
         help="Seconds that a request to a cluster may take.",
     ),
 ]
-IndexArgument = Annotated[
-    str, typer.Argument(metavar="INDEX", help="An index, an alias, or a data stream.")
+IndexOption = Annotated[
+    str,
+    typer.Option("--index", "-i", envvar="ESDEDUP_INDEX", help="Index, alias or data stream."),
 ]
 FieldOption = Annotated[
     str | None,
@@ -182,12 +183,12 @@ Recall = Annotated[
         " the fewer candidates."
     ),
 ]
-MaxBucket = Annotated[
+MaxPerBucket = Annotated[
     int,
     typer.Option(
-        "--max-bucket",
+        "--max-per-bucket",
         min=1,
-        help="Compare a document with only so many of those that share a token with it.",
+        help="Compare a document with at most N others of each bucket.",
     ),
 ]
 
@@ -336,14 +337,14 @@ Exact = Annotated[
 class GroupingOptions:
     """The options of every command that groups documents."""
 
-    method: MethodOption = "components"
+    method: MethodOption = "leader"
     metric: MetricOption = "jaccard"
     threshold: GroupThreshold = None
     distance: Distance = None
     keep: KeepOption = "first"
     exact: Exact = False
     recall: Recall = RECALL
-    max_bucket: MaxBucket = MAX_BUCKET
+    max_per_bucket: MaxPerBucket = MAX_BUCKET
 
     def grouping(self) -> Grouping:
         """The grouping that the options name. Raises UsageError for what does not go together."""
@@ -358,16 +359,9 @@ class GroupingOptions:
             self.distance,
             KeepRule.parse(self.keep),
             self.recall,
-            self.max_bucket,
+            self.max_per_bucket,
             self.exact,
         )
-
-
-@dataclass(frozen=True)
-class LeaderOptions(GroupingOptions):
-    """The same, where what goes shall be like what stays."""
-
-    method: MethodOption = "leader"
 
 
 CHANCE_SIMILARITY = 0.02
