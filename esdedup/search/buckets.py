@@ -6,16 +6,14 @@ in blocks, so that memory does not grow with their number.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from esdedup.text.hashing import U64
+from esdedup.text.arrays import I64, U64, blocks, offsets_of, ranges, run_starts
 
-I64 = NDArray[np.int64]
 Pairs = tuple[I64, I64]
 
 PAIRS_A_BLOCK = 1 << 22
@@ -69,15 +67,14 @@ def bucket_columns(
 def bucket_column(values: NDArray[np.unsignedinteger], stopped: U64 | None = None) -> Column:
     """The buckets of a column of values, shape (n,). stopped: values that make no bucket."""
     order, ordered = _ascending(values)
-    fresh = np.ones(values.size, np.bool_)
-    fresh[1:] = ordered[1:] != ordered[:-1]
+    fresh = run_starts(ordered)
     sizes = np.diff(np.append(np.flatnonzero(fresh), values.size))
     kept = sizes > 1
     if stopped is not None and stopped.size:
         kept &= ~np.isin(ordered[fresh], stopped)
     rows = order[np.repeat(kept, sizes)]
     many = sizes[kept]
-    return Column(rows, np.repeat(np.cumsum(many) - many, many))
+    return Column(rows, np.repeat(offsets_of(many)[:-1], many))
 
 
 def capped(columns: Sequence[Column], cap: int) -> Capped:
@@ -94,8 +91,9 @@ def blocks_of_rows(columns: Sequence[Column], rows: int, cap: int = NO_CAP) -> I
     for column in columns:
         # A row is in one bucket of a column, so that no row comes twice.
         meetings[column.rows] += np.minimum(np.arange(column.rows.size) - column.first, cap)
-    for block in _blocks(meetings):
-        yield range(block.start, block.stop)
+    if meetings.any():
+        for block in blocks(meetings, PAIRS_A_BLOCK):
+            yield range(block.start, block.stop)
 
 
 def earlier_pairs(columns: Sequence[Column], rows: range, cap: int = NO_CAP) -> Pairs:
@@ -109,9 +107,7 @@ def earlier_pairs(columns: Sequence[Column], rows: range, cap: int = NO_CAP) -> 
     both = rights << 32 | lefts
     # Sorted here: numpy's `unique` of late fills a hash table, which takes many times as long.
     both.sort()
-    fresh = np.ones(both.size, np.bool_)
-    fresh[1:] = both[1:] != both[:-1]
-    both = both[fresh]
+    both = both[run_starts(both)]
     return both & 0xFFFFFFFF, both >> 32
 
 
@@ -119,8 +115,7 @@ def _meetings(column: Column, rows: range, cap: int) -> Pairs:
     at = np.flatnonzero((column.rows >= rows.start) & (column.rows < rows.stop))
     first = column.first[at]
     many = np.minimum(at - first, cap)
-    within = np.arange(many.sum()) - np.repeat(np.cumsum(many) - many, many)
-    return column.rows[np.repeat(first, many) + within], np.repeat(column.rows[at], many)
+    return column.rows[ranges(first, many)], np.repeat(column.rows[at], many)
 
 
 def agreeing(bands: NDArray[np.unsignedinteger], pairs: Pairs, least: int) -> Pairs:
@@ -186,11 +181,9 @@ def _meeting(values: U64, mask: np.uint64, cap: int, stopped: U64) -> Iterator[P
     counts = np.minimum(counts, cap)
     if stopped.size:
         counts[np.isin(partner, stopped) | np.isin(ordered, stopped)] = 0
-    for block in _blocks(counts):
+    for block in blocks(counts, PAIRS_A_BLOCK) if counts.any() else ():
         many = counts[block]
-        rights = np.repeat(rows[block], many)
-        within = np.arange(rights.size) - np.repeat(np.cumsum(many) - many, many)
-        a, b = order[rights], order[np.repeat(first[block], many) + within]
+        a, b = order[np.repeat(rows[block], many)], order[ranges(first[block], many)]
         yield np.minimum(a, b), np.maximum(a, b)
 
 
@@ -203,14 +196,3 @@ def _ascending(values: NDArray[np.unsignedinteger]) -> tuple[I64, U64]:
     both = values.astype(np.uint64) << np.uint64(32) | np.arange(values.size, dtype=np.uint64)
     both.sort()
     return (both & np.uint64(0xFFFFFFFF)).astype(np.int64), both >> np.uint64(32)
-
-
-def _blocks(counts: I64) -> Iterator[slice]:
-    """Slices of rows that make about PAIRS_A_BLOCK pairs each."""
-    total = np.cumsum(counts)
-    if not total.size or not total[-1]:
-        return
-    edges = np.searchsorted(total, np.arange(PAIRS_A_BLOCK, total[-1], PAIRS_A_BLOCK), "left") + 1
-    bounds = np.unique(np.concatenate([[0], edges, [counts.size]])).tolist()
-    for start, end in itertools.pairwise(bounds):
-        yield slice(start, end)

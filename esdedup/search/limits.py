@@ -1,4 +1,4 @@
-"""Thresholds, recall, and caps of a search, checked; and what they need of a scheme."""
+"""Limits of a search: threshold, recall and caps, checked; and the tokens they need of a scheme."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ from esdedup.sketch.minhash import MinHash
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.segments import Layout
 
+LOOKING = 0.5
+"""The default threshold of commands that only look: similar, pairs, query."""
+ACTING = 0.8
+"""The default threshold of commands that act on duplicates: group, dedup, report, index."""
+MAX_PER_BUCKET = 1_000
 MAX_CANDIDATES = 10_000
 RECALL = 0.999
 ONE_BAND = 1.0 - 1e-12
@@ -23,27 +28,33 @@ MAX_PROBES = 65_536
 
 @dataclass(frozen=True)
 class Limits:
-    """How far to look.
+    """Says which documents count as similar, and how far to look for them.
 
-    metric: "jaccard" or "hamming". threshold: least Jaccard similarity of a match, or None for the
-    nearest documents, however unlike (`nearest.nearest`). distance: most
-    Hamming distance of a match, in bits; None for what the layout guarantees by equality alone.
-    matches: at most so many for a query. candidates: documents to fetch and verify for a query.
-    recall: the share of the documents just at the threshold that shall be found: the higher it is,
-    the fewer shared bands make a candidate, and the more candidates there are.
-    max_bucket: bands or segments whose bucket holds more documents are left out, all but one; None
-    to leave out only those of the index's stop list. It takes a round trip more.
+    metric: "jaccard" or "hamming".
+    threshold: least Jaccard similarity; None for the nearest documents, however unlike
+    (`nearest.nearest`).
+    distance: most Hamming distance, in bits; None for the distance that the layout guarantees by
+    equality of segments alone.
+    matches: maximum number of matches of a query.
+    candidates: maximum number of documents to fetch and verify for a query.
+    recall: share of the documents at the threshold to find. The higher it is, the fewer shared
+    bands make a candidate, and the more candidates there are.
+    max_bucket: leave out bands or segments whose bucket holds more documents, but keep one; None
+    to leave out only the stop list. It costs one more round trip. Only for queries.
+    max_per_bucket: compare a document with at most this many others of each bucket. Only for pairs
+    and groups.
 
-    Raises UsageError for values out of range.
+    Raises UsageError if a value is out of range.
     """
 
     metric: Metric = "jaccard"
-    threshold: float | None = 0.5
+    threshold: float | None = LOOKING
     distance: int | None = None
     matches: int = 10
     candidates: int = 1_000
     recall: float = RECALL
     max_bucket: int | None = None
+    max_per_bucket: int = MAX_PER_BUCKET
 
     def __post_init__(self) -> None:
         if self.metric not in ("jaccard", "hamming"):
@@ -61,6 +72,25 @@ class Limits:
         check_recall(self.recall)
         if self.max_bucket is not None and self.max_bucket < 1:
             raise UsageError(f"max bucket {self.max_bucket}: use at least 1 document")
+        if self.max_per_bucket < 1:
+            raise UsageError(f"max per bucket {self.max_per_bucket}: use at least 1 document")
+
+    @property
+    def least_similarity(self) -> float:
+        """The threshold, for work that needs one. Raises UsageError if it is None."""
+        if self.threshold is None:
+            raise UsageError("a threshold is needed here: use a similarity above 0, up to 1")
+        return self.threshold
+
+    def check_for_pairs(self, scheme: Scheme) -> None:
+        """Raises UsageError if these limits can't be used for pairs and groups, in this scheme."""
+        if self.max_bucket is not None:
+            raise UsageError("max bucket is for queries: use max per bucket for pairs and groups")
+        if self.metric == "hamming":
+            distance_for(require_simhash(scheme), self.distance)
+        else:
+            require_minhash(scheme)
+            _ = self.least_similarity
 
 
 def check_threshold(threshold: float) -> None:

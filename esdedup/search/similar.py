@@ -150,7 +150,7 @@ def _verifier(
     if limits.metric == "jaccard":
         sets = sketches.shingles
         assert sets is not None
-        threshold = _threshold(limits)
+        threshold = limits.least_similarity
         return lambda row, candidates: [
             match
             for match in jaccard_matches(meta, sets[row], candidates.found)
@@ -163,12 +163,6 @@ def _verifier(
         for match in hamming_matches(meta, prints[row], candidates.found)
         if (match.distance or 0) <= distance
     ]
-
-
-def _threshold(limits: Limits) -> float:
-    if limits.threshold is None:
-        raise UsageError("a threshold is needed here: use a similarity above 0, up to 1")
-    return limits.threshold
 
 
 def _fitted(recall: RecallQuery, scheme: Scheme, limits: Limits) -> RecallQuery:
@@ -185,7 +179,7 @@ def _expected_recall(scheme: Scheme, limits: Limits, recall: RecallQuery | None)
     if limits.metric == "hamming" or recall is None:
         return None
     bands, rows = len(recall.groups), require_minhash(scheme).rows
-    return expected_recall(_threshold(limits), bands, rows, recall.least)
+    return expected_recall(limits.least_similarity, bands, rows, recall.least)
 
 
 def request_body(meta: IndexMeta, query: Query, limits: Limits) -> dict[str, Any]:

@@ -176,14 +176,14 @@ def test_counts_of_groups_and_copies(place: Place) -> None:
     fill(place, documents)
     line, _, _ = reported(place)
     with esdedup.open(place.target, place.index) as index:
-        groups = index.groups(Grouping("leader"))
+        groups = index.groups(Grouping())
         texts = {each["id"]: each["text"] for each in documents}
         copies = equal = 0
         for group in groups:
             members = [texts[group.representative], *(texts[each.id] for each in group.members)]
             copies += len(members) - len(set(members))
             equal += members[1:].count(members[0])
-        found = report(index.store, index.meta, Grouping("leader"), Wanted(examples=0, hot=0))
+        found = report(index.store, index.meta, Grouping(), Wanted(examples=0, hot=0))
     assert (line["copies"], line["equal_to_kept"]) == (copies, equal)
     assert copies > equal > 0
     values = [each.similarity for group in groups for each in group.members]
