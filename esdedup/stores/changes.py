@@ -26,7 +26,7 @@ ATTEMPTS = 12
 """How often a document is tried that others keep changing."""
 
 Verdict = Change | Failure | Literal["unchanged", "without_text", "stale"]
-"""The change that a document needs, or the count of `ChangeReport` it belongs to if it needs none."""
+"""The change that a document needs, or the count in `ChangeReport` for one that needs none."""
 
 Decide = Callable[[Sequence[Held]], Sequence[Verdict]]
 """Gives the verdict on each document as it is now, in the same order."""
@@ -97,15 +97,13 @@ def missing(ids: Sequence[str], held: Sequence[Held], gone: str | None) -> Chang
     """Counts the documents that were looked for and not found. gone: see `change_held`."""
     if gone is None:
         return ChangeReport(gone=len(ids) - len(held))
-    found = {one.document.id for one in held}
-    return ChangeReport(
-        failures=[Failure(id, gone, conflict=True) for id in ids if id not in found]
-    )
+    lost = set(ids) - {one.document.id for one in held}
+    return ChangeReport(failures=[Failure(id, gone, conflict=True) for id in ids if id in lost])
 
 
 def _send(store: Store, changes: Sequence[Change]) -> tuple[list[Held], ChangeReport]:
     """Sends changes; returns the documents that had changed, and counts of the others."""
-    failures = store.change(changes).failures
+    failures = store.change(changes).failures if changes else []
     refused = {each.id: each for each in failures}
     conflicts = [
         change.held

@@ -1,4 +1,4 @@
-"""Reads documents of a cluster by id, with their versions, and changes those that are still the same.
+"""Reads documents of a cluster by id, with their versions, and changes those nobody changed.
 
 A version is a document's sequence number and primary term. One index finds a document by its id
 at once, even before searches see it. Behind an alias or a data stream only a search tells which
@@ -30,7 +30,7 @@ def get_held(cluster: Cluster, path: str, ids: Sequence[str], fields: Any) -> li
     # No document has an empty id, and servers refuse to look for one.
     found = _get(cluster, [{"_id": id} for id in ids if id], fields, path)
     missed = set(ids) - {one.document.id for one in found}
-    # Only a search finds a document that was written with a routing: its id does not tell the shard.
+    # Only a search finds a document with a routing of its own: its id does not tell the shard.
     routed = [target for target in find_targets(cluster, path, list(missed)) if "routing" in target]
     return found + _get(cluster, routed, fields, path)
 
