@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-from esdedup.admin.stop_list import put_stop_list
 from esdedup.analysis.explain import Explanation, explain
 from esdedup.dedup.groups import Grouping, Groups, OnStep, find_groups
 from esdedup.dedup.pairs import SimilarPairs, similar_pairs
@@ -30,6 +29,7 @@ from esdedup.stores import BulkPolicy, LocalStore, Store, open_cluster
 from esdedup.stores.connection import Connection, connection_to
 from esdedup.stores.fields import text_of
 from esdedup.stores.mapping import META_SECONDS, IndexMeta
+from esdedup.stores.stop_list import stop_entries
 
 
 class Index:
@@ -255,7 +255,8 @@ class Index:
         for what is no token of its scheme.
         """
         self._meta = None
-        kept = put_stop_list(self.store, self.meta, tokens)
+        kept = stop_entries(tokens, self.meta.scheme)
+        self.store.put_stop(self.meta, kept)
         self._meta = None
         return kept
 
