@@ -44,9 +44,6 @@ ARTICLES = [
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith("ESDEDUP_")]:
-        if not name.startswith(("ESDEDUP_TEST_", "ESDEDUP_REQUIRE_")):
-            monkeypatch.delenv(name)
     write_lines(tmp_path / "articles.jsonl", ARTICLES)
     return tmp_path
 

@@ -395,7 +395,12 @@ def test_killed_between_two_steps(
 
 @pytest.mark.parametrize(
     ("place", "action"),
-    [("local", "delete"), ("local", "move"), ("elasticsearch", "delete"), ("opensearch", "move")],
+    [
+        ("local", "delete"),
+        ("opensearch", "move"),
+        pytest.param("local", "move", marks=pytest.mark.nightly),
+        pytest.param("elasticsearch", "delete", marks=pytest.mark.nightly),
+    ],
     indirect=["place"],
 )
 def test_killed_in_the_midst(
