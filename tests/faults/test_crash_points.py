@@ -41,7 +41,7 @@ def stored(place: Place) -> dict[str, Any]:
 
 def test_indexing_and_grouping(place: Place, folder: Path) -> None:
     whole = Place(folder / "whole.db", place.index)
-    for arguments in (["index", "documents.jsonl"], ["cluster", "--method", "leader"]):
+    for arguments in (["index", "documents.jsonl"], ["group", "--method", "leader"]):
         run(whole, *arguments)
         crashes = crash_everywhere(lambda arguments=arguments: run(place, *arguments))  # type: ignore[misc]
         assert crashes > 3

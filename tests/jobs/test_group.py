@@ -27,9 +27,9 @@ from esdedup.dedup.groups import Grouping, Groups
 from esdedup.dedup.marks import mark_groups
 from esdedup.dedup.representative import KeepRule
 from esdedup.dedup.union_find import follow, join, singletons
+from esdedup.index import GroupOptions
 from esdedup.models import natural
 from esdedup.search import buckets
-from esdedup.search.limits import Limits
 from esdedup.sketch.sketch import sketch
 from esdedup.text.jaccard import jaccard
 from tests.conftest import delete_index
@@ -125,7 +125,7 @@ def test_rules_of_what_stays(rule: str, first: str, tmp_path: Path) -> None:
                 {"id": "1", "text": text + " more"},
             ]
         )
-        (group,) = index.groups(Grouping(method="components", keep=KeepRule.parse(rule)))
+        (group,) = index.groups(method="components", keep=rule)
     assert group.representative == first
     assert {group.representative, *(member.id for member in group.members)} == {"1", "2", "10"}
 
@@ -140,7 +140,7 @@ def test_a_field_that_no_document_has(tmp_path: Path) -> None:
     with esdedup.open(tmp_path / "a.db") as index:
         index.add([{"id": "1", "text": "some text"}])
         with pytest.raises(esdedup.UsageError, match="first:day: no document has"):
-            index.groups(Grouping(method="components", keep=KeepRule.parse("oldest:day")))
+            index.groups(method="components", keep="oldest:day")
 
 
 # Groups on made-up texts
@@ -258,7 +258,7 @@ def test_groups_are_those_of_all_pairs(
 ) -> None:
     monkeypatch.setattr(buckets, "PAIRS_A_BLOCK", block)
     with esdedup.open(stored) as index:
-        found = index.groups(Grouping(method=method))
+        found = index.groups(method=method)
     expected = components(list(texts), pairs) if method == "components" else leaders(texts, pairs)
     assert partition_of(found) == expected
     assert found.capped.buckets == 0
@@ -275,8 +275,8 @@ def test_groups_are_those_of_all_pairs(
 
 def test_a_chain_is_one_component_and_several_leaders(stored: Path) -> None:
     with esdedup.open(stored) as index:
-        joined = partition_of(index.groups(Grouping(method="components")))
-        led = partition_of(index.groups(Grouping(method="leader")))
+        joined = partition_of(index.groups(method="components"))
+        led = partition_of(index.groups(method="leader"))
     ids = [f"chain-1-{number}" for number in range(12)]
     assert {joined[id] for id in ids} == {"chain-1-0"}
     assert len({led[id] for id in ids}) > 1
@@ -296,7 +296,7 @@ def test_groups_by_hamming_distance(
         if (numbers[a] ^ numbers[b]).bit_count() <= (distance or 3)
     }
     with esdedup.open(stored) as index:
-        found = index.groups(Grouping(Limits("hamming", distance=distance), method))
+        found = index.groups(metric="hamming", distance=distance, method=method)
     expected = components(list(texts), near) if method == "components" else leaders(texts, near)
     assert partition_of(found) == expected
     assert found.grouping.limits.distance == (distance or 3)
@@ -311,13 +311,13 @@ def test_equal_texts_are_one_row_and_texts_without_words_are_in_no_group(tmp_pat
     empty = [{"id": f"x{number}", "text": text} for number, text in enumerate(["", "", "!", "!"])]
     with esdedup.open(tmp_path / "a.db") as index:
         index.add([*equal, *empty])
-        for grouping in (
-            Grouping(), Grouping(method="components"), Grouping(Limits("hamming")),
-            Grouping(exact=True),
-        ):  # fmt: skip
-            (group,) = index.groups(grouping)
+        every: list[GroupOptions] = [
+            {}, {"method": "components"}, {"metric": "hamming"}, {"exact": True}
+        ]  # fmt: skip
+        for options in every:
+            (group,) = index.groups(**options)
             assert (group.representative, len(group.members)) == ("e0", 2_999)
-            assert index.groups(grouping).capped.buckets == 0
+            assert index.groups(**options).capped.buckets == 0
             assert {member.digest for member in group.members} == {group.digest}
 
 
@@ -331,7 +331,7 @@ def test_exact_groups_with_tokens_of_one_kind(kind: str, tmp_path: Path) -> None
     )
     with esdedup.open(tmp_path / "a.db", scheme=scheme) as index:
         index.add([{"id": f"{n}", "text": text} for n, text in enumerate(["同", "同", "", ""])])
-        (group,) = index.groups(Grouping(exact=True))
+        (group,) = index.groups(exact=True)
     assert (group.representative, [each.id for each in group.members]) == ("0", ["1"])
 
 
@@ -340,17 +340,16 @@ def test_a_bucket_that_is_cut_short_is_told_and_still_joined(tmp_path: Path) -> 
     texts = [" ".join([*base[:at], f"v{at}", *base[at + 1 :]]) for at in range(150)]
     with esdedup.open(tmp_path / "a.db") as index:
         index.add([{"id": str(at), "text": text} for at, text in enumerate(texts)])
-        limits = Limits(threshold=0.8, max_per_bucket=5)
-        (group,) = index.groups(Grouping(limits, "components"))
+        (group,) = index.groups(method="components", max_per_bucket=5)
         assert len(group.members) == 149
-        cut = index.groups(Grouping(limits, "components")).capped
+        cut = index.groups(method="components", max_per_bucket=5).capped
         assert cut.buckets > 0
         assert 5 < cut.largest <= 150
         found = index.pairs(threshold=0.8, max_per_bucket=5)
         assert found.capped == cut
         assert 149 <= len(found) < 150 * 149 // 2
         assert len(index.pairs(threshold=0.8)) == 150 * 149 // 2
-    ran = run_command("pairs", "--db", str(tmp_path / "a.db"), "--max-bucket", "5")
+    ran = run_command("pairs", "--db", str(tmp_path / "a.db"), "--max-per-bucket", "5")
     assert "hold more than 5 documents" in ran.err
     assert ran.status == 0
 
@@ -365,7 +364,7 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[str]
         yield ["--db", str(tmp_path / "a.db")]
         return
     url: str = request.getfixturevalue(f"{request.param}_url")
-    name = f"esdedup-cluster-{uuid.uuid4().hex[:12]}"
+    name = f"esdedup-group-{uuid.uuid4().hex[:12]}"
     yield ["--url", url, "--index", name]
     delete_index(url, name)
 
@@ -403,10 +402,10 @@ def test_every_document_gets_its_group(
     target: list[str], texts: dict[str, str], pairs: dict[tuple[str, str], float], tmp_path: Path
 ) -> None:
     add(target, texts)
-    before = run(target, "cluster", "--dry-run", cwd=tmp_path)
+    before = run(target, "group", "--dry-run", cwd=tmp_path)
     assert "written" not in before
     assert set(marks(target).values()) == {(None, None, None, None)}
-    answer = run(target, "cluster", "--method", "leader", cwd=tmp_path)
+    answer = run(target, "group", "--method", "leader", cwd=tmp_path)
     assert (answer["documents"], answer["written"], answer["unchanged"]) == (
         len(texts),
         len(texts),
@@ -421,26 +420,26 @@ def test_every_document_gets_its_group(
             None if group == id else pairs.get((group, id), pairs.get((id, group)))
         )
         assert distance is None
-    again = run(target, "cluster", "--method", "leader", cwd=tmp_path)
+    again = run(target, "group", "--method", "leader", cwd=tmp_path)
     assert (again["written"], again["unchanged"]) == (0, len(texts))
     assert answer["sizes"] == again["sizes"]
     # By another rule and metric, the old marks go.
-    run(target, "cluster", "--metric", "hamming", "--keep", "longest", cwd=tmp_path)
+    run(target, "group", "--metric", "hamming", "--keep", "longest", cwd=tmp_path)
     found = marks(target)
     assert {mark[2] for mark in found.values()} == {None}
     assert all((mark[1] is None) == (mark[3] is None) for mark in found.values())
     with opened(target) as index:
         assert {document.source["n"] for document in index.store.get(list(texts))} == {1}
-    assert not list(tmp_path.glob("*.cluster"))
+    assert not list(tmp_path.glob("*.group"))
 
 
 def test_searches_collapse_on_the_group(url: str, tmp_path: Path) -> None:
-    name = f"esdedup-cluster-{uuid.uuid4().hex[:12]}"
+    name = f"esdedup-group-{uuid.uuid4().hex[:12]}"
     target = ["--url", url, "--index", name]
     try:
         texts = planted(20)
         add(target, texts)
-        answer = run(target, "cluster", cwd=tmp_path)
+        answer = run(target, "group", cwd=tmp_path)
         body = {"size": 1_000, "collapse": {"field": "esdedup.group"}}
         hits = call(url, "POST", f"/{name}/_search", body)["hits"]["hits"]
         assert len(hits) == len(texts) - answer["duplicates"]
@@ -470,7 +469,7 @@ def test_a_document_that_changed_meanwhile_is_left_as_it_is(
 def test_documents_that_others_write_meanwhile_are_written_in_the_end(
     url: str, texts: dict[str, str]
 ) -> None:
-    name = f"esdedup-cluster-{uuid.uuid4().hex[:12]}"
+    name = f"esdedup-group-{uuid.uuid4().hex[:12]}"
     target = ["--url", url, "--index", name]
     ids = list(texts)
     try:
@@ -535,7 +534,7 @@ def test_a_run_that_was_killed_goes_on_to_the_same_groups(
         pass
 
     with opened(target) as index:
-        expected = partition_of(index.groups(grouping))
+        expected = partition_of(index.groups(method=method))
         kills, steps_done = 0, 0
 
         def on_step(name: str, done: int, total: int) -> None:
@@ -556,7 +555,7 @@ def test_a_run_that_was_killed_goes_on_to_the_same_groups(
                 kills += 1
         assert kills > 3
         assert partition_of(found) == expected
-        plain = index.groups(grouping)
+        plain = index.groups(method=method)
         assert np.array_equal(found.value, plain.value, equal_nan=True)
 
 
@@ -574,11 +573,11 @@ def test_killed_twice_the_same_command_completes_it(tmp_path: Path) -> None:
         return process.poll() is not None or any(mark[0] for mark in marks(target).values())
 
     for moment in (begun, marked):
-        process = start_command("cluster", *target, cwd=tmp_path, stderr=subprocess.DEVNULL)
+        process = start_command("group", *target, cwd=tmp_path, stderr=subprocess.DEVNULL)
         await_true(moment.__name__, moment)
         process.kill()
         process.wait()
-    run(target, "cluster", cwd=tmp_path)
+    run(target, "group", cwd=tmp_path)
     assert {id: mark[0] for id, mark in marks(target).items()} == expected
     assert not any(path.is_dir() for path in tmp_path.iterdir())
 
@@ -589,12 +588,12 @@ def test_a_folder_of_other_work_is_refused(tmp_path: Path) -> None:
     with opened(target) as index, workfolder.WorkFolder.at(tmp_path / "work") as folder:
         clustering.find_groups(index.store, index.meta, Grouping(), work=folder)
     options = ["--work", str(tmp_path / "work"), *target]
-    ran = run_command("cluster", "--threshold", "0.9", *options)
+    ran = run_command("group", "--threshold", "0.9", *options)
     assert ran.status == 2
     assert "unfinished work of another threshold (0.8, not 0.9)" in ran.err
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").write_text("mine")
-    ran = run_command("cluster", "--work", str(tmp_path / "full"), *target)
+    ran = run_command("group", "--work", str(tmp_path / "full"), *target)
     assert ran.status == 2
     assert "not empty" in ran.err
     assert (tmp_path / "full" / "mine.txt").read_text() == "mine"
@@ -605,10 +604,10 @@ def test_one_run_at_a_time_works_in_a_folder(tmp_path: Path) -> None:
     add(target, planted(5))
     options = ["--work", str(tmp_path / "work"), *target]
     with workfolder.WorkFolder.at(tmp_path / "work"):
-        ran = run_command("cluster", *options)
+        ran = run_command("group", *options)
     assert ran.status == 1
     assert "another run is using" in ran.err
-    assert run_command("cluster", *options).status == 0
+    assert run_command("group", *options).status == 0
     assert not (tmp_path / "work").exists()
 
 
@@ -618,7 +617,7 @@ def test_a_folder_that_holds_anything(job: str, tmp_path: Path) -> None:
     add(target, planted(5))
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "job.json").write_text(job)
-    ran = run_command("cluster", "--work", str(tmp_path / "work"), *target)
+    ran = run_command("group", "--work", str(tmp_path / "work"), *target)
     assert ran.status == 2
     assert "remove the folder" in ran.err
 
@@ -628,7 +627,7 @@ def test_killed_before_anything_was_there(tmp_path: Path) -> None:
     add(target, planted(5))
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "job.json.tmp").write_text('{"ind')
-    assert run_command("cluster", "--work", str(tmp_path / "work"), *target).status == 0
+    assert run_command("group", "--work", str(tmp_path / "work"), *target).status == 0
 
 
 @pytest.mark.parametrize("name", ["state.npz", "share-0001.npz"])
@@ -638,7 +637,7 @@ def test_a_damaged_file_of_the_work_is_told(name: str, tmp_path: Path) -> None:
     with opened(target) as index, workfolder.WorkFolder.at(tmp_path / "work") as folder:
         clustering.find_groups(index.store, index.meta, Grouping(), work=folder)
     (tmp_path / "work" / name).write_bytes(b"PK\3\4 and then nothing")
-    ran = run_command("cluster", "--work", str(tmp_path / "work"), *target)
+    ran = run_command("group", "--work", str(tmp_path / "work"), *target)
     assert ran.status == 1
     assert "remove the folder" in ran.err
 
@@ -667,7 +666,7 @@ def test_a_folder_that_goes_away_is_told(tmp_path: Path) -> None:
 def test_options_that_do_not_go(options: list[str], said: str, tmp_path: Path) -> None:
     target = ["--db", str(tmp_path / "a.db")]
     add(target, planted(2))
-    ran = run_command("cluster", *options, *target)
+    ran = run_command("group", *options, *target)
     assert ran.status == 2
     assert said in ran.err
 
