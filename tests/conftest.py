@@ -80,7 +80,7 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: object) -> None:
-    """Tells a test process, when it is made, where it can ask for servers."""
+    """Gives a test process the address at which it can ask for servers."""
     config: pytest.Config = node.config  # type: ignore[attr-defined]
     if _shared not in config.stash:
         config.stash[_shared] = SharedProvider()
@@ -218,7 +218,7 @@ def killable(request: pytest.FixtureRequest) -> Node:
 
 
 def tidied(node: Node) -> Node:
-    """Starts a node again if it is down, and deletes what the test before left on it."""
+    """Starts a node again if it is down, and deletes all indices on it."""
     if node.pid is None or not node.running:
         node.restart()
     else:

@@ -1,4 +1,4 @@
-"""What documents hold is shown on a terminal, and never obeyed by it."""
+"""Control characters of documents are shown on a terminal, which does not obey them."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ Sources = dict[str, dict[str, Any]]
 
 @pytest.fixture(autouse=True)
 def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where dead letters go."""
+    """Dead letters go there."""
     monkeypatch.chdir(tmp_path)
 
 
@@ -137,7 +137,7 @@ def adds_up(report: dict[str, Any]) -> bool:
 
 
 class Writer(threading.Thread):
-    """Changes documents all the while, and knows what it wrote last of each."""
+    """Changes documents all the while, and keeps its last version of each."""
 
     def __init__(self, url: str, index: str, written: Sources) -> None:
         super().__init__(daemon=True)
