@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import numpy as np
-from numpy.typing import NDArray
-
 from esdedup.exceptions import UsageError
 from esdedup.models import Metric
 from esdedup.sketch.minhash import MinHash
@@ -18,12 +15,13 @@ LOOKING = 0.5
 ACTING = 0.8
 """The default threshold of commands that act on duplicates: group, dedup, report, index."""
 MAX_PER_BUCKET = 1_000
+"""By default pairs and groups compare a document with at most this many others of a bucket."""
 MAX_CANDIDATES = 10_000
 RECALL = 0.999
 ONE_BAND = 1.0 - 1e-12
-"""A recall so high that at all but the highest thresholds one shared band makes a candidate."""
+"""A recall so high that one shared band makes a candidate, at all but the highest thresholds."""
 MAX_PROBES = 65_536
-"""The most terms that a cluster takes in one query by default."""
+"""The maximum number of terms that servers take in one query by default."""
 
 
 @dataclass(frozen=True)
@@ -94,21 +92,21 @@ class Limits:
 
 
 def check_threshold(threshold: float) -> None:
-    """Raises UsageError for a threshold that is no similarity above 0."""
+    """Raises UsageError if a threshold is not above 0, up to 1."""
     if not 0.0 < threshold <= 1.0:
         raise UsageError(f"threshold {threshold}: use a similarity above 0, up to 1")
 
 
 def check_recall(recall: float) -> None:
-    """Raises UsageError for a recall that is no share between 0 and 1."""
+    """Raises UsageError if a recall is not between 0 and 1."""
     if not 0.0 < recall < 1.0:
         raise UsageError(f"recall {recall}: use a share between 0 and 1, such as 0.99")
 
 
 def narrowed_scheme(scheme: Scheme, metric: Metric, nearest: bool = False) -> Scheme:
-    """What a metric needs of a scheme, if there is that; the rest is left out.
+    """The part of a scheme that a metric needs, or the whole scheme if it lacks that part.
 
-    nearest: with single values of the signature, which only the nearest are looked for by.
+    nearest: keep the single values of the signature, which only a search for the nearest uses.
     """
     if metric == "jaccard" and scheme.minhash is not None:
         values = scheme.minhash.signature if nearest else 0
@@ -118,38 +116,24 @@ def narrowed_scheme(scheme: Scheme, metric: Metric, nearest: bool = False) -> Sc
     return scheme
 
 
-def require_bands(bands: NDArray[np.uint64] | None) -> NDArray[np.uint64]:
-    """The band hashes. Raises UsageError where the scheme has none."""
-    if bands is None:
-        raise UsageError("the index has no MinHash tokens: use --metric hamming")
-    return bands
-
-
 def require_minhash(scheme: Scheme) -> MinHash:
-    """The scheme's MinHash parameters. Raises UsageError where it has none."""
+    """The scheme's MinHash parameters. Raises UsageError if it has none."""
     if scheme.minhash is None:
         raise UsageError("the index has no MinHash tokens: use --metric hamming")
     return scheme.minhash
 
 
-def require_prints(fingerprints: NDArray[np.uint64] | None) -> NDArray[np.uint64]:
-    """The fingerprints. Raises UsageError where the scheme has none."""
-    if fingerprints is None:
-        raise UsageError("the index has no SimHash tokens: use --metric jaccard")
-    return fingerprints
-
-
 def require_simhash(scheme: Scheme) -> Layout:
-    """The layout of the scheme's segments. Raises UsageError where it has none."""
+    """The layout of the scheme's segments. Raises UsageError if it has none."""
     if scheme.simhash is None:
         raise UsageError("the index has no SimHash tokens: use --metric jaccard")
     return scheme.simhash.layout
 
 
 def distance_for(layout: Layout, distance: int | None) -> int:
-    """The Hamming distance asked for, or what the layout guarantees by equality alone.
+    """The given Hamming distance; if it is None, the one that equal segments guarantee.
 
-    Raises UsageError for one that takes more probes than a cluster's query can hold.
+    Raises UsageError if it takes more probes than one query of a cluster can hold.
     """
     if distance is None:
         return layout.guarantee()

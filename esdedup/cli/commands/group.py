@@ -1,4 +1,4 @@
-"""esdedup cluster: groups of near-duplicates, written into the index."""
+"""esdedup group: groups of near-duplicates, written into the index."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Work = Annotated[
     Path | None,
     typer.Option(
         "--work",
-        show_default="INDEX.cluster",
+        show_default="INDEX.group",
         help="Folder to work in. A run that was stopped goes on from it; at the end it is removed.",
     ),
 ]
@@ -45,7 +45,7 @@ _LARGEST = 10
 
 
 @with_target
-def cluster_command(
+def group_command(
     target: Target,
     group_options: GroupingOptions,
     work: Work = None,
@@ -59,7 +59,7 @@ def cluster_command(
     Run it again after it was stopped: it goes on where it was.
     """
     grouping = group_options.grouping()
-    folder = work or Path(f"{target.index}.cluster")
+    folder = work or Path(f"{target.index}.group")
     with ExitStack() as stack:
         index = stack.enter_context(target.open())
         if not dry_run:

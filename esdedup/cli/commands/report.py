@@ -21,7 +21,7 @@ from esdedup.cli.commands.pairs import capped, left_out
 from esdedup.cli.commands.stats import bucket_document
 from esdedup.cli.options import (
     AsJson,
-    LeaderOptions,
+    GroupingOptions,
     Target,
     describe,
     with_target,
@@ -125,7 +125,7 @@ def options(grouping: Grouping) -> str:
         for each in (
             f"--method {grouping.method} --metric {limits.metric}",
             limit,
-            f"--keep {grouping.keep} --max-bucket {limits.max_per_bucket}",
+            f"--keep {grouping.keep} --max-per-bucket {limits.max_per_bucket}",
         )
         if each
     )
@@ -274,7 +274,7 @@ def report_command(
     target: Target,
     *,
     output: Output = None,
-    group_options: LeaderOptions,
+    group_options: GroupingOptions,
     examples: Examples = Wanted.examples,
     hot: Hot = Wanted.hot,
     sample: Sample = Wanted.sample,

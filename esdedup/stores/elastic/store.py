@@ -113,7 +113,8 @@ class ClusterStore:
         if len(mappings) > 1:
             raise UsageError(
                 f"{self._index!r} names {len(mappings)} indices ({', '.join(sorted(mappings))})"
-                f" without esdedup fields: esdedup attach {self._index}, or name one of them"
+                f" without esdedup fields: esdedup attach --index {self._index}, or name one of"
+                " them"
             )
         (mapping,) = mappings.values()
         put = index_mapping(meta, mapping.get("_meta"))
