@@ -28,9 +28,9 @@ from esdedup.dedup.groups import Grouping, Groups
 from esdedup.dedup.marks import mark_groups
 from esdedup.dedup.representative import KeepRule
 from esdedup.dedup.union_find import follow, join, singletons
+from esdedup.index import GroupOptions
 from esdedup.models import natural
 from esdedup.search import buckets
-from esdedup.search.limits import Limits
 from esdedup.sketch.sketch import sketch
 from esdedup.text.jaccard import jaccard
 from tests.conftest import delete_index
@@ -125,7 +125,7 @@ def test_rules_of_what_stays(rule: str, first: str, tmp_path: Path) -> None:
                 {"id": "1", "text": text + " more"},
             ]
         )
-        (group,) = index.groups(Grouping(method="components", keep=KeepRule.parse(rule)))
+        (group,) = index.groups(method="components", keep=rule)
     assert group.representative == first
     assert {group.representative, *(member.id for member in group.members)} == {"1", "2", "10"}
 
@@ -140,7 +140,7 @@ def test_a_field_that_no_document_has(tmp_path: Path) -> None:
     with esdedup.open(tmp_path / "a.db") as index:
         index.add([{"id": "1", "text": "some text"}])
         with pytest.raises(esdedup.UsageError, match="first:day: no document has"):
-            index.groups(Grouping(method="components", keep=KeepRule.parse("oldest:day")))
+            index.groups(method="components", keep="oldest:day")
 
 
 # Groups on made-up texts
@@ -258,7 +258,7 @@ def test_groups_are_those_of_all_pairs(
 ) -> None:
     monkeypatch.setattr(buckets, "PAIRS_A_BLOCK", block)
     with esdedup.open(stored) as index:
-        found = index.groups(Grouping(method=method))
+        found = index.groups(method=method)
     expected = components(list(texts), pairs) if method == "components" else leaders(texts, pairs)
     assert partition_of(found) == expected
     assert found.capped.buckets == 0
@@ -275,8 +275,8 @@ def test_groups_are_those_of_all_pairs(
 
 def test_a_chain_is_one_component_and_several_leaders(stored: Path) -> None:
     with esdedup.open(stored) as index:
-        joined = partition_of(index.groups(Grouping(method="components")))
-        led = partition_of(index.groups(Grouping(method="leader")))
+        joined = partition_of(index.groups(method="components"))
+        led = partition_of(index.groups(method="leader"))
     ids = [f"chain-1-{number}" for number in range(12)]
     assert {joined[id] for id in ids} == {"chain-1-0"}
     assert len({led[id] for id in ids}) > 1
@@ -296,7 +296,7 @@ def test_groups_by_hamming_distance(
         if (numbers[a] ^ numbers[b]).bit_count() <= (distance or 3)
     }
     with esdedup.open(stored) as index:
-        found = index.groups(Grouping(Limits("hamming", distance=distance), method))
+        found = index.groups(metric="hamming", distance=distance, method=method)
     expected = components(list(texts), near) if method == "components" else leaders(texts, near)
     assert partition_of(found) == expected
     assert found.grouping.limits.distance == (distance or 3)
@@ -311,13 +311,13 @@ def test_equal_texts_are_one_row_and_texts_without_words_are_in_no_group(tmp_pat
     empty = [{"id": f"x{number}", "text": text} for number, text in enumerate(["", "", "!", "!"])]
     with esdedup.open(tmp_path / "a.db") as index:
         index.add([*equal, *empty])
-        for grouping in (
-            Grouping(), Grouping(method="components"), Grouping(Limits("hamming")),
-            Grouping(exact=True),
-        ):  # fmt: skip
-            (group,) = index.groups(grouping)
+        every: list[GroupOptions] = [
+            {}, {"method": "components"}, {"metric": "hamming"}, {"exact": True}
+        ]  # fmt: skip
+        for options in every:
+            (group,) = index.groups(**options)
             assert (group.representative, len(group.members)) == ("e0", 2_999)
-            assert index.groups(grouping).capped.buckets == 0
+            assert index.groups(**options).capped.buckets == 0
             assert {member.digest for member in group.members} == {group.digest}
 
 
@@ -331,7 +331,7 @@ def test_exact_groups_with_tokens_of_one_kind(kind: str, tmp_path: Path) -> None
     )
     with esdedup.open(tmp_path / "a.db", scheme=scheme) as index:
         index.add([{"id": f"{n}", "text": text} for n, text in enumerate(["同", "同", "", ""])])
-        (group,) = index.groups(Grouping(exact=True))
+        (group,) = index.groups(exact=True)
     assert (group.representative, [each.id for each in group.members]) == ("0", ["1"])
 
 
@@ -340,10 +340,9 @@ def test_a_bucket_that_is_cut_short_is_told_and_still_joined(tmp_path: Path) -> 
     texts = [" ".join([*base[:at], f"v{at}", *base[at + 1 :]]) for at in range(150)]
     with esdedup.open(tmp_path / "a.db") as index:
         index.add([{"id": str(at), "text": text} for at, text in enumerate(texts)])
-        limits = Limits(threshold=0.8, max_per_bucket=5)
-        (group,) = index.groups(Grouping(limits, "components"))
+        (group,) = index.groups(method="components", max_per_bucket=5)
         assert len(group.members) == 149
-        cut = index.groups(Grouping(limits, "components")).capped
+        cut = index.groups(method="components", max_per_bucket=5).capped
         assert cut.buckets > 0
         assert 5 < cut.largest <= 150
         found = index.pairs(threshold=0.8, max_per_bucket=5)
@@ -540,7 +539,7 @@ def test_a_run_that_was_killed_goes_on_to_the_same_groups(
         pass
 
     with opened(target) as index:
-        expected = partition_of(index.groups(grouping))
+        expected = partition_of(index.groups(method=method))
         kills, steps_done = 0, 0
 
         def on_step(name: str, done: int, total: int) -> None:
@@ -561,7 +560,7 @@ def test_a_run_that_was_killed_goes_on_to_the_same_groups(
                 kills += 1
         assert kills > 3
         assert partition_of(found) == expected
-        plain = index.groups(grouping)
+        plain = index.groups(method=method)
         assert np.array_equal(found.value, plain.value, equal_nan=True)
 
 

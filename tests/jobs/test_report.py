@@ -176,7 +176,7 @@ def test_counts_of_groups_and_copies(place: Place) -> None:
     fill(place, documents)
     line, _, _ = reported(place)
     with esdedup.open(place.target, place.index) as index:
-        groups = index.groups(Grouping())
+        groups = index.groups()
         texts = {each["id"]: each["text"] for each in documents}
         copies = equal = 0
         for group in groups:

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 import esdedup
 from esdedup import DuplicatePolicy
-from esdedup.dedup.groups import Grouping
+from esdedup.dedup.groups import Grouping, find_groups
 from esdedup.dedup.marks import mark_groups
 from esdedup.ingest import ingest
 from esdedup.ingest import near_duplicates as duplicates
@@ -473,7 +473,7 @@ def test_leaders_of_a_whole_index_are_those_of_its_documents_in_their_order(
     with tempfile.TemporaryDirectory() as folder, esdedup.open(Path(folder) / "a.db") as index:
         for first in range(0, len(documents), batch):
             index.add(documents[first : first + batch], on_duplicate=policy)
-        groups = index.groups(grouping)
+        groups = find_groups(index.store, index.meta, grouping)
         report = mark_groups(index.store, index.meta, groups)
     # Groups, originals, and the numbers are there already.
     assert (report.written, report.unchanged) == (0, len(documents))
