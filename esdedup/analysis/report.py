@@ -25,8 +25,8 @@ from esdedup.analysis.distribution import (
     spread,
 )
 from esdedup.analysis.sampling import sample_neighbours
-from esdedup.dedup.checkpoint import WorkFolder
-from esdedup.dedup.groups import Grouping, Groups, OnStep, find_groups
+from esdedup.dedup.checkpoint import OnStep, WorkFolder
+from esdedup.dedup.groups import Grouping, Groups, find_groups
 from esdedup.exceptions import UsageError
 from esdedup.ingest.refresh import digests
 from esdedup.models import Statistics
@@ -272,9 +272,9 @@ def _binned(meta: IndexMeta, groups: Groups, rows: I64) -> tuple[list[Bin], I64]
     grouping, values = groups.grouping, groups.value[rows]
     if grouping.by_distance:
         layout = require_simhash(meta.scheme)
-        bins = distance_bins(distance_for(layout, grouping.distance), layout.bits)
+        bins = distance_bins(distance_for(layout, grouping.limits.distance), layout.bits)
         return bins, bins_of_distances(values, bins)
-    bins = similarity_bins(1.0 if grouping.exact else grouping.threshold)
+    bins = similarity_bins(1.0 if grouping.exact else grouping.limits.least_similarity)
     return bins, bins_of_similarities(values, bins)
 
 

@@ -257,9 +257,10 @@ def _matrix(identity: I64, row_of: I64, frequent: NDArray[np.bool_], texts: int)
 
 
 # Bytes a document in an index of Elasticsearch, `_source` included, merged: measured, see
-# docs/scale.md and `benchmarks/index_size.py`. 23 tokens of bands and 4 of segments take 461
-# bytes, 20 and 4 take 415; tokens of 36 bits in place of 30 take 40 more for 20 of them; no
-# segments and no fingerprint take 70 less. 128 single values take 1,390, see docs/design.md.
+# docs/explanation/scale.md and `benchmarks/index_size.py`. 23 tokens of bands and 4 of segments
+# take 461 bytes, 20 and 4 take 415; tokens of 36 bits in place of 30 take 40 more for 20 of them;
+# no segments and no fingerprint take 70 less. 128 single values take 1,390, see
+# docs/explanation/design.md.
 _BYTES_A_BAND_TOKEN = 15.0
 _BYTES_MORE_A_SIX_BITS = 2.0
 _BYTES_A_SEGMENT_TOKEN = 11.0

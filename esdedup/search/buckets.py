@@ -1,7 +1,7 @@
-"""Candidate pairs from shared buckets: who meets whom, each pair once.
+"""Finds the pairs of rows that share a bucket, in numpy.
 
-A bucket is the documents that have one value in one column (a band or a segment). Pairs come out
-in blocks, so that memory does not grow with their number.
+A bucket holds the rows that have the same value in one column: a band, or a segment. Pairs come in
+blocks, so that memory does not grow with their number.
 """
 
 from __future__ import annotations
@@ -10,40 +10,34 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from esdedup.text.arrays import I64, U64, blocks, offsets_of, ranges, run_starts
+from esdedup.text.arrays import I64, U64, Unsigned, blocks, offsets_of, ranges, run_starts
 
 Pairs = tuple[I64, I64]
-
+"""Left and right rows, shape (pairs,) each."""
 PAIRS_A_BLOCK = 1 << 22
-"""Meetings of two rows in a bucket that are looked at together: keeps the arrays near 200 MB."""
-
+"""Pairs within buckets that are handled together: keeps the arrays near 200 MB."""
 NO_CAP = np.iinfo(np.int64).max
+"""The cap that compares a row with all others of a bucket."""
 
 
 @dataclass(frozen=True)
 class Column:
     """The buckets of one column that hold two rows or more.
 
-    rows: bucket after bucket, ascending in each, shape (k,). first: where in `rows` the bucket of
-    each begins, shape (k,).
+    rows: bucket after bucket, ascending in each, shape (k,).
+    first: for each of them the position in `rows` at which its bucket begins, shape (k,).
     """
 
     rows: I64
     first: I64
 
-    @property
-    def sizes(self) -> I64:
-        """Rows a bucket: shape (buckets,)."""
-        return np.diff(np.append(np.unique(self.first), self.rows.size))
-
 
 @dataclass(frozen=True)
 class Capped:
-    """Buckets that hold more rows than a document is compared with.
+    """Buckets that were cut short: they hold more rows than a row is compared with.
 
-    buckets: how many. largest: rows of the largest.
+    buckets: their number. largest: rows of the largest.
     """
 
     buckets: int = 0
@@ -53,10 +47,11 @@ class Capped:
         return Capped(self.buckets + other.buckets, max(self.largest, other.largest))
 
 
-def bucket_columns(
-    columns: Sequence[NDArray[np.unsignedinteger]], stopped: tuple[I64, U64]
-) -> list[Column]:
-    """The buckets of columns. stopped: columns and values, shape (m,) each, that make no bucket."""
+def bucket_columns(columns: Sequence[Unsigned], stopped: tuple[I64, U64]) -> list[Column]:
+    """The buckets of each column.
+
+    stopped: columns and values, shape (m,) each, that make no bucket.
+    """
     at, values = stopped
     return [
         bucket_column(np.asarray(column), values[at == position])
@@ -64,7 +59,7 @@ def bucket_columns(
     ]
 
 
-def bucket_column(values: NDArray[np.unsignedinteger], stopped: U64 | None = None) -> Column:
+def bucket_column(values: Unsigned, stopped: U64 | None = None) -> Column:
     """The buckets of a column of values, shape (n,). stopped: values that make no bucket."""
     order, ordered = _ascending(values)
     fresh = run_starts(ordered)
@@ -78,18 +73,18 @@ def bucket_column(values: NDArray[np.unsignedinteger], stopped: U64 | None = Non
 
 
 def capped(columns: Sequence[Column], cap: int) -> Capped:
-    """How many buckets a cap cuts short."""
-    sizes = [column.sizes for column in columns]
-    over = sum(int((each > cap).sum()) for each in sizes)
-    largest = max((int(each.max()) for each in sizes if each.size), default=0)
-    return Capped(over, largest) if over else Capped()
+    """The buckets that a cap cuts short."""
+    buckets = [np.unique(column.first, return_counts=True)[1] for column in columns]
+    sizes = np.concatenate([np.empty(0, np.int64), *buckets])
+    over = sizes[sizes > cap]
+    return Capped(over.size, int(over.max(initial=0)))
 
 
 def blocks_of_rows(columns: Sequence[Column], rows: int, cap: int = NO_CAP) -> Iterator[range]:
-    """Ranges of the rows 0 .. rows - 1 that meet about PAIRS_A_BLOCK earlier rows each."""
+    """Ranges of the rows 0 .. rows - 1 that make about PAIRS_A_BLOCK pairs with earlier rows."""
     meetings = np.zeros(rows, np.int64)
     for column in columns:
-        # A row is in one bucket of a column, so that no row comes twice.
+        # No row comes twice: it is in at most one bucket of a column.
         meetings[column.rows] += np.minimum(np.arange(column.rows.size) - column.first, cap)
     if meetings.any():
         for block in blocks(meetings, PAIRS_A_BLOCK):
@@ -97,29 +92,27 @@ def blocks_of_rows(columns: Sequence[Column], rows: int, cap: int = NO_CAP) -> I
 
 
 def earlier_pairs(columns: Sequence[Column], rows: range, cap: int = NO_CAP) -> Pairs:
-    """The pairs (left, right) with right in a range and left < right, each once, by right, left.
+    """The pairs with the right row in a range and left < right, each once, by right, then left.
 
-    cap: a row is compared with only so many of its bucket, the first ones.
+    cap: a row is compared with at most this many rows of each bucket, the first ones.
     """
-    keys = [_meetings(column, rows, cap) for column in columns]
-    lefts = np.concatenate([left for left, _ in keys])
-    rights = np.concatenate([right for _, right in keys])
-    both = rights << 32 | lefts
-    # Sorted here: numpy's `unique` of late fills a hash table, which takes many times as long.
+    pairs = [_earlier_in_bucket(column, rows, cap) for column in columns]
+    both = np.concatenate([right << 32 | left for left, right in pairs])
+    # Sorting is many times as fast as `np.unique`, which fills a hash table.
     both.sort()
     both = both[run_starts(both)]
     return both & 0xFFFFFFFF, both >> 32
 
 
-def _meetings(column: Column, rows: range, cap: int) -> Pairs:
+def _earlier_in_bucket(column: Column, rows: range, cap: int) -> Pairs:
     at = np.flatnonzero((column.rows >= rows.start) & (column.rows < rows.stop))
     first = column.first[at]
     many = np.minimum(at - first, cap)
     return column.rows[ranges(first, many)], np.repeat(column.rows[at], many)
 
 
-def agreeing(bands: NDArray[np.unsignedinteger], pairs: Pairs, least: int) -> Pairs:
-    """Of pairs of columns of `bands`, shape (bands, n), those that agree in at least so many."""
+def agreeing(bands: Unsigned, pairs: Pairs, least: int) -> Pairs:
+    """The pairs of rows that share at least `least` bands. bands: shape (bands, n)."""
     left, right = pairs
     if least <= 1 or not left.size:
         return pairs
@@ -131,10 +124,7 @@ def agreeing(bands: NDArray[np.unsignedinteger], pairs: Pairs, least: int) -> Pa
 
 
 def band_pairs(bands: U64) -> Iterator[Pairs]:
-    """Pairs of rows that agree in a column: (left, right), left < right, each pair once.
-
-    bands: shape (n, columns).
-    """
+    """Pairs of rows that share a band, left < right, each once. bands: shape (n, bands)."""
     columns = [bucket_column(bands[:, column]) for column in range(bands.shape[1])]
     for rows in blocks_of_rows(columns, len(bands)):
         yield earlier_pairs(columns, rows)
@@ -147,19 +137,21 @@ def segment_pairs(
     cap: int = NO_CAP,
     stopped: tuple[I64, U64] | None = None,
 ) -> Iterator[Pairs]:
-    """Pairs of rows that differ in some column by at most `radius` bits.
+    """Pairs of rows that differ in some segment by at most `radius` bits, left < right.
 
-    Each pair comes once; with a cap or stopped values it may come again. segments: shape
-    (n, columns). masks: for each column the bits that may differ, as `segments.probe_masks` gives
-    them. cap: a row is compared with only so many of a bucket, the first ones. stopped: columns and
-    values, shape (m,) each, whose buckets are left out.
+    Each pair comes once, but may come again with a cap or stopped values.
+
+    segments: shape (n, segments).
+    masks: for each segment the bits that may differ, as `segments.probe_masks` gives them.
+    cap: a row is compared with at most this many rows of each bucket, the first ones.
+    stopped: segments and values, shape (m,) each, whose buckets are left out.
     """
     at, values = stopped if stopped is not None else (np.empty(0, np.int64), np.empty(0, np.uint64))
     whole = cap == NO_CAP and not values.size
     for column, column_masks in enumerate(masks):
         for mask in column_masks:
-            for left, right in _meeting(segments[:, column], mask, cap, values[at == column]):
-                # What was cut off in an earlier column comes from a later one.
+            for left, right in _pairs_apart(segments[:, column], mask, cap, values[at == column]):
+                # A pair that was cut off in an earlier column must come from this one.
                 if whole:
                     apart = np.bitwise_count(segments[left, :column] ^ segments[right, :column])
                     fresh = ~(apart <= radius).any(axis=1)
@@ -167,14 +159,14 @@ def segment_pairs(
                 yield left, right
 
 
-def _meeting(values: U64, mask: np.uint64, cap: int, stopped: U64) -> Iterator[Pairs]:
+def _pairs_apart(values: U64, mask: np.uint64, cap: int, stopped: U64) -> Iterator[Pairs]:
     """Pairs of rows whose values differ by exactly `mask`, left < right, in blocks."""
     order, ordered = _ascending(values)
     partner = ordered ^ mask
     rows = np.arange(values.size)
     first = np.searchsorted(ordered, partner, "left")
     if mask:
-        # Each two values meet once: from the larger one's side.
+        # Two values meet once: from the side of the larger one.
         counts = np.where(ordered > partner, np.searchsorted(ordered, partner, "right") - first, 0)
     else:
         counts = rows - first
@@ -187,12 +179,12 @@ def _meeting(values: U64, mask: np.uint64, cap: int, stopped: U64) -> Iterator[P
         yield np.minimum(a, b), np.maximum(a, b)
 
 
-def _ascending(values: NDArray[np.unsignedinteger]) -> tuple[I64, U64]:
-    """The order of values, equal ones by their rows, and the values in it."""
+def _ascending(values: Unsigned) -> tuple[I64, U64]:
+    """The rows in ascending order of their values, ties by row, and the values in that order."""
     if values.size and values.max() >> 32:
         order = np.argsort(values, kind="stable")
         return order, values[order].astype(np.uint64)
-    # Numbers are sorted several times as fast as their order is found.
+    # Sorting numbers is several times as fast as `argsort`.
     both = values.astype(np.uint64) << np.uint64(32) | np.arange(values.size, dtype=np.uint64)
     both.sort()
     return (both & np.uint64(0xFFFFFFFF)).astype(np.int64), both >> np.uint64(32)

@@ -1,13 +1,17 @@
-"""What tests on clusters share: plain requests, made-up texts, and names nobody else uses."""
+"""Commands in this process, plain requests to servers, and made-up texts."""
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import json
+import logging
+import os
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +23,7 @@ from esdedup.cli import main
 
 
 def call(url: str, method: str, path: str, body: Any = None) -> Any:
-    """A request of somebody else's; `body` is an object, or a list, sent as lines."""
+    """Sends a request; `body` is an object, or a list, sent as lines."""
     data = None
     if isinstance(body, list):
         data = "".join(json.dumps(line) + "\n" for line in body).encode()
@@ -35,7 +39,7 @@ def call(url: str, method: str, path: str, body: Any = None) -> Any:
 
 
 def fill(url: str, index: str, documents: dict[str, dict[str, Any]], verb: str = "index") -> None:
-    """Documents of others, by id, visible when this returns."""
+    """Writes documents without tokens, by id, and refreshes."""
     lines = [line for id, source in documents.items() for line in ({verb: {"_id": id}}, source)]
     for first in range(0, len(lines), 4_000):
         answer = call(url, "POST", f"/{index}/_bulk", lines[first : first + 4_000])
@@ -44,21 +48,21 @@ def fill(url: str, index: str, documents: dict[str, dict[str, Any]], verb: str =
 
 
 def all_documents(url: str, index: str) -> dict[str, dict[str, Any]]:
-    """The sources of all documents, up to 10,000, by id."""
+    """Returns the sources of all documents, at most 10,000, by id."""
     call(url, "POST", f"/{index}/_refresh")
     answer = call(url, "POST", f"/{index}/_search", {"size": 10_000})
     return {hit["_id"]: hit["_source"] for hit in answer["hits"]["hits"]}
 
 
 def words(seed: int, count: int = 40) -> str:
-    """A text like no other seed's."""
+    """Returns a text that is unlike that of any other seed."""
     rng = np.random.default_rng(seed)
     return " ".join(f"w{number}" for number in rng.integers(0, 10**9, count).tolist())
 
 
 @dataclass(frozen=True)
 class Ran:
-    """What a command answered."""
+    """The output and exit status of a command."""
 
     status: int
     out: str
@@ -70,17 +74,27 @@ class Ran:
 
 
 def esdedup_command(url: str, *arguments: str) -> Ran:
-    """A command on a cluster, in this process, as if its output were a pipe."""
+    """Runs a command on a cluster in this process."""
     return run_command(*arguments, "--url", url)
 
 
-def run_command(*arguments: str) -> Ran:
-    """A command in this process, as if its output were a pipe, and its input."""
+def run_command(
+    *arguments: str,
+    input: str = "",
+    environment: Mapping[str, str] | None = None,
+    terminal: bool = False,
+) -> Ran:
+    """Runs a command in this process, as if its input and output were pipes, or a terminal.
+
+    Settings of the process that the program changes are restored.
+    """
     status: Any = 0
-    out, err = io.StringIO(), io.StringIO()
+    out, err = _Output(terminal), _Output(terminal)
     with (
+        _process_settings_kept(),
+        mock.patch.dict(os.environ, environment or {}),
         mock.patch.object(sys, "argv", ["esdedup", *arguments]),
-        mock.patch.object(sys, "stdin", io.StringIO()),
+        mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(input.encode()))),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
     ):
@@ -91,7 +105,34 @@ def run_command(*arguments: str) -> Ran:
     return Ran(int(status or 0), out.getvalue(), err.getvalue())
 
 
+class _Output(io.StringIO):
+    """Standard output or error of a command."""
+
+    def __init__(self, terminal: bool) -> None:
+        super().__init__()
+        self._terminal = terminal
+
+    def isatty(self) -> bool:
+        return self._terminal
+
+
+@contextlib.contextmanager
+def _process_settings_kept() -> Iterator[None]:
+    """Gives the program a process without handlers of logs, and restores its settings."""
+    loggers = [logging.getLogger(name) for name in (None, "elastic_transport", "opensearch")]
+    levels = [logger.level for logger in loggers]
+    handlers, thresholds = loggers[0].handlers, gc.get_threshold()
+    loggers[0].handlers = []
+    try:
+        yield
+    finally:
+        loggers[0].handlers = handlers
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+        gc.set_threshold(*thresholds)
+
+
 def write_lines(path: Path, records: list[Any]) -> None:
-    """A file of JSON lines; what is text is written as it is."""
+    """Writes a file of JSON lines. Strings are written as they are."""
     lines = [r if isinstance(r, str) else json.dumps(r, ensure_ascii=False) for r in records]
     path.write_text("".join(line + "\n" for line in lines), "utf-8", "surrogateescape")

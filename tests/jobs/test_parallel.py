@@ -36,6 +36,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.also_on_elasticsearch8
 def test_they_write_what_one_process_writes(
     place: Place, target: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -77,7 +78,7 @@ def test_they_write_what_one_process_writes(
 
 def test_near_duplicates_go_by_the_order(folder: Path) -> None:
     write_lines(folder / "one.jsonl", [{"id": "a", "text": "one"}])
-    for option in (["--on-duplicate", "skip"], ["--cluster"]):
+    for option in (["--on-duplicate", "skip"], ["--group"]):
         done = run_command("index", "one.jsonl", "--workers", "2", *option)
         assert done.status == 2
         assert "--workers" in done.err

@@ -177,6 +177,7 @@ def test_point_in_time(setup: Setup, names: list[str]) -> None:
     assert httpx.request("DELETE", f"{url}{path}", json=body).status_code == 200
 
 
+@pytest.mark.also_on_elasticsearch8
 @pytest.mark.parametrize("compress", [False, True])
 def test_documents_of_an_attached_index_get_the_tokens_of_enrich(
     setup: Setup, names: list[str], compress: bool
@@ -354,7 +355,7 @@ def test_a_data_stream_whose_next_index_has_no_fields(setup: Setup, names: list[
     body = {**template, "template": {"mappings": strict}}
     httpx.put(f"{url}/_index_template/{name}", json=body).raise_for_status()
     httpx.put(f"{url}/_data_stream/{name}").raise_for_status()
-    esdedup_command(setup.direct, "attach", name)
+    esdedup_command(setup.direct, "attach", "-i", name)
     document = {"@timestamp": "2026-11-21", "text": TEXT}
     for expected in (True, False):
         done = httpx.post(f"{url}/{name}/_doc?refresh=true", json=document)
