@@ -15,7 +15,10 @@ _RADII = 3
 def describe(
     scheme: Scheme, documents: float, chance: float = CHANCE_SIMILARITY
 ) -> list[tuple[str, str]]:
-    """What a scheme does and costs at so many documents: (name, text) rows."""
+    """The parameters of a scheme and their effect, as (name, text) rows.
+
+    documents: number of them in the index. chance: similarity of unrelated texts.
+    """
     form = scheme.normalisation.form
     fold = "case folded" if scheme.normalisation.casefold else "case kept"
     shingling = scheme.shingling

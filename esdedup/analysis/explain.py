@@ -27,10 +27,10 @@ from esdedup.sketch.tokens import encode
 from esdedup.stores.base import Store
 from esdedup.stores.fields import text_of
 from esdedup.stores.mapping import IndexMeta
-from esdedup.text.hashing import U64
+from esdedup.text.arrays import U64, Ragged
 from esdedup.text.highlight import MarkedText, Span, mark_shared
 from esdedup.text.jaccard import hamming, jaccard
-from esdedup.text.shingles import Ragged, Unit
+from esdedup.text.shingles import Unit
 
 StoredTokens = Literal["current", "stale", "other scheme", "none"]
 """Tokens that a document holds: of its text, of another text, of another scheme, or none."""

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from esdedup.analysis.describe import describe
 from esdedup.analysis.distribution import (
@@ -44,9 +43,8 @@ from esdedup.sketch.scheme import Scheme
 from esdedup.stores.base import Store
 from esdedup.stores.fields import value_at
 from esdedup.stores.mapping import IndexMeta
+from esdedup.text.arrays import I64
 from esdedup.text.highlight import Excerpt, differing, excerpts, mark_shared
-
-I64 = NDArray[np.int64]
 
 _EXCERPT = 2_400
 _LONGEST = 1_000_000
@@ -188,12 +186,13 @@ class Report:
         grouping = self.grouping
         if grouping.exact:
             return f"--exact --keep {grouping.keep}"
-        limit = f"--threshold {grouping.threshold:g} --recall {grouping.recall:g} "
+        limits = grouping.limits
+        limit = f"--threshold {limits.threshold:g} --recall {limits.recall:g} "
         if grouping.by_distance:
-            limit = "" if grouping.distance is None else f"--distance {grouping.distance} "
+            limit = "" if limits.distance is None else f"--distance {limits.distance} "
         return (
-            f"--method {grouping.method} --metric {grouping.metric} {limit}"
-            f"--keep {grouping.keep} --max-bucket {grouping.max_bucket}"
+            f"--method {grouping.method} --metric {limits.metric} {limit}"
+            f"--keep {grouping.keep} --max-bucket {limits.max_per_bucket}"
         )
 
     @property
@@ -296,9 +295,9 @@ def _binned(meta: IndexMeta, groups: Groups, rows: I64) -> tuple[list[Bin], I64]
     grouping, values = groups.grouping, groups.value[rows]
     if grouping.by_distance:
         layout = require_simhash(meta.scheme)
-        bins = distance_bins(distance_for(layout, grouping.distance), layout.bits)
+        bins = distance_bins(distance_for(layout, grouping.limits.distance), layout.bits)
         return bins, bins_of_distances(values, bins)
-    bins = similarity_bins(1.0 if grouping.exact else grouping.threshold)
+    bins = similarity_bins(1.0 if grouping.exact else grouping.limits.least_similarity)
     return bins, bins_of_similarities(values, bins)
 
 
@@ -398,12 +397,12 @@ def _all_pairs(store: Store, meta: IndexMeta, count: int, step: OnStep) -> AllPa
 
 
 def _warnings(found: Report) -> list[str | None]:
-    grouping = found.grouping
+    grouping, limits = found.grouping, found.grouping.limits
     capped = Capped(found.capped_buckets, found.capped_largest)
-    warnings = [without_tokens(found.statistics), cut_buckets(capped, grouping.max_bucket)]
-    if not grouping.exact and grouping.metric == "jaccard":
+    warnings = [without_tokens(found.statistics), cut_buckets(capped, limits.max_per_bucket)]
+    if not grouping.exact and not grouping.by_distance:
         recall = found.expected_recall
-        warnings.append(lacking_recall(recall, grouping.threshold, grouping.recall))
+        warnings.append(lacking_recall(recall, limits.least_similarity, limits.recall))
     if found.stopped_tokens and not grouping.exact:
         tokens = _counted(found.stopped_tokens, "token is", "tokens are")
         warnings.append(

@@ -17,17 +17,17 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from esdedup.dedup.groups import MAX_BUCKET, Grouping, Method
+from esdedup.dedup.groups import Grouping, Method
 from esdedup.dedup.representative import KeepRule
 from esdedup.exceptions import UsageError
 from esdedup.index import DEFAULT_FILE, DEFAULT_INDEX, Index, open
 from esdedup.models import Metric
-from esdedup.search.limits import RECALL
+from esdedup.search.limits import ACTING, LOOKING, MAX_PER_BUCKET, RECALL, Limits
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores import BulkPolicy, Cluster, connect
 from esdedup.stores.connection import Connection, connection_to
 
-DEFAULT_THRESHOLD = 0.5
+DEFAULT_THRESHOLD = LOOKING
 _WHERE = "Where the index is"
 _CREDENTIALS = "Credentials of a cluster"
 Url = Annotated[
@@ -298,7 +298,7 @@ def _options_of(kind: Any) -> list[inspect.Parameter]:
     ]
 
 
-THRESHOLD = 0.8
+THRESHOLD = ACTING
 MethodOption = Annotated[
     Method,
     typer.Option(
@@ -333,14 +333,14 @@ Exact = Annotated[
 class GroupingOptions:
     """The options of every command that groups documents."""
 
-    method: MethodOption = "components"
+    method: MethodOption = "leader"
     metric: MetricOption = "jaccard"
     threshold: GroupThreshold = None
     distance: Distance = None
     keep: KeepOption = "first"
     exact: Exact = False
     recall: Recall = RECALL
-    max_bucket: MaxBucket = MAX_BUCKET
+    max_bucket: MaxBucket = MAX_PER_BUCKET
 
     def grouping(self) -> Grouping:
         """The grouping that the options name. Raises UsageError for what does not go together."""
@@ -348,16 +348,14 @@ class GroupingOptions:
         if self.exact and not by_text:
             raise UsageError("--exact goes without --metric, --threshold and --distance")
         check_metric_options(self.metric, self.threshold, self.distance)
-        return Grouping(
-            self.method,
+        limits = Limits(
             self.metric,
             THRESHOLD if self.threshold is None else self.threshold,
             self.distance,
-            KeepRule.parse(self.keep),
-            self.recall,
-            self.max_bucket,
-            self.exact,
+            recall=self.recall,
+            max_per_bucket=self.max_bucket,
         )
+        return Grouping(limits, self.method, KeepRule.parse(self.keep), self.exact)
 
 
 @dataclass(frozen=True)

@@ -112,7 +112,9 @@ def draw(
         _draw_curves(curves, choices)
         _draw_neighbours(below, choices, neighbours)
         for axes, corner in ((curves, "upper left"), (below, "upper right")):
-            axes.axvline(threshold, color="tab:red", linestyle="--", linewidth=1.2, label="threshold")
+            axes.axvline(
+                threshold, color="tab:red", linestyle="--", linewidth=1.2, label="threshold"
+            )
             axes.grid(visible=True, alpha=0.25)
             axes.legend(loc=corner, fontsize=9)
         figure.suptitle(title, fontsize=11)

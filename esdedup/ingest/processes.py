@@ -28,7 +28,7 @@ from multiprocessing.connection import wait
 from typing import Any, Literal, TypeVar
 
 from esdedup.exceptions import EsdedupError, StoreError
-from esdedup.text.hashing import U64
+from esdedup.text.arrays import U64
 
 
 def be_a_program() -> None:

@@ -143,7 +143,7 @@ def apply(store: Store, others: Place, tmp_path: Path) -> Iterator[Apply]:
         finally_: Callable[[], None] = lambda: None,
         by: Store | None = None,
     ) -> DedupReport:
-        groups = find_groups(store, META, Grouping())
+        groups = find_groups(store, META, Grouping(method="components"))
         before()
         destination = None
         if action == "move":

@@ -30,6 +30,7 @@ from esdedup.dedup.representative import KeepRule
 from esdedup.dedup.union_find import follow, join, singletons
 from esdedup.models import natural
 from esdedup.search import buckets
+from esdedup.search.limits import Limits
 from esdedup.sketch.sketch import sketch
 from esdedup.text.jaccard import jaccard
 from tests.conftest import delete_index
@@ -124,7 +125,7 @@ def test_rules_of_what_stays(rule: str, first: str, tmp_path: Path) -> None:
                 {"id": "1", "text": text + " more"},
             ]
         )
-        (group,) = index.groups(Grouping(keep=KeepRule.parse(rule)))
+        (group,) = index.groups(Grouping(method="components", keep=KeepRule.parse(rule)))
     assert group.representative == first
     assert {group.representative, *(member.id for member in group.members)} == {"1", "2", "10"}
 
@@ -139,7 +140,7 @@ def test_a_field_that_no_document_has(tmp_path: Path) -> None:
     with esdedup.open(tmp_path / "a.db") as index:
         index.add([{"id": "1", "text": "some text"}])
         with pytest.raises(esdedup.UsageError, match="first:day: no document has"):
-            index.groups(Grouping(keep=KeepRule.parse("oldest:day")))
+            index.groups(Grouping(method="components", keep=KeepRule.parse("oldest:day")))
 
 
 # Groups on made-up texts
@@ -257,7 +258,7 @@ def test_groups_are_those_of_all_pairs(
 ) -> None:
     monkeypatch.setattr(buckets, "PAIRS_A_BLOCK", block)
     with esdedup.open(stored) as index:
-        found = index.groups(Grouping(method))
+        found = index.groups(Grouping(method=method))
     expected = components(list(texts), pairs) if method == "components" else leaders(texts, pairs)
     assert partition_of(found) == expected
     assert found.capped.buckets == 0
@@ -274,8 +275,8 @@ def test_groups_are_those_of_all_pairs(
 
 def test_a_chain_is_one_component_and_several_leaders(stored: Path) -> None:
     with esdedup.open(stored) as index:
-        joined = partition_of(index.groups(Grouping("components")))
-        led = partition_of(index.groups(Grouping("leader")))
+        joined = partition_of(index.groups(Grouping(method="components")))
+        led = partition_of(index.groups(Grouping(method="leader")))
     ids = [f"chain-1-{number}" for number in range(12)]
     assert {joined[id] for id in ids} == {"chain-1-0"}
     assert len({led[id] for id in ids}) > 1
@@ -295,10 +296,10 @@ def test_groups_by_hamming_distance(
         if (numbers[a] ^ numbers[b]).bit_count() <= (distance or 3)
     }
     with esdedup.open(stored) as index:
-        found = index.groups(Grouping(method, "hamming", distance=distance))
+        found = index.groups(Grouping(Limits("hamming", distance=distance), method))
     expected = components(list(texts), near) if method == "components" else leaders(texts, near)
     assert partition_of(found) == expected
-    assert found.grouping.distance == (distance or 3)
+    assert found.grouping.limits.distance == (distance or 3)
     for group in found:
         for member in group.members:
             apart = (numbers[group.representative] ^ numbers[member.id]).bit_count()
@@ -311,7 +312,8 @@ def test_equal_texts_are_one_row_and_texts_without_words_are_in_no_group(tmp_pat
     with esdedup.open(tmp_path / "a.db") as index:
         index.add([*equal, *empty])
         for grouping in (
-            Grouping(), Grouping("leader"), Grouping(metric="hamming"), Grouping(exact=True),
+            Grouping(), Grouping(method="components"), Grouping(Limits("hamming")),
+            Grouping(exact=True),
         ):  # fmt: skip
             (group,) = index.groups(grouping)
             assert (group.representative, len(group.members)) == ("e0", 2_999)
@@ -338,12 +340,13 @@ def test_a_bucket_that_is_cut_short_is_told_and_still_joined(tmp_path: Path) -> 
     texts = [" ".join([*base[:at], f"v{at}", *base[at + 1 :]]) for at in range(150)]
     with esdedup.open(tmp_path / "a.db") as index:
         index.add([{"id": str(at), "text": text} for at, text in enumerate(texts)])
-        (group,) = index.groups(Grouping(max_bucket=5))
+        limits = Limits(threshold=0.8, max_per_bucket=5)
+        (group,) = index.groups(Grouping(limits, "components"))
         assert len(group.members) == 149
-        cut = index.groups(Grouping(max_bucket=5)).capped
+        cut = index.groups(Grouping(limits, "components")).capped
         assert cut.buckets > 0
         assert 5 < cut.largest <= 150
-        found = index.pairs(threshold=0.8, max_bucket=5)
+        found = index.pairs(threshold=0.8, max_per_bucket=5)
         assert found.capped == cut
         assert 149 <= len(found) < 150 * 149 // 2
         assert len(index.pairs(threshold=0.8)) == 150 * 149 // 2
@@ -530,7 +533,7 @@ def test_a_run_that_was_killed_goes_on_to_the_same_groups(
     monkeypatch.setattr("esdedup.dedup.columns._DOCUMENTS_A_SHARE", 40)
     target = ["--db", str(tmp_path / "a.db")]
     add(target, texts)
-    grouping = Grouping(method)
+    grouping = Grouping(method=method)
     work = tmp_path / "work"
 
     class Killed(Exception):
@@ -681,7 +684,7 @@ def test_pairs_of_equal_texts_are_capped_and_said_to_be(
     with esdedup.open(tmp_path / "a.db") as index:
         index.add(made)
         found = index.pairs(metric=metric, distance=16 if metric == "hamming" else None,
-                            max_bucket=cap)  # fmt: skip
+                            max_per_bucket=cap)  # fmt: skip
         pairs = [(pair.left, pair.right) for pair in found]
     assert len(found) == len(set(pairs)) == len(pairs)
     alike = {0: 0, 1: 0, 2: 2}

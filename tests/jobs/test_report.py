@@ -175,14 +175,14 @@ def test_counts_of_groups_and_copies(place: Place) -> None:
     fill(place, documents)
     line, _, _ = reported(place)
     with esdedup.open(place.target, place.index) as index:
-        groups = index.groups(Grouping("leader"))
+        groups = index.groups(Grouping())
         texts = {each["id"]: each["text"] for each in documents}
         copies = equal = 0
         for group in groups:
             members = [texts[group.representative], *(texts[each.id] for each in group.members)]
             copies += len(members) - len(set(members))
             equal += members[1:].count(members[0])
-        found = report(index.store, index.meta, Grouping("leader"), Wanted(examples=0, hot=0))
+        found = report(index.store, index.meta, Grouping(), Wanted(examples=0, hot=0))
     assert (line["copies"], line["equal"]) == (copies, equal)
     assert copies > equal > 0
     values = [each.similarity for group in groups for each in group.members]
@@ -316,10 +316,11 @@ def test_what_is_missing_is_said(place: Place) -> None:
     assert line["bins"][0] == {
         "name": "less than 0.85", "low": 0.0, "high": 0.85, "count": line["chained"]
     }  # fmt: skip
+    chained = "duplicate is" if line["chained"] == 1 else "duplicates are"
     for said in (
         "1 of 35 documents have no tokens",
         "hold more than 10 documents",
-        f"{line['chained']} duplicate{' is' if line['chained'] == 1 else 's are'} joined by a chain",
+        f"{line['chained']} {chained} joined by a chain",
         "1 token is in the index's stop list",
     ):
         assert said in ran.err

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import esdedup
+from esdedup.analysis.distribution import logarithmic
 from esdedup.analysis.sampling import sample_neighbours, texts_of_index
 from esdedup.analysis.tuning import expectation
-from esdedup.analysis.distribution import logarithmic
 from esdedup.cli.plot import axis, bars
 from esdedup.ingest.documents import with_tokens
 from esdedup.models import Document, Query

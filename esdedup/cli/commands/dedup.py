@@ -215,11 +215,12 @@ def tell_chained(groups: Groups) -> None:
     grouping, value = groups.grouping, groups.value[~np.isnan(groups.value)]
     if grouping.exact or grouping.method == "leader":
         return
-    if grouping.metric == "jaccard":
-        chained = int((value < grouping.threshold).sum())
+    limits = grouping.limits
+    if limits.metric == "jaccard":
+        chained = int((value < limits.least_similarity).sum())
     else:
-        assert grouping.distance is not None
-        chained = int((value > grouping.distance).sum())
+        assert limits.distance is not None
+        chained = int((value > limits.distance).sum())
     if chained:
         message(
             f"{chained:,} of them are joined by a chain of similar documents, and less like the one"
@@ -308,11 +309,11 @@ def dedup_command(
     with target.open() as index:
         statistics = index.statistics()
         tell_left_out(statistics)
-        tell_stopped(index.meta.stop, grouping.metric)
+        tell_stopped(index.meta.stop, grouping.limits.metric)
         with steps() as on_step:
             groups = find_groups(index.store, index.meta, grouping, on_step=on_step)
-        tell_recall(groups.recall, grouping.threshold, grouping.recall)
-        tell_capped(groups.capped, grouping.max_bucket)
+        tell_recall(groups.recall, grouping.limits.least_similarity, grouping.limits.recall)
+        tell_capped(groups.capped, grouping.limits.max_per_bucket)
         if not wants_json(as_json):
             show_groups(groups, index.store.where)
         elif not apply:

@@ -65,7 +65,7 @@ def cluster_command(
         if not dry_run:
             require_settled(index.store, index.meta)
         tell_left_out(index.statistics())
-        tell_stopped(index.meta.stop, grouping.metric)
+        tell_stopped(index.meta.stop, grouping.limits.metric)
         work_folder = stack.enter_context(WorkFolder.at(folder))
         on_step = stack.enter_context(steps())
         groups = find_groups(index.store, index.meta, grouping, work=work_folder, on_step=on_step)
@@ -80,8 +80,8 @@ def cluster_command(
         work_folder.remove()
         missed = index.statistics().sketched - len(groups.ids)
         where = index.store.where
-    tell_recall(groups.recall, grouping.threshold, grouping.recall)
-    tell_capped(groups.capped, grouping.max_bucket)
+    tell_recall(groups.recall, grouping.limits.least_similarity, grouping.limits.recall)
+    tell_capped(groups.capped, grouping.limits.max_per_bucket)
     if wants_json(as_json):
         print_json(_summary(groups, None if dry_run else report))
     else:

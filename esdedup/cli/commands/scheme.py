@@ -36,9 +36,7 @@ from esdedup.text.shingles import Shingling
 
 _CORPUS_BATCH = 2_000
 MOST_DOCUMENTS = 1e15
-Output = Annotated[
-    Path | None, typer.Option("--output", "-o", help="File to write the scheme to.")
-]
+Output = Annotated[Path | None, typer.Option("--output", "-o", help="File to write the scheme to.")]
 Threshold = Annotated[
     float, typer.Option("--threshold", "-t", help="Jaccard similarity to find ...")
 ]
@@ -88,7 +86,9 @@ def scheme(
     bits: Annotated[int, _of(_SIMHASH, "64 or 128, for blocks such as 6c3.")] = 64,
     features: Annotated[int, _of(_SIMHASH, "Tokens of a feature.")] = 2,
     weighting: Annotated[Weighting, _of(_SIMHASH, "Weigh by occurrences, or each once.")] = "tf",
-    weights: Annotated[Path | None, _of(_WEIGHTS, "JSON file of weights or of frequencies.")] = None,
+    weights: Annotated[
+        Path | None, _of(_WEIGHTS, "JSON file of weights or of frequencies.")
+    ] = None,
     idf_from: Annotated[
         list[str] | None, _of(_WEIGHTS, "Files to count document frequencies in.")
     ] = None,
@@ -98,8 +98,13 @@ def scheme(
     ] = False,
     sample: Annotated[
         int | None,
-        _of(_WEIGHTS, "Count in this many random documents.", min=1, max=MOST_SAMPLED,
-            show_default="all"),
+        _of(
+            _WEIGHTS,
+            "Count in this many random documents.",
+            min=1,
+            max=MOST_SAMPLED,
+            show_default="all",
+        ),
     ] = None,
     as_json: AsJson = None,
 ) -> None:

@@ -87,7 +87,8 @@ def tune(
     ] = None,
     chance: Chance = CHANCE_SIMILARITY,
     candidates: Annotated[
-        int, typer.Option(min=1, max=10_000, help="Compare each sampled document with at most this many.")
+        int,
+        typer.Option(min=1, max=10_000, help="Verify at most this many per sampled text."),
     ] = 1_000,
     # Servers take seeds of 64 bits.
     seed: Annotated[
