@@ -15,8 +15,8 @@ from typing import Any
 COMMANDS = {
     "index": "index",
     "pairs": "pairs",
-    "components": "cluster",
-    "leader": "cluster --method leader",
+    "components": "group --method components",
+    "leader": "group",
 }
 LINES = {"index": ":", "pairs": "--", "components": "-", "leader": "-."}
 COLOURS = ("tab:blue", "tab:orange", "tab:green")

@@ -13,7 +13,8 @@ from typing import Any, Self
 
 from esdedup.admin.stop_list import put_stop_list
 from esdedup.analysis.explain import Explanation, explain
-from esdedup.dedup.groups import Grouping, Groups, OnStep, find_groups
+from esdedup.dedup.checkpoint import OnStep
+from esdedup.dedup.groups import Grouping, Groups, find_groups
 from esdedup.dedup.pairs import SimilarPairs, similar_pairs
 from esdedup.exceptions import IndexNotFound, RecordError, StoreError, UsageError
 from esdedup.ingest.documents import partial_document

@@ -21,17 +21,19 @@ from typing import Any, Literal
 from esdedup.admin.preflight import Obstacle, hindrances, searchable_text
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.ingest.processes import OnItem, in_processes
-from esdedup.ingest.refresh import fields_to_read, forget, renew, without_tokens
-from esdedup.models import MOST_SLICES, WHOLE, Share
+from esdedup.ingest.refresh import fields_to_read, forget, renew
+from esdedup.models import MOST_SLICES, WHOLE, Failure, Held, Share
 from esdedup.stores import BulkPolicy
+from esdedup.stores.changes import ChangeReport
 from esdedup.stores.connection import Connection
 from esdedup.stores.elastic.client import Cluster
-from esdedup.stores.elastic.documents import Hit, UpdateReport
+from esdedup.stores.elastic.documents import held_of
 from esdedup.stores.elastic.errors import PointInTimeLost
 from esdedup.stores.elastic.indices import IndexState, Named, attached, path_of
 from esdedup.stores.elastic.queries import not_sketched, scan_body, sketched, with_text
 from esdedup.stores.elastic.retry import retrying, wait
-from esdedup.stores.mapping import IndexMeta
+from esdedup.stores.elastic.store import ClusterStore
+from esdedup.stores.mapping import TOKEN_PATHS, IndexMeta
 
 _LANES = 8
 """Slices of a machine's share, whatever its workers."""
@@ -98,9 +100,9 @@ _PAGE_DOCUMENTS = 1_000
 _PAGE_CHARACTERS = 8_000_000
 Work = Literal["fill", "renew", "forget"]
 """Tokens for documents without; for those whose text changed; or none any more."""
-_Done = UpdateReport | PointInTimeLost
+_Done = ChangeReport | PointInTimeLost
 """What became of a page, or why there are no more."""
-OnUpdate = Callable[[UpdateReport], None]
+OnUpdate = Callable[[ChangeReport], None]
 
 
 @dataclass(frozen=True)
@@ -191,7 +193,7 @@ def backfill(
     plan: BackfillPlan,
     effort: Effort,
     on_update: OnUpdate | None = None,
-) -> UpdateReport:
+) -> ChangeReport:
     """Fills until no document waits, or only some that others wrote meanwhile and keep writing.
 
     A document is counted once it is written. A point in time that is lost with a node is opened
@@ -200,7 +202,7 @@ def backfill(
     on_update: called with what became of a page of documents. Raises the errors of the store;
     what was written stays, and the same again goes on from there.
     """
-    total = UpdateReport()
+    total = ChangeReport()
     for index in plan.indices:
         total += _fill(connection, cluster, plan, index, effort, on_update)
     return total
@@ -213,9 +215,9 @@ def _fill(
     index: str,
     effort: Effort,
     on_update: OnUpdate | None,
-) -> UpdateReport:
+) -> ChangeReport:
     """Pass after pass over one index, as others may have written since the last one began."""
-    total, fruitless, before = UpdateReport(), 0, math.inf
+    total, fruitless, before = ChangeReport(), 0, math.inf
     while True:
         done, lost = _pass(connection, cluster, plan, index, effort, on_update)
         cluster.ask("POST", f"{path_of(index)}/_refresh")
@@ -243,11 +245,11 @@ def _pass(
     index: str,
     effort: Effort,
     on_update: OnUpdate | None,
-) -> tuple[UpdateReport, PointInTimeLost | None]:
+) -> tuple[ChangeReport, PointInTimeLost | None]:
     """Everything that waits in one index at this moment; why it ended early, if it did."""
-    total, lost = UpdateReport(), None
+    total, lost = ChangeReport(), None
     with cluster.point_in_time(path_of(index)) as point:
-        jobs = [_Job(point, plan, some, effort) for some in slices(effort)]
+        jobs = [_Job(index, point, plan, some, effort) for some in slices(effort)]
         for done in _done(connection, cluster, jobs):
             if isinstance(done, PointInTimeLost):
                 lost = done
@@ -262,18 +264,19 @@ def _pass(
 class _Job:
     """What one worker does."""
 
+    index: str
     point: str
     plan: BackfillPlan
     slices: Sequence[dict[str, Any] | None]
     effort: Effort
 
-    def body(self, slice: dict[str, Any] | None) -> dict[str, Any]:
-        """The search for a page of documents."""
+    def body(self, slice: dict[str, Any] | None, size: int) -> dict[str, Any]:
+        """The search for a page of documents, without the lists of tokens in them."""
         plan = self.plan
-        fields = fields_to_read(plan.meta, plan.marks_in)
+        names = fields_to_read(plan.meta, plan.marks_in)
         if plan.work == "forget":
-            fields = without_tokens(str(plan.meta.former))
-        body = scan_body(plan.query, fields, _PAGE_DOCUMENTS)
+            names = [str(plan.meta.former)]
+        body = scan_body(plan.query, {"includes": names, "excludes": TOKEN_PATHS}, size)
         body["seq_no_primary_term"] = True
         return body if slice is None else {**body, "slice": slice}
 
@@ -303,22 +306,29 @@ def _work(cluster: Cluster, job: _Job) -> Iterator[_Done]:
     """Page by page; a lost point in time is no reason to stop what others write at this moment."""
     pace = Pace(job.effort)
     most = pace.page(_PAGE_DOCUMENTS)
+    store = ClusterStore(cluster, job.index)
     try:
         for slice in job.slices:
-            body = {**job.body(slice), "size": most}
+            body = job.body(slice, most)
             for hits in cluster.pages(job.point, body):
                 body["size"] = _page_of(hits, most)
-                yield _update(cluster, hits, job.plan)
+                done = _update(store, list(map(held_of, hits)), job.plan)
+                yield replace(done, failures=[_named(each, job.index) for each in done.failures])
                 pace.keep(len(hits))
     except PointInTimeLost as error:
         yield error
 
 
-def _update(cluster: Cluster, hits: Sequence[Hit], plan: BackfillPlan) -> UpdateReport:
+def _update(store: ClusterStore, held: Sequence[Held], plan: BackfillPlan) -> ChangeReport:
     if plan.work == "forget":
         assert plan.meta.former is not None
-        return forget(cluster, hits, plan.meta.former)
-    return renew(cluster, hits, plan.meta, plan.marks_in)
+        return forget(store, held, plan.meta.former)
+    return renew(store, held, plan.meta, plan.marks_in)
+
+
+def _named(failure: Failure, index: str) -> Failure:
+    """A failure whose id names the index too."""
+    return replace(failure, id=f"{index}/{failure.id}")
 
 
 def _page_of(hits: Sequence[Mapping[str, Any]], most: int) -> int:

@@ -111,8 +111,9 @@ Timeout = Annotated[
         help="Seconds that a request to a cluster may take.",
     ),
 ]
-IndexArgument = Annotated[
-    str, typer.Argument(metavar="INDEX", help="An index, an alias, or a data stream.")
+IndexOption = Annotated[
+    str,
+    typer.Option("--index", "-i", envvar="ESDEDUP_INDEX", help="Index, alias or data stream."),
 ]
 FieldOption = Annotated[
     str | None,
@@ -179,12 +180,12 @@ Recall = Annotated[
         " the fewer candidates."
     ),
 ]
-MaxBucket = Annotated[
+MaxPerBucket = Annotated[
     int,
     typer.Option(
-        "--max-bucket",
+        "--max-per-bucket",
         min=1,
-        help="Compare a document with only so many of those that share a token with it.",
+        help="Compare a document with at most N others of each bucket.",
     ),
 ]
 
@@ -340,7 +341,7 @@ class GroupingOptions:
     keep: KeepOption = "first"
     exact: Exact = False
     recall: Recall = RECALL
-    max_bucket: MaxBucket = MAX_PER_BUCKET
+    max_per_bucket: MaxPerBucket = MAX_PER_BUCKET
 
     def grouping(self) -> Grouping:
         """The grouping that the options name. Raises UsageError for what does not go together."""
@@ -353,16 +354,9 @@ class GroupingOptions:
             THRESHOLD if self.threshold is None else self.threshold,
             self.distance,
             recall=self.recall,
-            max_per_bucket=self.max_bucket,
+            max_per_bucket=self.max_per_bucket,
         )
         return Grouping(limits, self.method, KeepRule.parse(self.keep), self.exact)
-
-
-@dataclass(frozen=True)
-class LeaderOptions(GroupingOptions):
-    """The same, where what goes shall be like what stays."""
-
-    method: MethodOption = "leader"
 
 
 def scheme_in(path: Path | None) -> Scheme | None:

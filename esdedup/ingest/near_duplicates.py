@@ -121,7 +121,7 @@ def of_similar_texts(
 
 
 OnDuplicate = Literal["keep", "mark", "skip", "fail"]
-PolicyAction = Literal["keep", "mark", "skip", "fail", "cluster"]
+PolicyAction = Literal["keep", "mark", "skip", "fail", "group"]
 _RECENT_DOCUMENTS = 20_000
 _RECENT_CHARACTERS = 100_000_000
 """A generation of recent documents. Bulk helpers run behind by a few thousand at most."""
@@ -132,7 +132,7 @@ class DuplicatePolicy:
     """What to do with a near-duplicate of an earlier document.
 
     action: "keep" it as any other; "mark" it with the original's id and the similarity; "skip" it;
-    "fail" it, which makes it an error; or "cluster": mark it as a follower of the nearest leader,
+    "fail" it, which makes it an error; or "group": mark it as a follower of the nearest leader,
     which is a document that follows none. metric: "jaccard" or "hamming". threshold: least Jaccard
     similarity. distance: most Hamming distance, in bits; None for what the scheme's segments
     guarantee by equality alone. candidates: documents of the store to compare with, at most; the
@@ -148,8 +148,8 @@ class DuplicatePolicy:
     distance: int | None = None
 
     def __post_init__(self) -> None:
-        if self.action not in ("keep", "mark", "skip", "fail", "cluster"):
-            raise UsageError(f"on duplicate {self.action!r}: use keep, mark, skip, fail or cluster")
+        if self.action not in ("keep", "mark", "skip", "fail", "group"):
+            raise UsageError(f"on duplicate {self.action!r}: use keep, mark, skip, fail or group")
         if self.metric == "jaccard" and self.distance is not None:
             raise UsageError(f"distance {self.distance}: it goes with the metric hamming")
         _ = self.limits
@@ -164,12 +164,12 @@ class DuplicatePolicy:
     @property
     def writes(self) -> bool:
         """Whether near-duplicates are written, and marked."""
-        return self.action in ("mark", "cluster")
+        return self.action in ("mark", "group")
 
     @property
     def leaders(self) -> bool:
         """Whether only documents that are like no earlier one are compared with."""
-        return self.action == "cluster"
+        return self.action == "group"
 
 
 class Originals:

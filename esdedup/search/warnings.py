@@ -55,7 +55,7 @@ def cut_buckets(capped: Capped, max_per_bucket: int) -> str | None:
     return (
         f"{capped.buckets:,} buckets hold more than {max_per_bucket:,} documents, up to"
         f" {capped.largest:,}: each was compared with the first {max_per_bucket:,} of them, and a"
-        " pair may be missing. Raise --max-bucket"
+        " pair may be missing. Raise --max-per-bucket"
     )
 
 

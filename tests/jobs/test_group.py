@@ -350,7 +350,7 @@ def test_a_bucket_that_is_cut_short_is_told_and_still_joined(tmp_path: Path) -> 
         assert found.capped == cut
         assert 149 <= len(found) < 150 * 149 // 2
         assert len(index.pairs(threshold=0.8)) == 150 * 149 // 2
-    ran = run_command("pairs", "--db", str(tmp_path / "a.db"), "--max-bucket", "5")
+    ran = run_command("pairs", "--db", str(tmp_path / "a.db"), "--max-per-bucket", "5")
     assert "hold more than 5 documents" in ran.err
     assert ran.status == 0
 
@@ -365,7 +365,7 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[str]
         yield ["--db", str(tmp_path / "a.db")]
         return
     url: str = request.getfixturevalue(f"{request.param}_url")
-    name = f"esdedup-cluster-{uuid.uuid4().hex[:12]}"
+    name = f"esdedup-group-{uuid.uuid4().hex[:12]}"
     yield ["--url", url, "--index", name]
     delete_index(url, name)
 
@@ -408,10 +408,10 @@ def test_every_document_gets_its_group(
     target: list[str], texts: dict[str, str], pairs: dict[tuple[str, str], float], tmp_path: Path
 ) -> None:
     add(target, texts)
-    before = run(target, "cluster", "--dry-run", cwd=tmp_path)
+    before = run(target, "group", "--dry-run", cwd=tmp_path)
     assert "written" not in before
     assert set(marks(target).values()) == {(None, None, None, None)}
-    answer = run(target, "cluster", "--method", "leader", cwd=tmp_path)
+    answer = run(target, "group", "--method", "leader", cwd=tmp_path)
     assert (answer["documents"], answer["written"], answer["unchanged"]) == (
         len(texts),
         len(texts),
@@ -426,26 +426,26 @@ def test_every_document_gets_its_group(
             None if group == id else pairs.get((group, id), pairs.get((id, group)))
         )
         assert distance is None
-    again = run(target, "cluster", "--method", "leader", cwd=tmp_path)
+    again = run(target, "group", "--method", "leader", cwd=tmp_path)
     assert (again["written"], again["unchanged"]) == (0, len(texts))
     assert answer["sizes"] == again["sizes"]
     # By another rule and metric, the old marks go.
-    run(target, "cluster", "--metric", "hamming", "--keep", "longest", cwd=tmp_path)
+    run(target, "group", "--metric", "hamming", "--keep", "longest", cwd=tmp_path)
     found = marks(target)
     assert {mark[2] for mark in found.values()} == {None}
     assert all((mark[1] is None) == (mark[3] is None) for mark in found.values())
     with opened(target) as index:
         assert {document.source["n"] for document in index.store.get(list(texts))} == {1}
-    assert not list(tmp_path.glob("*.cluster"))
+    assert not list(tmp_path.glob("*.group"))
 
 
 def test_searches_collapse_on_the_group(url: str, tmp_path: Path) -> None:
-    name = f"esdedup-cluster-{uuid.uuid4().hex[:12]}"
+    name = f"esdedup-group-{uuid.uuid4().hex[:12]}"
     target = ["--url", url, "--index", name]
     try:
         texts = planted(20)
         add(target, texts)
-        answer = run(target, "cluster", cwd=tmp_path)
+        answer = run(target, "group", cwd=tmp_path)
         body = {"size": 1_000, "collapse": {"field": "esdedup.group"}}
         hits = call(url, "POST", f"/{name}/_search", body)["hits"]["hits"]
         assert len(hits) == len(texts) - answer["duplicates"]
@@ -475,7 +475,7 @@ def test_a_document_that_changed_meanwhile_is_left_as_it_is(
 def test_documents_that_others_write_meanwhile_are_written_in_the_end(
     url: str, texts: dict[str, str]
 ) -> None:
-    name = f"esdedup-cluster-{uuid.uuid4().hex[:12]}"
+    name = f"esdedup-group-{uuid.uuid4().hex[:12]}"
     target = ["--url", url, "--index", name]
     ids = list(texts)
     try:
@@ -575,14 +575,14 @@ def test_killed_at_any_moment_the_same_command_completes_it(
     rng = random.Random(1)
     for _ in range(4):
         process = subprocess.Popen(
-            command(target, "cluster"), cwd=tmp_path, stderr=subprocess.DEVNULL
+            command(target, "group"), cwd=tmp_path, stderr=subprocess.DEVNULL
         )
         time.sleep(rng.uniform(0.3, 2.5))
         process.send_signal(signal.SIGKILL)
         process.wait()
-    run(target, "cluster", cwd=tmp_path)
+    run(target, "group", cwd=tmp_path)
     assert {id: mark[0] for id, mark in marks(target).items()} == expected
-    assert not list(tmp_path.glob("*.cluster"))
+    assert not list(tmp_path.glob("*.group"))
 
 
 def test_a_folder_of_other_work_is_refused(tmp_path: Path) -> None:
@@ -591,12 +591,12 @@ def test_a_folder_of_other_work_is_refused(tmp_path: Path) -> None:
     with opened(target) as index, workfolder.WorkFolder.at(tmp_path / "work") as folder:
         clustering.find_groups(index.store, index.meta, Grouping(), work=folder)
     options = ["--work", str(tmp_path / "work"), *target]
-    ran = run_command("cluster", "--threshold", "0.9", *options)
+    ran = run_command("group", "--threshold", "0.9", *options)
     assert ran.status == 2
     assert "unfinished work of another threshold (0.8, not 0.9)" in ran.err
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").write_text("mine")
-    ran = run_command("cluster", "--work", str(tmp_path / "full"), *target)
+    ran = run_command("group", "--work", str(tmp_path / "full"), *target)
     assert ran.status == 2
     assert "not empty" in ran.err
     assert (tmp_path / "full" / "mine.txt").read_text() == "mine"
@@ -607,10 +607,10 @@ def test_one_run_at_a_time_works_in_a_folder(tmp_path: Path) -> None:
     add(target, planted(5))
     options = ["--work", str(tmp_path / "work"), *target]
     with workfolder.WorkFolder.at(tmp_path / "work"):
-        ran = run_command("cluster", *options)
+        ran = run_command("group", *options)
     assert ran.status == 1
     assert "another run is using" in ran.err
-    assert run_command("cluster", *options).status == 0
+    assert run_command("group", *options).status == 0
     assert not (tmp_path / "work").exists()
 
 
@@ -620,7 +620,7 @@ def test_a_folder_that_holds_anything(job: str, tmp_path: Path) -> None:
     add(target, planted(5))
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "job.json").write_text(job)
-    ran = run_command("cluster", "--work", str(tmp_path / "work"), *target)
+    ran = run_command("group", "--work", str(tmp_path / "work"), *target)
     assert ran.status == 2
     assert "remove the folder" in ran.err
 
@@ -630,7 +630,7 @@ def test_killed_before_anything_was_there(tmp_path: Path) -> None:
     add(target, planted(5))
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "job.json.tmp").write_text('{"ind')
-    assert run_command("cluster", "--work", str(tmp_path / "work"), *target).status == 0
+    assert run_command("group", "--work", str(tmp_path / "work"), *target).status == 0
 
 
 @pytest.mark.parametrize("name", ["state.npz", "share-0001.npz"])
@@ -640,7 +640,7 @@ def test_a_damaged_file_of_the_work_is_told(name: str, tmp_path: Path) -> None:
     with opened(target) as index, workfolder.WorkFolder.at(tmp_path / "work") as folder:
         clustering.find_groups(index.store, index.meta, Grouping(), work=folder)
     (tmp_path / "work" / name).write_bytes(b"PK\3\4 and then nothing")
-    ran = run_command("cluster", "--work", str(tmp_path / "work"), *target)
+    ran = run_command("group", "--work", str(tmp_path / "work"), *target)
     assert ran.status == 1
     assert "remove the folder" in ran.err
 
@@ -669,7 +669,7 @@ def test_a_folder_that_goes_away_is_told(tmp_path: Path) -> None:
 def test_options_that_do_not_go(options: list[str], said: str, tmp_path: Path) -> None:
     target = ["--db", str(tmp_path / "a.db")]
     add(target, planted(2))
-    ran = run_command("cluster", *options, *target)
+    ran = run_command("group", *options, *target)
     assert ran.status == 2
     assert said in ran.err
 

@@ -145,7 +145,7 @@ def test_numbers_are_those_of_cluster(place: Place) -> None:
         ["--exact"],
     ):
         line, page, ran = reported(place, *options)
-        (expected,) = command(place, "cluster", "--dry-run", *options).json
+        (expected,) = command(place, "group", "--dry-run", *options).json
         assert {name: line[name] for name in expected} == expected, options
         assert line["groups"]
         counts = [each["count"] for each in line["bins"]]
@@ -309,7 +309,7 @@ def test_what_is_missing_is_said(place: Place) -> None:
         index.store.write([esdedup.Document("bare", {"text": "no tokens"})])
         index.stop([index.hot_buckets(1, kinds=("minhash",)).buckets[0].entry])
     line, page, ran = reported(
-        place, "--method", "components", "--threshold", "0.85", "--max-bucket", "10"
+        place, "--method", "components", "--threshold", "0.85", "--max-per-bucket", "10"
     )
     assert line["chained"]
     assert line["capped_buckets"]

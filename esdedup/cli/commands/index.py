@@ -46,17 +46,19 @@ OnDuplicateOption = Annotated[
         " it with the original's id and the similarity, skip it, or fail it into the dead letters.",
     ),
 ]
-DuplicateThreshold = Annotated[
+Threshold = Annotated[
     float | None,
     typer.Option(
+        "--threshold",
+        "-t",
         show_default=str(THRESHOLD),
         help="Least Jaccard similarity of a near-duplicate, above 0, up to 1.",
     ),
 ]
-ClusterOption = Annotated[
+GroupOption = Annotated[
     bool,
     typer.Option(
-        "--cluster",
+        "--group",
         help="Group documents as they come in: each joins the nearest leader, or becomes one.",
     ),
 ]
@@ -72,9 +74,9 @@ def index(
     files: Files,
     options: FileOptions,
     on_duplicate: OnDuplicateOption = "keep",
-    cluster: ClusterOption = False,
+    group: GroupOption = False,
     metric: MetricOption = "jaccard",
-    duplicate_threshold: DuplicateThreshold = None,
+    threshold: Threshold = None,
     distance: Distance = None,
     retries: Retries = 6,
     as_json: AsJson = None,
@@ -85,20 +87,18 @@ def index(
     that doing the same again completes a run that was stopped.
     """
     check_files(files, options.format)
-    if cluster and on_duplicate != "keep":
-        raise UsageError(
-            f"--cluster marks near-duplicates: leave out --on-duplicate {on_duplicate}"
-        )
-    if options.workers > 1 and (cluster or on_duplicate != "keep"):
+    if group and on_duplicate != "keep":
+        raise UsageError(f"--group marks near-duplicates: leave out --on-duplicate {on_duplicate}")
+    if options.workers > 1 and (group or on_duplicate != "keep"):
         raise UsageError(
             "--workers takes documents in any order, and near-duplicates are looked for in that in"
-            " which they come: leave it out, or --on-duplicate and --cluster"
+            " which they come: leave it out, or --on-duplicate and --group"
         )
-    if metric == "hamming" and duplicate_threshold is not None:
-        raise UsageError("--duplicate-threshold goes with --metric jaccard")
+    if metric == "hamming" and threshold is not None:
+        raise UsageError("--threshold goes with --metric jaccard")
     policy = DuplicatePolicy(
-        "cluster" if cluster else on_duplicate,
-        THRESHOLD if duplicate_threshold is None else duplicate_threshold,
+        "group" if group else on_duplicate,
+        THRESHOLD if threshold is None else threshold,
         metric=metric,
         distance=distance,
     )

@@ -16,7 +16,7 @@ from esdedup.cli.options import (
     DEFAULT_THRESHOLD,
     AsJson,
     Distance,
-    MaxBucket,
+    MaxPerBucket,
     MetricOption,
     Recall,
     Target,
@@ -69,14 +69,14 @@ def pairs(
     threshold: Threshold = None,
     distance: Distance = None,
     recall: Recall = RECALL,
-    max_bucket: MaxBucket = MAX_PER_BUCKET,
+    max_per_bucket: MaxPerBucket = MAX_PER_BUCKET,
     of_files: FileOptions,
     as_json: AsJson = None,
 ) -> None:
     """Find all pairs of similar documents, each once, with their exact similarity."""
     check_metric_options(metric, threshold, distance)
     wanted = DEFAULT_THRESHOLD if threshold is None else threshold
-    limits = Limits(metric, wanted, distance, recall=recall, max_per_bucket=max_bucket)
+    limits = Limits(metric, wanted, distance, recall=recall, max_per_bucket=max_per_bucket)
     if files:
         _refuse_target(context)
         failed = _in_files(files, of_files, limits, wants_json(as_json))

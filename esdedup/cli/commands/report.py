@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from esdedup.analysis.report import Wanted, report
-from esdedup.cli.options import AsJson, LeaderOptions, Target, with_target
+from esdedup.cli.options import AsJson, GroupingOptions, Target, with_target
 from esdedup.cli.output import (
     check_page,
     message,
@@ -60,7 +60,7 @@ def report_command(
     target: Target,
     *,
     output: Output = None,
-    group_options: LeaderOptions,
+    group_options: GroupingOptions,
     examples: Examples = Wanted.examples,
     hot: Hot = Wanted.hot,
     sample: Sample = Wanted.sample,

@@ -25,7 +25,6 @@ from esdedup.cli.output import message, print_json, print_table, progress, wants
 from esdedup.exceptions import RecordError, UsageError
 from esdedup.ingest.files import Record, read_records
 from esdedup.models import MOST_SAMPLED
-from esdedup.sketch.banding import choose_banding
 from esdedup.sketch.minhash import MinHash
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.segments import parse_layout
@@ -113,19 +112,27 @@ def scheme(
     {"documents": N, "frequencies": {FEATURE: DOCUMENTS}}.
     """  # fmt: skip
     normalisation = Normalisation(form, casefold)
+    others: dict[str, Any] = {
+        "normalisation": normalisation,
+        "shingling": _shingling(shingle, stop_words, normalisation),
+        "simhash": SimHash(parse_layout(segments, bits), features, weighting) if simhash else None,
+        "seed": seed,
+    }
     if (bands is None) != (rows is None):
         raise UsageError("--bands and --rows go together")
-    if minhash and (bands is None or rows is None):
-        bands, rows = choose_banding(threshold, recall, permutations)
-    made = Scheme(
-        normalisation=normalisation,
-        shingling=_shingling(shingle, stop_words, normalisation),
-        minhash=MinHash(permutations, bands or 0, rows or 0, token_bits, signature)
-        if minhash
-        else None,
-        simhash=SimHash(parse_layout(segments, bits), features, weighting) if simhash else None,
-        seed=seed,
-    )
+    if not minhash:
+        made = Scheme(minhash=None, **others)
+    elif bands is not None and rows is not None:
+        made = Scheme(minhash=MinHash(permutations, bands, rows, token_bits, signature), **others)
+    else:
+        made = Scheme.for_threshold(
+            threshold,
+            recall=recall,
+            permutations=permutations,
+            token_bits=token_bits,
+            signature=signature,
+            **others,
+        )
     if [weights is not None, bool(idf_from), idf_from_index].count(True) > 1:
         raise UsageError("give one of --weights, --idf-from and --idf-from-index")
     if sample is not None and not idf_from_index:
