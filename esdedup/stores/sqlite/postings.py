@@ -1,7 +1,7 @@
 """Which documents of a local file hold a token: the lists that its searches read.
 
 A document that comes in is not listed at once but when a search first asks: many are then sorted
-together, which takes them in several times as fast (`benchmarks/local_store.py`), and who only
+together, which takes them in several times as fast (`benchmarks/local_store.py` at commit 4d72008), and who only
 wants all pairs needs no lists. Searches find what is not listed yet as well, from its tokens.
 """
 

@@ -2,7 +2,7 @@
 
 Tokens lie in a plain table, (token, document) in its primary key, and not in FTS5: that takes
 documents in twice as fast, but answers a query fourteen times as slowly, of which there are more
-(`benchmarks/local_store.py`).
+(`benchmarks/local_store.py` at commit 4d72008).
 """
 
 from __future__ import annotations
