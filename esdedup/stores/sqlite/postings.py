@@ -1,8 +1,9 @@
 """Which documents of a local file hold a token: the lists that its searches read.
 
 A document that comes in is not listed at once but when a search first asks: many are then sorted
-together, which takes them in several times as fast (`benchmarks/local_store.py` at commit 4d72008), and who only
-wants all pairs needs no lists. Searches find what is not listed yet as well, from its tokens.
+together, which takes them in several times as fast (`benchmarks/local_store.py` at commit
+4d72008), and who only wants all pairs needs no lists. Searches find what is not listed yet as
+well, from its tokens.
 """
 
 from __future__ import annotations

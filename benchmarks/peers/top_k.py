@@ -1,7 +1,7 @@
 """The ten nearest, however unlike: esdedup beside datasketch's LSH Forest, in one run.
 
     pip install datasketch
-    python -m benchmarks.own.top_k [FILE | --generated english|chinese] [--documents 10000 100000]
+    python -m benchmarks.peers.top_k [FILE | --generated english|chinese] [--documents 10000 100000]
         [--url http://localhost:9200] [--json FILE]
 
 FILE: records with a text field, in the formats that `esdedup index` takes; without one, texts are
