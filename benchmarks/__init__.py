@@ -1,1 +1,1 @@
-"""Benchmarks: of esdedup alone (own), beside other projects (peers), and what they share (lib)."""
+"""Benchmarks of esdedup alone (own), beside other projects (peers), and shared parts (lib)."""

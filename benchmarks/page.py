@@ -3,7 +3,7 @@
     python -m benchmarks.page [--check]
 
 Each benchmark says how its results read as tables (`tables`). --check: changes nothing, and ends
-with status 1 where the page shows other figures than the results.
+with status 1 if the page shows other figures than the results.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def rendered(page: str) -> str:
 
 
 def provenance(document: dict[str, object]) -> str:
-    """Where figures come from, in a sentence."""
+    """The command, date, machine and versions of figures, in a sentence."""
     machine, versions = document["machine"], document["versions"]
     assert isinstance(machine, dict)
     assert isinstance(versions, dict)

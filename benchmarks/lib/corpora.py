@@ -42,7 +42,7 @@ MACRO = re.compile(r"^\.(?:[BI]|BR|RB|IR|RI|BI|IB) +")
 
 @dataclass(frozen=True)
 class Corpus:
-    """A file of texts, and what it is, for the results."""
+    """A file of texts, with its description for the results."""
 
     name: str
     path: Path
@@ -57,7 +57,7 @@ class Corpus:
             return [json.loads(line)["text"] for line in file]
 
     def described(self) -> dict[str, Any]:
-        """What goes into a file of results."""
+        """The description for a file of results."""
         return {name: value for name, value in asdict(self).items() if name != "path"}
 
 
@@ -80,7 +80,7 @@ def corpus(name: str, folder: Path | None = None, articles: Path | None = None) 
 
 
 def kept() -> Path:
-    """Where what was fetched is kept, outside the tree."""
+    """The folder of fetched texts and peers, outside the tree."""
     return Path(platformdirs.user_cache_dir("esdedup-benchmarks"))
 
 

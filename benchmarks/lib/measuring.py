@@ -1,4 +1,4 @@
-"""What a command costs, and results as files: time, memory, versions, machine."""
+"""Measures time and memory of commands, and writes results with versions and machine to files."""
 
 from __future__ import annotations
 
@@ -64,8 +64,9 @@ _, status, usage = os.wait4(child, 0)
 cpu = usage.ru_utime + usage.ru_stime
 os.write(told, json.dumps([status, time.perf_counter() - began, cpu, usage.ru_maxrss]).encode())
 """
-"""What starts a command. Linux counts the memory of the process that starts another as the peak of
-that other; so it is not this one, which holds texts and truth, but one of about 10 MB."""
+"""A program that starts a command. Linux counts the memory of the process that starts another as
+the peak of that other. So this small program of about 10 MB starts it, and not the process that
+holds texts and truth."""
 
 
 def last_line(out: Path) -> Any:
@@ -75,7 +76,7 @@ def last_line(out: Path) -> Any:
 
 @contextlib.contextmanager
 def one_core() -> Iterator[None]:
-    """This process, and what it starts, on one core."""
+    """Keeps this process, and those that it starts, on one core."""
     if not hasattr(os, "sched_setaffinity"):
         yield
         return
@@ -96,7 +97,7 @@ def save(
 ) -> Path:
     """Writes results as JSON, with all that is needed to get them again; the file.
 
-    versions: of what is measured beside our own environment.
+    versions: of packages that are measured outside our own environment.
     """
     own = {}
     for package in OURS:

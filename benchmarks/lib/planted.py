@@ -29,7 +29,7 @@ def planted(documents: int, seed: int = 1) -> tuple[list[str], list[int]]:
     while len(texts) < documents:
         chunk = source.chunk(number)
         rng = np.random.default_rng([seed, number, 1])
-        # Every tenth of these is an edited copy: what is like no other is taken from the rest.
+        # Every tenth of these is an edited copy: texts without a duplicate are taken from the rest.
         fresh = [text for row, text in enumerate(chunk) if row % 10 not in (9, 0)]
         number += 1
         made = 0

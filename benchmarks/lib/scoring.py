@@ -1,4 +1,4 @@
-"""How pairs that were found stand to the true ones: recall, precision, and what was to be expected.
+"""Scores found pairs against the true ones: recall, precision, and the expected recall.
 
 A pair of rows is a key: left * number of texts + right, left > right.
 """
@@ -40,7 +40,7 @@ class Truth:
         return Truth(len(sets), keys[order], pairs.similarity[order])
 
     def at(self, threshold: float) -> Truth:
-        """Those at a higher threshold."""
+        """The true pairs at a higher threshold."""
         near = self.similarity >= threshold
         return Truth(self.count, self.keys[near], self.similarity[near])
 
@@ -66,7 +66,7 @@ class Truth:
 
 
 def scores(right: int, found: int, true: int) -> Figures:
-    """Of nothing found, nothing is wrong."""
+    """Recall, precision and F1; a share of nothing is 1."""
     recall, precision = right / true if true else 1.0, right / found if found else 1.0
     both = 2 * right / (found + true) if found + true else 1.0
     return {"pairs": found, "recall": recall, "precision": precision, "f1": both}

@@ -20,14 +20,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--product", choices=("elasticsearch", "opensearch"), default="elasticsearch"
     )
-    parser.add_argument("--version", help="of the product, by default what the tests take")
+    parser.add_argument("--version", help="of the product, by default that of the tests")
     parser.add_argument("--nodes", type=int, choices=(1, 3), default=1)
     parser.add_argument("--heap", default="1g", help="of each node")
 
 
 @contextlib.contextmanager
 def served(options: argparse.Namespace) -> Iterator[str]:
-    """The address of the server that the options ask for; what was started ends."""
+    """The address of the server that the options ask for; nodes that it starts are stopped."""
     if options.url is not None:
         yield options.url
         return

@@ -11,7 +11,7 @@ CHUNK = 1_000
 
 
 def english(documents: int, characters: int, seed: int = 1) -> list[str]:
-    """Texts of about so many characters, of a vocabulary of 30,000 words."""
+    """Texts of about a given length, of a vocabulary of 30,000 words."""
     rng = np.random.default_rng(seed)
     words = _vocabulary(rng)
     return [_sentences(drawn) for drawn in _draw(rng, words, documents, characters)]
@@ -60,7 +60,7 @@ def _vocabulary(rng: np.random.Generator) -> list[str]:
 def _draw(
     rng: np.random.Generator, vocabulary: list[str], documents: int, characters: int
 ) -> Iterator[list[str]]:
-    """The words of so many texts."""
+    """The words of texts."""
     zipf = 1.0 / (np.arange(WORDS) + 2.7)
     words_a_text = max(1, round(characters / 5.6))
     drawn = rng.choice(WORDS, (documents, words_a_text), p=zipf / zipf.sum())
@@ -73,7 +73,7 @@ def _sentences(words: list[str]) -> str:
 
 
 def chinese(documents: int, characters: int, seed: int = 1) -> list[str]:
-    """Texts of about so many characters, of 3,500 Han characters."""
+    """Texts of about a given length, of 3,500 Han characters."""
     rng = np.random.default_rng(seed)
     han = np.array([chr(point) for point in range(0x4E00, 0x4E00 + 3_500)])
     zipf = 1.0 / (np.arange(3_500) + 8.0)

@@ -13,10 +13,10 @@ texts takes is not counted. At each size:
 - Size: the primaries' store, as ingested once merges rest, and merged to one segment.
 - Queries: 200 edited copies of indexed documents, none of them in the index, each a whole call of
   `Index.similar` by the client's clock, sketching and verifying included. Beside each, in turn, a
-  plain `terms` query of the same tokens, which matches the same documents, with just so many hits
-  and their `_source` without tokens. What `similar` sends, alone, is in the
+  plain `terms` query of the same tokens, which matches the same documents, with the same number of
+  hits and their `_source` without tokens. The time of the recall query of `similar` alone is in the
   JSON as `recall_ms`. All run once before they are timed.
-- Recall: 1,000 more such copies; the share whose original is among what is recalled, beside the
+- Recall: 1,000 more such copies; the share whose original is recalled, beside the
   mean of the S-curve at the pairs' exact Jaccard similarities.
 - Memory: the most that this process had resident so far.
 
@@ -83,7 +83,7 @@ class Documents:
 
 
 class Bench:
-    """The two indices and what is asked of them."""
+    """The two indices, and the texts of queries to them."""
 
     def __init__(self, url: str, texts: Growing) -> None:
         self.index = esdedup.open(url, INDEX, timeout=1_800.0)
@@ -195,7 +195,7 @@ class Bench:
         candidates = [self.index.similar(text).candidates for text in texts]
         bodies = self.terms_bodies(texts, candidates)
         for body, hits in zip(bodies, candidates, strict=True):
-            # What is compared must be the same work: the same documents.
+            # Both queries must match the same documents.
             assert len(self.ask("POST", f"/{INDEX}/_search", body)["hits"]["hits"]) == hits
         times: dict[str, list[float]] = {"similar": [], "terms": [], "recall": []}
         recalls = self._recall_bodies(texts)
@@ -216,7 +216,7 @@ class Bench:
         return figures
 
     def _recall_bodies(self, texts: list[str]) -> list[Figures]:
-        """What `similar` asks the cluster."""
+        """The recall query that `similar` sends."""
         meta = self.index.meta
         bands = sketch(texts, meta.scheme).bands
         assert bands is not None
@@ -224,7 +224,7 @@ class Bench:
         return [recall_body(one, Limits().candidates) for one in recalls]
 
     def recall(self, size: int) -> Figures:
-        """The share of originals that are recalled, and what the S-curve promises."""
+        """The share of originals that are recalled, and the expected one by the S-curve."""
         meta = self.index.meta
         copies, ids, originals = self.copies(size, COPIES, 3)
         sets = shingle_sets(copies + originals, meta.scheme)
@@ -272,7 +272,7 @@ def peak_mb() -> float:
 
 
 def warm_up(bench: Bench, nodes: int) -> None:
-    """Lets the server compile what it runs, on indices that are then made anew."""
+    """Warms the server's compiler up, on indices that are then made again."""
     bench.create(nodes)
     for first in range(0, 20_000, 5_000):
         bench.ingest(first, first + 5_000)

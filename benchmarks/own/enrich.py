@@ -1,4 +1,4 @@
-"""What `enrich` costs a bulk helper: documents a second beside tokens made before.
+"""Measures the cost of `enrich` in a bulk helper: documents a second beside tokens made before.
 
     python -m benchmarks.own.enrich [--url URL] [--product elasticsearch|opensearch]
         [--documents 20000] [--rounds 7] [--json FILE]

@@ -1,12 +1,12 @@
-"""Where the time of `esdedup index` goes: microseconds a document of each stage, of one process.
+"""Splits the time of `esdedup index` into stages: microseconds a document, in one process.
 
     python -m benchmarks.own.stages [--documents 10000] [--only local] [--url URL]
 
 The default scheme; JSON lines of made-up texts and of the corpora. The texts go through the
 product's own functions one after the other, in batches and blocks of the product's sizes, with a
-clock between; what comes out is compared with what the product makes. "The rest" is what the whole
-takes more than its stages: accounts of records, ids, documents put together. By the clock; of each
-stage, and of the whole, the best round.
+clock between. The documents are compared with those that the product makes. "The rest" is the time
+of the whole beyond its stages: accounts of records, ids, documents put together. By the clock; of
+each stage, and of the whole, the best round.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Clock:
         self.seconds = dict.fromkeys(STAGES, 0.0)
 
     def __call__(self, stage: str, work: Callable[..., Any], *arguments: Any) -> Any:
-        """What the work returns; its time is added to the stage."""
+        """Does work and adds its time to the stage; returns its result."""
         began = time.perf_counter()
         result = work(*arguments)
         self.seconds[stage] += time.perf_counter() - began

@@ -10,7 +10,7 @@ Made-up English texts of about 400 characters, and of about 4,000 (a tenth as ma
     elasticsearch  `esdedup index FILE` into a node that has the same cores; a fifth as many
 
 One process reads and does all. With more, they do so with chunks of the file that another one hands
-out; starting them is counted too. `apart` is what the machine gives at best: so many commands at
+out; starting them is counted too. `apart` is the best that the machine gives: as many commands at
 once, each of one process, with a part of the file and an index of its own. Rounds are interleaved,
 the best of each counts.
 """
@@ -65,7 +65,7 @@ def _out(folder: Path) -> Path:
 
 
 def parts_of(file: Path, parts: int) -> list[Path]:
-    """The lines of a file in so many others, dealt out in turn."""
+    """The lines of a file in several others, dealt out in turn."""
     made = [file.with_name(f"{file.stem}-{part + 1}-of-{parts}.jsonl") for part in range(parts)]
     with ExitStack() as stack, file.open("rb") as lines:
         outs = [stack.enter_context(each.open("wb")) for each in made]

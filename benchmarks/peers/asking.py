@@ -1,4 +1,4 @@
-"""What `search.py` asks of a corpus, what is to be found, and how well an answer does."""
+"""Queries of `search.py` to a corpus, their true answers, and the score of an answer."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Task:
 
 
 def task(name: str, documents: int | None, queries: int) -> Task:
-    """What is asked of a corpus; the same rows in each run."""
+    """The queries to a corpus: the same rows in each run."""
     whole = corpus(name)
     texts = whole.texts()[:documents]
     sets = shingle_sets(texts, esdedup.Scheme())
@@ -68,7 +68,7 @@ def scored(
     found: Sequence[Sequence[int]],
     times: Sequence[float],
 ) -> Row:
-    """A row of results, without what the index took. times: in milliseconds."""
+    """A row of results, without the figures of the index. times: in milliseconds."""
     right = sum(
         np.intersect1d(rows, near, assume_unique=True).size
         for rows, near in zip(found, task.near[threshold], strict=True)

@@ -44,7 +44,7 @@ def python_of(environment: str) -> str:
 
 
 def versions_of(environment: str) -> dict[str, str]:
-    """The versions of the packages of an environment, without what they need."""
+    """The versions of the packages of an environment, without their dependencies."""
     command = [python_of(environment), "-m", "pip", "list", "--format", "json"]
     found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
     wanted = {each.partition("==")[0].lower().replace("_", "-") for each in PACKAGES[environment]}

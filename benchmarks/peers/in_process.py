@@ -1,4 +1,4 @@
-"""What a piece of work costs within a process: seconds, and peak memory beside what was there.
+"""Measures a piece of work within a process: seconds, and peak memory above the start.
 
 For esdedup's jobs and, in their own environments, the peers', so that all are measured alike; it
 needs nothing but Python.
@@ -26,7 +26,7 @@ ENOUGH = 5.0
 
 
 def options(description: str) -> argparse.ArgumentParser:
-    """What every script of jobs takes."""
+    """The options of every script of jobs."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("job")
     parser.add_argument("file", type=Path, help="a text a line")
@@ -45,7 +45,7 @@ def use_one_core() -> None:
 
 
 def report(job: Job, file: Path, rounds: int, package: str) -> None:
-    """Prints what the job costs, as a line of JSON."""
+    """Prints the cost of a job, as a line of JSON."""
     with file.open(encoding="utf-8") as lines:
         texts = [line.rstrip("\n") for line in lines]
     figures = measured(job, texts, rounds)
@@ -56,8 +56,8 @@ def measured(job: Job, texts: list[str], rounds: int) -> dict[str, float]:
     """Seconds of processor time of the best round, and the peak memory of one.
 
     The peak is the most memory resident while the job ran (VmHWM, set back just before), less what
-    was resident when it began, the texts in memory and the libraries warm. What the job returns is
-    in it.
+    was resident when it began, the texts in memory and the libraries warm. It includes the
+    result of the job.
     """
     job(texts[:WARMING])
     gc.collect()

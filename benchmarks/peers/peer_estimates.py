@@ -79,7 +79,7 @@ def text_dedup(left: Sets, right: Sets, permutations: int) -> list[float]:
 
 
 def text_dedup_options(permutations: int, rows: int, ngram: int, hash_name: str) -> dict[str, Any]:
-    """What its command hands to its embedding, with its defaults (64 bits, 5 words at least)."""
+    """The arguments of its command to its embedding, by default (64 bits, 5 words at least)."""
     import numpy as np
     from text_dedup.minhash import RNG
     from text_dedup.utils import sha1_hash, xxh3_32hash

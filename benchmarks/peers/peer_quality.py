@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 PERMUTATIONS = 128
 AT_ONCE = 500
-"""Queries of a call, or of what is made of their answers: these are many."""
+"""Queries of a call, because their answers are many."""
 
 I64 = NDArray[np.int64]
 Found = tuple[I64, NDArray[np.float64]]

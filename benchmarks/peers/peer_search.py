@@ -33,7 +33,7 @@ from datasketch import LeanMinHash, MinHash, MinHashLSH, MinHashLSHForest
 PERMUTATIONS, SIZE, MOST = 128, 3, 2_000
 AT_ONCE = 1_000
 HASHES: dict[str, Any] = {"num_perm": PERMUTATIONS, "hashfunc": lambda value: value}
-"""What is given are hashes already."""
+"""The given values are hashes already."""
 
 Find = Callable[[MinHash], list[int]]
 
@@ -112,7 +112,7 @@ def signatures(rows: list[list[int]]) -> tuple[list[LeanMinHash], float, int]:
 
 
 def estimated(find: Find, kept: list[LeanMinHash], threshold: float) -> Find:
-    """Only what is similar by the estimate of the signatures."""
+    """Only the documents that are similar by the estimate of the signatures."""
 
     def near(minhash: MinHash) -> list[int]:
         return [key for key in find(minhash) if minhash.jaccard(kept[key]) >= threshold]

@@ -129,7 +129,7 @@ def with_text_dedup(options: Any, hash_name: str) -> in_process.Job:
 
     def job(texts: list[str]) -> Any:
         if options.language == "chinese":
-            # It splits at what is no letter: a Chinese sentence would be one word.
+            # It splits at everything but letters: a Chinese sentence would be one word.
             texts = [" ".join(text) for text in texts]
         return [embed_func(text, row, **settings) for row, text in enumerate(texts)]
 

@@ -6,7 +6,8 @@
 buckets: signatures by its `embed_func`, tables and union as its `main` has them, of sets as in
 peer_quality.py. Its command puts together all that share a bucket, and what these share others
 with: the file of a threshold has `keys` of pairs that share a bucket, and `clusters`, the cluster
-of each set. clusters: those of so many documents, from what its command leaves with --debug.
+of each set. clusters: of a number of documents, from the file that its command
+leaves with --debug.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is found and what is found wrongly: esdedup beside its peers, on real texts.
+"""Recall and precision on real texts: esdedup beside its peers.
 
     python -m benchmarks.peers.quality [--corpora articles,debian,chinese] [--documents N]
         [--thresholds 0.3,0.5,0.7,0.8,0.9] [--peers datasketch,gaoya,rensa,text-dedup]
@@ -8,7 +8,7 @@ Truth is the exact Jaccard similarity of all pairs of texts, by the sets of shin
 makes by default (three words), worked out without any sketch; on the articles, SetSimilaritySearch
 works it out too. All use 128 permutations and the bands and rows that datasketch chooses for the
 threshold, and get the same sets: as members of eight bytes or as text of the same bytes. A peer's
-pairs are its candidates; where it estimates their similarity, also those that it estimates at the
+pairs are its candidates; if it estimates their similarity, also those that it estimates at the
 threshold or above. esdedup is taken through its index: all texts are put into a local file, and
 `pairs` is asked; with the bands and rows of the others, with its default scheme, and with that as
 it comes, which compares a document with at most 1,000 of those that share a token with it. The
@@ -68,7 +68,7 @@ class Indexed:
             self.index.add({"id": str(row), "text": text} for row, text in enumerate(texts))
 
     def pairs(self, threshold: float, most: int) -> tuple[I64, Figures]:
-        """Keys of the pairs found, and what was cut."""
+        """Keys of the pairs found, and the buckets that were cut."""
         pairs = self.index.pairs(threshold=threshold, recall=RECALL, max_per_bucket=most)
         return _keys(pairs), {"max_bucket": most, "capped_buckets": pairs.capped.buckets}
 
@@ -253,11 +253,11 @@ def measure(name: str, texts: list[str], folder: Path, options: argparse.Namespa
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--corpora", default=",".join(corpora.NAMES))
-    parser.add_argument("--documents", type=int, help="the first so many of each corpus")
+    parser.add_argument("--documents", type=int, help="take only the first of each corpus")
     parser.add_argument("--thresholds", default=THRESHOLDS)
     parser.add_argument("--peers", default="datasketch,gaoya,rensa,text-dedup")
     parser.add_argument("--seeds", type=int, default=1, help="of esdedup's permutations")
-    parser.add_argument("--simhash-documents", type=int, help="so many by Hamming distance")
+    parser.add_argument("--simhash-documents", type=int, help="documents by Hamming distance")
     parser.add_argument("--folder", type=Path, help="where the results go")
     options = parser.parse_args()
     found = [corpora.corpus(name) for name in options.corpora.split(",")]

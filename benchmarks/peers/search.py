@@ -47,7 +47,7 @@ from esdedup.stores.elastic.store import ClusterStore
 NAMES = {"opensearch": "OpenSearch", "elasticsearch": "Elasticsearch"}
 SMALL = 5_000
 WARM_SECONDS = 3.0
-"""What a server gets before it is measured: an index of so many documents of each kind, and
+"""Warms a server up before it is measured: an index of some documents of each kind, and
 queries of each kind for so long."""
 
 PEER = Path(__file__).parent / "peer_search.py"
@@ -61,7 +61,7 @@ PEERS = {
     "datasketch forest, more trees": ["forest", "--trees", "32"],
 }
 CHOOSES = ("datasketch LSH, memory", "datasketch LSH, Redis")
-"""Those that choose their bands and rows by the threshold."""
+"""Methods that choose their bands and rows by the threshold."""
 
 COLUMNS: dict[str, tuple[str, str, Callable[[list[float]], float] | None]] = {
     "recall": ("recall", ".4f", max),
@@ -73,11 +73,11 @@ COLUMNS: dict[str, tuple[str, str, Callable[[list[float]], float] | None]] = {
     "bytes/document": ("bytes_per_document", ",", min),
     "truncated queries": ("truncated_queries", ",", None),
 }
-"""Of the tables: key of a row, format, and which is the best."""
+"""Columns of the tables: key of a row, format, and the function that picks the best."""
 
 
 def measured(way: Way, task: Task) -> Iterator[Row]:
-    """Rows of a way that is asked from here, one for each threshold."""
+    """Rows of a way of ours, one for each threshold."""
     documents = len(task.texts)
     taken = {
         "documents_per_second": round(documents / way.seconds),
@@ -157,7 +157,7 @@ def from_datasketch(
 
 
 def _write(task: Task, folder: Path) -> None:
-    """What the peers take: the same sets as all others."""
+    """Writes the input of the peers: the same sets as for all others."""
     np.save(folder / "hashes.npy", (task.sets.hashes >> np.uint64(32)).astype(np.uint32))
     np.save(folder / "offsets.npy", task.sets.offsets)
     np.save(folder / "asked.npy", np.array(task.asked))

@@ -4,7 +4,7 @@
 
 Texts are made up: short and long, English and Chinese. Word 5-shingles, bands of 4 rows, folded to
 lower case. A job runs in a process of its own, several times there; processes of all jobs take
-turns, and the best counts: on a shared machine the best is closest to what the code costs. Peers
+turns, and the best counts: on a shared machine the best is closest to the cost of the code. Peers
 run in environments of their own (peers.py, peer_sketches.py, peer_estimates.py).
 """
 
@@ -161,7 +161,7 @@ def accuracy(options: argparse.Namespace, folder: Path) -> Rows:
 
 
 def _pairs(elements: int, count: int) -> Iterator[tuple[float, list[list[list[str]]]]]:
-    """Pairs of sets of so many words each, and their similarity, near each of SIMILARITIES."""
+    """Pairs of sets of a number of words each, and their similarity, near each of SIMILARITIES."""
     rng = np.random.default_rng(elements)
     shares = [round(2 * elements * j / (1 + j)) for j in SIMILARITIES]
     for shared in sorted({min(max(share, 1), elements - 1) for share in shares}):

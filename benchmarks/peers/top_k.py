@@ -50,7 +50,7 @@ Ask = Callable[[int], list[int]]
 
 
 class AskSome(Protocol):
-    """Answers a row with so many."""
+    """Answers a row with a number of documents."""
 
     def __call__(self, row: int, number: int) -> list[int]: ...
 
@@ -96,7 +96,7 @@ class Asked:
 
 
 def asked(description: str, documents: int, queries: int) -> tuple[Asked, Path | None]:
-    """What a command line asks for, and the file for its results."""
+    """The texts that a command line names, and the file for its results."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("file", nargs="?")
     parser.add_argument("--text-field", default="text")
@@ -140,7 +140,7 @@ def forest(corpus: Corpus, trees: int) -> tuple[AskSome, float]:
 
 
 def reranked(ask: AskSome, corpus: Corpus, number: int) -> Ask:
-    """The best of so many answers, by sets in memory."""
+    """The best of the answers, by sets in memory."""
     sets = [frozenset(corpus.sets[row].tolist()) for row in range(len(corpus.sets))]
 
     def best(row: int) -> list[int]:

@@ -25,10 +25,10 @@ EQUAL = {0.5: (25, 5), 0.8: (9, 13)}
 """The bands and rows that datasketch chooses for a threshold, of 128 permutations."""
 
 BUCKETS = (512, 128)
-"""Of `min_hash`: its default, and as many as there are permutations."""
+"""Hashes of `min_hash`: its default, and as many as there are permutations."""
 
 SHARES = (30, 40, 50, 60, 65, 70, 75, 80, 85, 90, 95)
-"""Of a query's terms, in percent, that a document must have."""
+"""Percent of a query's terms that a document must have."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ Ask = Callable[[int], Answer]
 
 @dataclass(frozen=True)
 class Way:
-    """A way to search that is ready: what it took, and how to ask what is like a row.
+    """A way to search that is ready: its cost, and a function that finds documents like a row.
 
     ask: by threshold; the same for all of a way that knows none, nothing for one that only keeps
     the texts. bytes: on disk. tuned: one of several settings, of which the best counts.
@@ -98,7 +98,7 @@ def _similar(index: esdedup.Index, texts: Sequence[str], threshold: float) -> As
 
 
 def with_the_server(texts: Sequence[str], url: str, where: str) -> Iterator[Way]:
-    """What the server itself has: `min_hash`, and `more_like_this`; and the texts alone."""
+    """The server's own ways: `min_hash` and `more_like_this`; and the texts alone."""
     with esdedup.open(url, INDEX, timeout=900.0) as index:
         store = index.store
         assert isinstance(store, ClusterStore)

@@ -6,8 +6,8 @@
 Pairs at a Jaccard similarity of 0.8 and above of the sets of three words in a row, in made-up texts
 with planted groups (planted.py) and in the package descriptions of Debian. Seconds, processor
 seconds and the peak memory of the largest process are those of the whole commands, from start to
-end, with the reading of the file and the writing of the pairs. What is worked out before and after
-(the texts, the truth, recall, precision) is not among them.
+end, with the reading of the file and the writing of the pairs. The work before and after
+(the texts, the truth, recall, precision) is not counted.
 
     files          `esdedup pairs FILE`, without an index
     files-2        the same with `--workers 2`
@@ -15,14 +15,14 @@ end, with the reading of the file and the writing of the pairs. What is worked o
     local-2        the same with `index --workers 2`
     elasticsearch, opensearch
                    the same with a node that runs already; memory and processor of the client alone
-    datasketch     MinHash with xxhash, MinHashLSH with what it chooses for the threshold
+    datasketch     MinHash with xxhash, MinHashLSH with its choice for the threshold
     gaoya, rensa   likewise, with the same bands and rows
     datasketch-equal, gaoya-equal, rensa-equal
                    likewise, with the bands and rows of esdedup's default scheme
     datasketch-unverified
                    candidates as they are
     text-dedup-1, text-dedup-2
-                   its command with so many processes, with its faster hash; it makes clusters of
+                   its command with as many processes, with its faster hash; it makes clusters of
                    all that share a bucket, and verifies none. All pairs of a cluster count.
 
 The peers verify as peer_whole_job.py says. Rounds are interleaved; servers run after the others.
@@ -69,7 +69,7 @@ OFFLINE = {
 
 @dataclass(frozen=True)
 class Work:
-    """What a job gets: the documents, whose ids are their rows, and room of its own."""
+    """The input of a job: the documents, whose ids are their rows, and a folder of its own."""
 
     documents: Path
     folder: Path
@@ -201,7 +201,7 @@ def rounds(work: Work, chosen: Mapping[str, Job], options: argparse.Namespace) -
 
 
 def texts_of(name: str, most: int, file: Path) -> tuple[Truth, Figures]:
-    """Writes a corpus as a file of documents; the truth, and what the corpus is."""
+    """Writes a corpus as a file of documents; returns the truth, and the corpus described."""
     if name == "planted":
         texts, groups = planted(most)
         left, right = np.array(sorted(true_pairs(texts, groups, THRESHOLD))).reshape(-1, 2).T

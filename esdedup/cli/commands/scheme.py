@@ -1,4 +1,4 @@
-"""esdedup scheme: choose parameters, see what they find and cost, and write them to a file."""
+"""esdedup scheme: choose parameters, see their recall and cost, and write them to a file."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def scheme(
     ] = None,
     as_json: AsJson = None,
 ) -> None:
-    """Choose the parameters of an index, and show what they find and cost.
+    """Choose the parameters of an index, and show their recall and cost.
 
     Example: esdedup scheme --threshold 0.7 --shingle char:5 -o scheme.json
 

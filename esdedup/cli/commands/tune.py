@@ -88,7 +88,7 @@ def tune(
     seed: Annotated[int, option("Choose another random sample.", min=-(2**63), max=2**63 - 1)] = 1,
     as_json: AsJson = None,
 ) -> None:
-    """Choose bands and rows, and show how much they find, miss and verify.
+    """Choose bands and rows, and show their recall and cost.
 
     Example: esdedup tune --sample 2000 --threshold 0.8 -o scheme.json
 
