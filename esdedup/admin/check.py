@@ -54,7 +54,7 @@ class IndexCheck:
 
     @property
     def good(self) -> bool:
-        """Whether there is nothing to do."""
+        """True if there is nothing to do."""
         stale = self.stale.count if self.stale is not None else 0
         blocked = any(obstacle.stops != "nothing" for obstacle in self.obstacles)
         return self.meta is not None and not (
@@ -80,7 +80,7 @@ class Check:
 
     @property
     def good(self) -> bool:
-        """Whether there is nothing to do."""
+        """True if there is nothing to do."""
         return (
             all(check.good for check in self.indices)
             and len(self.schemes) == 1

@@ -55,7 +55,7 @@ class OpenSearchClient:
         return 200, answer
 
     def open_point_in_time(self, index: str, keep_alive: str) -> str:
-        # By default a shard that is not there is left out without a word.
+        # By default a shard that is away is left out without telling.
         params = {"keep_alive": keep_alive, "allow_partial_pit_creation": "false"}
         _, answer = self.request("POST", f"{index}/_search/point_in_time", params=params)
         return str(answer["pit_id"])
