@@ -20,12 +20,14 @@ class UndoReport(Counts):
     """Counts of the documents in a log.
 
     restored: put back, or given their former marks. present: were as before already. failures: left
-    as they are, with the reason; a conflict means that somebody else has written since.
+    as they are, with the reason; a conflict means that somebody else has written since. damage: the
+    reason for which the rest of the log could not be read, if any.
     """
 
     restored: int = 0
     present: int = 0
     failures: list[Failure] = field(default_factory=list)
+    damage: list[str] = field(default_factory=list)
 
     @property
     def settled(self) -> int:
@@ -48,7 +50,7 @@ def undo(
     destination: the index that documents were moved to. on_report: called with the counts of each
     page.
 
-    Returns the counts of all documents; `log.damage` tells if the log was not read to its end.
+    Returns the counts of all documents, and `damage` if the log was not read to its end.
     Raises the errors of the stores.
     """
     total = UndoReport()
@@ -63,7 +65,7 @@ def undo(
     for each in (store, destination):
         if each is not None:
             each.refresh()
-    return total
+    return total + UndoReport(damage=[log.damage] if log.damage is not None else [])
 
 
 def _bring_back(store: Store, destination: Store | None, entries: Sequence[Entry]) -> UndoReport:

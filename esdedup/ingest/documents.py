@@ -136,6 +136,8 @@ def _item_of(record: Record | BadRecord, text_field: str, id_field: str | None) 
 def _id_of(record: Record, id_field: str | None) -> tuple[str, bool]:
     value = value_at(record.source, id_field or "id")
     if value is None:
+        if record.spare_id is not None:
+            return record.spare_id, True
         if id_field is not None:
             raise RecordError(f"the id field {id_field!r} is missing")
         return f"{record.file}:{record.line}", False

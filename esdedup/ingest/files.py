@@ -41,11 +41,16 @@ _COMPRESSED = (".gz", ".zst")
 
 @dataclass(frozen=True)
 class Record:
-    """A record of an input. file: its name without folders. line: where it begins, from 1."""
+    """A record of an input.
+
+    file: its name without folders. line: where it begins, from 1. spare_id: the id of a record that
+    has none of its own; None for file:line.
+    """
 
     file: str
     line: int
     source: Mapping[str, Any]
+    spare_id: str | None = None
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
 A recall query is a `bool.should` of `constant_score` clauses, one for each group of tokens, so that
 the score is the number of groups that a document shares. If more documents share enough groups than
 are fetched, those that share most come first. Plain `terms` would score all of them alike, and
-chance would decide; `benchmarks/recall_query.py` measures the cost of the ranking.
+chance would decide. `benchmarks/recall_query.py` at commit 4d72008 measured the cost of the
+ranking.
 """
 
 from __future__ import annotations
