@@ -37,7 +37,7 @@ class Tally:
 class IndexCheck:
     """The findings on one index.
 
-    meta: what it says of its tokens; None if it is not attached, and then nothing is counted.
+    meta: describes its tokens; None if it is not attached, and then nothing is counted.
     bare: documents without tokens that may have the text; if they are few, only those that have
     it. other: documents with another scheme's tokens. stale: documents whose tokens were made of
     another text than they have; None if texts were not read.
@@ -106,7 +106,7 @@ def check(
         metas = [meta for state in found if (meta := meta_of(state.mapping)) is not None]
         template = None
         if named.kind == "data stream" and metas:
-            # A user who may not see templates is told of the rest.
+            # A user who may not see templates gets the other findings.
             with contextlib.suppress(PermissionDenied):
                 template = plan_template(cluster, named, metas[-1])
         checks = tuple(_check(cluster, state, stale, on_scan) for state in found)

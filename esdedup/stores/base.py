@@ -1,4 +1,4 @@
-"""The protocol of stores: the methods that every store has, and what they promise."""
+"""The protocol of stores: the methods that every store has, and their promises."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ from esdedup.stores.mapping import IndexMeta
 class Store(Protocol):
     """One index of documents with their tokens.
 
-    `elastic.store.ClusterStore` and `sqlite.store.LocalStore` are stores; `esdedup.stores` tells
-    where a new one goes. The tests in `tests/stores/contract` hold for all of them.
+    `elastic.store.ClusterStore` and `sqlite.store.LocalStore` are stores. A new one goes into a
+    folder beside `elastic` and `sqlite`: see `esdedup.stores`. The tests in `tests/stores/contract`
+    hold for all of them.
 
     Every method raises StoreUnavailable if the store can't be reached, AuthenticationFailed or
     PermissionDenied if the server refuses, and StoreError if it fails otherwise.

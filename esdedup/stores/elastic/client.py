@@ -23,15 +23,8 @@ NEEDS_ROUTING = "routing_missing_exception"
 class Client(Protocol):
     """Sends requests to a cluster of one product."""
 
-    @property
-    def product(self) -> str:
-        """The product's name and version, for messages."""
-        ...
-
-    @property
-    def shown(self) -> str:
-        """The addresses, without credentials."""
-        ...
+    product: str
+    """The product's name and version, for messages."""
 
     def request(
         self,
@@ -88,8 +81,8 @@ class Cluster:
         if missing:
             why = [f": {reason_of(each['reason'])}" for each in shards.get("failures", ())]
             raise StoreUnavailable(
-                f"{self.client.shown}: {path[1:]}: {missing} of {shards['total']} shards did not"
-                f" answer{''.join(why[:1])}"
+                f"{self.connection.shown}: {path[1:]}: {missing} of {shards['total']} shards did"
+                f" not answer{''.join(why[:1])}"
             )
         return int(answer["count"])
 
@@ -104,7 +97,7 @@ class Cluster:
                 if "error" in item and item["error"].get("type") != NEEDS_ROUTING:
                     # An item has no status. A shard that moves is not a deleted document.
                     status = 404 if "index_not_found" in reason_of(item) else 503
-                    raise error_of(status, item, self.client.shown)
+                    raise error_of(status, item, self.connection.shown)
             return [item for item in answer["docs"] if item.get("found")]
 
         return retrying(get, self.policy)

@@ -47,16 +47,8 @@ class ElasticsearchClient:
 
     def __init__(self, connection: Connection, version: str = "") -> None:
         self._shown = connection.shown
-        self._version = version
+        self.product = f"Elasticsearch {version}".strip()
         self._client = _connect(connection)
-
-    @property
-    def product(self) -> str:
-        return f"Elasticsearch {self._version}".strip()
-
-    @property
-    def shown(self) -> str:
-        return self._shown
 
     def request(
         self,

@@ -67,7 +67,7 @@ def resolve(cluster: Cluster, name: str) -> Named:
         for index in answer["indices"]:
             return Named(name, "index", (index["name"],))
     raise IndexNotFound(
-        f"there is no index, alias or data stream {name!r} at {cluster.client.shown}"
+        f"there is no index, alias or data stream {name!r} at {cluster.connection.shown}"
     )
 
 

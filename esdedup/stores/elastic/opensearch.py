@@ -20,16 +20,8 @@ class OpenSearchClient:
 
     def __init__(self, connection: Connection, version: str = "") -> None:
         self._shown = connection.shown
-        self._version = version
+        self.product = f"OpenSearch {version}".strip()
         self._client = _connect(connection)
-
-    @property
-    def product(self) -> str:
-        return f"OpenSearch {self._version}".strip()
-
-    @property
-    def shown(self) -> str:
-        return self._shown
 
     def request(
         self,

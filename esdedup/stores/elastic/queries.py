@@ -167,5 +167,5 @@ def _sizes(cluster: Cluster, path: str, field: str, tokens: Sequence[str]) -> li
     _, answer = cluster.client.request("POST", f"{path}/_msearch", body)
     for response in answer["responses"]:
         if "error" in response:
-            raise error_of(response.get("status", 500), response, cluster.client.shown)
+            raise error_of(response.get("status", 500), response, cluster.connection.shown)
     return [int(response["hits"]["total"]["value"]) for response in answer["responses"]]

@@ -80,7 +80,7 @@ class ClusterStore:
 
     @property
     def where(self) -> str:
-        return f"index {self._index!r} at {self.cluster.client.shown}"
+        return f"index {self._index!r} at {self.cluster.connection.shown}"
 
     def meta(self) -> IndexMeta | None:
         mappings = self._mappings()

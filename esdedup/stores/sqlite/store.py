@@ -2,8 +2,7 @@
 
 Tokens lie in a plain table with (token, document) as its primary key, and not in FTS5. FTS5 takes
 documents in twice as fast, but answers a query fourteen times as slowly, and queries are what there
-is more of (`benchmarks/local_store.py` at
-commit 4d72008).
+is more of (`benchmarks/local_store.py` at commit 4d72008).
 """
 
 from __future__ import annotations
