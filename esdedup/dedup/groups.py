@@ -105,11 +105,9 @@ class Groups:
     Iterates over the groups of two or more.
 
     grouping: as given, with the distance that was used.
-    ids: of n documents.
-    digests: of their texts, shape (n,), uint64.
-    representative: the row of each document's representative, which may be its own, shape (n,).
-    value: similarity or distance to the representative, nan for the representative itself, shape
-    (n,).
+    ids: of n documents. digests: of their texts, shape (n,).
+    representative: row of each document's representative, which may be its own, shape (n,).
+    value: similarity or distance to it, nan for a representative itself, shape (n,).
     capped: buckets that were cut short.
     recall: the expected share found of the pairs at the threshold; 1 by Hamming distance.
     """
@@ -177,8 +175,8 @@ def find_groups(
     if metric is not None:
         grouping.limits.check_for_pairs(meta.scheme)
     with temporary_folder() if work is None else nullcontext(work) as folder:
-        folder.claim(store, meta, grouping.to_json())
-        columns = folder.read(store, Reading(meta, metric, grouping.keep), step)
+        reading = Reading(meta, metric, grouping.keep)
+        columns = folder.read(store, reading, grouping.to_json(), step)
         if metric is None:
             return _exact(grouping, columns)
         if metric == "hamming":

@@ -10,7 +10,8 @@ import heapq
 import itertools
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from esdedup.exceptions import UsageError
 from esdedup.models import Document
@@ -30,10 +31,8 @@ _MISSED = 0.001
 class HotBucket:
     """A token and the documents that hold it.
 
-    kind: "minhash" or "simhash".
-    position: number of the band or segment, from 0.
-    documents: exact number in the index.
-    share: of all documents with tokens.
+    kind: "minhash" or "simhash". position: number of the band or segment, from 0.
+    documents: exact number in the index. share: of all documents with tokens.
     id, text: a document that holds the token. The text is empty if it was deleted just now.
     """
 
@@ -49,6 +48,10 @@ class HotBucket:
     def entry(self) -> str:
         """The entry of a stop list for this token."""
         return f"{self.kind}:{self.token}"
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object, with the token as a stop list has it."""
+        return {**asdict(self), "token": self.entry}
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from esdedup.exceptions import RecordError, UsageError
+from esdedup.exceptions import UsageError
 from esdedup.models import Candidate, Match, Query, RecallQuery, Result
 from esdedup.search.limits import (
     Limits,
@@ -25,7 +25,7 @@ from esdedup.search.limits import (
 from esdedup.search.recall import (
     recall_queries,
     with_least_bands,
-    without_large_buckets,
+    without_hot_buckets,
     without_stopped,
 )
 from esdedup.sketch.banding import expected_recall
@@ -34,7 +34,7 @@ from esdedup.sketch.simhash import from_hex
 from esdedup.sketch.sketch import Sketches, shingle_sets, sketch
 from esdedup.stores.base import Store
 from esdedup.stores.elastic.queries import QUERIES_AT_ONCE, recall_body
-from esdedup.stores.fields import text_of
+from esdedup.stores.fields import value_at
 from esdedup.stores.mapping import IndexMeta
 from esdedup.text.arrays import U64
 from esdedup.text.jaccard import hamming, jaccard_with
@@ -50,27 +50,20 @@ def similar(
     A text without any shingle matches nothing. Raises UsageError if the limits have no threshold:
     `nearest.nearest` is for those.
     """
-    scheme, texts = meta.scheme, [query.text for query in queries]
-    narrow = narrowed_scheme(scheme, limits.metric)
-    sketches = sketch(texts, narrow, with_shingles=limits.metric == "jaccard")
-    whole = [
-        with_least_bands(recall, scheme, limits)
-        for recall in recall_queries(meta, sketches, queries, limits)
+    scheme, by_bands = meta.scheme, limits.metric == "jaccard"
+    texts = [query.text for query in queries]
+    sketches = sketch(texts, narrowed_scheme(scheme, limits.metric), with_shingles=by_bands)
+    recalls = recall_queries(meta, sketches, queries, limits)
+    filled = np.flatnonzero(sketches.filled).tolist()
+    some = [recalls[row] for row in filled]
+    narrow = without_hot_buckets(store, meta, some, limits.max_bucket)
+    for row, recall in zip(filled, narrow, strict=True):
+        recalls[row] = recall
+    recalls = [with_least_bands(recall, scheme, limits) for recall in recalls]
+    results = [
+        Result([], 0, False, _expected_recall(scheme, limits, recall), stopped=recall.stopped)
+        for recall in recalls
     ]
-    rows = np.flatnonzero(sketches.filled).tolist()
-    filled = [whole[row] for row in rows]
-    if limits.max_bucket is None:
-        narrowed = without_stopped(meta, filled)
-    else:
-        narrowed = without_large_buckets(store, meta, filled, limits.max_bucket)
-    recalls = {
-        row: with_least_bands(recall, scheme, limits)
-        for row, recall in zip(rows, narrowed, strict=True)
-    }
-    results = [Result([], 0, False, _expected_recall(scheme, limits, recall)) for recall in whole]
-    for row, recall in recalls.items():
-        expected = _expected_recall(scheme, limits, recall)
-        results[row] = Result([], 0, False, expected, len(recall.groups), recall.stopped)
 
     def look(rows: list[int]) -> None:
         # A function, so that the candidates are freed before the next ones are fetched.
@@ -82,9 +75,10 @@ def similar(
                 matches=matches,
                 candidates=len(each.found),
                 truncated=each.truncated,
+                asked=len(recalls[row].groups),
             )
 
-    asked = [row for row in rows if recalls[row].groups]
+    asked = [row for row in filled if recalls[row].groups]
     for first in range(0, len(asked), QUERIES_AT_ONCE):
         look(asked[first : first + QUERIES_AT_ONCE])
     return results
@@ -100,7 +94,7 @@ def request_body(meta: IndexMeta, query: Query, limits: Limits) -> dict[str, Any
     Raises UsageError if `max_bucket` is set: only a search can ask for the sizes of buckets.
     """
     if limits.max_bucket is not None:
-        raise UsageError("to limit buckets takes two requests: it goes with similar")
+        raise UsageError("max bucket asks for sizes before it searches: it goes with similar")
     scheme = narrowed_scheme(meta.scheme, limits.metric, limits.threshold is None)
     sketches = sketch([query.text], scheme)
     (recall,) = without_stopped(meta, recall_queries(meta, sketches, [query], limits))
@@ -136,14 +130,15 @@ def _matches(
 def jaccard_matches(meta: IndexMeta, shingles: U64, candidates: Sequence[Candidate]) -> list[Match]:
     """The candidates with their Jaccard similarities, the most similar first, ties by id.
 
-    shingles: the sorted set of the query's text. A candidate without a text is left out.
+    shingles: the sorted set of the query's text. A candidate without a text is left out: others may
+    have taken the text away and left the tokens.
     """
-    found = [candidate for candidate in candidates if _has_text(candidate, meta)]
-    texts = [text_of(candidate.document.source, meta.text_field) for candidate in found]
-    similarity = jaccard_with(shingles, shingle_sets(texts, meta.scheme))
+    texts = [value_at(each.document.source, meta.text_field) for each in candidates]
+    found = [each for each, text in zip(candidates, texts, strict=True) if isinstance(text, str)]
+    sets = shingle_sets([text for text in texts if isinstance(text, str)], meta.scheme)
     matches = [
         Match(candidate.document.id, value, None, candidate.matched, candidate.document.source)
-        for candidate, value in zip(found, similarity.tolist(), strict=True)
+        for candidate, value in zip(found, jaccard_with(shingles, sets).tolist(), strict=True)
     ]
     return sorted(matches, key=by_similarity)
 
@@ -167,15 +162,6 @@ def _hamming_matches(meta: IndexMeta, own: U64, candidates: Sequence[Candidate])
         for candidate, value in zip(found, distances.tolist(), strict=True)
     ]
     return sorted(matches, key=lambda match: (match.distance, match.id))
-
-
-def _has_text(candidate: Candidate, meta: IndexMeta) -> bool:
-    """True unless an update by others took the text away and left the tokens."""
-    try:
-        text_of(candidate.document.source, meta.text_field)
-    except RecordError:
-        return False
-    return True
 
 
 def _has_fingerprint(candidate: Candidate, meta: IndexMeta, words: int) -> bool:
