@@ -210,7 +210,7 @@ class LocalStore:
     def put_stop(self, meta: IndexMeta, stop: tuple[str, ...]) -> None:
         with self._writing() as db:
             if self._stored_meta(db) != meta:
-                raise StoreError(f"{self.where} was changed meanwhile: try again")
+                raise StoreError(f"{self.where} was changed by another process: try again")
             db.execute(
                 "UPDATE esdedup_indices SET meta = ? WHERE name = ?",
                 (json.dumps(replace(meta, stop=stop).to_json()), self._index),
@@ -233,7 +233,7 @@ class LocalStore:
         return len(taken)
 
     def refresh(self) -> None:
-        """Nothing to do: what is committed is visible."""
+        """Does nothing, because committed documents are visible."""
 
     def statistics(self, meta: IndexMeta) -> Statistics:
         with self._reading() as db:
