@@ -1,17 +1,13 @@
-"""Tables for people, JSON lines for programs, messages to standard error.
+"""Tables for people, JSON lines for programs, messages and progress to standard error.
 
-Texts and ids of documents may hold anything: what a terminal would obey is shown, not sent.
-
-Answers to similar: as JSON, as a table, and what they lack in words.
-
-Progress of long work, on a terminal only.
+Texts and ids of documents may hold anything: control characters are shown, not sent.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -29,19 +25,29 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from esdedup.exceptions import UsageError
-from esdedup.models import FIELD, Match, Result
+from esdedup.exceptions import EsdedupError, UsageError
+from esdedup.index import Index
+from esdedup.models import Metric
+from esdedup.search.buckets import Capped
 from esdedup.search.limits import Limits
-from esdedup.stores.fields import value_at
+from esdedup.search.warnings import cut_buckets, lacking_recall, without_tokens
+from esdedup.stores.stop_list import stopped_tokens
+from esdedup.text.characters import visible
 
 Kind = Literal["number", "key", "line", "text"]
+Advance = Callable[[int], None]
+Documents = Callable[[int], None]
+WIDTH_WITHOUT_TERMINAL = 120
 _KEPT_WIDTH = 40
 _LEAST_LINE = 10
 _SNIPPET = 80
-WIDTH_WITHOUT_TERMINAL = 120
-_SHOWN = {point: "\ufffd" for point in (*range(32), *range(127, 160)) if point not in (9, 10)}
 _ESCAPED = {point: f"\\u{point:04x}" for point in range(127, 160)}
-"""What JSON would hold as it is; all of it stands in strings."""
+"""Control characters that JSON would hold as they are; all of them stand in strings."""
+
+
+def count(number: int, one: str, many: str | None = None) -> str:
+    """A number with its noun, such as "1 duplicate". many: by default, with an s."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def wants_json(choice: bool | None) -> bool:
@@ -53,11 +59,6 @@ def print_json(document: dict[str, Any]) -> None:
     """One line of JSON on standard output."""
     line = json.dumps(document, ensure_ascii=only_plain()).translate(_ESCAPED)
     sys.stdout.write(line + "\n")
-
-
-def visible(text: str) -> str:
-    """The text with control characters shown, which a terminal would obey."""
-    return text.translate(_SHOWN)
 
 
 def print_table(
@@ -144,122 +145,77 @@ def message(text: str) -> None:
     typer.echo(visible(text), err=True)
 
 
-_GOOD_RECALL = 0.95
-"""Less is said, whatever is printed."""
+def print_counts(
+    counts: Mapping[str, int],
+    as_json: bool,
+    of: str = "Documents",
+    title: str | None = None,
+    **more: Any,
+) -> None:
+    """Counts as a line of JSON, or as a table.
 
-
-def answer(result: Result, id: str | None, with_source: bool) -> dict[str, Any]:
-    """An answer as JSON."""
-    return {
-        "query": id,
-        "matches": [_match(match, with_source) for match in result.matches],
-        "candidates": result.candidates,
-        "truncated": result.truncated,
-        "expected_recall": result.recall,
-        "asked": result.asked,
-        "stopped": result.stopped,
-    }
-
-
-def _match(match: Match, with_source: bool) -> dict[str, Any]:
-    document: dict[str, Any] = {"id": match.id}
-    if match.similarity is not None:
-        document["similarity"] = match.similarity
-    else:
-        document["distance"] = match.distance
-    document["matched"] = match.matched
-    if with_source:
-        document["source"] = {name: value for name, value in match.source.items() if name != FIELD}
-    return document
-
-
-def lacking(result: Result, limits: Limits, values: bool) -> str | None:
-    """What a look can't find, in words, or None. values: the index has tokens of single values."""
-    if limits.threshold is None:
-        return _lacking_nearest(result, limits, values)
-    if result.recall is None or result.blind:
-        return None
-    if result.stopped:
-        return _lacking_bands(result.recall, limits.threshold)
-    return lacking_recall(result.recall, limits.threshold, limits.recall)
-
-
-def lacking_recall(expected: float, threshold: float, wanted: float) -> str | None:
-    """What is said where much of what is at the threshold is not found, or None."""
-    if expected >= _GOOD_RECALL:
-        return None
-    at, share = f"{threshold:g}", _percent(expected)
-    if expected >= wanted:
-        return f"Of documents at Jaccard {at} about {share} are found: raise --recall"
-    return (
-        f"Of documents at Jaccard {at} this index finds about {share}: make one with esdedup"
-        f" scheme --threshold {at}"
-    )
-
-
-def _lacking_bands(expected: float, threshold: float) -> str | None:
-    """What is said where it may be for want of the bands that were left out."""
-    if expected >= _GOOD_RECALL:
-        return None
-    return (
-        f"Of documents at Jaccard {threshold:g} about {_percent(expected)} are found by the bands"
-        " that were looked up"
-    )
-
-
-def _lacking_nearest(result: Result, limits: Limits, values: bool) -> str | None:
-    found, wanted = len(result.matches), limits.matches
-    if result.blind and not found:
-        return None
-    better = "" if values else ": an index of esdedup scheme --signature 128 finds more"
-    if found < wanted and not result.truncated:
-        token = "a token that was looked up" if result.stopped else "a token"
-        return f"Only {found} of {wanted} were found, as no other document shares {token}{better}"
-    if result.recall is None or result.recall >= _GOOD_RECALL:
-        return None
-    share = f"Of documents as near as the last about {_percent(result.recall)} are found"
-    return share + (better or ": raise --candidates")
-
-
-def _percent(share: float) -> str:
-    """A share that does not round to all or nothing."""
-    return f"{min(99.9, 100 * share):.3g}%" if share > 0 else "none"
-
-
-def show(result: Result, limits: Limits, text_field: str) -> None:
-    """An answer as a table."""
-    matches = result.matches
-    if not matches:
-        message("No similar documents")
+    of: noun of what is counted. title: of the table. more: entries of the JSON object only.
+    """
+    if as_json:
+        print_json({**counts, **more})
         return
-    by_distance = matches[0].similarity is None
-    print_table(
-        [
-            ("distance" if by_distance else "similarity", "number"),
-            ("id", "key"),
-            ("text", "line"),
-        ],
-        [
-            (
-                str(match.distance) if by_distance else f"{match.similarity:.3f}",
-                match.id,
-                snippet(value_at(match.source, text_field)),
-            )
-            for match in matches
-        ],
-        title=_title(result, limits),
+    rows = [(name.replace("_", " "), f"{number:,}") for name, number in counts.items()]
+    print_table([(of, "text"), ("", "number")], rows, title=title)
+
+
+def capital(text: str) -> str:
+    """The text with a capital letter."""
+    return text[:1].upper() + text[1:]
+
+
+def warn(*sentences: str | None) -> None:
+    """Prints the warnings that there are to standard error."""
+    for sentence in sentences:
+        if sentence is not None:
+            message(sentence)
+
+
+def warn_before(index: Index, metric: Metric) -> None:
+    """Warns of documents without tokens, and of the stop list, before documents are compared."""
+    warn(without_tokens(index.statistics()))
+    stopped = stopped_tokens(index.meta.stop, "minhash" if metric == "jaccard" else "simhash")
+    if stopped:
+        message(
+            f"{len(stopped):,} tokens are in the index's stop list: documents that share only these"
+            " are not compared, unless their texts are equal"
+        )
+
+
+def warn_after(recall: float, capped: Capped, limits: Limits) -> None:
+    """Warns of pairs that were not found: by the scheme's recall, or in large buckets."""
+    warn(
+        lacking_recall(recall, limits.least_similarity, limits.recall),
+        cut_buckets(capped, limits.max_per_bucket),
     )
 
 
-def _title(result: Result, limits: Limits) -> str | None:
-    if result.recall is None or result.recall < _GOOD_RECALL:
-        return None
-    at = "as near as the last" if limits.threshold is None else f"at Jaccard {limits.threshold:g}"
-    return f"Of documents {at} about {_percent(result.recall)} are found"
+def agreed(question: str, yes: bool) -> bool:
+    """Asks a question on a terminal. Returns True at once if `yes` is set, else the answer."""
+    return yes or (sys.stdin.isatty() and typer.confirm(question, err=True))
 
 
-Advance = Callable[[int], None]
-Documents = Callable[[int], None]
+@contextmanager
+def resumable(before: Callable[[], str], otherwise: str = "") -> Iterator[None]:
+    """Says, if the work is interrupted or fails, what was done and how to go on.
+
+    before: what was done so far. otherwise: what else to do than to go on.
+    """
+    try:
+        yield
+    except EsdedupError as error:
+        raise type(error)(f"{error}\n{_resuming(before(), otherwise)}") from error
+    except KeyboardInterrupt:
+        message(f"Interrupted. {_resuming(before(), otherwise)}")
+        raise
+
+
+def _resuming(done: str, otherwise: str) -> str:
+    return f"Before this: {done}. Run the same command again to go on{otherwise}"
 
 
 @contextmanager

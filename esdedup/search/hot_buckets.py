@@ -10,7 +10,7 @@ import heapq
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from esdedup.exceptions import UsageError
@@ -50,6 +50,10 @@ class HotBucket:
     def entry(self) -> str:
         """The entry of a stop list for this token."""
         return f"{self.kind}:{self.token}"
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object, with the token as a stop list has it."""
+        return {**asdict(self), "token": self.entry}
 
 
 @dataclass(frozen=True)

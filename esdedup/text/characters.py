@@ -23,6 +23,9 @@ and the scripts of South-East Asia that put no spaces between words). A MARK bel
 character before it. IGNORED characters (format controls, soft hyphen) are dropped."""
 
 
+_SHOWN = {point: "\ufffd" for point in (*range(32), *range(127, 160)) if point not in (9, 10)}
+
+
 def _table(runs: list[list[int]]) -> NDArray[np.uint8]:
     starts = np.array([start for start, _ in runs] + [CODE_POINTS])
     values = np.array([value for _, value in runs], np.uint8)
@@ -53,3 +56,8 @@ def unassigned() -> NDArray[np.bool_]:
 def code_points(text: str) -> NDArray[np.uint32]:
     """The code points of a text, shape (len(text),); lone surrogates are kept."""
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
+
+
+def visible(text: str) -> str:
+    """The text with control characters shown, which a terminal would obey."""
+    return text.translate(_SHOWN)

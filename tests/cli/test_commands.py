@@ -317,7 +317,7 @@ def test_the_nearest() -> None:
         assert done.err == ""
     done = run("similar", "--db", "nearest.db", "--batch", "articles.jsonl", "--nearest", "-k", "2")
     assert len(rows(done)) == 6
-    assert "6 texts have fewer than 2 matches" in done.err
+    assert "6 texts with fewer than 2 matches" in done.err
     (body,) = rows(run("query", "--db", "nearest.db", "--text", "one two three four", "--nearest"))
     assert len(body["query"]["bool"]["should"]) == 128
     assert "esdedup.signature" in json.dumps(body["query"])

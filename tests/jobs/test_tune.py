@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 import esdedup
+from esdedup.analysis.distribution import logarithmic
 from esdedup.analysis.sampling import sample_neighbours, texts_of_index
 from esdedup.analysis.tuning import expectation
-from esdedup.cli.plot import axis, bars, logarithmic
+from esdedup.cli.plot import axis, bars
 from esdedup.ingest.documents import with_tokens
 from esdedup.models import Document, Query
 from esdedup.search.limits import Limits
@@ -140,14 +141,14 @@ def test_the_command_chooses_a_scheme_that_can_be_used(
     assert (done.status, done.err) == (0, "")
     (answer,) = done.json
     assert answer["documents"] == 600
-    assert answer["sample"]["documents"] == 300
+    assert answer["sample"]["sampled"] == 300
     assert answer["sample"]["neighbours_at_threshold"] > 200
-    assert sum(each["neighbours"] for each in answer["histogram"]) == pytest.approx(599)
+    assert sum(each["count"] for each in answer["histogram"]) == pytest.approx(599)
     (chosen,) = [choice for choice in answer["choices"] if choice["chosen"]]
-    assert (chosen["bands"], chosen["rows"]) == (17, 5)
-    assert chosen["recall"] > chosen["recall_at_threshold"] > 0.95
+    assert (chosen["minhash"]["bands"], chosen["minhash"]["rows"]) == (17, 5)
+    assert chosen["expected"]["recall"] > chosen["recall_at_threshold"] > 0.95
     # Each number of rows more has fewer candidates in vain.
-    wasted = [choice["wasted"] for choice in answer["choices"]]
+    wasted = [choice["expected"]["wasted"] for choice in answer["choices"]]
     assert wasted == sorted(wasted, reverse=True)
     scheme = esdedup.Scheme.from_json(json.loads(written.read_text("utf-8")))
     assert scheme.to_json() == answer["scheme"]
@@ -156,7 +157,7 @@ def test_the_command_chooses_a_scheme_that_can_be_used(
     with esdedup.open(tmp_path / "other.db", scheme=scheme) as index:
         index.add({"id": str(at), "text": text} for at, text in enumerate(texts))
         found = len(list(index.pairs(threshold=0.7)))
-    expected = (chosen["similar"] - chosen["missed"]) * 600 / 2
+    expected = (chosen["expected"]["similar"] - chosen["expected"]["missed"]) * 600 / 2
     assert found == pytest.approx(expected, rel=0.15)
 
 
@@ -165,8 +166,9 @@ def test_without_an_index() -> None:
     assert "sample" not in answer
     assert "histogram" not in answer
     (first, *_) = answer["choices"]
-    assert (first["bands"], first["rows"], first["recall"]) == (2, 1, None)
-    assert first["candidates"] == pytest.approx(1e7 * (1 - 0.9**2), rel=1e-3)
+    assert (first["minhash"]["bands"], first["minhash"]["rows"]) == (2, 1)
+    assert first["expected"]["recall"] is None
+    assert first["expected"]["candidates"] == pytest.approx(1e7 * (1 - 0.9**2), rel=1e-3)
     by_hand = run_command("tune", "--rows", "4", "--documents", "1e9").json[0]
     assert by_hand["scheme"]["minhash"]["rows"] == 4
 
@@ -195,9 +197,10 @@ def test_a_scheme_keeps_its_permutations_and_single_values(
     made = answer["scheme"]["minhash"]
     assert (made["permutations"], made["signature"]) == (256, 64)
     (chosen,) = [choice for choice in answer["choices"] if choice["chosen"]]
-    assert 128 < chosen["bands"] * chosen["rows"] <= 256
-    assert chosen["tokens"] == chosen["bands"] + 64 + 4
-    assert chosen["bytes"] > 15 * chosen["bands"] + 64 * 10
+    bands = chosen["minhash"]["bands"]
+    assert 128 < bands * chosen["minhash"]["rows"] <= 256
+    assert chosen["tokens"] == bands + 64 + 4
+    assert chosen["bytes"] > 15 * bands + 64 * 10
 
 
 def test_a_table_fits_into_a_terminal(place: Place, store: Store) -> None:

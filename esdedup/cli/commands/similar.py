@@ -12,65 +12,60 @@ from typing import Annotated, Any
 import typer
 
 from esdedup.cli.options import (
-    DEFAULT_THRESHOLD,
     AsJson,
     Distance,
     FilterOption,
+    Looking,
     MetricOption,
     Recall,
     Target,
-    Threshold,
     check_metric_options,
     with_target,
 )
-from esdedup.cli.output import answer, lacking, message, print_json, show, wants_json
+from esdedup.cli.output import count, message, print_json, print_table, snippet, wants_json, warn
 from esdedup.exceptions import RecordError, UsageError
 from esdedup.index import Index
 from esdedup.ingest.files import STDIN, BadRecord, Record, read_records
-from esdedup.models import Query, Result
-from esdedup.search.limits import RECALL, Limits
+from esdedup.models import FIELD, Match, Metric, Query, Result
+from esdedup.search.limits import LOOKING, MAX_CANDIDATES, RECALL, Limits
+from esdedup.search.warnings import GOOD_RECALL, lacking, percent
 from esdedup.stores.fields import text_of, value_at
 
 _QUERIES_AT_ONCE = 500
 TextOption = Annotated[str | None, typer.Option("--text", help="The text itself.")]
 FileOption = Annotated[
-    str | None, typer.Option("--file", help="A file that holds the text; - for standard input.")
+    str | None, typer.Option("--file", help="A file that holds the text; - is standard input.")
 ]
 IdOption = Annotated[str | None, typer.Option("--id", help="The id of an indexed document.")]
-K = Annotated[int, typer.Option("-k", min=1, help="At most so many matches.")]
+Batch = Annotated[
+    str | None,
+    typer.Option(
+        "--batch", metavar="FILE", help="A file of texts, as index takes it; - is standard input."
+    ),
+]
+K = Annotated[int, typer.Option("-k", min=1, help="Maximum number of matches.")]
 CandidatesOption = Annotated[
     int,
-    typer.Option("--candidates", min=1, max=10_000, help="Candidates to verify, at most."),
+    typer.Option(
+        "--candidates", min=1, max=MAX_CANDIDATES, help="Maximum number of documents to verify."
+    ),
 ]
 Nearest = Annotated[
     bool,
-    typer.Option(
-        "--nearest",
-        help="The k nearest by Jaccard similarity, however unlike, in place of a threshold.",
-    ),
+    typer.Option("--nearest", help="Find the k nearest, however unlike: no threshold."),
 ]
-LargestBucket = Annotated[
+MaxBucket = Annotated[
     int | None,
     typer.Option(
         "--max-bucket",
         min=1,
         metavar="N",
         show_default="no limit",
-        help="Leave out bands or segments that more documents share than that.",
-    ),
-]
-Batch = Annotated[
-    str | None,
-    typer.Option(
-        "--batch",
-        metavar="FILE",
-        help="A file of texts, in the formats that index takes; - for standard input. The answers"
-        " come in its order.",
+        help="Leave out buckets that hold more than N documents.",
     ),
 ]
 Collapse = Annotated[
-    bool,
-    typer.Option("--collapse", help="Only the best of each group (index --on-duplicate mark)."),
+    bool, typer.Option("--collapse", help="Return only the best document of each group.")
 ]
 WithSource = Annotated[
     bool, typer.Option("--source", help="With JSON: the fields of each match too.")
@@ -85,24 +80,28 @@ def similar(
     id: IdOption = None,
     batch: Batch = None,
     metric: MetricOption = "jaccard",
-    threshold: Threshold = None,
+    threshold: Looking = None,
     nearest: Nearest = False,
     distance: Distance = None,
     k: K = 10,
     recall: Recall = RECALL,
     candidates: CandidatesOption = 1_000,
-    max_bucket: LargestBucket = None,
+    max_bucket: MaxBucket = None,
     filter: FilterOption = None,
     source: WithSource = False,
     as_json: AsJson = None,
 ) -> None:
-    """Find the documents most similar to a text, a file, an indexed document, or many texts."""
+    """Find the documents most similar to a text.
+
+    Example: esdedup similar -i news --text "The council met on Monday"
+
+    Give the text, a file that holds it, the id of a document, or many texts (--batch).
+    """
     _check_one(text, file, id, batch)
-    check_metric_options(metric, threshold, distance)
-    wanted = _threshold(metric, threshold, nearest)
+    least = _threshold(metric, threshold, distance, nearest)
     if nearest and max_bucket is not None:
         raise UsageError("--max-bucket goes without --nearest")
-    limits = Limits(metric, wanted, distance, k, candidates, recall, max_bucket)
+    limits = Limits(metric, least, distance, k, candidates, recall, max_bucket)
     filters = _read_filters(filter)
     with target.open() as index:
         if batch is not None:
@@ -117,14 +116,11 @@ def similar(
             f"More than {candidates} candidates: the best {candidates} were"
             " verified, and a match may be missing. Raise --candidates"
         )
-    if (lack := lacking(result, limits, values)) is not None:
-        message(lack)
-    if result.stopped:
-        message(_what_was_stopped(result, metric))
+    warn(lacking(result, limits, values), _stopped(result, metric))
     if wants_json(as_json):
-        print_json(answer(result, id, source))
+        print_json(_as_json(result, id, source))
     else:
-        show(result, limits, text_field)
+        _show(result, limits, text_field)
 
 
 @with_target
@@ -134,7 +130,7 @@ def query(
     file: FileOption = None,
     id: IdOption = None,
     metric: MetricOption = "jaccard",
-    threshold: Threshold = None,
+    threshold: Looking = None,
     nearest: Nearest = False,
     distance: Distance = None,
     recall: Recall = RECALL,
@@ -142,23 +138,78 @@ def query(
     filter: FilterOption = None,
     collapse: Collapse = False,
 ) -> None:
-    """Print the JSON body of the search for a text's candidates, for any client to send.
+    """Print the search for a text's candidates as JSON.
 
-    A hit's score is the number of tokens that it shares with the text; hits share as many as the
-    recall at the threshold allows to ask for.
+    Example: esdedup query -i news --id 17 --collapse
+
+    Any client can send it. A hit's score is the number of tokens that it shares with the text.
+    Hits share as many as the recall at the threshold allows to ask for.
     """
     _check_one(text, file, id)
-    check_metric_options(metric, threshold, distance)
-    wanted_threshold = _threshold(metric, threshold, nearest)
-    limits = Limits(metric, wanted_threshold, distance, candidates=candidates, recall=recall)
+    least = _threshold(metric, threshold, distance, nearest)
+    limits = Limits(metric, least, distance, candidates=candidates, recall=recall)
     with target.open() as index:
         wanted = index.query(_read(file) if file is not None else text, id, _read_filters(filter))
         print_json(index.request_body(wanted, limits, collapse=collapse))
         if stop := index.meta.stop:
-            message(f"What is in the index's stop list ({len(stop)} tokens) is not looked for")
+            message(f"The index's stop list ({count(len(stop), 'token')}) is not looked for")
 
 
-def _what_was_stopped(result: Result, metric: str) -> str:
+def _as_json(result: Result, id: str | None, with_source: bool) -> dict[str, Any]:
+    return {
+        "query": id,
+        "matches": [_match(match, with_source) for match in result.matches],
+        "candidates": result.candidates,
+        "truncated": result.truncated,
+        "expected_recall": result.recall,
+        "asked": result.asked,
+        "stopped": result.stopped,
+    }
+
+
+def _match(match: Match, with_source: bool) -> dict[str, Any]:
+    document: dict[str, Any] = {"id": match.id}
+    if match.similarity is not None:
+        document["similarity"] = match.similarity
+    else:
+        document["distance"] = match.distance
+    document["matched"] = match.matched
+    if with_source:
+        document["source"] = {name: value for name, value in match.source.items() if name != FIELD}
+    return document
+
+
+def _show(result: Result, limits: Limits, text_field: str) -> None:
+    matches = result.matches
+    if not matches:
+        message("No similar documents")
+        return
+    by_distance = matches[0].similarity is None
+    print_table(
+        [("distance" if by_distance else "similarity", "number"), ("id", "key"), ("text", "line")],
+        [
+            (
+                str(match.distance) if by_distance else f"{match.similarity:.3f}",
+                match.id,
+                snippet(value_at(match.source, text_field)),
+            )
+            for match in matches
+        ],
+        title=_title(result, limits),
+    )
+
+
+def _title(result: Result, limits: Limits) -> str | None:
+    if result.recall is None or result.recall < GOOD_RECALL:
+        return None
+    at = "as near as the last" if limits.threshold is None else f"at Jaccard {limits.threshold:g}"
+    return f"Of documents {at} about {percent(result.recall)} are found"
+
+
+def _stopped(result: Result, metric: Metric) -> str | None:
+    """A warning if bands or segments were left out, else None."""
+    if not result.stopped:
+        return None
     parts = "bands" if metric == "jaccard" else "segments"
     if result.blind:
         return f"Nothing could be looked for: all {parts} of the text are in the stop list"
@@ -174,13 +225,13 @@ def _what_was_stopped(result: Result, metric: str) -> str:
 
 
 def _read_filters(filters: list[str] | None) -> list[dict[str, Any]]:
-    """The queries that --filter gives. Raises UsageError for what is no JSON object."""
+    """The queries that --filter gives. Raises UsageError if one is not a JSON object."""
     read = []
     for text in filters or ():
         try:
             found = json.loads(text)
         except ValueError as error:
-            raise UsageError(f"--filter {text}: no JSON: {error}") from error
+            raise UsageError(f"--filter {text}: not valid JSON: {error}") from error
         if not isinstance(found, dict):
             raise UsageError(f'--filter {text}: use an object like {{"term": {{"field": "x"}}}}')
         read.append(found)
@@ -196,7 +247,7 @@ def _check_one(*given: str | None) -> None:
 def _answer_all(
     index: Index, file: str, limits: Limits, filters: list[dict[str, Any]], with_source: bool
 ) -> None:
-    """A line of JSON for each text of a file."""
+    """Prints a line of JSON for each text of a file."""
     if file != STDIN and not Path(file).is_file():
         raise UsageError(f"{file}: there is no such file")
     bad = truncated = few = stopped = blind = 0
@@ -217,26 +268,26 @@ def _answer_all(
             few += lack is not None
             stopped += result.stopped > 0
             blind += result.blind
-            print_json(answer(result, name, with_source))
+            print_json(_as_json(result, name, with_source))
     if truncated:
         message(
-            f"{truncated} texts had more candidates than {limits.candidates}: matches may be"
-            " missing where an answer says truncated. Raise --candidates"
+            f"{count(truncated, 'text')} had more candidates than {limits.candidates}: matches may"
+            " be missing where an answer says truncated. Raise --candidates"
         )
     if lack is not None and limits.threshold is not None:
         message(lack)
     elif few:
         message(
-            f"{few} texts have fewer than {limits.matches} matches, or may lack some: see"
-            " expected_recall"
+            f"{count(few, 'text')} with fewer than {limits.matches} matches, or with missing ones:"
+            " see expected_recall"
         )
     if stopped:
         message(
-            f"{stopped} texts have buckets in the stop list or over --max-bucket, which were left"
-            f" out; for {blind} nothing could be looked for"
+            f"{count(stopped, 'text')} with buckets in the stop list or over --max-bucket, which"
+            f" were left out; for {blind} nothing could be looked for"
         )
     if bad:
-        message(f"{bad} records were not looked for")
+        message(f"{count(bad, 'record')} left out")
         raise typer.Exit(1)
 
 
@@ -258,10 +309,13 @@ def _chunks(records: Iterable[Record | BadRecord]) -> Iterator[list[Record | Bad
         yield some
 
 
-def _threshold(metric: str, threshold: float | None, nearest: bool) -> float | None:
-    """The threshold to look with: None for the nearest. Raises UsageError for options at odds."""
+def _threshold(
+    metric: Metric, threshold: float | None, distance: int | None, nearest: bool
+) -> float | None:
+    """The least similarity, or None for the nearest. Raises UsageError for options at odds."""
+    check_metric_options(metric, threshold, distance)
     if not nearest:
-        return DEFAULT_THRESHOLD if threshold is None else threshold
+        return LOOKING if threshold is None else threshold
     if metric == "hamming":
         raise UsageError("--nearest goes with --metric jaccard")
     if threshold is not None:

@@ -193,7 +193,7 @@ def test_every_choice_reaches_the_recall_within_the_permutations(
     found = choices(threshold, recall, unrelated(1e6, 0.02), MinHash(permutations, 1, 1), SimHash())
     for choice in found:
         assert choice.minhash.bands * choice.minhash.rows <= permutations
-        assert choice.at_threshold >= recall - 1e-9
+        assert choice.recall_at_threshold >= recall - 1e-9
         assert choice.tokens == choice.minhash.bands + 4
     (chosen,) = [choice.minhash for choice in found if choice.chosen]
     assert (chosen.bands, chosen.rows) == choose_banding(threshold, recall, permutations)
