@@ -66,6 +66,17 @@ class Document:
         return tokens_in(self.source, field)
 
 
+class Encoded(NamedTuple):
+    """A document as its store writes it.
+
+    digest: of its text. form: what the store's `encode` returns.
+    """
+
+    id: str
+    digest: str
+    form: Any
+
+
 def tokens_in(source: Mapping[str, Any], field: str) -> Mapping[str, Any]:
     """What lies under a field of ours in a document's source, or nothing."""
     found = source.get(field)

@@ -35,7 +35,7 @@ from esdedup.exceptions import EsdedupError, UsageError
 from esdedup.index import Index
 from esdedup.ingest.ingest import IngestReport, ingest
 from esdedup.ingest.near_duplicates import DuplicatePolicy, OnDuplicate
-from esdedup.ingest.parallel import ingest_in_processes
+from esdedup.ingest.ingest import ingest_in_processes
 from esdedup.stores import BulkPolicy
 
 OnDuplicateOption = Annotated[
@@ -89,11 +89,6 @@ def index(
         raise UsageError(
             f"--cluster marks near-duplicates: leave out --on-duplicate {on_duplicate}"
         )
-    if options.workers > 1 and (cluster or on_duplicate != "keep"):
-        raise UsageError(
-            "--workers takes documents in any order, and near-duplicates are looked for in that in"
-            " which they come: leave it out, or --on-duplicate and --cluster"
-        )
     if metric == "hamming" and duplicate_threshold is not None:
         raise UsageError("--duplicate-threshold goes with --metric jaccard")
     policy = DuplicatePolicy(
@@ -123,9 +118,11 @@ def index(
             # Not `target.open`: a worker process would import the whole command line for it.
             work = functools.partial(
                 ingest_in_processes,
-                functools.partial(esdedup.open, target.where, target.index, policy=bulk),
-                options.workers,
+                opened.store,
+                lambda: opened.meta,
                 chunks_of(files, options.format, advance),
+                workers=options.workers,
+                on_duplicate=policy,
             )
         report = _ingest(opened, work, letters, options.id_field, documents)
     _show(report, opened.store.where, wants_json(as_json))
