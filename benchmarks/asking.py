@@ -14,7 +14,7 @@ from ways import THRESHOLDS
 
 import esdedup
 from esdedup.sketch.sketch import shingle_sets
-from esdedup.text.shingles import Ragged
+from esdedup.text.arrays import Ragged
 
 WARM = 100
 """Queries before the measured ones."""

@@ -9,7 +9,7 @@ Each command is a process of its own, whose time and peak memory are taken:
 
 - `index`: the documents from a file.
 - `pairs --threshold 0.8`, its output to a file.
-- `cluster --threshold 0.8`: groups found and written, once with each method; and again, when
+- `group --threshold 0.8`: groups found and written, once with each method; and again, when
   nothing is left to write.
 
 The truth is worked out apart, from sets of word triples in plain Python: all pairs at Jaccard 0.8
@@ -101,7 +101,7 @@ def measure(size: int, methods: list[str], target: list[str], opened: Any, folde
     }
     for method in methods:
         work = ["--work", str(folder / "work")]
-        command = ["cluster", "-t", str(THRESHOLD), "--method", method, "--json", *work, *target]
+        command = ["group", "-t", str(THRESHOLD), "--method", method, "--json", *work, *target]
         figures[method] = run([*ESDEDUP, *command], out) | json.loads(out.read_text("utf-8"))
         with opened() as index:
             found = groups_of(index, size)

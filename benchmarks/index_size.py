@@ -37,7 +37,7 @@ from esdedup.sketch.tokens import encode
 from esdedup.stores.elastic.store import ClusterStore
 from esdedup.stores.mapping import field_mapping
 from esdedup.stores.to_json import to_json
-from esdedup.text.hashing import U64
+from esdedup.text.arrays import U64
 
 INDEX = "esdedup-benchmark-index-size"
 BANDS = 20

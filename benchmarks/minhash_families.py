@@ -20,8 +20,9 @@ import texts as made_up
 from numpy.typing import NDArray
 
 from esdedup.sketch.minhash import EMPTY, estimate_jaccard, signatures
+from esdedup.text.arrays import Ragged, offsets_of
 from esdedup.text.hashing import avalanche
-from esdedup.text.shingles import Ragged, Shingling, offsets_of, shingle
+from esdedup.text.shingles import Shingling, shingle
 from esdedup.text.words import tokenise
 
 K = 128

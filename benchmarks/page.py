@@ -1,4 +1,4 @@
-"""Puts the tables of all results into docs/benchmarks.md, between the marks that name them.
+"""Puts the tables of all results into the page of benchmarks, between the marks that name them.
 
     python benchmarks/page.py [--check]
 
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from measuring import RESULTS
 
-PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
+PAGE = Path(__file__).parent.parent / "docs" / "explanation" / "benchmarks.md"
 SECTION = re.compile(r"(<!-- (\w+) -->\n).*?(<!-- /\2 -->)", re.DOTALL)
 
 
@@ -52,7 +52,7 @@ def main() -> None:
     before = PAGE.read_text("utf-8")
     after = rendered(before)
     if options.check and before != after:
-        sys.exit("docs/benchmarks.md shows other figures than benchmarks/results")
+        sys.exit("docs/explanation/benchmarks.md shows other figures than benchmarks/results")
     if not options.check:
         PAGE.write_text(after, "utf-8")
 

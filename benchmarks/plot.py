@@ -1,6 +1,6 @@
-"""Draws how an index grows: docs/scale.png and docs/scale.svg, from the figures of cluster.py.
+"""Draws how an index grows: docs/explanation/scale.png and .svg, from the figures of cluster.py.
 
-    python benchmarks/plot.py FILE.json [FILE.json ...] [--out docs/scale]
+    python benchmarks/plot.py FILE.json [FILE.json ...] [--out docs/explanation/scale]
 
 One file for each product or number of nodes. Needs matplotlib, which belongs to no extra of the
 package: install it in an environment of its own.
@@ -108,7 +108,9 @@ def draw(runs: list[Figures], out: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE.json")
-    parser.add_argument("--out", type=Path, default=Path("docs/scale"), help="without .png, .svg")
+    parser.add_argument(
+        "--out", type=Path, default=Path("docs/explanation/scale"), help="without .png, .svg"
+    )
     options = parser.parse_args()
     runs = [json.loads(file.read_text("utf-8")) for file in options.files]
     try:

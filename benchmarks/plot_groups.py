@@ -1,6 +1,6 @@
-"""Draws what pairs and groups of a whole index take: docs/groups.png, from groups.py's figures.
+"""Draws what pairs and groups of a whole index take: groups.png, from the figures of groups.py.
 
-    python benchmarks/plot_groups.py FILE.json [FILE.json ...] [--out docs/groups]
+    python benchmarks/plot_groups.py FILE.json [FILE.json ...] [--out docs/explanation/groups]
 
 One file for each store. Needs matplotlib: pip install 'esdedup[plot]'.
 """
@@ -15,8 +15,8 @@ from typing import Any
 COMMANDS = {
     "index": "index",
     "pairs": "pairs",
-    "components": "cluster",
-    "leader": "cluster --method leader",
+    "components": "group --method components",
+    "leader": "group",
 }
 LINES = {"index": ":", "pairs": "--", "components": "-", "leader": "-."}
 COLOURS = ("tab:blue", "tab:orange", "tab:green")
@@ -69,7 +69,9 @@ def draw(runs: list[Figures], out: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE.json")
-    parser.add_argument("--out", type=Path, default=Path("docs/groups"), help="without .png")
+    parser.add_argument(
+        "--out", type=Path, default=Path("docs/explanation/groups"), help="without .png"
+    )
     options = parser.parse_args()
     draw([json.loads(file.read_text("utf-8")) for file in options.files], options.out)
 

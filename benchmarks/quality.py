@@ -40,11 +40,11 @@ from quality_tables import tables
 from scoring import I64, Truth, keys_of
 
 import esdedup
-from esdedup.dedup.groups import MAX_BUCKET
 from esdedup.dedup.pairs import SimilarPairs
+from esdedup.search.limits import MAX_PER_BUCKET
 from esdedup.sketch.banding import least_bands
 from esdedup.sketch.sketch import shingle_sets, sketch
-from esdedup.text.shingles import Ragged
+from esdedup.text.arrays import Ragged
 
 __all__ = ["tables"]
 
@@ -70,13 +70,13 @@ class Indexed:
 
     def pairs(self, threshold: float, most: int) -> tuple[I64, Figures]:
         """Keys of the pairs found, and what was cut."""
-        pairs = self.index.pairs(threshold=threshold, recall=RECALL, max_bucket=most)
+        pairs = self.index.pairs(threshold=threshold, recall=RECALL, max_per_bucket=most)
         return _keys(pairs), {"max_bucket": most, "capped_buckets": pairs.capped.buckets}
 
     def near(self, distance: int, most: int) -> tuple[I64, Figures]:
         """Keys of the pairs found, and how long it took."""
         began = time.perf_counter()
-        pairs = self.index.pairs(metric="hamming", distance=distance, max_bucket=most)
+        pairs = self.index.pairs(metric="hamming", distance=distance, max_per_bucket=most)
         return _keys(pairs), {"seconds": round(time.perf_counter() - began, 2)}
 
 
@@ -99,7 +99,7 @@ def by_esdedup(
         for method, (index, (b, r), most) in {
             "esdedup": (own, (bands, rows), real.count),
             "esdedup, default scheme": (usual, shape, real.count),
-            "esdedup, as it comes": (usual, shape, MAX_BUCKET),
+            "esdedup, as it comes": (usual, shape, MAX_PER_BUCKET),
         }.items():
             found, more = index.pairs(threshold, most)
             least = least_bands(threshold, RECALL, b, r)

@@ -13,7 +13,7 @@ from measuring import Figures
 from numpy.typing import NDArray
 
 from esdedup.sketch.banding import expected_recall
-from esdedup.text.shingles import Ragged
+from esdedup.text.arrays import Ragged
 
 I64 = NDArray[np.int64]
 

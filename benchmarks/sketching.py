@@ -25,8 +25,9 @@ import peers
 import texts as made_up
 
 from esdedup.sketch.minhash import estimate_jaccard, signatures
+from esdedup.text.arrays import Ragged, offsets_of
 from esdedup.text.hashing import xxh3
-from esdedup.text.shingles import Ragged, offsets_of, shingle
+from esdedup.text.shingles import shingle
 
 HERE = Path(__file__).parent
 LENGTHS = {"short": 400, "long": 4_000}

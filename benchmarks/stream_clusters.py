@@ -1,4 +1,4 @@
-"""How much the order of arrival changes the groups of `esdedup index --cluster`.
+"""How much the order of arrival changes the groups of `esdedup index --group`.
 
 Documents are indexed in several orders into local files; their groups are compared with each other
 and with the connected components of all pairs, by the adjusted Rand index (Hubert and Arabie,
@@ -104,8 +104,8 @@ def main() -> None:
     orders = [rng.permutation(len(texts)).tolist() for _ in range(options.orders)]
     print(f"{len(texts):,} documents, {options.orders} orders of arrival; adjusted Rand index")
     for policy in (
-        *(DuplicatePolicy("cluster", threshold) for threshold in (0.5, 0.8, 0.9)),
-        DuplicatePolicy("cluster", metric="hamming"),
+        *(DuplicatePolicy("group", threshold) for threshold in (0.5, 0.8, 0.9)),
+        DuplicatePolicy("group", metric="hamming"),
     ):
         found = [groups(texts, order, policy) for order in orders]
         joined = components(len(texts), all_pairs(texts, policy))

@@ -43,7 +43,7 @@ from esdedup.ingest.files import Record, read_records
 from esdedup.sketch.sketch import shingle_sets
 from esdedup.stores.elastic.store import ClusterStore
 from esdedup.stores.fields import text_of
-from esdedup.text.shingles import Ragged
+from esdedup.text.arrays import Ragged
 
 K, PERMUTATIONS, FAMILY = 10, 128, 20
 Ask = Callable[[int], list[int]]

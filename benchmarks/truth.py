@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from esdedup.text.shingles import Ragged
+from esdedup.text.arrays import Ragged
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from typing import Any, Self
 
 from esdedup.admin.stop_list import put_stop_list
 from esdedup.analysis.explain import Explanation, explain
-from esdedup.dedup.groups import MAX_BUCKET, Grouping, Groups, OnStep, find_groups
-from esdedup.dedup.pairs import PairLimits, SimilarPairs, similar_pairs
+from esdedup.dedup.groups import Grouping, Groups, OnStep, find_groups
+from esdedup.dedup.pairs import SimilarPairs, similar_pairs
 from esdedup.exceptions import IndexNotFound, RecordError, StoreError, UsageError
 from esdedup.ingest.documents import partial_document
 from esdedup.ingest.files import BadRecord, Record
@@ -22,7 +22,7 @@ from esdedup.ingest.ingest import IngestReport, ingest
 from esdedup.ingest.near_duplicates import DuplicatePolicy
 from esdedup.models import Document, Metric, Query, Result, Statistics
 from esdedup.search.hot_buckets import HotBuckets, hot_buckets
-from esdedup.search.limits import RECALL, Limits
+from esdedup.search.limits import LOOKING, MAX_PER_BUCKET, RECALL, Limits
 from esdedup.search.nearest import nearest
 from esdedup.search.similar import request_body, similar
 from esdedup.sketch.scheme import Scheme
@@ -157,7 +157,7 @@ class Index:
         *,
         id: str | None = None,
         metric: Metric = "jaccard",
-        threshold: float | None = 0.5,
+        threshold: float | None = LOOKING,
         distance: int | None = None,
         k: int = 10,
         candidates: int = 1_000,
@@ -218,18 +218,18 @@ class Index:
         self,
         *,
         metric: Metric = "jaccard",
-        threshold: float = 0.5,
+        threshold: float = LOOKING,
         distance: int | None = None,
         recall: float = RECALL,
-        max_bucket: int = MAX_BUCKET,
+        max_per_bucket: int = MAX_PER_BUCKET,
         on_step: OnStep | None = None,
     ) -> SimilarPairs:
         """All pairs of similar documents, each once, the most similar first.
 
-        max_bucket: a document is compared with only so many of those that share a token with it;
+        max_per_bucket: compare a document with at most this many others of each bucket;
         the result tells where that cut something off.
         """
-        limits = PairLimits(metric, threshold, distance, recall, max_bucket)
+        limits = Limits(metric, threshold, distance, recall=recall, max_per_bucket=max_per_bucket)
         return similar_pairs(self.store, self.meta, limits, on_step)
 
     def groups(self, grouping: Grouping | None = None) -> Groups:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, NamedTuple, Self, get_args
 
 from esdedup.exceptions import UsageError
 
@@ -158,19 +158,21 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class WriteReport:
+class Counts:
+    """Adds reports field by field: numbers add up, lists are joined."""
+
+    def __add__(self, other: Self) -> Self:
+        names = [each.name for each in fields(self)]
+        return type(self)(*(getattr(self, name) + getattr(other, name) for name in names))
+
+
+@dataclass(frozen=True)
+class WriteReport(Counts):
     """What became of the documents of a write; the numbers add up to the documents given."""
 
     created: int = 0
     updated: int = 0
     failures: list[Failure] = field(default_factory=list)
-
-    def __add__(self, other: WriteReport) -> WriteReport:
-        return WriteReport(
-            self.created + other.created,
-            self.updated + other.updated,
-            self.failures + other.failures,
-        )
 
 
 @dataclass(frozen=True)

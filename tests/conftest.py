@@ -1,10 +1,17 @@
-"""Fixtures that hand out real servers."""
+"""Fixtures that hand out real servers, and the rules of a test run.
+
+A run of folders uses several processes, which share the servers. By default only some tests run
+on Elasticsearch 8, and property tests try few examples; --all runs everything.
+"""
 
 import contextlib
+import functools
+import os
+import signal
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,46 +20,146 @@ from hypothesis import settings
 from esdedup.stores import BulkPolicy, Store
 from tests.helpers.places import META, STORES, OpenStore, Place
 from tests.servers.node import Node
-from tests.servers.provide import NodeFactory, Provider, servers_wanted
+from tests.servers.provide import (
+    ELASTICSEARCH,
+    OPENSEARCH,
+    NodeFactory,
+    Provider,
+    names_of,
+    refusing,
+    servers_wanted,
+)
+from tests.servers.shared import SharedProvider, ask_for_url
+
+# More processes would only wait for the servers.
+MOST_PROCESSES = 4
 
 # Tests assert results and not speed, on machines of any speed.
-settings.register_profile("esdedup", deadline=None)
-settings.load_profile("esdedup")
+settings.register_profile("ci", deadline=None, max_examples=30)
+settings.register_profile("nightly", deadline=None, max_examples=500)
 
 _wanted = pytest.StashKey[set[str]]()
+_shared = pytest.StashKey[SharedProvider]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--all",
+        action="store_true",
+        help="run every test on Elasticsearch 8 too, and try many examples of each property",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for marker in (
+        "also_on_elasticsearch8: runs on Elasticsearch 8 without --all",
+        "xdist_group(name): runs in the same process as the rest of the group",
+    ):
+        config.addinivalue_line("markers", marker)
+    nightly = config.getoption("--all")
+    settings.load_profile(os.environ.get("ESDEDUP_TEST_PROFILE", "nightly" if nightly else "ci"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Runs folders in several processes, if the command line does not choose a number."""
+    if not config.pluginmanager.hasplugin("xdist") or hasattr(config, "workerinput"):
+        return
+    option = config.option
+    if option.numprocesses is None and option.dist == "no":
+        processes = min(os.cpu_count() or 1, MOST_PROCESSES)
+        watched = option.usepdb or option.capture == "no" or option.collectonly
+        folders = all(Path(argument).is_dir() for argument in config.args)
+        option.numprocesses = processes if folders and not watched and processes > 1 else 0
+    if option.numprocesses and option.dist == "no":
+        option.dist = "loadgroup"
+        # The order of collection stays, which is ours.
+        option.loadscopereorder = False
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: object) -> None:
+    """Tells a test process, when it is made, where it can ask for servers."""
+    config: pytest.Config = node.config  # type: ignore[attr-defined]
+    if _shared not in config.stash:
+        config.stash[_shared] = SharedProvider()
+        config.add_cleanup(config.stash[_shared].stop)
+    node.workerinput["servers"] = config.stash[_shared].address  # type: ignore[attr-defined]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out most of Elasticsearch 8, groups tests that share a node, and puts these first."""
+    if not config.getoption("--all"):
+        left_out = [item for item in items if _only_with_all(item)]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
+    for item in items:
+        for node in _killable_nodes(item):
+            item.add_marker(pytest.mark.xdist_group(node))
+    # The longest begin first, so that no process works alone in the end.
+    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+
+
+def _only_with_all(item: pytest.Item) -> bool:
+    """A test on Elasticsearch 8, unless it is of the stores' contract or marked to run there."""
+    chosen = getattr(item, "callspec", None)
+    return (
+        chosen is not None
+        and "elasticsearch8" in chosen.params.values()
+        and "contract" not in item.path.parts
+        and item.get_closest_marker("also_on_elasticsearch8") is None
+    )
+
+
+def _killable_nodes(item: pytest.Item) -> set[str]:
+    """The nodes of the whole run that a test may kill."""
+    used = set(getattr(item, "fixturenames", ()))
+    if "killable" in used:
+        used = names_of(item, "killable_{}")
+    return used & {"killable_elasticsearch", "killable_opensearch"}
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Notes what the selected tests will need, so that it can start in parallel."""
+    """Notes the servers that the selected tests need, so that they can start in parallel."""
     session.config.stash[_wanted] = servers_wanted(session.items)
 
 
 @pytest.fixture(scope="session")
-def server_provider(
+def url_of(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Provider]:
+) -> Iterator[Callable[[str], str]]:
+    """Returns the address of a shared server, by the name of the fixture that hands it out."""
     wanted = request.config.stash.get(_wanted, set())
+    address = getattr(request.config, "workerinput", {}).get("servers")
+    if address is not None:
+        home = tmp_path_factory.getbasetemp().parent / "servers"
+        yield functools.partial(ask_for_url, address, home, wanted)
+        return
     provider = Provider(tmp_path_factory.mktemp("servers"), wanted)
-    yield provider
+    yield provider.url
     provider.stop()
 
 
 @pytest.fixture(scope="session")
-def elasticsearch_url(server_provider: Provider) -> str:
-    """Elasticsearch 9, shared by the whole session: use indices of your own."""
-    return server_provider.url("elasticsearch_url")
+def elasticsearch_url(url_of: Callable[[str], str]) -> str:
+    """Elasticsearch 9, shared by the whole run: use indices of your own."""
+    with refusing():
+        return url_of("elasticsearch_url")
 
 
 @pytest.fixture(scope="session")
-def elasticsearch8_url(server_provider: Provider) -> str:
-    """Elasticsearch 8, shared by the whole session: use indices of your own."""
-    return server_provider.url("elasticsearch8_url")
+def elasticsearch8_url(url_of: Callable[[str], str]) -> str:
+    """Elasticsearch 8, shared by the whole run: use indices of your own."""
+    with refusing():
+        return url_of("elasticsearch8_url")
 
 
 @pytest.fixture(scope="session")
-def opensearch_url(server_provider: Provider) -> str:
-    """OpenSearch 3, shared by the whole session: use indices of your own."""
-    return server_provider.url("opensearch_url")
+def opensearch_url(url_of: Callable[[str], str]) -> str:
+    """OpenSearch 3, shared by the whole run: use indices of your own."""
+    with refusing():
+        return url_of("opensearch_url")
 
 
 @pytest.fixture(params=["elasticsearch", "elasticsearch8", "opensearch"])
@@ -62,22 +169,58 @@ def url(request: pytest.FixtureRequest) -> str:
     return found
 
 
+@pytest.fixture(scope="session")
+def _elasticsearch_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    with NodeFactory(tmp_path_factory.mktemp("elasticsearch")) as factory:
+        yield factory(ELASTICSEARCH)
+
+
+@pytest.fixture(scope="session")
+def _opensearch_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    with NodeFactory(tmp_path_factory.mktemp("opensearch")) as factory:
+        yield factory(OPENSEARCH)
+
+
+@pytest.fixture
+def killable_elasticsearch(_elasticsearch_node: Node) -> Node:
+    """A running node without indices, which the test may kill and restart."""
+    return tidied(_elasticsearch_node)
+
+
+@pytest.fixture
+def killable_opensearch(_opensearch_node: Node) -> Node:
+    """A running node without indices, which the test may kill and restart."""
+    return tidied(_opensearch_node)
+
+
+@pytest.fixture(params=["elasticsearch", "opensearch"])
+def killable(request: pytest.FixtureRequest) -> Node:
+    """Each of the killable nodes in turn."""
+    found: Node = request.getfixturevalue(f"killable_{request.param}")
+    return found
+
+
+def tidied(node: Node) -> Node:
+    """Starts a node again if it is down, and deletes what the test before left on it."""
+    if node.pid is None or not node.running:
+        node.restart()
+    else:
+        os.kill(node.pid, signal.SIGCONT)
+    with urllib.request.urlopen(f"{node.url}/_cat/indices?h=index") as answer:
+        for name in answer.read().decode().split():
+            delete_index(node.url, name)
+    return node
+
+
 @pytest.fixture
 def node_factory(tmp_path: Path) -> Iterator[NodeFactory]:
-    """Starts nodes that belong to one test, which may kill and restart them."""
-    factory = NodeFactory(tmp_path / "nodes")
-    yield factory
-    factory.stop()
-
-
-@pytest.fixture
-def fresh_elasticsearch_node(node_factory: NodeFactory) -> Node:
-    """An Elasticsearch 9 node of one test's own."""
-    return node_factory()
+    """Starts nodes with settings of their own, which belong to one test."""
+    with NodeFactory(tmp_path / "nodes") as factory:
+        yield factory
 
 
 def delete_index(url: str, name: str) -> None:
-    """Deletes an index that a test made, if it came to that."""
+    """Deletes an index that a test made, if there is one."""
     with contextlib.suppress(urllib.error.HTTPError):
         urllib.request.urlopen(urllib.request.Request(f"{url}/{name}", method="DELETE")).close()
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -283,7 +283,7 @@ class _Job:
         return body
 
 
-def _done(connection: Connection, cluster: Cluster, jobs: Sequence[_Job]) -> Iterator[_Done]:
+def _done(connection: Connection, cluster: Cluster, jobs: Sequence[_Job]) -> Generator[_Done]:
     """Yields what became of each page. Several jobs are done by a process each."""
     if len(jobs) > 1:
         work = partial(_page_in_a_process, connection, cluster.policy)

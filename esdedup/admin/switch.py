@@ -68,7 +68,9 @@ def plan_switch(
     if (following.scheme.id, following.text_field) == (meta.scheme.id, meta.text_field):
         return SwitchPlan(name, "forget" if meta.former else "done", meta, meta)
     if meta.former is not None:
-        raise UsageError(f"{name!r} has a former field to empty first: esdedup switch {name}")
+        raise UsageError(
+            f"{name!r} has a former field to empty first: esdedup switch --index {name}"
+        )
     require_text_field(found, following)
     return SwitchPlan(name, "begin", meta, following)
 

@@ -6,10 +6,8 @@ import itertools
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-F64 = NDArray[np.float64]
-I64 = NDArray[np.int64]
+from esdedup.text.arrays import F64, I64
 
 BINS = 20
 

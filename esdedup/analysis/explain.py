@@ -25,10 +25,10 @@ from esdedup.sketch.tokens import encode
 from esdedup.stores.base import Store
 from esdedup.stores.fields import text_of
 from esdedup.stores.mapping import IndexMeta
-from esdedup.text.hashing import U64
+from esdedup.text.arrays import U64, Ragged
 from esdedup.text.highlight import MarkedText, mark_shared
 from esdedup.text.jaccard import hamming, jaccard
-from esdedup.text.shingles import Ragged, Unit
+from esdedup.text.shingles import Unit
 
 StoredTokens = Literal["current", "stale", "other scheme", "none"]
 """What a document holds: tokens of its text; of another text; of another scheme; none at all."""

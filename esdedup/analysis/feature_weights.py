@@ -14,8 +14,9 @@ from esdedup.sketch.weights import (
     given_weights,
     inverse_document_frequency,
 )
+from esdedup.text.arrays import Ragged
 from esdedup.text.normalise import normalise
-from esdedup.text.shingles import Ragged, shingle
+from esdedup.text.shingles import shingle
 from esdedup.text.words import tokenise
 
 

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from esdedup.analysis.distribution import (
     BINS,
@@ -37,6 +36,7 @@ from esdedup.search.limits import distance_for, require_simhash
 from esdedup.stores.base import Store
 from esdedup.stores.fields import value_at
 from esdedup.stores.mapping import IndexMeta
+from esdedup.text.arrays import I64
 from esdedup.text.highlight import Excerpt, differing, excerpts, mark_shared
 
 _EXCERPT = 2_400
@@ -138,7 +138,6 @@ def _texts(store: Store, meta: IndexMeta, ids: Sequence[str]) -> dict[str, str]:
     return {id: text for id, text in found.items() if isinstance(text, str)}
 
 
-I64 = NDArray[np.int64]
 _LARGEST = 10
 """Groups that are shown."""
 _FEWEST = 10
@@ -273,9 +272,9 @@ def _binned(meta: IndexMeta, groups: Groups, rows: I64) -> tuple[list[Bin], I64]
     grouping, values = groups.grouping, groups.value[rows]
     if grouping.by_distance:
         layout = require_simhash(meta.scheme)
-        bins = distance_bins(distance_for(layout, grouping.distance), layout.bits)
+        bins = distance_bins(distance_for(layout, grouping.limits.distance), layout.bits)
         return bins, bins_of_distances(values, bins)
-    bins = similarity_bins(1.0 if grouping.exact else grouping.threshold)
+    bins = similarity_bins(1.0 if grouping.exact else grouping.limits.least_similarity)
     return bins, bins_of_similarities(values, bins)
 
 

@@ -21,11 +21,8 @@ from esdedup.sketch.minhash import MinHash
 from esdedup.sketch.segments import Layout
 from esdedup.sketch.simhash import SimHash
 from esdedup.sketch.tokens import MAX_TOKENS
-from esdedup.text.shingles import Ragged, offsets_of
+from esdedup.text.arrays import F32, F64, I64, Ragged, offsets_of, ranges
 
-F64 = NDArray[np.float64]
-F32 = NDArray[np.float32]
-I64 = NDArray[np.int64]
 _FREQUENT = 16
 """A shingle that more than one in so many texts have is counted by a matrix product."""
 _BINS = 20
@@ -243,8 +240,7 @@ def _shared(sets: Ragged) -> Iterator[tuple[int, I64]]:
         last = min(first + step, texts)
         some = slice(bounds[first], bounds[last])
         many = lengths[element[some]]
-        within = np.arange(many.sum()) - np.repeat(np.cumsum(many) - many, many)
-        others = postings[np.repeat(starts[element[some]], many) + within]
+        others = postings[ranges(starts[element[some]], many)]
         cells = np.repeat(row[some] - first, many) * texts + others
         shared = np.bincount(cells, minlength=(last - first) * texts).reshape(-1, texts)
         # Whole numbers below 2**24, so that single precision is exact.
@@ -261,9 +257,10 @@ def _matrix(identity: I64, row_of: I64, frequent: NDArray[np.bool_], texts: int)
 
 
 # Bytes a document in an index of Elasticsearch, `_source` included, merged: measured, see
-# docs/scale.md and `benchmarks/index_size.py`. 23 tokens of bands and 4 of segments take 461
-# bytes, 20 and 4 take 415; tokens of 36 bits in place of 30 take 40 more for 20 of them; no
-# segments and no fingerprint take 70 less. 128 single values take 1,390, see docs/design.md.
+# docs/explanation/scale.md and `benchmarks/index_size.py`. 23 tokens of bands and 4 of segments
+# take 461 bytes, 20 and 4 take 415; tokens of 36 bits in place of 30 take 40 more for 20 of them;
+# no segments and no fingerprint take 70 less. 128 single values take 1,390, see
+# docs/explanation/design.md.
 _BYTES_A_BAND_TOKEN = 15.0
 _BYTES_MORE_A_SIX_BITS = 2.0
 _BYTES_A_SEGMENT_TOKEN = 11.0

@@ -17,12 +17,12 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from esdedup.dedup.groups import MAX_BUCKET, Grouping, Method
+from esdedup.dedup.groups import Grouping, Method
 from esdedup.dedup.representative import KeepRule
 from esdedup.exceptions import UsageError
 from esdedup.index import DEFAULT_FILE, DEFAULT_INDEX, Index, open
 from esdedup.models import Metric
-from esdedup.search.limits import RECALL
+from esdedup.search.limits import ACTING, LOOKING, MAX_PER_BUCKET, RECALL, Limits
 from esdedup.sketch.banding import background_candidates, candidate_probability, steepest_similarity
 from esdedup.sketch.minhash import MinHash
 from esdedup.sketch.scheme import Scheme
@@ -30,7 +30,7 @@ from esdedup.sketch.segments import Layout
 from esdedup.stores import BulkPolicy, Cluster, connect
 from esdedup.stores.connection import Connection, connection_to
 
-DEFAULT_THRESHOLD = 0.5
+DEFAULT_THRESHOLD = LOOKING
 _WHERE = "Where the index is"
 _CREDENTIALS = "Credentials of a cluster"
 Url = Annotated[
@@ -114,8 +114,9 @@ Timeout = Annotated[
         help="Seconds that a request to a cluster may take.",
     ),
 ]
-IndexArgument = Annotated[
-    str, typer.Argument(metavar="INDEX", help="An index, an alias, or a data stream.")
+IndexOption = Annotated[
+    str,
+    typer.Option("--index", "-i", envvar="ESDEDUP_INDEX", help="Index, alias or data stream."),
 ]
 FieldOption = Annotated[
     str | None,
@@ -182,12 +183,12 @@ Recall = Annotated[
         " the fewer candidates."
     ),
 ]
-MaxBucket = Annotated[
+MaxPerBucket = Annotated[
     int,
     typer.Option(
-        "--max-bucket",
+        "--max-per-bucket",
         min=1,
-        help="Compare a document with only so many of those that share a token with it.",
+        help="Compare a document with at most N others of each bucket.",
     ),
 ]
 
@@ -301,7 +302,7 @@ def _options_of(kind: Any) -> list[inspect.Parameter]:
     ]
 
 
-THRESHOLD = 0.8
+THRESHOLD = ACTING
 MethodOption = Annotated[
     Method,
     typer.Option(
@@ -336,14 +337,14 @@ Exact = Annotated[
 class GroupingOptions:
     """The options of every command that groups documents."""
 
-    method: MethodOption = "components"
+    method: MethodOption = "leader"
     metric: MetricOption = "jaccard"
     threshold: GroupThreshold = None
     distance: Distance = None
     keep: KeepOption = "first"
     exact: Exact = False
     recall: Recall = RECALL
-    max_bucket: MaxBucket = MAX_BUCKET
+    max_per_bucket: MaxPerBucket = MAX_PER_BUCKET
 
     def grouping(self) -> Grouping:
         """The grouping that the options name. Raises UsageError for what does not go together."""
@@ -351,23 +352,14 @@ class GroupingOptions:
         if self.exact and not by_text:
             raise UsageError("--exact goes without --metric, --threshold and --distance")
         check_metric_options(self.metric, self.threshold, self.distance)
-        return Grouping(
-            self.method,
+        limits = Limits(
             self.metric,
             THRESHOLD if self.threshold is None else self.threshold,
             self.distance,
-            KeepRule.parse(self.keep),
-            self.recall,
-            self.max_bucket,
-            self.exact,
+            recall=self.recall,
+            max_per_bucket=self.max_per_bucket,
         )
-
-
-@dataclass(frozen=True)
-class LeaderOptions(GroupingOptions):
-    """The same, where what goes shall be like what stays."""
-
-    method: MethodOption = "leader"
+        return Grouping(limits, self.method, KeepRule.parse(self.keep), self.exact)
 
 
 CHANCE_SIMILARITY = 0.02

@@ -20,14 +20,13 @@ from esdedup.search.buckets import (
     earlier_pairs,
     segment_pairs,
 )
+from esdedup.search.limits import Limits, distance_for, require_simhash
 from esdedup.sketch.banding import expected_recall, least_bands
 from esdedup.sketch.segments import Layout, probe_masks, segment_values
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.stop_list import stopped_buckets
-from esdedup.text.hashing import U64
+from esdedup.text.arrays import I64, U64
 from esdedup.text.jaccard import hamming
-
-I64 = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -95,16 +94,6 @@ class EqualRows:
 
 
 @dataclass(frozen=True)
-class JoinLimits:
-    """threshold: least Jaccard similarity. recall: the share to find of the pairs that are just so
-    similar. cap: a row is compared with only so many of a bucket."""
-
-    threshold: float
-    recall: float
-    cap: int
-
-
-@dataclass(frozen=True)
 class BandJoin:
     """Pairs of rows that share bands.
 
@@ -120,18 +109,18 @@ class BandJoin:
     recall: float
 
     @staticmethod
-    def of(meta: IndexMeta, bands: NDArray[np.unsignedinteger], limits: JoinLimits) -> BandJoin:
+    def of(meta: IndexMeta, bands: NDArray[np.unsignedinteger], limits: Limits) -> BandJoin:
         """The join of band hashes for pairs at or over a threshold, found with a recall.
 
         Buckets of the index's stop list join nothing.
         """
         assert meta.scheme.minhash is not None
-        rows, threshold, recall = meta.scheme.minhash.rows, limits.threshold, limits.recall
+        rows, threshold = meta.scheme.minhash.rows, limits.least_similarity
         stopped = stopped_buckets(meta.stop, "minhash", meta.scheme)
         columns = bucket_columns(list(bands), stopped)
-        least = least_bands(threshold, recall, len(bands), rows)
+        least = least_bands(threshold, limits.recall, len(bands), rows)
         expected = expected_recall(threshold, len(bands), rows, least)
-        return BandJoin(bands, columns, limits.cap, least, expected)
+        return BandJoin(bands, columns, limits.max_per_bucket, least, expected)
 
     @property
     def capped(self) -> Capped:
@@ -161,11 +150,12 @@ class SegmentJoin:
     stopped: tuple[I64, U64]
 
     @staticmethod
-    def of(meta: IndexMeta, prints: U64, distance: int, cap: int) -> SegmentJoin:
+    def of(meta: IndexMeta, prints: U64, limits: Limits) -> SegmentJoin:
         """The join of fingerprints. Buckets of the index's stop list join nothing."""
-        assert meta.scheme.simhash is not None
+        layout = require_simhash(meta.scheme)
+        distance = distance_for(layout, limits.distance)
         stopped = stopped_buckets(meta.stop, "simhash", meta.scheme)
-        return SegmentJoin(prints, meta.scheme.simhash.layout, distance, cap, stopped)
+        return SegmentJoin(prints, layout, distance, limits.max_per_bucket, stopped)
 
     @property
     def capped(self) -> Capped:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from esdedup.dedup.columns import Columns, Reading, read_columns, read_share, shares_of
 from esdedup.dedup.union_find import singletons
@@ -23,9 +22,7 @@ from esdedup.models import Share
 from esdedup.stores.base import Store
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.sqlite.database import held_alone
-
-I64 = NDArray[np.int64]
-F64 = NDArray[np.float64]
+from esdedup.text.arrays import F64, I64
 
 _JOB, _STATE, _LOCK = "job.json", "state.npz", "lock"
 _SECONDS_BETWEEN = 10.0

@@ -23,9 +23,7 @@ from esdedup.sketch.tokens import decode
 from esdedup.stores.base import Store
 from esdedup.stores.fields import value_at
 from esdedup.stores.mapping import IndexMeta
-from esdedup.text.hashing import U64
-
-I64 = NDArray[np.int64]
+from esdedup.text.arrays import I64, U64
 
 _DOCUMENTS_A_SHARE = 100_000
 _MOST_SHARES = 1024

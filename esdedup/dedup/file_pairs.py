@@ -15,17 +15,17 @@ import numpy as np
 
 from esdedup.dedup.columns import Columns, Reading, value_type
 from esdedup.dedup.groups import OnStep
-from esdedup.dedup.pairs import PairLimits, SimilarPairs, pairs_among
+from esdedup.dedup.pairs import SimilarPairs, pairs_among
 from esdedup.dedup.representative import KeepRule
 from esdedup.dedup.verify import TextsOf
 from esdedup.ingest.documents import items_of, line_taken
 from esdedup.ingest.files import BadRecord, Chunk, Record
 from esdedup.ingest.ingest import DeadLetter
 from esdedup.ingest.parallel import in_order
-from esdedup.search.limits import narrowed_scheme
+from esdedup.search.limits import Limits, narrowed_scheme
 from esdedup.sketch.sketch import sketch
 from esdedup.stores.mapping import IndexMeta
-from esdedup.text.hashing import U64
+from esdedup.text.arrays import U64
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def pairs_in_files(
     chunks: Iterable[Chunk],
     meta: IndexMeta,
     dead_letter: DeadLetter,
-    limits: PairLimits,
+    limits: Limits,
     *,
     id_field: str | None = None,
     workers: int = 1,
@@ -115,7 +115,7 @@ def pairs_in_files(
     called with the number of records read so far. Raises UsageError where the scheme lacks the
     tokens of the metric.
     """
-    limits.check(meta.scheme)
+    limits.check_for_pairs(meta.scheme)
     held = _Documents()
     scheme = narrowed_scheme(meta.scheme, limits.metric)
     reading = Reading(replace(meta, scheme=scheme), limits.metric, KeepRule())

@@ -15,78 +15,58 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from esdedup.dedup.candidates import BandJoin, Classes, JoinLimits, SegmentJoin
+from esdedup.dedup.candidates import BandJoin, Classes, SegmentJoin
 from esdedup.dedup.checkpoint import Partial, WorkFolder, temporary_folder
 from esdedup.dedup.columns import Columns, Reading
 from esdedup.dedup.representative import KeepRule
 from esdedup.dedup.union_find import follow, join, singletons
 from esdedup.dedup.verify import ExactSimilarity, texts_in
 from esdedup.exceptions import UsageError
-from esdedup.models import Metric
 from esdedup.search.buckets import Capped
-from esdedup.search.limits import (
-    RECALL,
-    check_recall,
-    check_threshold,
-    distance_for,
-    require_simhash,
-)
+from esdedup.search.limits import ACTING, Limits
 from esdedup.stores.base import Store
 from esdedup.stores.mapping import IndexMeta
-from esdedup.text.hashing import U64
+from esdedup.text.arrays import F64, I64, U64
 from esdedup.text.jaccard import hamming
 
-I64 = NDArray[np.int64]
-F64 = NDArray[np.float64]
 Method = Literal["components", "leader"]
 OnStep = Callable[[str, int, int], None]
 """Called with a step's name, what is done of it, and what there is to do."""
-MAX_BUCKET = 1_000
 
 
 @dataclass(frozen=True)
 class Grouping:
-    """How documents are grouped.
+    """Says how documents are grouped.
 
-    method: "components" joins all that a chain of similar documents connects; "leader" takes
-    documents in their order of precedence, and each joins its nearest leader, or becomes one.
-    metric, threshold, distance: as in `Limits`. keep: which document of a group stays.
-    recall: the share of pairs at the threshold to be found, if the bands allow it; the less, the
-    fewer are verified in vain. max_bucket: a document is compared with only so many of those that
-    share a token with it. exact: only documents of equal normalised text.
+    limits: which documents are similar.
+    method: "leader" takes documents in their order of precedence. Each joins its nearest leader,
+    or becomes one. Every duplicate is thus similar to its representative. "components" joins all
+    documents that a chain of similar documents connects.
+    keep: which document of a group is its representative.
+    exact: only documents of equal normalised text. No limits are needed then.
 
-    Raises UsageError for values out of range.
+    Raises UsageError if the method is unknown.
     """
 
-    method: Method = "components"
-    metric: Metric = "jaccard"
-    threshold: float = 0.8
-    distance: int | None = None
+    limits: Limits = Limits(threshold=ACTING)  # noqa: RUF009
+    method: Method = "leader"
     keep: KeepRule = KeepRule()  # noqa: RUF009
-    recall: float = RECALL
-    max_bucket: int = MAX_BUCKET
     exact: bool = False
 
     def __post_init__(self) -> None:
         if self.method not in ("components", "leader"):
             raise UsageError(f"method {self.method!r}: use components or leader")
-        if self.metric not in ("jaccard", "hamming"):
-            raise UsageError(f"metric {self.metric!r}: use jaccard or hamming")
-        check_threshold(self.threshold)
-        check_recall(self.recall)
-        if self.max_bucket < 1:
-            raise UsageError(f"max bucket {self.max_bucket}: use at least 1")
 
     @property
     def by_distance(self) -> bool:
         """Whether documents are compared by Hamming distance, and not by Jaccard similarity."""
-        return self.metric == "hamming" and not self.exact
+        return self.limits.metric == "hamming" and not self.exact
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object that tells two groupings apart."""
-        return {**asdict(self), "keep": str(self.keep)}
+        own = {"method": self.method, "keep": str(self.keep), "exact": self.exact}
+        return {**asdict(self.limits), **own}
 
 
 @dataclass(frozen=True)
@@ -181,11 +161,9 @@ def find_groups(
     Raises UsageError where the scheme lacks the tokens, or the folder holds other work.
     """
     step = on_step or (lambda *_: None)
-    metric = None if grouping.exact else grouping.metric
-    if metric == "jaccard" and meta.scheme.minhash is None:
-        raise UsageError("the index has no MinHash tokens: use --metric hamming")
-    if metric == "hamming":
-        distance_for(require_simhash(meta.scheme), grouping.distance)
+    metric = None if grouping.exact else grouping.limits.metric
+    if metric is not None:
+        grouping.limits.check_for_pairs(meta.scheme)
     with temporary_folder() if work is None else nullcontext(work) as folder:
         folder.claim(store, meta, grouping.to_json())
         columns = folder.read(store, Reading(meta, metric, grouping.keep), step)
@@ -214,15 +192,14 @@ def _by_jaccard(
     bands = columns.values
     if len(ids) < len(columns.ids):
         bands = bands[:, classes.rows]
-    limits = JoinLimits(grouping.threshold, grouping.recall, grouping.max_bucket)
-    candidates = BandJoin.of(meta, bands, limits)
+    candidates = BandJoin.of(meta, bands, grouping.limits)
     similarity = ExactSimilarity(texts_in(store, meta.text_field), meta.scheme, ids)
     work = folder.partial(len(ids))
     fold = _fold_components if grouping.method == "components" else _fold_leaders
     for rows in candidates.blocks():
         if rows.stop <= work.rows:
             continue
-        fold(work, candidates.candidates(rows), rows, similarity, grouping.threshold)
+        fold(work, candidates.candidates(rows), rows, similarity, grouping.limits.least_similarity)
         work = folder.keep(work, rows.stop)
         step("Comparing", rows.stop, len(ids))
     unknown = np.flatnonzero(work.partner != work.partition)
@@ -277,9 +254,8 @@ def _by_hamming(meta: IndexMeta, grouping: Grouping, columns: Columns, step: OnS
     leading = grouping.method == "leader"
     classes = Classes.by(columns.digests if leading else prints, columns.filled)
     prints = prints[classes.rows]
-    distance = distance_for(require_simhash(meta.scheme), grouping.distance)
-    grouping = replace(grouping, distance=distance)
-    found = SegmentJoin.of(meta, prints, distance, grouping.max_bucket)
+    found = SegmentJoin.of(meta, prints, grouping.limits)
+    grouping = replace(grouping, limits=replace(grouping.limits, distance=found.distance))
     partition = singletons(len(prints))
     if leading:
         left, right, apart = found.by_right()

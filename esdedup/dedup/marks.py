@@ -16,7 +16,7 @@ import numpy as np
 from esdedup.dedup.groups import Groups, OnStep
 from esdedup.exceptions import StoreError
 from esdedup.ingest.documents import MARKS
-from esdedup.models import Change, Failure, Held, tokens_in
+from esdedup.models import Change, Counts, Failure, Held, tokens_in
 from esdedup.stores.base import Store
 from esdedup.stores.fields import value_at
 from esdedup.stores.mapping import IndexMeta
@@ -60,7 +60,7 @@ _ATTEMPTS = 8
 
 
 @dataclass(frozen=True)
-class MarkReport:
+class MarkReport(Counts):
     """What became of the documents; they add up to those that were grouped.
 
     unchanged: had this group already. stale: their text changed, or they went, since they were
@@ -71,14 +71,6 @@ class MarkReport:
     unchanged: int = 0
     stale: int = 0
     failures: list[Failure] = field(default_factory=list)
-
-    def __add__(self, other: MarkReport) -> MarkReport:
-        return MarkReport(
-            self.written + other.written,
-            self.unchanged + other.unchanged,
-            self.stale + other.stale,
-            self.failures + other.failures,
-        )
 
 
 def require_settled(store: Store, meta: IndexMeta) -> None:

@@ -12,58 +12,23 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from esdedup.dedup.candidates import BandJoin, Classes, EqualRows, JoinLimits, SegmentJoin
+from esdedup.dedup.candidates import BandJoin, Classes, EqualRows, SegmentJoin
 from esdedup.dedup.checkpoint import temporary_folder
 from esdedup.dedup.columns import Columns, Reading
-from esdedup.dedup.groups import MAX_BUCKET, OnStep
+from esdedup.dedup.groups import OnStep
 from esdedup.dedup.representative import KeepRule
 from esdedup.dedup.verify import ExactSimilarity, TextsOf, texts_in
-from esdedup.exceptions import UsageError
 from esdedup.models import Metric, Pair
 from esdedup.search.buckets import Capped
-from esdedup.search.limits import (
-    RECALL,
-    check_recall,
-    check_threshold,
-    distance_for,
-    require_simhash,
-)
-from esdedup.sketch.scheme import Scheme
+from esdedup.search.limits import Limits
 from esdedup.stores.base import Store
 from esdedup.stores.mapping import IndexMeta
+from esdedup.text.arrays import I64, offsets_of, ranges
 
-I64 = NDArray[np.int64]
 Found = tuple[I64, I64, NDArray[np.float64]]
 """Pairs as columns: rows, and similarity or distance."""
 
 _AT_ONCE = 1 << 16
-
-
-@dataclass(frozen=True)
-class PairLimits:
-    """Which pairs are similar, and how they are looked for.
-
-    recall: the share of pairs at the threshold to be found, if the bands allow it; the less, the
-    fewer are verified in vain. max_bucket: a document is compared with only so many of those that
-    share a token with it, of equal ones too.
-    """
-
-    metric: Metric = "jaccard"
-    threshold: float = 0.5
-    distance: int | None = None
-    recall: float = RECALL
-    max_bucket: int = MAX_BUCKET
-
-    def check(self, scheme: Scheme) -> None:
-        """Raises UsageError for wrong limits, or where the scheme lacks the metric's tokens."""
-        if self.metric not in ("jaccard", "hamming"):
-            raise UsageError(f"metric {self.metric!r}: use jaccard or hamming")
-        check_threshold(self.threshold)
-        check_recall(self.recall)
-        if self.metric == "hamming":
-            distance_for(require_simhash(scheme), self.distance)
-        elif scheme.minhash is None:
-            raise UsageError("the index has no MinHash tokens: use --metric hamming")
 
 
 @dataclass(frozen=True)
@@ -105,7 +70,7 @@ class SimilarPairs:
 
 
 def similar_pairs(
-    store: Store, meta: IndexMeta, limits: PairLimits, on_step: OnStep | None = None
+    store: Store, meta: IndexMeta, limits: Limits, on_step: OnStep | None = None
 ) -> SimilarPairs:
     """All pairs at or over a Jaccard threshold, or within a Hamming distance.
 
@@ -114,7 +79,7 @@ def similar_pairs(
 
     Raises UsageError where the scheme lacks the tokens for the metric.
     """
-    limits.check(meta.scheme)
+    limits.check_for_pairs(meta.scheme)
     step = on_step or (lambda *_: None)
     with temporary_folder() as folder:
         folder.claim(store, meta, {})
@@ -123,13 +88,12 @@ def similar_pairs(
 
 
 def pairs_among(
-    columns: Columns, texts_of: TextsOf, meta: IndexMeta, limits: PairLimits, step: OnStep
+    columns: Columns, texts_of: TextsOf, meta: IndexMeta, limits: Limits, step: OnStep
 ) -> SimilarPairs:
     """All pairs among the documents of columns, however these were made."""
-    cap = limits.max_bucket
+    cap = limits.max_per_bucket
     if limits.metric == "hamming":
-        distance = distance_for(require_simhash(meta.scheme), limits.distance)
-        classes, parts, cut, share = _by_hamming(meta, columns, distance, cap)
+        classes, parts, cut, share = _by_hamming(columns, meta, limits)
     else:
         classes, parts, cut, share = _by_jaccard(columns, texts_of, meta, limits, step)
     left, right, value = _between_rows(classes, parts, cap)
@@ -142,29 +106,28 @@ def pairs_among(
 
 
 def _by_jaccard(
-    columns: Columns, texts_of: TextsOf, meta: IndexMeta, limits: PairLimits, step: OnStep
+    columns: Columns, texts_of: TextsOf, meta: IndexMeta, limits: Limits, step: OnStep
 ) -> tuple[Classes, list[Found], Capped, float]:
     classes = Classes.by(columns.digests, columns.filled)
     ids = [columns.ids[row] for row in classes.rows.tolist()]
-    join_limits = JoinLimits(limits.threshold, limits.recall, limits.max_bucket)
-    candidates = BandJoin.of(meta, columns.values[:, classes.rows], join_limits)
+    candidates = BandJoin.of(meta, columns.values[:, classes.rows], limits)
     similarity = ExactSimilarity(texts_of, meta.scheme, ids)
     parts: list[Found] = []
     for rows in candidates.blocks():
         left, right = candidates.candidates(rows)
         value = similarity(left, right)
-        near = value >= limits.threshold
+        near = value >= limits.least_similarity
         parts.append((left[near], right[near], value[near]))
         step("Comparing", rows.stop, len(ids))
     return classes, parts, candidates.capped, candidates.recall
 
 
 def _by_hamming(
-    meta: IndexMeta, columns: Columns, distance: int, cap: int
+    columns: Columns, meta: IndexMeta, limits: Limits
 ) -> tuple[Classes, list[Found], Capped, float]:
     prints = np.ascontiguousarray(columns.values.T)
     classes = Classes.by(prints, columns.filled)
-    found = SegmentJoin.of(meta, prints[classes.rows], distance, cap)
+    found = SegmentJoin.of(meta, prints[classes.rows], limits)
     left, right, apart = found.by_right()
     return classes, [(left, right, apart)], found.capped, 1.0
 
@@ -174,13 +137,13 @@ def _between_rows(classes: Classes, parts: list[Found], cap: int) -> Found:
     filled = np.flatnonzero(classes.of >= 0)
     rows = filled[np.argsort(classes.of[filled], kind="stable")]
     counts = np.bincount(classes.of[filled], minlength=classes.rows.size)
-    first = np.cumsum(counts) - counts
+    first = offsets_of(counts)[:-1]
     sizes = np.minimum(counts, cap)
     nothing = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
     left, right, value = (np.concatenate(column) for column in zip(nothing, *parts, strict=True))
     many = sizes[left] * sizes[right]
     pair = np.repeat(np.arange(left.size), many)
-    within = np.arange(pair.size) - np.repeat(np.cumsum(many) - many, many)
+    within = ranges(0, many)
     a = rows[first[left[pair]] + within // sizes[right[pair]]]
     b = rows[first[right[pair]] + within % sizes[right[pair]]]
     return a, b, value[pair]

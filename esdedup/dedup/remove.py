@@ -23,7 +23,7 @@ from esdedup.dedup.log import Action, Entry, LogWriter
 from esdedup.dedup.marks import differing, former, merging, wanted_marks
 from esdedup.exceptions import RecordError, StoreError, UsageError
 from esdedup.ingest.refresh import digests
-from esdedup.models import Change, Failure, Held
+from esdedup.models import Change, Counts, Failure, Held
 from esdedup.stores.base import Store
 from esdedup.stores.fields import value_at
 from esdedup.stores.mapping import IndexMeta
@@ -114,7 +114,7 @@ _CHARACTERS = 20_000_000
 
 
 @dataclass(frozen=True)
-class DedupReport:
+class DedupReport(Counts):
     """What became of the documents that were looked at.
 
     done: deleted, marked or moved. unchanged: had the marks already. gone: were deleted meanwhile,
@@ -126,14 +126,6 @@ class DedupReport:
     unchanged: int = 0
     gone: int = 0
     failures: list[Failure] = field(default_factory=list)
-
-    def __add__(self, other: DedupReport) -> DedupReport:
-        return DedupReport(
-            self.done + other.done,
-            self.unchanged + other.unchanged,
-            self.gone + other.gone,
-            self.failures + other.failures,
-        )
 
     @property
     def settled(self) -> int:

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from esdedup.dedup.log import Entry, LogReader
 from esdedup.dedup.marks import differing, former, replaced
 from esdedup.dedup.remove import move_back
-from esdedup.models import Change, Failure
+from esdedup.models import Change, Counts, Failure
 from esdedup.stores.base import Store
 
 
 @dataclass(frozen=True)
-class UndoReport:
+class UndoReport(Counts):
     """What became of the documents that a log names.
 
     restored: put back, or their former marks. present: were as before already. failures: were left
@@ -23,13 +23,6 @@ class UndoReport:
     restored: int = 0
     present: int = 0
     failures: list[Failure] = field(default_factory=list)
-
-    def __add__(self, other: UndoReport) -> UndoReport:
-        return UndoReport(
-            self.restored + other.restored,
-            self.present + other.present,
-            self.failures + other.failures,
-        )
 
     @property
     def settled(self) -> int:

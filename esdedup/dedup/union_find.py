@@ -7,10 +7,8 @@ first one of it. Rows are in the order in which documents take precedence.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-I64 = NDArray[np.int64]
-F64 = NDArray[np.float64]
+from esdedup.text.arrays import F64, I64
 
 
 def singletons(rows: int) -> I64:

@@ -13,10 +13,8 @@ from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import shingle_sets
 from esdedup.stores.base import Store
 from esdedup.stores.fields import text_of
+from esdedup.text.arrays import I64, Ragged
 from esdedup.text.jaccard import jaccard_of_rows
-from esdedup.text.shingles import Ragged, offsets_of
-
-I64 = NDArray[np.int64]
 
 _SHINGLES_A_BLOCK = 16_000_000
 _MOST_DOCUMENTS = 20_000
@@ -72,8 +70,7 @@ class ExactSimilarity:
 
     def _sets(self, rows: list[int]) -> Ragged:
         parts = [self._some(rows[at : at + _FETCHED_AT_ONCE]) for at in _pages(len(rows))]
-        counts = np.concatenate([part.counts for part in parts])
-        sets = Ragged(np.concatenate([part.hashes for part in parts]), offsets_of(counts))
+        sets = Ragged.joined(parts)
         self._shingles += sets.hashes.size
         self._documents += len(rows)
         return sets

@@ -24,7 +24,7 @@ _SKETCHED_AT_ONCE = 2_000
 OURS = ("scheme", "digest", *TOKEN_KINDS, "fingerprint")
 """What is made of a text."""
 MARKS = ("group", "original", "similarity", "distance")
-"""What an ingest policy or `cluster` adds."""
+"""What an ingest policy or `group` adds."""
 
 Made = dict[str, dict[str, Any]]
 """Token fields by text."""

@@ -90,7 +90,7 @@ def enrich(
     `esdedup switch`. Or, without it, text_field: the name of the field with the text; scheme: what
     the index was made with, the default one if None.
     on_duplicate: what to do with near-duplicates among index and create actions; needs the index.
-    With "skip" they are left out; with "mark" and "cluster" documents without an `_id` get one.
+    With "skip" they are left out; with "mark" and "group" documents without an `_id` get one.
 
     Raises UsageError for options that contradict each other; then, with "fail", DuplicateFound.
     """

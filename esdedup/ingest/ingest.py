@@ -10,7 +10,7 @@ import itertools
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,7 @@ from esdedup.ingest.files import BadRecord, Chunk, Record, batches
 from esdedup.ingest.near_duplicates import DuplicatePolicy, Originals
 from esdedup.ingest.parallel import in_order
 from esdedup.ingest.recent import Arrival, Verdict
-from esdedup.models import Document, Encoded, Failure
+from esdedup.models import Counts, Document, Encoded, Failure
 from esdedup.stores.base import Store
 from esdedup.stores.mapping import IndexMeta
 
@@ -28,7 +28,7 @@ DeadLetter = Callable[[BadRecord], None]
 
 
 @dataclass(frozen=True)
-class IngestReport:
+class IngestReport(Counts):
     """Counts of records. read = created + updated + unchanged + skipped + failed.
 
     unchanged: records without an id of their own that were indexed before with the same text.
@@ -47,11 +47,6 @@ class IngestReport:
     duplicates: int = 0
     exact: int = 0
     truncated: int = 0
-
-    def __add__(self, other: IngestReport) -> IngestReport:
-        return IngestReport(
-            *(getattr(self, each.name) + getattr(other, each.name) for each in fields(self))
-        )
 
 
 OnBatch = Callable[[IngestReport], None]

@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -27,9 +27,7 @@ Done = TypeVar("Done")
 Submit = Callable[..., "Future[Any]"]
 
 
-def in_order(
-    workers: int, work: Callable[[Item], Done], items: Iterable[Item]
-) -> Iterator[Done]:
+def in_order(workers: int, work: Callable[[Item], Done], items: Iterable[Item]) -> Generator[Done]:
     """Yields `work(item)` of each item, in the order of the items.
 
     workers: processes that work at the same time; with 1, this process does it. At most
@@ -64,7 +62,7 @@ def in_order(
 
 def in_pieces(
     workers: int, work: Callable[[Item], tuple[Done, Item | None]], items: Iterable[Item]
-) -> Iterator[Done]:
+) -> Generator[Done]:
     """Yields what comes of the items, piece by piece, in any order.
 
     work: returns the result of a piece of an item, and the rest of the item or None. It is called

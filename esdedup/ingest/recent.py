@@ -18,7 +18,7 @@ from esdedup.search.limits import Limits, distance_for, require_simhash
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.segments import probe_masks, segment_values
 from esdedup.sketch.sketch import normalised_digests, shingle_sets, sketch
-from esdedup.text.hashing import U64
+from esdedup.text.arrays import U64
 from esdedup.text.jaccard import hamming, jaccard_of_rows
 from esdedup.text.normalise import Normalisation
 from esdedup.text.words import tokenise

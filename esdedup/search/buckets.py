@@ -1,35 +1,32 @@
-"""Candidate pairs from shared buckets: who meets whom, each pair once.
+"""Finds the pairs of rows that share a bucket, in numpy.
 
-A bucket is the documents that have one value in one column (a band or a segment). Pairs come out
-in blocks, so that memory does not grow with their number.
+A bucket holds the rows that have the same value in one column: a band, or a segment. Pairs come in
+blocks, so that memory does not grow with their number.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from esdedup.text.hashing import U64
+from esdedup.text.arrays import I64, U64, Unsigned, blocks, offsets_of, ranges, run_starts
 
-I64 = NDArray[np.int64]
 Pairs = tuple[I64, I64]
-
+"""Left and right rows, shape (pairs,) each."""
 PAIRS_A_BLOCK = 1 << 22
-"""Meetings of two rows in a bucket that are looked at together: keeps the arrays near 200 MB."""
-
+"""Pairs within buckets that are handled together: keeps the arrays near 200 MB."""
 NO_CAP = np.iinfo(np.int64).max
+"""The cap that compares a row with all others of a bucket."""
 
 
 @dataclass(frozen=True)
 class Column:
     """The buckets of one column that hold two rows or more.
 
-    rows: bucket after bucket, ascending in each, shape (k,). first: where in `rows` the bucket of
-    each begins, shape (k,).
+    rows: bucket after bucket, ascending in each, shape (k,).
+    first: for each of them the position in `rows` at which its bucket begins, shape (k,).
     """
 
     rows: I64
@@ -37,15 +34,15 @@ class Column:
 
     @property
     def sizes(self) -> I64:
-        """Rows a bucket: shape (buckets,)."""
+        """The number of rows of each bucket, shape (buckets,)."""
         return np.diff(np.append(np.unique(self.first), self.rows.size))
 
 
 @dataclass(frozen=True)
 class Capped:
-    """Buckets that hold more rows than a document is compared with.
+    """Buckets that were cut short: they hold more rows than a row is compared with.
 
-    buckets: how many. largest: rows of the largest.
+    buckets: their number. largest: rows of the largest.
     """
 
     buckets: int = 0
@@ -55,10 +52,11 @@ class Capped:
         return Capped(self.buckets + other.buckets, max(self.largest, other.largest))
 
 
-def bucket_columns(
-    columns: Sequence[NDArray[np.unsignedinteger]], stopped: tuple[I64, U64]
-) -> list[Column]:
-    """The buckets of columns. stopped: columns and values, shape (m,) each, that make no bucket."""
+def bucket_columns(columns: Sequence[Unsigned], stopped: tuple[I64, U64]) -> list[Column]:
+    """The buckets of each column.
+
+    stopped: columns and values, shape (m,) each, that make no bucket.
+    """
     at, values = stopped
     return [
         bucket_column(np.asarray(column), values[at == position])
@@ -66,22 +64,21 @@ def bucket_columns(
     ]
 
 
-def bucket_column(values: NDArray[np.unsignedinteger], stopped: U64 | None = None) -> Column:
+def bucket_column(values: Unsigned, stopped: U64 | None = None) -> Column:
     """The buckets of a column of values, shape (n,). stopped: values that make no bucket."""
     order, ordered = _ascending(values)
-    fresh = np.ones(values.size, np.bool_)
-    fresh[1:] = ordered[1:] != ordered[:-1]
+    fresh = run_starts(ordered)
     sizes = np.diff(np.append(np.flatnonzero(fresh), values.size))
     kept = sizes > 1
     if stopped is not None and stopped.size:
         kept &= ~np.isin(ordered[fresh], stopped)
     rows = order[np.repeat(kept, sizes)]
     many = sizes[kept]
-    return Column(rows, np.repeat(np.cumsum(many) - many, many))
+    return Column(rows, np.repeat(offsets_of(many)[:-1], many))
 
 
 def capped(columns: Sequence[Column], cap: int) -> Capped:
-    """How many buckets a cap cuts short."""
+    """The buckets that a cap cuts short."""
     sizes = [column.sizes for column in columns]
     over = sum(int((each > cap).sum()) for each in sizes)
     largest = max((int(each.max()) for each in sizes if each.size), default=0)
@@ -89,42 +86,38 @@ def capped(columns: Sequence[Column], cap: int) -> Capped:
 
 
 def blocks_of_rows(columns: Sequence[Column], rows: int, cap: int = NO_CAP) -> Iterator[range]:
-    """Ranges of the rows 0 .. rows - 1 that meet about PAIRS_A_BLOCK earlier rows each."""
+    """Ranges of the rows 0 .. rows - 1 that make about PAIRS_A_BLOCK pairs with earlier rows."""
     meetings = np.zeros(rows, np.int64)
     for column in columns:
-        # A row is in one bucket of a column, so that no row comes twice.
+        # No row comes twice: it is in at most one bucket of a column.
         meetings[column.rows] += np.minimum(np.arange(column.rows.size) - column.first, cap)
-    for block in _blocks(meetings):
-        yield range(block.start, block.stop)
+    if meetings.any():
+        for block in blocks(meetings, PAIRS_A_BLOCK):
+            yield range(block.start, block.stop)
 
 
 def earlier_pairs(columns: Sequence[Column], rows: range, cap: int = NO_CAP) -> Pairs:
-    """The pairs (left, right) with right in a range and left < right, each once, by right, left.
+    """The pairs with the right row in a range and left < right, each once, by right, then left.
 
-    cap: a row is compared with only so many of its bucket, the first ones.
+    cap: a row is compared with at most this many rows of each bucket, the first ones.
     """
-    keys = [_meetings(column, rows, cap) for column in columns]
-    lefts = np.concatenate([left for left, _ in keys])
-    rights = np.concatenate([right for _, right in keys])
-    both = rights << 32 | lefts
-    # Sorted here: numpy's `unique` of late fills a hash table, which takes many times as long.
+    pairs = [_earlier_in_bucket(column, rows, cap) for column in columns]
+    both = np.concatenate([right << 32 | left for left, right in pairs])
+    # Sorting is many times as fast as `np.unique`, which fills a hash table.
     both.sort()
-    fresh = np.ones(both.size, np.bool_)
-    fresh[1:] = both[1:] != both[:-1]
-    both = both[fresh]
+    both = both[run_starts(both)]
     return both & 0xFFFFFFFF, both >> 32
 
 
-def _meetings(column: Column, rows: range, cap: int) -> Pairs:
+def _earlier_in_bucket(column: Column, rows: range, cap: int) -> Pairs:
     at = np.flatnonzero((column.rows >= rows.start) & (column.rows < rows.stop))
     first = column.first[at]
     many = np.minimum(at - first, cap)
-    within = np.arange(many.sum()) - np.repeat(np.cumsum(many) - many, many)
-    return column.rows[np.repeat(first, many) + within], np.repeat(column.rows[at], many)
+    return column.rows[ranges(first, many)], np.repeat(column.rows[at], many)
 
 
-def agreeing(bands: NDArray[np.unsignedinteger], pairs: Pairs, least: int) -> Pairs:
-    """Of pairs of columns of `bands`, shape (bands, n), those that agree in at least so many."""
+def agreeing(bands: Unsigned, pairs: Pairs, least: int) -> Pairs:
+    """The pairs of rows that share at least `least` bands. bands: shape (bands, n)."""
     left, right = pairs
     if least <= 1 or not left.size:
         return pairs
@@ -136,10 +129,7 @@ def agreeing(bands: NDArray[np.unsignedinteger], pairs: Pairs, least: int) -> Pa
 
 
 def band_pairs(bands: U64) -> Iterator[Pairs]:
-    """Pairs of rows that agree in a column: (left, right), left < right, each pair once.
-
-    bands: shape (n, columns).
-    """
+    """Pairs of rows that share a band, left < right, each once. bands: shape (n, bands)."""
     columns = [bucket_column(bands[:, column]) for column in range(bands.shape[1])]
     for rows in blocks_of_rows(columns, len(bands)):
         yield earlier_pairs(columns, rows)
@@ -152,19 +142,21 @@ def segment_pairs(
     cap: int = NO_CAP,
     stopped: tuple[I64, U64] | None = None,
 ) -> Iterator[Pairs]:
-    """Pairs of rows that differ in some column by at most `radius` bits.
+    """Pairs of rows that differ in some segment by at most `radius` bits, left < right.
 
-    Each pair comes once; with a cap or stopped values it may come again. segments: shape
-    (n, columns). masks: for each column the bits that may differ, as `segments.probe_masks` gives
-    them. cap: a row is compared with only so many of a bucket, the first ones. stopped: columns and
-    values, shape (m,) each, whose buckets are left out.
+    Each pair comes once, but may come again with a cap or stopped values.
+
+    segments: shape (n, segments).
+    masks: for each segment the bits that may differ, as `segments.probe_masks` gives them.
+    cap: a row is compared with at most this many rows of each bucket, the first ones.
+    stopped: segments and values, shape (m,) each, whose buckets are left out.
     """
     at, values = stopped if stopped is not None else (np.empty(0, np.int64), np.empty(0, np.uint64))
     whole = cap == NO_CAP and not values.size
     for column, column_masks in enumerate(masks):
         for mask in column_masks:
-            for left, right in _meeting(segments[:, column], mask, cap, values[at == column]):
-                # What was cut off in an earlier column comes from a later one.
+            for left, right in _pairs_apart(segments[:, column], mask, cap, values[at == column]):
+                # A pair that was cut off in an earlier column must come from this one.
                 if whole:
                     apart = np.bitwise_count(segments[left, :column] ^ segments[right, :column])
                     fresh = ~(apart <= radius).any(axis=1)
@@ -172,45 +164,32 @@ def segment_pairs(
                 yield left, right
 
 
-def _meeting(values: U64, mask: np.uint64, cap: int, stopped: U64) -> Iterator[Pairs]:
+def _pairs_apart(values: U64, mask: np.uint64, cap: int, stopped: U64) -> Iterator[Pairs]:
     """Pairs of rows whose values differ by exactly `mask`, left < right, in blocks."""
     order, ordered = _ascending(values)
     partner = ordered ^ mask
     rows = np.arange(values.size)
     first = np.searchsorted(ordered, partner, "left")
     if mask:
-        # Each two values meet once: from the larger one's side.
+        # Two values meet once: from the side of the larger one.
         counts = np.where(ordered > partner, np.searchsorted(ordered, partner, "right") - first, 0)
     else:
         counts = rows - first
     counts = np.minimum(counts, cap)
     if stopped.size:
         counts[np.isin(partner, stopped) | np.isin(ordered, stopped)] = 0
-    for block in _blocks(counts):
+    for block in blocks(counts, PAIRS_A_BLOCK) if counts.any() else ():
         many = counts[block]
-        rights = np.repeat(rows[block], many)
-        within = np.arange(rights.size) - np.repeat(np.cumsum(many) - many, many)
-        a, b = order[rights], order[np.repeat(first[block], many) + within]
+        a, b = order[np.repeat(rows[block], many)], order[ranges(first[block], many)]
         yield np.minimum(a, b), np.maximum(a, b)
 
 
-def _ascending(values: NDArray[np.unsignedinteger]) -> tuple[I64, U64]:
-    """The order of values, equal ones by their rows, and the values in it."""
+def _ascending(values: Unsigned) -> tuple[I64, U64]:
+    """The rows in ascending order of their values, ties by row, and the values in that order."""
     if values.size and values.max() >> 32:
         order = np.argsort(values, kind="stable")
         return order, values[order].astype(np.uint64)
-    # Numbers are sorted several times as fast as their order is found.
+    # Sorting numbers is several times as fast as `argsort`.
     both = values.astype(np.uint64) << np.uint64(32) | np.arange(values.size, dtype=np.uint64)
     both.sort()
     return (both & np.uint64(0xFFFFFFFF)).astype(np.int64), both >> np.uint64(32)
-
-
-def _blocks(counts: I64) -> Iterator[slice]:
-    """Slices of rows that make about PAIRS_A_BLOCK pairs each."""
-    total = np.cumsum(counts)
-    if not total.size or not total[-1]:
-        return
-    edges = np.searchsorted(total, np.arange(PAIRS_A_BLOCK, total[-1], PAIRS_A_BLOCK), "left") + 1
-    bounds = np.unique(np.concatenate([[0], edges, [counts.size]])).tolist()
-    for start, end in itertools.pairwise(bounds):
-        yield slice(start, end)

@@ -1,7 +1,7 @@
-"""Hot buckets: tokens that very many documents hold, as boilerplate makes them.
+"""Finds hot buckets: tokens that very many documents hold, for instance because of boilerplate.
 
-Token fields have no doc values, so that no aggregation can count them: a sample of documents tells
-which tokens are frequent, and the store how many documents hold each of those.
+Token fields have no doc values, so no aggregation can count them. A sample of documents shows which
+tokens are frequent, and the store counts the documents that hold each of those.
 """
 
 from __future__ import annotations
@@ -14,25 +14,28 @@ from dataclasses import dataclass
 from typing import Any
 
 from esdedup.exceptions import UsageError
-from esdedup.models import Document, RecallQuery
+from esdedup.models import Document
 from esdedup.stores.base import Store
 from esdedup.stores.fields import value_at
 from esdedup.stores.mapping import IndexMeta
-from esdedup.stores.stop_list import is_token, stopped_buckets, stopped_tokens, without
+from esdedup.stores.stop_list import is_token, stopped_buckets
 
 SAMPLED = 10_000
 MOST_COUNTED = 500
-"""Tokens of a kind whose documents are counted, at most."""
+"""Maximum number of tokens of a kind whose documents are counted."""
 _MISSED = 0.001
+"""Probability that a bucket of `HotBuckets.sure` documents is missed."""
 
 
 @dataclass(frozen=True)
 class HotBucket:
     """A token and the documents that hold it.
 
-    kind: "minhash" or "simhash". position: the band's or segment's number, from 0. documents: in
-    the index, exactly. share: of all documents with tokens. id, text: one that holds it; its text
-    is empty where it was deleted just now.
+    kind: "minhash" or "simhash".
+    position: number of the band or segment, from 0.
+    documents: exact number in the index.
+    share: of all documents with tokens.
+    id, text: a document that holds the token. The text is empty if it was deleted just now.
     """
 
     kind: str
@@ -45,7 +48,7 @@ class HotBucket:
 
     @property
     def entry(self) -> str:
-        """As a stop list has it."""
+        """The entry of a stop list for this token."""
         return f"{self.kind}:{self.token}"
 
 
@@ -53,8 +56,9 @@ class HotBucket:
 class HotBuckets:
     """The hottest buckets, the largest first.
 
-    sampled: documents that were looked at. sure: a bucket of so many documents or more is missed
-    once in a thousand times at most; a smaller one may well be.
+    sampled: number of documents looked at.
+    sure: a bucket of at least this many documents is missed at most once in 1,000 times. A smaller
+    one may well be missed.
     """
 
     buckets: list[HotBucket]
@@ -64,7 +68,7 @@ class HotBuckets:
 
 @dataclass(frozen=True)
 class _Seen:
-    """A token of the sample: in how many of its documents it is, and the id of one."""
+    """A token, the number of documents of the sample that hold it, and the id of one of them."""
 
     token: str
     count: int
@@ -82,13 +86,14 @@ def hot_buckets(
 ) -> HotBuckets:
     """The largest buckets of an index that hold more than `over` documents, at most `count`.
 
-    Of a sample of n documents the tokens that are in at least two are counted in the whole index,
-    the MOST_COUNTED most frequent ones of each kind. A bucket with the share p of all documents is
-    missed with the probability (1 - p)**n + n p (1 - p)**(n - 1): with n = 10,000, of 0.1% once in
-    2,000 times, of 0.05% once in 25. Where the index has no more than n documents, every bucket of
-    two or more is found as long as there are not too many to count; `sure` says what holds.
+    Counts the tokens in the whole index that at least two documents of a sample hold, the
+    MOST_COUNTED most frequent ones of each kind. With n sampled documents, a bucket that holds the
+    share p of all documents is missed with probability (1 - p)**n + n p (1 - p)**(n - 1). With
+    n = 10,000 that is once in 2,000 times for p = 0.1%, and once in 25 for p = 0.05%. If the index
+    has at most n documents, every bucket of two or more is found, unless there are too many to
+    count. `HotBuckets.sure` says which buckets are certain.
 
-    Raises UsageError for a kind that the scheme lacks.
+    Raises UsageError if the scheme has none of the kinds.
     """
     has = [kind for kind in ("minhash", "simhash") if getattr(meta.scheme, kind) is not None]
     if not (wanted := [kind for kind in kinds if kind in has]):
@@ -101,45 +106,17 @@ def hot_buckets(
         counted = heapq.nsmallest(MOST_COUNTED, seen[kind], key=lambda s: (-s.count, s.token))
         sizes = store.bucket_sizes(kind, [each.token for each in counted], meta)
         found += [(n, kind, each) for n, each in zip(sizes, counted, strict=True) if n > over]
-        # Where not all could be counted, the least frequent of those may have as frequent ones
-        # beside them that were not.
+        # If not all were counted, some left out may be as frequent as the last one counted.
         least = 2 if len(counted) == len(seen[kind]) else counted[-1].count + 1
         sure = max(sure, least if looked >= total else _sure(looked, total, least))
     largest = sorted(found, key=lambda each: (-each[0], each[1], each[2].token))[:count]
     return HotBuckets(_described(store, meta, largest, total), looked, sure)
 
 
-def narrowed(
-    store: Store, meta: IndexMeta, queries: Sequence[RecallQuery], max_bucket: int | None
-) -> list[RecallQuery]:
-    """Queries of one kind of token without the buckets of the stop list, and of large ones.
-
-    max_bucket: the most documents of a bucket; asks the store for their sizes. The smallest bucket
-    of a query stays, whatever its size.
-    """
-    if not queries:
-        return []
-    kind = queries[0].kind
-    stopped = stopped_tokens(meta.stop, kind)
-    if max_bucket is None:
-        return [without(query, stopped) for query in queries] if stopped else list(queries)
-    tokens = sorted({t for query in queries for group in query.groups for t in group} - stopped)
-    sizes = dict(zip(tokens, store.bucket_sizes(kind, tokens, meta), strict=True))
-    large = stopped | {token for token, size in sizes.items() if size > max_bucket}
-    narrow = []
-    for query in queries:
-        left = without(query, large)
-        own = [t for group in query.groups for t in group if t in sizes]
-        if own and not left.groups:
-            left = without(query, large - {min(own, key=lambda token: (sizes[token], token))})
-        narrow.append(left)
-    return narrow
-
-
 def _seen(
     store: Store, meta: IndexMeta, kinds: Sequence[str], count: int, total: int
 ) -> tuple[int, dict[str, list[_Seen]]]:
-    """The number of documents of a sample, and its tokens of each kind that are in two or more."""
+    """The number of sampled documents, and the tokens of each kind that two or more hold."""
     counts: dict[str, Counter[str]] = {kind: Counter() for kind in kinds}
     first: dict[str, dict[str, str]] = {kind: {} for kind in kinds}
     looked = 0
@@ -154,7 +131,7 @@ def _seen(
         kind: [
             _Seen(token, held, first[kind][token])
             for token, held in counts[kind].items()
-            # What a foreign writer put there can't be stopped.
+            # Others may have written something that is not a token: it can't be stopped.
             if held > 1 and is_token(token, kind, meta.scheme)
         ]
         for kind in kinds
@@ -164,7 +141,7 @@ def _seen(
 def _sample(
     store: Store, meta: IndexMeta, paths: list[str], count: int, total: int
 ) -> Iterator[Document]:
-    """Random documents, by a fixed seed; all of them where there are no more than `count`."""
+    """`count` random documents, by a fixed seed, or all if there are no more."""
     if total > count:
         yield from store.sample(paths, meta, count, seed=0)
         return
@@ -173,16 +150,16 @@ def _sample(
 
 
 def _strings(value: Any) -> set[str]:
-    """The tokens of a field; a foreign writer may have put something else there."""
+    """The strings in a field's value: others may have written something else there."""
     values = value if isinstance(value, list) else [value]
     return {each for each in values if isinstance(each, str)}
 
 
 def _sure(sampled: int, total: int, least: int) -> int:
-    """The documents of a bucket of which a sample holds fewer than `least` once in 1,000 times.
+    """The size of a bucket of which a sample holds fewer than `least` once in 1,000 times.
 
-    A sample holds about Poisson(share * sampled) of them; drawn without putting back, rather fewer
-    samples are far off than that.
+    A sample holds about Poisson(share * sampled) of its documents. A sample is drawn without
+    replacement, so that even fewer samples are far off.
     """
     low, high = 0.0, least + 10.0 * math.sqrt(least) + 20.0
     for _ in range(50):
@@ -195,6 +172,7 @@ def _sure(sampled: int, total: int, least: int) -> int:
 def _described(
     store: Store, meta: IndexMeta, found: Sequence[tuple[int, str, _Seen]], total: int
 ) -> list[HotBucket]:
+    """The buckets of (size, kind, token), with the text of a document that is in each."""
     examples = sorted({seen.id for _, _, seen in found})
     documents = {each.id: each for each in store.get(examples, [meta.text_field])}
     described = []

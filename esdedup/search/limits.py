@@ -1,11 +1,8 @@
-"""Thresholds, recall, and caps of a search, checked; and what they need of a scheme."""
+"""Limits of a search: threshold, recall and caps, checked; and the tokens they need of a scheme."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-
-import numpy as np
-from numpy.typing import NDArray
 
 from esdedup.exceptions import UsageError
 from esdedup.models import Metric
@@ -13,37 +10,49 @@ from esdedup.sketch.minhash import MinHash
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.segments import Layout
 
+LOOKING = 0.5
+"""The default threshold of commands that only look: similar, pairs, query."""
+ACTING = 0.8
+"""The default threshold of commands that act on duplicates: group, dedup, report, index."""
+MAX_PER_BUCKET = 1_000
+"""By default pairs and groups compare a document with at most this many others of a bucket."""
 MAX_CANDIDATES = 10_000
 RECALL = 0.999
 ONE_BAND = 1.0 - 1e-12
-"""A recall so high that at all but the highest thresholds one shared band makes a candidate."""
+"""A recall so high that one shared band makes a candidate, at all but the highest thresholds."""
 MAX_PROBES = 65_536
-"""The most terms that a cluster takes in one query by default."""
+"""The maximum number of terms that servers take in one query by default."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How far to look.
+    """Says which documents count as similar, and how far to look for them.
 
-    metric: "jaccard" or "hamming". threshold: least Jaccard similarity of a match, or None for the
-    nearest documents, however unlike (`nearest.nearest`). distance: most
-    Hamming distance of a match, in bits; None for what the layout guarantees by equality alone.
-    matches: at most so many for a query. candidates: documents to fetch and verify for a query.
-    recall: the share of the documents just at the threshold that shall be found: the higher it is,
-    the fewer shared bands make a candidate, and the more candidates there are.
-    max_bucket: bands or segments whose bucket holds more documents are left out, all but one; None
-    to leave out only those of the index's stop list. It takes a round trip more.
+    metric: "jaccard" or "hamming".
+    threshold: least Jaccard similarity; None for the nearest documents, however unlike
+    (`nearest.nearest`).
+    distance: most Hamming distance, in bits; None for the distance that the layout guarantees by
+    equality of segments alone.
+    matches: maximum number of matches of a query.
+    candidates: maximum number of documents to fetch and verify for a query.
+    recall: share of the documents at the threshold to find. The higher it is, the fewer shared
+    bands make a candidate, and the more candidates there are.
+    max_bucket: leave out bands or segments whose bucket holds more documents, but keep one; None
+    to leave out only the stop list. It costs one more round trip. Only for queries.
+    max_per_bucket: compare a document with at most this many others of each bucket. Only for pairs
+    and groups.
 
-    Raises UsageError for values out of range.
+    Raises UsageError if a value is out of range.
     """
 
     metric: Metric = "jaccard"
-    threshold: float | None = 0.5
+    threshold: float | None = LOOKING
     distance: int | None = None
     matches: int = 10
     candidates: int = 1_000
     recall: float = RECALL
     max_bucket: int | None = None
+    max_per_bucket: int = MAX_PER_BUCKET
 
     def __post_init__(self) -> None:
         if self.metric not in ("jaccard", "hamming"):
@@ -61,24 +70,43 @@ class Limits:
         check_recall(self.recall)
         if self.max_bucket is not None and self.max_bucket < 1:
             raise UsageError(f"max bucket {self.max_bucket}: use at least 1 document")
+        if self.max_per_bucket < 1:
+            raise UsageError(f"max per bucket {self.max_per_bucket}: use at least 1 document")
+
+    @property
+    def least_similarity(self) -> float:
+        """The threshold, for work that needs one. Raises UsageError if it is None."""
+        if self.threshold is None:
+            raise UsageError("a threshold is needed here: use a similarity above 0, up to 1")
+        return self.threshold
+
+    def check_for_pairs(self, scheme: Scheme) -> None:
+        """Raises UsageError if these limits can't be used for pairs and groups, in this scheme."""
+        if self.max_bucket is not None:
+            raise UsageError("max bucket is for queries: use max per bucket for pairs and groups")
+        if self.metric == "hamming":
+            distance_for(require_simhash(scheme), self.distance)
+        else:
+            require_minhash(scheme)
+            _ = self.least_similarity
 
 
 def check_threshold(threshold: float) -> None:
-    """Raises UsageError for a threshold that is no similarity above 0."""
+    """Raises UsageError if a threshold is not above 0, up to 1."""
     if not 0.0 < threshold <= 1.0:
         raise UsageError(f"threshold {threshold}: use a similarity above 0, up to 1")
 
 
 def check_recall(recall: float) -> None:
-    """Raises UsageError for a recall that is no share between 0 and 1."""
+    """Raises UsageError if a recall is not between 0 and 1."""
     if not 0.0 < recall < 1.0:
         raise UsageError(f"recall {recall}: use a share between 0 and 1, such as 0.99")
 
 
 def narrowed_scheme(scheme: Scheme, metric: Metric, nearest: bool = False) -> Scheme:
-    """What a metric needs of a scheme, if there is that; the rest is left out.
+    """The part of a scheme that a metric needs, or the whole scheme if it lacks that part.
 
-    nearest: with single values of the signature, which only the nearest are looked for by.
+    nearest: keep the single values of the signature, which only a search for the nearest uses.
     """
     if metric == "jaccard" and scheme.minhash is not None:
         values = scheme.minhash.signature if nearest else 0
@@ -88,38 +116,24 @@ def narrowed_scheme(scheme: Scheme, metric: Metric, nearest: bool = False) -> Sc
     return scheme
 
 
-def require_bands(bands: NDArray[np.uint64] | None) -> NDArray[np.uint64]:
-    """The band hashes. Raises UsageError where the scheme has none."""
-    if bands is None:
-        raise UsageError("the index has no MinHash tokens: use --metric hamming")
-    return bands
-
-
 def require_minhash(scheme: Scheme) -> MinHash:
-    """The scheme's MinHash parameters. Raises UsageError where it has none."""
+    """The scheme's MinHash parameters. Raises UsageError if it has none."""
     if scheme.minhash is None:
         raise UsageError("the index has no MinHash tokens: use --metric hamming")
     return scheme.minhash
 
 
-def require_prints(fingerprints: NDArray[np.uint64] | None) -> NDArray[np.uint64]:
-    """The fingerprints. Raises UsageError where the scheme has none."""
-    if fingerprints is None:
-        raise UsageError("the index has no SimHash tokens: use --metric jaccard")
-    return fingerprints
-
-
 def require_simhash(scheme: Scheme) -> Layout:
-    """The layout of the scheme's segments. Raises UsageError where it has none."""
+    """The layout of the scheme's segments. Raises UsageError if it has none."""
     if scheme.simhash is None:
         raise UsageError("the index has no SimHash tokens: use --metric jaccard")
     return scheme.simhash.layout
 
 
 def distance_for(layout: Layout, distance: int | None) -> int:
-    """The Hamming distance asked for, or what the layout guarantees by equality alone.
+    """The given Hamming distance; if it is None, the one that equal segments guarantee.
 
-    Raises UsageError for one that takes more probes than a cluster's query can hold.
+    Raises UsageError if it takes more probes than one query of a cluster can hold.
     """
     if distance is None:
         return layout.guarantee()

@@ -1,10 +1,12 @@
-"""The k nearest documents, however unlike: from the tokens that say most to those that say least.
+"""Finds the k nearest documents, however unlike, without a threshold.
 
-Bawa, Condie, Ganesan, "LSH Forest: self-tuning indexes for similarity search", WWW 2005, whose
-promise this keeps without a threshold. There it goes up the prefixes of a tree's path; here from
-bands of rows, which few documents share, to single values of the signature, which a document at
-Jaccard similarity s shares with probability s each. The similarity of the k-th found so far says
-how many tokens any nearer one would share, and whether it could have been missed.
+Searches in levels: first for bands, which few documents share, then for single values of the
+signature. A document at Jaccard similarity s shares each value with probability s. The similarity
+of the k-th match so far says how many tokens a nearer document would share, and how likely it was
+missed.
+
+Bawa, Condie, Ganesan, "LSH Forest: self-tuning indexes for similarity search", WWW 2005, find the
+nearest in the same sense, with prefixes of a tree's paths as levels.
 """
 
 from __future__ import annotations
@@ -15,20 +17,22 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from esdedup.models import Candidates, Match, Query, RecallQuery, Result
-from esdedup.search.limits import Limits, require_bands, require_minhash
-from esdedup.search.recall import band_queries, value_queries
+from esdedup.search.limits import Limits, narrowed_scheme, require_minhash
+from esdedup.search.recall import band_queries, value_queries, without_stopped
 from esdedup.search.similar import by_similarity, jaccard_matches
 from esdedup.sketch.banding import expected_recall, least_bands
 from esdedup.sketch.sketch import Sketches, sketch
 from esdedup.stores.base import Store
 from esdedup.stores.elastic.queries import QUERIES_AT_ONCE
 from esdedup.stores.mapping import IndexMeta
-from esdedup.stores.stop_list import stopped_tokens, without
 
 
 @dataclass(frozen=True)
 class _Level:
-    """Tokens of one kind, of so many rows each: the searches for them, by query."""
+    """The searches for tokens of one kind, one for each query.
+
+    rows: rows of the signature that make one token.
+    """
 
     rows: int
     queries: list[RecallQuery]
@@ -36,11 +40,13 @@ class _Level:
 
 @dataclass
 class _Look:
-    """What is found for one query, a level after the other.
+    """The state of one query, level after level.
 
-    near: the k nearest so far. seen: ids of all that were verified. asked: bands and values that
-    were looked up. recall: of documents as similar as the k-th, expected; None while there are
-    fewer.
+    near: the k nearest so far.
+    seen: ids of all documents that were verified.
+    asked: number of bands and values that were looked up.
+    truncated: the last search had more candidates than it fetched.
+    recall: expected share found of documents as similar as the k-th; None if there are fewer.
     """
 
     limits: Limits
@@ -55,11 +61,11 @@ class _Look:
         return self.recall is not None and self.recall >= self.limits.recall
 
     def farthest(self) -> float | None:
-        """The similarity of the k-th, or None where there are fewer."""
+        """The similarity of the k-th match, or None if there are fewer."""
         return self.near[-1].similarity if len(self.near) == self.limits.matches else None
 
     def least(self, tokens: int, rows: int) -> int:
-        """The tokens that a document must share to be looked at: as one nearer than the k-th."""
+        """The number of `tokens`, of `rows` each, that a document nearer than the k-th shares."""
         similarity = self.farthest()
         if similarity is None:
             return 1
@@ -68,7 +74,7 @@ class _Look:
     def add(
         self, query: RecallQuery, rows: int, candidates: Candidates, matches: list[Match]
     ) -> None:
-        """What a query found, by its tokens of so many rows each."""
+        """Takes in what a query found. rows: rows a token. matches: of the candidates."""
         both = {match.id: match for match in (*self.near, *matches) if match.similarity}
         self.near = sorted(both.values(), key=by_similarity)[: self.limits.matches]
         self.seen.update(match.id for match in matches)
@@ -76,10 +82,10 @@ class _Look:
         self.truncated = candidates.truncated
         least = query.least
         if candidates.truncated:
-            # Of those that share as many as the last one fetched, some were not.
+            # Some that share as many tokens as the last candidate were not fetched.
             least = candidates.found[-1].matched + 1
         if (similarity := self.farthest()) is not None:
-            # Those in the stop list are not among them.
+            # The query holds no tokens of the stop list.
             recall = expected_recall(similarity, len(query.groups), rows, least)
             self.recall = max(recall, self.recall or 0.0)
 
@@ -93,13 +99,15 @@ def nearest(
 ) -> list[Result]:
     """The documents nearest to each query by Jaccard similarity, in the order of the queries.
 
-    Only those that share a token are met, so that there may be fewer than `limits.matches`; single
-    values as tokens (`MinHash.signature`) are shared by documents far less alike than bands are.
-    A level is the last one where `limits.recall` is reached. Raises UsageError where the index has
-    no MinHash tokens.
+    Only documents that share a token are found, so that there may be fewer than `limits.matches`.
+    Documents that share no band may still share single values, if the index has them
+    (`MinHash.signature`). A query takes no further level when it reaches `limits.recall`.
+
+    Raises UsageError if the index has no MinHash tokens.
     """
-    asked = replace(meta.scheme, simhash=None) if meta.scheme.minhash else meta.scheme
-    sketches = sketch([query.text for query in queries], asked, with_shingles=True)
+    require_minhash(meta.scheme)
+    scheme = narrowed_scheme(meta.scheme, "jaccard", nearest=True)
+    sketches = sketch([query.text for query in queries], scheme, with_shingles=True)
     levels = _levels(meta, sketches, queries)
     filled = np.flatnonzero(sketches.filled).tolist()
     results = [Result([], 0, False)] * len(queries)
@@ -113,14 +121,11 @@ def nearest(
 
 
 def _levels(meta: IndexMeta, sketches: Sketches, queries: Sequence[Query]) -> list[_Level]:
-    bands = require_bands(sketches.bands)
-    minhash = require_minhash(meta.scheme)
-    stopped = stopped_tokens(meta.stop, "minhash")
-    left = [without(query, stopped) for query in band_queries(meta, bands, queries)]
-    levels = [_Level(minhash.rows, left)]
+    assert sketches.bands is not None
+    bands = without_stopped(meta, band_queries(meta, sketches.bands, queries))
+    levels = [_Level(require_minhash(meta.scheme).rows, bands)]
     if sketches.values is not None:
-        found = value_queries(meta, sketches.values, queries)
-        levels.append(_Level(1, found))
+        levels.append(_Level(1, value_queries(meta, sketches.values, queries)))
     return levels
 
 
@@ -132,7 +137,7 @@ def _look(
     looks: dict[int, _Look],
     limits: Limits,
 ) -> None:
-    """Looks at one level, for the queries that are not done."""
+    """Searches one level for the queries that are not done."""
     sets = sketches.shingles
     assert sets is not None
     asked = {

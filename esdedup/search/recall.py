@@ -1,33 +1,59 @@
-"""Recall queries: the tokens that are looked for, of texts that were sketched."""
+"""Builds the query for candidates: from the tokens of a text to a `RecallQuery`.
+
+A store takes it from there. `stores.elastic.queries.recall_body` makes the JSON body of the search,
+`stores.sqlite.postings` looks the tokens up in the local file.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from esdedup.models import Query, RecallQuery, TokenKind
+from esdedup.search.limits import Limits, distance_for, require_minhash, require_simhash
+from esdedup.sketch.banding import least_bands
 from esdedup.sketch.minhash import VALUE_BITS
+from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.segments import probe_masks, segment_values
+from esdedup.sketch.sketch import Sketches
 from esdedup.sketch.tokens import encode, encode_at
+from esdedup.stores.base import Store
 from esdedup.stores.mapping import IndexMeta
+from esdedup.stores.stop_list import stopped_tokens, without
+from esdedup.text.arrays import U64
 
 
-def band_queries(
-    meta: IndexMeta, bands: NDArray[np.uint64], queries: Sequence[Query]
+def recall_queries(
+    meta: IndexMeta, sketches: Sketches, queries: Sequence[Query], limits: Limits
 ) -> list[RecallQuery]:
-    """Queries for documents that share bands; one for each row of `bands`."""
-    assert meta.scheme.minhash is not None
+    """The recall query of each text, for the tokens of the metric.
+
+    sketches: of the texts of the queries. Values of the signature are looked for if they have any.
+    Raises UsageError if the scheme lacks the tokens of the metric.
+    """
+    if limits.metric == "hamming":
+        distance = distance_for(require_simhash(meta.scheme), limits.distance)
+        assert sketches.fingerprints is not None
+        return segment_queries(meta, sketches.fingerprints, queries, distance)
+    require_minhash(meta.scheme)
+    if sketches.values is not None:
+        return value_queries(meta, sketches.values, queries)
+    assert sketches.bands is not None
+    return band_queries(meta, sketches.bands, queries)
+
+
+def band_queries(meta: IndexMeta, bands: U64, queries: Sequence[Query]) -> list[RecallQuery]:
+    """Queries for documents that share bands; one for each row of `bands`, shape (n, bands)."""
+    rows = encode(bands, require_minhash(meta.scheme).token_bits)
     return [
         _recall_query("minhash", [[token] for token in row], meta, query)
-        for row, query in zip(encode(bands, meta.scheme.minhash.token_bits), queries, strict=True)
+        for row, query in zip(rows, queries, strict=True)
     ]
 
 
-def value_queries(
-    meta: IndexMeta, values: NDArray[np.uint64], queries: Sequence[Query]
-) -> list[RecallQuery]:
+def value_queries(meta: IndexMeta, values: U64, queries: Sequence[Query]) -> list[RecallQuery]:
     """Queries for documents that share values of the signature; one for each row of `values`."""
     return [
         _recall_query("signature", [[token] for token in row], meta, query)
@@ -36,11 +62,14 @@ def value_queries(
 
 
 def segment_queries(
-    meta: IndexMeta, fingerprints: NDArray[np.uint64], queries: Sequence[Query], distance: int
+    meta: IndexMeta, fingerprints: U64, queries: Sequence[Query], distance: int
 ) -> list[RecallQuery]:
-    """Queries that hold every neighbour, within the radius, of every segment."""
-    assert meta.scheme.simhash is not None
-    layout = meta.scheme.simhash.layout
+    """Queries for documents within a Hamming distance; one for each row of `fingerprints`.
+
+    Each segment is looked for with all its neighbours within the radius that guarantees the
+    distance.
+    """
+    layout = require_simhash(meta.scheme)
     radius = layout.radius_for(distance)
     values = segment_values(fingerprints, layout)
     count = values.shape[1]
@@ -62,3 +91,43 @@ def _recall_query(
     return RecallQuery(
         kind, groups, query.exclude, meta.field, query.filters, originals=query.originals
     )
+
+
+def with_least_bands(query: RecallQuery, scheme: Scheme, limits: Limits) -> RecallQuery:
+    """The query with the most shared bands that it may demand at the recall, of those it has."""
+    if limits.metric == "hamming" or limits.threshold is None or not query.groups:
+        return query
+    rows = require_minhash(scheme).rows
+    least = least_bands(limits.threshold, limits.recall, len(query.groups), rows)
+    return replace(query, least=least)
+
+
+def without_stopped(meta: IndexMeta, queries: Sequence[RecallQuery]) -> list[RecallQuery]:
+    """Queries of one kind of token without the tokens of the index's stop list."""
+    stopped = stopped_tokens(meta.stop, queries[0].kind) if queries else ()
+    return [without(query, stopped) if stopped else query for query in queries]
+
+
+def without_large_buckets(
+    store: Store, meta: IndexMeta, queries: Sequence[RecallQuery], max_bucket: int
+) -> list[RecallQuery]:
+    """Queries of one kind of token without those that more than `max_bucket` documents hold.
+
+    Asks the store for the sizes. Tokens of the stop list are left out too. The smallest bucket of a
+    query stays, whatever its size.
+    """
+    if not queries:
+        return []
+    kind = queries[0].kind
+    stopped = stopped_tokens(meta.stop, kind)
+    tokens = sorted({t for query in queries for group in query.groups for t in group} - stopped)
+    sizes = dict(zip(tokens, store.bucket_sizes(kind, tokens, meta), strict=True))
+    large = stopped | {token for token, size in sizes.items() if size > max_bucket}
+    narrow = []
+    for query in queries:
+        left = without(query, large)
+        own = [t for group in query.groups for t in group if t in sizes]
+        if own and not left.groups:
+            left = without(query, large - {min(own, key=lambda token: (sizes[token], token))})
+        narrow.append(left)
+    return narrow

@@ -19,10 +19,8 @@ from numpy.typing import NDArray
 
 from esdedup.exceptions import UsageError
 from esdedup.sketch.tokens import MAX_TOKENS
-from esdedup.text.hashing import PRIME64_1, U64, avalanche, keys
-from esdedup.text.shingles import Ragged
-
-U32 = NDArray[np.uint32]
+from esdedup.text.arrays import U32, U64, Ragged
+from esdedup.text.hashing import PRIME64_1, avalanche, keys
 
 EMPTY = np.uint32(0xFFFFFFFF)
 """Every row of the signature of an empty set."""

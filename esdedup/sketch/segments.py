@@ -17,7 +17,7 @@ import numpy as np
 
 from esdedup.exceptions import UsageError
 from esdedup.sketch.tokens import MAX_TOKENS
-from esdedup.text.hashing import U64
+from esdedup.text.arrays import U64
 
 MAX_SEGMENT_BITS = 60
 

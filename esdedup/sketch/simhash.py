@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from esdedup.exceptions import UsageError
 from esdedup.sketch.segments import Layout
 from esdedup.sketch.weights import FeatureWeights
-from esdedup.text.hashing import PRIME64_1, U64, avalanche
-from esdedup.text.shingles import Ragged, distinct, offsets_of
+from esdedup.text.arrays import I64, U64, Ragged, offsets_of, ranges
+from esdedup.text.hashing import PRIME64_1, avalanche
+from esdedup.text.shingles import distinct
 
-I64 = NDArray[np.int64]
 Weighting = Literal["tf", "binary"]
 
 _LANES = np.array(
@@ -99,8 +99,7 @@ def _count_bits(hashes: U64, features: Ragged) -> I64:
     counts = features.counts[filled]
     pieces = -(-counts // _LANE_CAPACITY)
     first_piece = offsets_of(pieces)[:-1]
-    within = np.arange(pieces.sum()) - np.repeat(first_piece, pieces)
-    starts = np.repeat(features.offsets[filled], pieces) + within * _LANE_CAPACITY
+    starts = np.repeat(features.offsets[filled], pieces) + ranges(0, pieces) * _LANE_CAPACITY
     counters = np.empty((starts.size, 8), "<u8")
     for byte in range(8):
         octets = (hashes >> np.uint64(8 * byte)) & np.uint64(255)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,9 +15,9 @@ from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.segments import segment_values
 from esdedup.sketch.simhash import fingerprints, to_hex
 from esdedup.sketch.tokens import encode
-from esdedup.text.hashing import U64
+from esdedup.text.arrays import U64, Ragged, blocks
 from esdedup.text.normalise import Normalisation, normalise
-from esdedup.text.shingles import Ragged, distinct, shingle
+from esdedup.text.shingles import distinct, shingle
 from esdedup.text.words import tokenise
 
 _CHARACTERS_A_BLOCK = 3 << 15
@@ -65,23 +64,14 @@ def sketch(texts: Sequence[str], scheme: Scheme, *, with_shingles: bool = False)
         filled=np.concatenate([part.filled for part in parts]),
         bands=_concatenated([part.bands for part in parts]),
         fingerprints=_concatenated([part.fingerprints for part in parts]),
-        shingles=_joined(shingles) if shingles else None,
+        shingles=Ragged.joined(shingles) if shingles else None,
         values=_concatenated([part.values for part in parts]),
     )
 
 
 def shingle_sets(texts: Sequence[str], scheme: Scheme) -> Ragged:
     """The sets of shingle hashes of texts, sorted, as exact Jaccard similarity compares them."""
-    return _joined([distinct(_shingles(texts[block], scheme)) for block in _blocks(texts)])
-
-
-def _joined(parts: list[Ragged]) -> Ragged:
-    if len(parts) == 1:
-        return parts[0]
-    counts = np.concatenate([part.counts for part in parts])
-    offsets = np.zeros(counts.size + 1, np.int64)
-    np.cumsum(counts, out=offsets[1:])
-    return Ragged(np.concatenate([part.hashes for part in parts]), offsets)
+    return Ragged.joined([distinct(_shingles(texts[block], scheme)) for block in _blocks(texts)])
 
 
 def digest(normalised: str) -> str:
@@ -155,9 +145,7 @@ def _shingles(texts: Sequence[str], scheme: Scheme) -> Ragged:
 def _blocks(texts: Sequence[str]) -> Iterator[slice]:
     """Slices of about _CHARACTERS_A_BLOCK characters; one empty slice for no texts."""
     lengths = np.fromiter(map(len, texts), np.int64, len(texts))
-    block = np.cumsum(lengths + 1) // _CHARACTERS_A_BLOCK
-    edges = [0, *(np.flatnonzero(np.diff(block)) + 1).tolist(), len(texts)]
-    return (slice(a, b) for a, b in itertools.pairwise(edges))
+    return blocks(lengths + 1, _CHARACTERS_A_BLOCK)
 
 
 def _concatenated(parts: list[U64 | None]) -> U64 | None:

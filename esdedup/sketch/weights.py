@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esdedup.exceptions import UsageError
-from esdedup.text.hashing import U64
-from esdedup.text.shingles import Ragged, distinct
+from esdedup.text.arrays import U64, Ragged
+from esdedup.text.shingles import distinct
 
 UNIT = 256
 MAX_FEATURES = 65_536

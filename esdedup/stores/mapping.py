@@ -144,7 +144,7 @@ def common_meta(mappings: Mapping[str, Mapping[str, Any]], name: str) -> IndexMe
     if bare := sorted(metas.keys() - attached.keys()):
         raise StoreError(
             f"{name!r} names {len(metas)} indices, and {', '.join(bare)} has no esdedup field:"
-            f" esdedup attach {name}"
+            f" esdedup attach --index {name}"
         )
     metas_by_name = dict(sorted(attached.items()))
     # While an index changes its scheme, some may be a step further than others. The old tokens

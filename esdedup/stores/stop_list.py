@@ -17,7 +17,7 @@ from esdedup.exceptions import UsageError
 from esdedup.models import RecallQuery
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.tokens import decode_tokens, token_length
-from esdedup.text.hashing import U64
+from esdedup.text.arrays import U64
 
 MAX_STOPPED = 1_000
 """Entries of a list, few enough for a mapping that every node of a cluster holds in memory."""

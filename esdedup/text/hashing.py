@@ -12,10 +12,8 @@ from collections.abc import Iterable
 
 import numpy as np
 import xxhash
-from numpy.typing import NDArray
 
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
+from esdedup.text.arrays import I64, U64
 
 PRIME64_1 = np.uint64(0x9E3779B185EBCA87)
 _PRIME64_2 = np.uint64(0xC2B2AE3D27D4EB4F)

@@ -21,10 +21,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from esdedup.text.hashing import U64
+from esdedup.text.arrays import I64, U64, Ragged, offsets_of
 from esdedup.text.normalise import Normalisation, normalise
-from esdedup.text.shingles import Ragged, Shingling, offsets_of, shingle
-from esdedup.text.words import I64, Places, place
+from esdedup.text.shingles import Shingling, shingle
+from esdedup.text.words import Places, place
 
 Span = tuple[int, int]
 _FEWEST_LEFT_OUT = 10

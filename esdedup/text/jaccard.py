@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from esdedup.text.hashing import U64
-from esdedup.text.shingles import Ragged
-
-I64 = NDArray[np.int64]
+from esdedup.text.arrays import I64, U64, Ragged, blocks, offsets_of, ranges
 
 _ELEMENTS_A_BLOCK = 1 << 20
 """Set elements compared at once: keeps the temporaries near 50 MB."""
@@ -30,7 +26,7 @@ def jaccard(sets: Ragged, left: I64, right: I64) -> NDArray[np.float64]:
         return similarity
     distinct_hashes, identity = np.unique(sets.hashes, return_inverse=True)
     counts = sets.counts
-    for block in _blocks(counts[left] + counts[right]):
+    for block in blocks(counts[left] + counts[right], _ELEMENTS_A_BLOCK):
         a, b = left[block], right[block]
         both = np.concatenate(
             [_keys(sets.offsets, counts, identity, rows, distinct_hashes.size) for rows in (a, b)]
@@ -65,8 +61,7 @@ def jaccard_with(one: U64, sets: Ragged) -> NDArray[np.float64]:
         return np.zeros(len(sets), np.float64)
     position = np.searchsorted(one, sets.hashes)
     position[position == one.size] = 0
-    met = np.zeros(sets.hashes.size + 1, np.int64)
-    np.cumsum(one[position] == sets.hashes, out=met[1:])
+    met = offsets_of(one[position] == sets.hashes)
     intersection = met[sets.offsets[1:]] - met[sets.offsets[:-1]]
     similarity: NDArray[np.float64] = intersection / (one.size + sets.counts - intersection)
     return similarity
@@ -76,16 +71,7 @@ def _keys(offsets: I64, counts: I64, identity: I64, rows: I64, identities: int) 
     """A number for every element of the given rows that says its pair and its identity."""
     lengths = counts[rows]
     pair = np.repeat(np.arange(rows.size), lengths)
-    first = np.cumsum(lengths) - lengths
-    element = np.arange(pair.size) - np.repeat(first - offsets[rows], lengths)
-    return pair * identities + identity[element]
-
-
-def _blocks(sizes: I64) -> Iterator[slice]:
-    """Slices of consecutive pairs whose sizes add up to about one block."""
-    block = np.cumsum(sizes) // _ELEMENTS_A_BLOCK
-    edges = [0, *(np.flatnonzero(np.diff(block)) + 1).tolist(), sizes.size]
-    return (slice(a, b) for a, b in itertools.pairwise(edges))
+    return pair * identities + identity[ranges(offsets[rows], lengths)]
 
 
 def hamming(left: U64, right: U64) -> I64:

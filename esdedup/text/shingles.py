@@ -11,20 +11,17 @@ Shingling as resemblance of documents: Broder, "On the resemblance and containme
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from esdedup.exceptions import UsageError
-from esdedup.text.hashing import PRIME64_1, U64, avalanche
+from esdedup.text.arrays import U64, Ragged, offsets_of, run_starts
+from esdedup.text.hashing import PRIME64_1, avalanche
 from esdedup.text.jieba import installed_version
 
 Unit = Literal["word", "char", "jieba"]
-I64 = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -59,40 +56,6 @@ class Shingling:
         return f"{self.unit}:{self.size}"
 
 
-@dataclass(frozen=True)
-class Ragged:
-    """Rows of 64-bit hashes of unequal length, one row a text.
-
-    hashes: shape (total,). offsets: shape (rows + 1,); row i is
-    hashes[offsets[i]:offsets[i + 1]].
-    """
-
-    hashes: U64
-    offsets: I64
-
-    @property
-    def counts(self) -> I64:
-        """Hashes a row: shape (rows,)."""
-        return np.diff(self.offsets)
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
-    def __getitem__(self, row: int) -> U64:
-        return self.hashes[self.offsets[row] : self.offsets[row + 1]]
-
-    def __iter__(self) -> Iterator[U64]:
-        bounds = self.offsets.tolist()
-        return (self.hashes[start:end] for start, end in itertools.pairwise(bounds))
-
-
-def offsets_of(counts: I64) -> I64:
-    """Row offsets, shape (rows + 1,), from row lengths, shape (rows,)."""
-    offsets = np.zeros(counts.size + 1, np.int64)
-    np.cumsum(counts, out=offsets[1:])
-    return offsets
-
-
 def shingle(tokens: Ragged, size: int) -> Ragged:
     """The shingles of `size` consecutive tokens, in order, repetitions kept.
 
@@ -119,15 +82,13 @@ def distinct(shingles: Ragged) -> Ragged:
     """Each row sorted, repetitions removed: the shingle sets that Jaccard similarity compares."""
     if not shingles.hashes.size:
         return shingles
-    hashes, offsets = shingles.hashes.copy(), shingles.offsets
+    rows = Ragged(shingles.hashes.copy(), shingles.offsets)
     # Row by row: to sort all at once, by row and hash, takes eight times as long.
-    for start, end in itertools.pairwise(offsets.tolist()):
-        hashes[start:end].sort()
-    fresh = np.ones(hashes.size, np.bool_)
-    fresh[1:] = hashes[1:] != hashes[:-1]
-    fresh[offsets[:-1][shingles.counts > 0]] = True
-    before = np.concatenate([[0], np.cumsum(fresh)])
-    return Ragged(hashes[fresh], before[offsets])
+    for row in rows:
+        row.sort()
+    keep = run_starts(rows.hashes)
+    keep[rows.offsets[:-1][rows.counts > 0]] = True
+    return rows.only(keep)
 
 
 def _fold(columns: list[U64]) -> U64:

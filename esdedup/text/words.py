@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from esdedup.text.arrays import I64, U32, U64, Ragged, offsets_of
 from esdedup.text.characters import (
     IGNORED,
     MARK,
@@ -22,12 +23,9 @@ from esdedup.text.characters import (
     character_classes,
     code_points,
 )
-from esdedup.text.hashing import PADDING, U64, xxh3, xxh3_slices
+from esdedup.text.hashing import PADDING, xxh3, xxh3_slices
 from esdedup.text.jieba import cut
-from esdedup.text.shingles import Ragged, Shingling, offsets_of
-
-U32 = NDArray[np.uint32]
-I64 = NDArray[np.int64]
+from esdedup.text.shingles import Shingling
 
 _TABLED = 0x10000
 """Characters below this one have their hashes in a table; Han characters are nearly all there."""
@@ -74,9 +72,7 @@ def _split(texts: Sequence[str], shingling: Shingling, seed: int) -> Ragged:
 
 
 def _without(tokens: Ragged, stop: U64) -> Ragged:
-    keep = ~np.isin(tokens.hashes, stop)
-    kept_before = np.concatenate([[0], np.cumsum(keep)])
-    return Ragged(tokens.hashes[keep], kept_before[tokens.offsets])
+    return tokens.only(~np.isin(tokens.hashes, stop))
 
 
 def _joined(texts: Sequence[str]) -> tuple[str, I64]:
@@ -134,7 +130,7 @@ def _drop_ignored(text: str, bounds: I64) -> tuple[U32, I64]:
     keep = character_classes().take(points) != IGNORED
     if keep.all():
         return points, bounds
-    return points[keep], offsets_of(keep.astype(np.int64))[bounds]
+    return points[keep], offsets_of(keep)[bounds]
 
 
 def _hash_spans(points: U32, starts: I64, ends: I64, seed: int) -> U64:

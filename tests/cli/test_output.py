@@ -37,7 +37,7 @@ def ran(file: Path, *arguments: str) -> Ran:
 COMMANDS = [
     ("similar", "--id", DOCUMENTS[0]["id"]),
     ("pairs",),
-    ("cluster", "--dry-run"),
+    ("group", "--dry-run"),
     ("explain", *(document["id"] for document in DOCUMENTS)),
     ("stats", "--hot", "3"),
     ("stop", "--over", "1"),

@@ -231,8 +231,8 @@ def test_killed_runs_beside_a_writer(node_factory: NodeFactory, start: Start) ->
     call(url, "PUT", f"/{name}", {"settings": settings})
     before = texts(DOCUMENTS)
     fill(url, name, before)
-    assert esdedup_command(url, "attach", name).status == 0
-    arguments = ("backfill", name, "--workers", "2")
+    assert esdedup_command(url, "attach", "-i", name).status == 0
+    arguments = ("backfill", "-i", name, "--workers", "2")
     writer = Writer(url, name, before)
     writer.start()
     began = time.monotonic()
@@ -316,7 +316,7 @@ def test_a_cluster_that_loses_a_node(cluster: Cluster, start: Start, tmp_path: P
     first = cluster.urls[0]
     for name in ("made", "bare"):
         call(first, "PUT", f"/{name}", {"settings": SHARDS})
-        assert esdedup_command(first, "attach", name, "--text-field", "text").status == 0
+        assert esdedup_command(first, "attach", "-i", name, "--text-field", "text").status == 0
     single = {**SHARDS, "number_of_replicas": 0}
     call(first, "PUT", "/single", {"settings": single})
     fill(first, "bare", documents)
@@ -337,7 +337,7 @@ def test_a_cluster_that_loses_a_node(cluster: Cluster, start: Start, tmp_path: P
 
     bring_back(cluster)
     # So slow that the node is lost in the midst of it.
-    run = start(urls, "backfill", "bare", "--workers", "2", "--max-rate", "800")
+    run = start(urls, "backfill", "-i", "bare", "--workers", "2", "--max-rate", "800")
     await_tokens(first, "bare", 500)
     assert run.running
     other = lose(cluster, reader(cluster))
@@ -361,8 +361,8 @@ def test_the_only_node_is_killed(node_factory: NodeFactory, start: Start) -> Non
     settings = {"number_of_shards": 2, "number_of_replicas": 0}
     call(url, "PUT", f"/{name}", {"settings": settings})
     fill(url, name, documents)
-    assert esdedup_command(url, "attach", name).status == 0
-    arguments = ("backfill", name, "--workers", "2", "--max-rate", "1000")
+    assert esdedup_command(url, "attach", "-i", name).status == 0
+    arguments = ("backfill", "-i", name, "--workers", "2", "--max-rate", "1000")
 
     run = start(url, *arguments, "--retries", "1")
     await_tokens(url, name, 500)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import json
+import logging
+import os
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,13 +78,23 @@ def esdedup_command(url: str, *arguments: str) -> Ran:
     return run_command(*arguments, "--url", url)
 
 
-def run_command(*arguments: str) -> Ran:
-    """A command in this process, as if its output were a pipe, and its input."""
+def run_command(
+    *arguments: str,
+    input: str = "",
+    environment: Mapping[str, str] | None = None,
+    terminal: bool = False,
+) -> Ran:
+    """Runs a command in this process, as if its input and output were pipes, or a terminal.
+
+    What the program sets for its whole process is as before afterwards.
+    """
     status: Any = 0
-    out, err = io.StringIO(), io.StringIO()
+    out, err = _Output(terminal), _Output(terminal)
     with (
+        _process_settings_kept(),
+        mock.patch.dict(os.environ, environment or {}),
         mock.patch.object(sys, "argv", ["esdedup", *arguments]),
-        mock.patch.object(sys, "stdin", io.StringIO()),
+        mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(input.encode()))),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
     ):
@@ -89,6 +103,33 @@ def run_command(*arguments: str) -> Ran:
         except SystemExit as exit:
             status = exit.code
     return Ran(int(status or 0), out.getvalue(), err.getvalue())
+
+
+class _Output(io.StringIO):
+    """Standard output or error of a command."""
+
+    def __init__(self, terminal: bool) -> None:
+        super().__init__()
+        self._terminal = terminal
+
+    def isatty(self) -> bool:
+        return self._terminal
+
+
+@contextlib.contextmanager
+def _process_settings_kept() -> Iterator[None]:
+    """Gives the program a process without handlers of logs, and undoes what it sets."""
+    loggers = [logging.getLogger(name) for name in (None, "elastic_transport", "opensearch")]
+    levels = [logger.level for logger in loggers]
+    handlers, thresholds = loggers[0].handlers, gc.get_threshold()
+    loggers[0].handlers = []
+    try:
+        yield
+    finally:
+        loggers[0].handlers = handlers
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+        gc.set_threshold(*thresholds)
 
 
 def write_lines(path: Path, records: list[Any]) -> None:

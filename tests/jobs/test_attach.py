@@ -49,33 +49,33 @@ def test_an_index_from_bare_to_searched(url: str, name: str) -> None:
     documents |= {"none": {"n": 2}, "number": {"body": 5}, "empty": {"body": ""}}
     fill(url, name, documents)
 
-    lost = esdedup_command(url, "attach", name)
+    lost = esdedup_command(url, "attach", "-i", name)
     assert lost.status == 2
     assert "--text-field" in lost.err
     assert "body" in lost.err
-    shown = esdedup_command(url, "attach", name, "--text-field", "body", "--dry-run")
+    shown = esdedup_command(url, "attach", "-i", name, "--text-field", "body", "--dry-run")
     (line,) = shown.json
     assert line["change"]["properties"]["esdedup"]["properties"]["minhash"]["type"] == "keyword"
     assert "esdedup" not in call(url, "GET", f"/{name}/_mapping")[name]["mappings"]["properties"]
-    assert esdedup_command(url, "check", name).status == 1
-    assert esdedup_command(url, "backfill", name).status == 1
+    assert esdedup_command(url, "check", "-i", name).status == 1
+    assert esdedup_command(url, "backfill", "-i", name).status == 1
 
-    assert esdedup_command(url, "attach", name, "--text-field", "body").status == 0
+    assert esdedup_command(url, "attach", "-i", name, "--text-field", "body").status == 0
     mappings = call(url, "GET", f"/{name}/_mapping")[name]["mappings"]
     assert mappings["_meta"]["team"] == "news"
-    (again,) = esdedup_command(url, "attach", name).json
+    (again,) = esdedup_command(url, "attach", "-i", name).json
     assert again["change"] is None
-    checked = esdedup_command(url, "check", name)
+    checked = esdedup_command(url, "check", "-i", name)
     (line,) = checked.json
     assert checked.status == 1
     assert (line["documents"], line["with_tokens"]) == (303, 0)
     assert line["without_tokens"]["count"] >= 301
     assert "esdedup backfill" in checked.err
 
-    filled = esdedup_command(url, "backfill", name, "--workers", "2")
+    filled = esdedup_command(url, "backfill", "-i", name, "--workers", "2")
     assert filled.status == 0, filled.err
     assert filled.json[0]["written"] in (300, 301)
-    second = esdedup_command(url, "backfill", name)
+    second = esdedup_command(url, "backfill", "-i", name)
     assert second.json[0]["written"] == 0
     assert second.json[0]["read"] <= 3
     for id, source in all_documents(url, name).items():
@@ -88,32 +88,32 @@ def test_an_index_from_bare_to_searched(url: str, name: str) -> None:
 
     call(url, "POST", f"/{name}/_update/d4?refresh=true", {"doc": {"body": words(999)}})
     call(url, "POST", f"/{name}/_update/d5?refresh=true", {"doc": {"body": None}})
-    (line,) = esdedup_command(url, "check", name).json
+    (line,) = esdedup_command(url, "check", "-i", name).json
     assert line["stale"] == {"count": 2, "examples": ["d4", "d5"]}
-    renewed = esdedup_command(url, "backfill", name, "--stale")
+    renewed = esdedup_command(url, "backfill", "-i", name, "--stale")
     assert renewed.json[0]["written"] == 2
     found = all_documents(url, name)
     assert found["d4"]["esdedup"] == expected(words(999))
     assert set(found["d5"]["esdedup"].values()) == {None}
-    assert esdedup_command(url, "check", name).json[0]["stale"]["count"] == 0
+    assert esdedup_command(url, "check", "-i", name).json[0]["stale"]["count"] == 0
 
 
 def test_slices_of_several_machines_are_the_whole(url: str, name: str) -> None:
     settings = {"number_of_shards": 2, "number_of_replicas": 0}
     call(url, "PUT", f"/{name}", {"settings": settings})
     fill(url, name, {f"d{n}": {"text": words(n, 5)} for n in range(2_500)})
-    esdedup_command(url, "attach", name)
+    esdedup_command(url, "attach", "-i", name)
     written = [
-        esdedup_command(url, "backfill", name, "--slice", f"{n}/3", "--workers", "2").json[0][
+        esdedup_command(url, "backfill", "-i", name, "--slice", f"{n}/3", "--workers", "2").json[0][
             "written"
         ]
         for n in (1, 2, 3)
     ]
     assert sum(written) == 2_500
     assert min(written) > 500
-    assert esdedup_command(url, "check", name).status == 0
+    assert esdedup_command(url, "check", "-i", name).status == 0
     for wrong in ("0/3", "4/3", "x", "1/0"):
-        assert esdedup_command(url, "backfill", name, "--slice", wrong).status == 2
+        assert esdedup_command(url, "backfill", "-i", name, "--slice", wrong).status == 2
 
 
 def test_routing_is_kept(url: str, name: str) -> None:
@@ -124,8 +124,8 @@ def test_routing_is_kept(url: str, name: str) -> None:
     for n in range(20):
         call(url, "PUT", f"/{name}/_doc/d{n}?routing=r{n % 5}", {"text": words(n)})
     call(url, "POST", f"/{name}/_refresh")
-    esdedup_command(url, "attach", name)
-    done = esdedup_command(url, "backfill", name)
+    esdedup_command(url, "attach", "-i", name)
+    done = esdedup_command(url, "backfill", "-i", name)
     assert done.json[0]["written"] == 20, done.err
     answer = call(url, "POST", f"/{name}/_search", {"size": 100})
     assert len(answer["hits"]["hits"]) == 20
@@ -139,10 +139,10 @@ def test_an_alias_of_two_indices(url: str, name: str) -> None:
     for part in ("a", "b"):
         call(url, "PUT", f"/{name}-{part}", {"aliases": {alias: {}}})
         fill(url, f"{name}-{part}", {f"{part}{n}": {"text": words(n)} for n in range(10)})
-    plan = esdedup_command(url, "attach", alias)
+    plan = esdedup_command(url, "attach", "-i", alias)
     assert [line["index"] for line in plan.json] == [f"{name}-a", f"{name}-b"]
-    assert esdedup_command(url, "backfill", alias).json[0]["written"] == 20
-    assert esdedup_command(url, "check", alias).status == 0
+    assert esdedup_command(url, "backfill", "-i", alias).json[0]["written"] == 20
+    assert esdedup_command(url, "check", "-i", alias).status == 0
     found = esdedup_command(url, "similar", "-i", alias, "--id", "a3").json[0]
     assert [match["id"] for match in found["matches"]] == ["b3"]
     assert len(esdedup_command(url, "pairs", "-i", alias).json) == 10
@@ -173,15 +173,15 @@ def test_conflicts_are_explained_and_change_nothing(url: str, name: str, conflic
     before = call(url, "GET", f"/{name}/_mapping")
     if settings:
         call(url, "PUT", f"/{name}/_settings", settings)
-    ran = esdedup_command(url, "attach", name)
+    ran = esdedup_command(url, "attach", "-i", name)
     assert ran.status == 1
     assert words_of_it in ran.err
     assert call(url, "GET", f"/{name}/_mapping") == before
     if "esdedup" in properties:
         assert "--field" in ran.err
-        assert esdedup_command(url, "attach", name, "--field", "esdedup_tokens").status == 0
+        assert esdedup_command(url, "attach", "-i", name, "--field", "esdedup_tokens").status == 0
         fill(url, name, {"1": {"text": words(1)}, "2": {"text": words(1)}})
-        assert esdedup_command(url, "backfill", name).status == 0
+        assert esdedup_command(url, "backfill", "-i", name).status == 0
         with esdedup.open(url, name) as index:
             assert [match.id for match in index.similar(id="1").matches] == ["2"]
             assert [(pair.left, pair.right) for pair in index.pairs()] == [("1", "2")]
@@ -194,13 +194,13 @@ def test_a_closed_index(url: str, name: str) -> None:
     call(url, "PUT", f"/{name}", {"mappings": {"properties": {"text": {"type": "text"}}}})
     call(url, "POST", f"/{name}/_close")
     for command in ("attach", "check"):
-        ran = esdedup_command(url, command, name)
+        ran = esdedup_command(url, command, "-i", name)
         assert ran.status == 1
         assert "is closed: open it" in ran.err + ran.out
     call(url, "POST", f"/{name}/_open")
-    esdedup_command(url, "attach", name)
+    esdedup_command(url, "attach", "-i", name)
     call(url, "POST", f"/{name}/_close")
-    for arguments in (["backfill", name], ["similar", "-i", name, "--text", "a b c d"]):
+    for arguments in (["backfill", "-i", name], ["similar", "-i", name, "--text", "a b c d"]):
         ran = esdedup_command(url, *arguments)
         assert ran.status == 1
         assert "closed" in ran.err
@@ -211,9 +211,9 @@ def test_a_strict_index(url: str, name: str) -> None:
     mapping = {"dynamic": "strict", "properties": {"text": {"type": "text"}}}
     call(url, "PUT", f"/{name}", {"mappings": mapping})
     fill(url, name, {"1": {"text": words(1)}})
-    esdedup_command(url, "attach", name)
-    assert esdedup_command(url, "backfill", name).json[0]["written"] == 1
-    assert esdedup_command(url, "check", name).status == 0
+    esdedup_command(url, "attach", "-i", name)
+    assert esdedup_command(url, "backfill", "-i", name).json[0]["written"] == 1
+    assert esdedup_command(url, "check", "-i", name).status == 0
     source = Path("more.jsonl")
     source.write_text('{"id": "2", "text": "a b c d"}\n{"id": "3", "text": "x", "title": "y"}\n')
     ran = esdedup_command(url, "index", str(source), "-i", name)
@@ -228,16 +228,20 @@ def test_a_strict_index(url: str, name: str) -> None:
         f"/{other}",
         {"mappings": {"dynamic": "strict", "properties": {"a": {"type": "keyword"}}}},
     )
-    (line,) = esdedup_command(url, "attach", other, "--text-field", "text", "--dry-run").json
+    (line,) = esdedup_command(url, "attach", "-i", other, "--text-field", "text", "--dry-run").json
     assert "dynamic being strict" in line["obstacles"][0]["reason"]
 
 
 def test_no_index(url: str) -> None:
-    for arguments in (["attach", "nope"], ["backfill", "nope"], ["check", "nope"]):
+    for arguments in (
+        ["attach", "-i", "nope"],
+        ["backfill", "-i", "nope"],
+        ["check", "-i", "nope"],
+    ):
         ran = esdedup_command(url, *arguments)
         assert ran.status == 1
         assert "'nope'" in ran.err
-    assert esdedup_command(url, "attach", "a*").status == 2
+    assert esdedup_command(url, "attach", "-i", "a*").status == 2
 
 
 def test_indices_that_take_no_updates_are_left_out(url: str, name: str) -> None:
@@ -251,9 +255,9 @@ def test_indices_that_take_no_updates_are_left_out(url: str, name: str) -> None:
     for kind, body in kinds.items():
         call(url, "PUT", f"/{name}-{kind}", {**body, "aliases": {alias: {}}})
         fill(url, f"{name}-{kind}", {kind: {"text": words(1), "secret": "s"}})
-    esdedup_command(url, "attach", alias)
+    esdedup_command(url, "attach", "-i", alias)
     call(url, "PUT", f"/{name}-blocked/_settings", {"index.blocks.write": True})
-    ran = esdedup_command(url, "backfill", alias)
+    ran = esdedup_command(url, "backfill", "-i", alias)
     assert ran.status == 1
     assert (ran.json[0]["written"], ran.json[0]["left_out"]) == (1, 3)
     for reason in ("_source is disabled", "_source has excludes", "blocks.write is set"):
@@ -267,10 +271,10 @@ def test_a_synthetic_source(elasticsearch_url: str) -> None:
     settings = {"index.mapping.source.mode": "synthetic"}
     call(url, "PUT", f"/{name}", {"settings": settings})
     fill(url, name, {f"d{n}": {"text": words(n // 2), "tags": ["b", "a"]} for n in range(10)})
-    (line,) = esdedup_command(url, "attach", name).json
+    (line,) = esdedup_command(url, "attach", "-i", name).json
     assert "synthetic" in line["obstacles"][0]["reason"]
-    assert esdedup_command(url, "backfill", name).json[0]["written"] == 10
-    assert esdedup_command(url, "check", name).status == 0
+    assert esdedup_command(url, "backfill", "-i", name).json[0]["written"] == 10
+    assert esdedup_command(url, "check", "-i", name).status == 0
     with esdedup.open(url, name) as index:
         assert len(list(index.pairs())) == 5
         assert [match.id for match in index.similar(id="d2").matches] == ["d3"]
@@ -286,18 +290,18 @@ def test_a_data_stream(opensearch_url: str) -> None:
     fill(url, name, {f"d{n}": {"text": words(n), **stamp} for n in range(10)}, "create")
     call(url, "POST", f"/{name}/_rollover")
     fill(url, name, {f"e{n}": {"text": words(n), **stamp} for n in range(10)}, "create")
-    ran = esdedup_command(url, "attach", name)
+    ran = esdedup_command(url, "attach", "-i", name)
     assert ran.status == 0, ran.err
     assert f"add 'esdedup-{name}' to composed_of of your index template '{name}'" in ran.err
     assert call(url, "GET", f"/_index_template/{name}")["index_templates"][0]["index_template"][
         "index_patterns"
     ] == [f"{name}*"]
-    assert esdedup_command(url, "backfill", name).json[0]["written"] == 20
-    checked = esdedup_command(url, "check", name)
+    assert esdedup_command(url, "backfill", "-i", name).json[0]["written"] == 20
+    checked = esdedup_command(url, "check", "-i", name)
     assert checked.status == 1
     assert "composed_of" in checked.err
     call(url, "PUT", f"/_index_template/{name}", {**template, "composed_of": [f"esdedup-{name}"]})
-    assert esdedup_command(url, "check", name).status == 0
+    assert esdedup_command(url, "check", "-i", name).status == 0
     call(url, "POST", f"/{name}/_rollover")
     source = Path("more.jsonl")
     lines = [{"id": "f3", "text": words(3), **stamp}, {"id": "f5", "text": words(5), **stamp}]
@@ -320,19 +324,19 @@ def test_a_data_stream(opensearch_url: str) -> None:
 def test_a_template_for_indices_that_roll_over(url: str, name: str) -> None:
     call(url, "PUT", f"/{name}-1", {"mappings": {"properties": {"text": {"type": "text"}}}})
     call(url, "PUT", f"/_index_template/{name}", {"index_patterns": [f"{name}-*"], "priority": 400})
-    ran = esdedup_command(url, "template", f"{name}-1")
+    ran = esdedup_command(url, "template", "-i", f"{name}-1")
     assert ran.json[0]["component_template"] == f"esdedup-{name}-1"
     assert f"composed_of of your index template '{name}'" in ran.err
-    assert esdedup_command(url, "template", f"{name}-1", "--install").status == 0
+    assert esdedup_command(url, "template", "-i", f"{name}-1", "--install").status == 0
     body = {"index_patterns": [f"{name}-*"], "priority": 400, "composed_of": [f"esdedup-{name}-1"]}
     call(url, "PUT", f"/_index_template/{name}", body)
     call(url, "PUT", f"/{name}-2")
     fill(url, f"{name}-2", {"1": {"text": words(1)}})
-    assert esdedup_command(url, "backfill", f"{name}-2").json[0]["written"] == 1
-    assert esdedup_command(url, "template", f"{name}-1").err == ""
+    assert esdedup_command(url, "backfill", "-i", f"{name}-2").json[0]["written"] == 1
+    assert esdedup_command(url, "template", "-i", f"{name}-1").err == ""
     call(url, "DELETE", f"/_index_template/{name}")
     call(url, "PUT", f"/_component_template/esdedup-{name}-1", {"template": {"mappings": {}}})
-    ran = esdedup_command(url, "template", f"{name}-1")
+    ran = esdedup_command(url, "template", "-i", f"{name}-1")
     assert ran.status == 2
     assert "is not of esdedup" in ran.err
     call(url, "DELETE", f"/_component_template/esdedup-{name}-1")
@@ -343,15 +347,17 @@ def test_a_user_who_may_only_read(url: str, name: str) -> None:
     fill(url, name, {"1": {"text": words(1)}})
     product = "opensearch" if "opensearch" in str(call_root(url)) else "elasticsearch"
     with Proxy(url, product, read_only=True) as proxy:
-        ran = esdedup_command(proxy.url, "attach", name)
+        ran = esdedup_command(proxy.url, "attach", "-i", name)
         assert ran.status == 1
         assert "privilege" in ran.err
         assert "manage" in ran.err
-        esdedup_command(url, "attach", name)
-        ran = esdedup_command(proxy.url, "backfill", name)
+        esdedup_command(url, "attach", "-i", name)
+        ran = esdedup_command(proxy.url, "backfill", "-i", name)
         assert ran.status == 1
         assert "privilege" in ran.err
-        assert esdedup_command(proxy.url, "check", name).json[0]["without_tokens"]["count"] == 1
+        assert (
+            esdedup_command(proxy.url, "check", "-i", name).json[0]["without_tokens"]["count"] == 1
+        )
 
 
 def call_root(url: str) -> Any:
@@ -374,7 +380,7 @@ def test_a_sidecar_for_what_takes_no_updates(url: str, name: str) -> None:
         fill(url, f"{name}-{kind}", texts)
     call(url, "PUT", f"/{name}-blocked/_settings", {"index.blocks.write": True})
     beside = f"{name}-sidecar"
-    ran = esdedup_command(url, "backfill", alias, "--sidecar", beside)
+    ran = esdedup_command(url, "backfill", "-i", alias, "--sidecar", beside)
     assert (ran.status, ran.json[0]["written"]) == (0, 90), ran.err
     found = esdedup_command(url, "similar", "-i", beside, "--id", "none7").json[0]
     assert sorted(match["id"] for match in found["matches"]) == ["blocked7", "part7"]
@@ -383,23 +389,23 @@ def test_a_sidecar_for_what_takes_no_updates(url: str, name: str) -> None:
         "origin": f"{name}-part",
     }
     fill(url, f"{name}-none", {"none7": {"text": words(100)}})
-    again = esdedup_command(url, "backfill", alias, "--sidecar", beside).json[0]
+    again = esdedup_command(url, "backfill", "-i", alias, "--sidecar", beside).json[0]
     assert (again["written"], again["unchanged"]) == (1, 89)
     assert esdedup_command(url, "similar", "-i", beside, "--id", "none7").json[0]["matches"] == []
     fill(url, f"{name}-own", {"1": {"text": words(1), "price": 5}})
     call(url, "PUT", f"/{name}-own/_alias/{name}-alias")
     for wrong in (alias, f"{name}-part", f"{name}-own", f"{name}-alias", "A*"):
-        ran = esdedup_command(url, "backfill", alias, "--sidecar", wrong)
+        ran = esdedup_command(url, "backfill", "-i", alias, "--sidecar", wrong)
         assert ran.status == 2, ran.err
     assert all_documents(url, f"{name}-own") == {"1": {"text": words(1), "price": 5}}
     fill(url, f"{name}-part", {"none3": {"text": words(200)}})
-    ran = esdedup_command(url, "backfill", alias, "--sidecar", beside)
+    ran = esdedup_command(url, "backfill", "-i", alias, "--sidecar", beside)
     assert (ran.status, ran.json[0]["failed"], ran.json[0]["written"]) == (1, 1, 0)
     assert f"a document of this id, from {name}-none" in ran.err
     call(url, "PUT", f"/{name}-lost", {"mappings": {"_source": {"enabled": False}}})
     fill(url, f"{name}-lost", {"1": {"text": words(1)}})
     ran = esdedup_command(
-        url, "backfill", f"{name}-lost", "--sidecar", f"{beside}2", "--text-field", "text"
+        url, "backfill", "-i", f"{name}-lost", "--sidecar", f"{beside}2", "--text-field", "text"
     )
     assert ran.status == 1
     assert "_source is disabled" in ran.err
@@ -408,56 +414,56 @@ def test_a_sidecar_for_what_takes_no_updates(url: str, name: str) -> None:
 
 def test_a_cluster_is_spared(url: str, name: str) -> None:
     fill(url, name, {f"d{n}": {"text": words(n, 8)} for n in range(300)})
-    esdedup_command(url, "attach", name)
+    esdedup_command(url, "attach", "-i", name)
     began = time.monotonic()
-    ran = esdedup_command(url, "backfill", name, "--max-rate", "150")
+    ran = esdedup_command(url, "backfill", "-i", name, "--max-rate", "150")
     assert ran.json[0]["written"] == 300
     assert time.monotonic() - began >= 1.0
     for wrong in ("0", "-1", "x"):
-        assert esdedup_command(url, "backfill", name, "--max-rate", wrong).status == 2
+        assert esdedup_command(url, "backfill", "-i", name, "--max-rate", wrong).status == 2
 
 
 def test_a_cluster_that_has_enough_is_waited_for(url: str, name: str) -> None:
     fill(url, name, {f"d{n}": {"text": words(n, 8)} for n in range(100)})
-    esdedup_command(url, "attach", name)
+    esdedup_command(url, "attach", "-i", name)
     product = "opensearch" if "opensearch" in str(call_root(url)) else "elasticsearch"
     with Proxy(url, product) as proxy:
         proxy.fail_next(2, 429)
-        ran = esdedup_command(proxy.url, "backfill", name)
+        ran = esdedup_command(proxy.url, "backfill", "-i", name)
         assert (ran.status, ran.json[0]["written"]) == (0, 100)
         fill(url, name, {f"e{n}": {"text": words(n, 8)} for n in range(100)})
         # The answer is lost, and the update was made: the same again is no change.
         proxy.drop_after(1)
-        ran = esdedup_command(proxy.url, "backfill", name)
+        ran = esdedup_command(proxy.url, "backfill", "-i", name)
         assert (ran.status, ran.json[0]["read"]) == (0, 100)
         assert ran.json[0]["written"] + ran.json[0]["unchanged"] == 100
         proxy.fail_next(50, 503)
         fill(url, name, {"f": {"text": words(1)}})
-        ran = esdedup_command(proxy.url, "backfill", name, "--retries", "1")
+        ran = esdedup_command(proxy.url, "backfill", "-i", name, "--retries", "1")
         assert ran.status == 1
         assert "Run the same command again" in ran.err
-    assert esdedup_command(url, "check", name).json[0]["with_tokens"] == 200
+    assert esdedup_command(url, "check", "-i", name).json[0]["with_tokens"] == 200
 
 
 def test_machines_with_different_numbers_of_workers(url: str, name: str) -> None:
     settings = {"number_of_shards": 3, "number_of_replicas": 0}
     call(url, "PUT", f"/{name}", {"settings": settings})
     fill(url, name, {f"d{n}": {"text": words(n, 5)} for n in range(1_000)})
-    esdedup_command(url, "attach", name)
+    esdedup_command(url, "attach", "-i", name)
     for share, workers in (("1/2", "3"), ("2/2", "1")):
-        arguments = ("backfill", name, "--slice", share, "--workers", workers)
+        arguments = ("backfill", "-i", name, "--slice", share, "--workers", workers)
         assert esdedup_command(url, *arguments).status == 0
-    assert esdedup_command(url, "check", name).json[0]["with_tokens"] == 1_000
+    assert esdedup_command(url, "check", "-i", name).json[0]["with_tokens"] == 1_000
 
 
 def test_a_text_below_a_nested_object(url: str, name: str) -> None:
     nested = {"type": "nested", "properties": {"body": {"type": "text"}}}
     call(url, "PUT", f"/{name}", {"mappings": {"properties": {"n": nested}}})
     fill(url, name, {"1": {"n": {"body": words(1)}}})
-    esdedup_command(url, "attach", name, "--text-field", "n.body")
-    assert esdedup_command(url, "check", name).json[0]["without_tokens"]["count"] == 1
-    assert esdedup_command(url, "backfill", name).json[0]["written"] == 1
-    assert esdedup_command(url, "check", name).status == 0
+    esdedup_command(url, "attach", "-i", name, "--text-field", "n.body")
+    assert esdedup_command(url, "check", "-i", name).json[0]["without_tokens"]["count"] == 1
+    assert esdedup_command(url, "backfill", "-i", name).json[0]["written"] == 1
+    assert esdedup_command(url, "check", "-i", name).status == 0
 
 
 def test_the_limit_of_fields_is_counted_as_the_server_does(url: str, name: str) -> None:
@@ -470,11 +476,11 @@ def test_the_limit_of_fields_is_counted_as_the_server_does(url: str, name: str) 
     call(url, "PUT", f"/{name}", {"mappings": {"properties": properties}})
     limit = "index.mapping.total_fields.limit"
     call(url, "PUT", f"/{name}/_settings", {limit: taken + ours - 1})
-    ran = esdedup_command(url, "attach", name)
+    ran = esdedup_command(url, "attach", "-i", name)
     assert ran.status == 1
     assert f"has {taken} fields and no room for {ours} more" in ran.err
     call(url, "PUT", f"/{name}/_settings", {limit: taken + ours})
-    assert esdedup_command(url, "attach", name).status == 0
+    assert esdedup_command(url, "attach", "-i", name).status == 0
 
 
 def test_documents_that_keep_something_else_in_our_field(url: str, name: str) -> None:
@@ -482,8 +488,8 @@ def test_documents_that_keep_something_else_in_our_field(url: str, name: str) ->
     documents: dict[str, dict[str, Any]] = {f"d{n}": {"text": words(n)} for n in range(5)}
     documents["own"] = {"text": words(9), "esdedup": "mine"}
     fill(url, name, documents)
-    esdedup_command(url, "attach", name, "--text-field", "text")
-    ran = esdedup_command(url, "backfill", name)
+    esdedup_command(url, "attach", "-i", name, "--text-field", "text")
+    ran = esdedup_command(url, "backfill", "-i", name)
     assert (ran.status, ran.json[0]["written"], ran.json[0]["failed"]) == (1, 5, 1)
     assert ran.json[0]["read"] == 6
     assert "is not of esdedup" in ran.err
@@ -497,7 +503,7 @@ def test_documents_that_keep_something_else_in_our_field(url: str, name: str) ->
 def test_texts_that_are_none_are_no_work(url: str, name: str) -> None:
     call(url, "PUT", f"/{name}", {"mappings": {"properties": {"text": {"type": "keyword"}}}})
     fill(url, name, {"1": {"text": words(1, 4)}, "2": {"text": ["a", "b"]}, "3": {"n": 1}})
-    esdedup_command(url, "attach", name)
-    assert esdedup_command(url, "check", name).json[0]["without_tokens"]["examples"] == ["1"]
-    assert esdedup_command(url, "backfill", name).json[0]["without_text"] == 2
-    assert esdedup_command(url, "check", name).status == 0
+    esdedup_command(url, "attach", "-i", name)
+    assert esdedup_command(url, "check", "-i", name).json[0]["without_tokens"]["examples"] == ["1"]
+    assert esdedup_command(url, "backfill", "-i", name).json[0]["without_text"] == 2
+    assert esdedup_command(url, "check", "-i", name).status == 0

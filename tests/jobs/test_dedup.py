@@ -143,7 +143,7 @@ def apply(store: Store, others: Place, tmp_path: Path) -> Iterator[Apply]:
         finally_: Callable[[], None] = lambda: None,
         by: Store | None = None,
     ) -> DedupReport:
-        groups = find_groups(store, META, Grouping())
+        groups = find_groups(store, META, Grouping(method="components"))
         before()
         destination = None
         if action == "move":
@@ -199,12 +199,12 @@ def test_what_is_undone_is_the_same_index(
             id: before[id][0] for id in gone
         }
         moved.close()
-    again = run(place, "dedup", "--undo", report["log"], "--yes")
+    again = run(place, "undo", report["log"], "--yes")
     assert again.status == 0, again.err
     assert again.json[0]["restored"] == report[verb]
     assert (whole(store), answers(place)) == (before, found)
     # It can be done again.
-    (twice,) = run(place, "dedup", "--undo", report["log"], "--yes").json
+    (twice,) = run(place, "undo", report["log"], "--yes").json
     assert (twice["restored"], twice["present"]) == (0, report[verb])
     assert whole(store) == before
     if action == "move":
@@ -226,7 +226,7 @@ def test_marks_of_before_come_back(place: Place, store: Store) -> None:
     # What somebody else marked since is not ours to take away.
     store.update([Document("g2-1", {FIELD: {"group": "theirs"}, "n": 5})])
     store.update([Document("g0-1", {"n": 7})])
-    ran = run(place, "dedup", "--undo", report["log"], "--yes")
+    ran = run(place, "undo", report["log"], "--yes")
     assert (ran.status, [each["id"] for each in ran.json[0]["failures"]]) == (1, ["g2-1"])
     after = whole(store)
     assert after["g0-1"][0] == {**before["g0-1"][0], "n": 7}
@@ -284,7 +284,7 @@ def test_a_data_stream(
     ran = run(stream, "dedup", "--apply", "--action", action, *to, "--yes")
     assert (ran.status, ran.json[0]["groups"]) == (0, 6), ran.err
     assert whole(store) != before
-    ran = run(stream, "dedup", "--undo", ran.json[0]["log"], "--yes")
+    ran = run(stream, "undo", ran.json[0]["log"], "--yes")
     assert (ran.status, ran.json[0]["failures"]) == (0, []), ran.err
     assert {id: one[0] for id, one in whole(store).items()} == {
         id: one[0] for id, one in before.items()
@@ -422,7 +422,7 @@ def test_killed_in_the_midst(
     assert 500 < len(left) < 4_000
     assert left.items() <= before.items()
     if action == "delete":
-        ran = run(place, "dedup", "--undo", str(log), "--yes")
+        ran = run(place, "undo", str(log), "--yes")
         assert (ran.status, ran.json[0]["failures"]) == (0, []), ran.err
         assert whole(store) == before
         return
@@ -430,7 +430,7 @@ def test_killed_in_the_midst(
     assert ran.status == 0, ran.err
     assert len(whole(store)) == 500
     for name in ("second.jsonl", "killed.jsonl"):
-        ran = run(place, "dedup", "--undo", name, "--yes")
+        ran = run(place, "undo", name, "--yes")
         assert (ran.status, ran.json[0]["failures"]) == (0, []), ran.err
     assert whole(store) == before
 
@@ -470,7 +470,7 @@ def test_an_id_that_was_taken_meanwhile_is_left_to_whoever_has_it(
     before = whole(store)
     (report,) = run(place, "dedup", "--apply", "--action", "delete", "--yes").json
     fill(store, [{"id": "g1-1", "text": "somebody else's"}])
-    ran = run(place, "dedup", "--undo", report["log"], "--yes")
+    ran = run(place, "undo", report["log"], "--yes")
     assert ran.status == 1
     (found,) = ran.json
     assert (found["restored"], found["changed_meanwhile"]) == (5, 1)
@@ -490,7 +490,7 @@ def test_what_was_moved_and_changed_there_stays_there_too(
         place, "dedup", "--apply", "--action", "move", "--to", others.index, "--yes"
     ).json
     touch(others, "g1-1", {"n": 5})()
-    ran = run(place, "dedup", "--undo", report["log"], "--yes")
+    ran = run(place, "undo", report["log"], "--yes")
     assert (ran.status, [each["id"] for each in ran.json[0]["failures"]]) == (1, ["g1-1"])
     assert whole(store) == before
     moved = others.open()
@@ -564,7 +564,7 @@ def test_a_log_is_read_as_far_as_it_goes(
     assert {0, 6} <= restored
     # What comes behind a damage is not taken for nothing.
     cut_off.write_bytes(written + b"\0\0\0\0\n")
-    ran = run(place, "dedup", "--undo", str(cut_off), "--yes")
+    ran = run(place, "undo", str(cut_off), "--yes")
     assert (ran.status, "damaged after line" in ran.err) == (1, True), ran.err
     assert after != before
     assert whole(store) == before
@@ -630,15 +630,13 @@ def test_what_goes_is_like_what_stays(place: Place, store: Store) -> None:
         (["--apply", "--action", "delete", "--to", "x", "--yes"], "--to"),
         (["--log", "x.jsonl"], "--apply"),
         (["--to", "x"], "--apply"),
-        (["--force"], "--undo"),
-        (["--undo", "x.jsonl", "--apply"], "--apply"),
-        (["--undo", "x.jsonl"], "--yes"),
-        (["--undo", "x.jsonl", "--yes"], "No such file"),
-        (["--undo", "other.jsonl", "--yes"], "no log of esdedup dedup"),
         (["--apply", "--action", "delete", "--yes", "--log", "other.jsonl"], "it exists"),
         (["--apply", "--action", "delete", "--yes", "--log", "no/x.jsonl"], "No such file"),
         (["--threshold", "0.5", "--metric", "hamming"], "--threshold"),
         (["--keep", "best"], "best"),
+        (["undo", "x.jsonl"], "--yes"),
+        (["undo", "x.jsonl", "--yes"], "No such file"),
+        (["undo", "other.jsonl", "--yes"], "no log of esdedup dedup"),
     ],
 )
 def test_options_that_do_not_go_together(
@@ -646,7 +644,8 @@ def test_options_that_do_not_go_together(
 ) -> None:
     fill(store, sources(1))
     Path("other.jsonl").write_text('{"a": 1}\n')
-    ran = run(place, "dedup", *arguments)
+    command = [] if arguments[0] == "undo" else ["dedup"]
+    ran = run(place, *command, *arguments)
     assert (ran.status, said in ran.err, "Traceback" in ran.err) == (2, True, False), ran.err
     assert len(whole(store)) == 4
     assert Path("other.jsonl").read_text() == '{"a": 1}\n'
@@ -661,15 +660,15 @@ def test_the_log_of_another_index_is_refused(
     there = others.open()
     fill(there, sources(1))
     there.close()
-    ran = run(others, "dedup", "--undo", "log.jsonl", "--yes")
+    ran = run(others, "undo", "log.jsonl", "--yes")
     assert (ran.status, f"--index {place.index}" in ran.err) == (2, True), ran.err
     elsewhere = Place(tmp_path / "elsewhere.db", place.index)
     opened = elsewhere.open()
     fill(opened, [])
-    ran = run(elsewhere, "dedup", "--undo", "log.jsonl", "--yes")
+    ran = run(elsewhere, "undo", "log.jsonl", "--yes")
     assert (ran.status, "if that is right, --force" in ran.err) == (2, True), ran.err
     assert whole(opened) == {}
-    ran = run(elsewhere, "dedup", "--undo", "log.jsonl", "--yes", "--force")
+    ran = run(elsewhere, "undo", "log.jsonl", "--yes", "--force")
     assert (ran.status, len(whole(opened))) == (0, 4)
     opened.close()
     header = json.loads(Path("log.jsonl").read_text().splitlines()[0])
@@ -694,15 +693,15 @@ def test_the_log_names_no_credentials(place: Place, store: Store) -> None:
 def test_a_person_is_asked(place: Place, store: Store, answer: str) -> None:
     fill(store, sources(2))
     before = whole(store)
-    arguments = ["dedup", "-i", place.index, "--db", str(place.target)]
-    shown, status = in_terminal([*arguments, "--apply", "--action", "delete"], f"{answer}\n")
+    here = ["-i", place.index, "--db", str(place.target)]
+    shown, status = in_terminal(["dedup", *here, "--apply", "--action", "delete"], f"{answer}\n")
     assert "Delete these, in index" in shown
     assert "g1-0" in shown
     assert status == (0 if answer == "y" else 1)
     logs = [str(path) for path in Path().glob("*.zst")]
     assert (len(whole(store)), len(logs)) == ((4, 1) if answer == "y" else (8, 0))
     if logs:
-        shown, status = in_terminal([*arguments, "--undo", logs[0]], "y\n")
+        shown, status = in_terminal(["undo", logs[0], *here], "y\n")
         assert (status, "Put them back, in index" in shown) == (0, True)
         assert whole(store) == before
 

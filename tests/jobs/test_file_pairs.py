@@ -34,7 +34,7 @@ def documents(count: int) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("workers", ["1", "3"])
 @pytest.mark.parametrize(
-    "options", [["-t", "0.4"], ["-m", "hamming", "-d", "9"], ["--max-bucket", "3"]]
+    "options", [["-t", "0.4"], ["-m", "hamming", "-d", "9"], ["--max-per-bucket", "3"]]
 )
 def test_they_are_those_of_an_index(
     options: list[str], workers: str, monkeypatch: pytest.MonkeyPatch

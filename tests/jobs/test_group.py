@@ -30,6 +30,7 @@ from esdedup.dedup.representative import KeepRule
 from esdedup.dedup.union_find import follow, join, singletons
 from esdedup.models import natural
 from esdedup.search import buckets
+from esdedup.search.limits import Limits
 from esdedup.sketch.sketch import sketch
 from esdedup.text.jaccard import jaccard
 from tests.conftest import delete_index
@@ -124,7 +125,7 @@ def test_rules_of_what_stays(rule: str, first: str, tmp_path: Path) -> None:
                 {"id": "1", "text": text + " more"},
             ]
         )
-        (group,) = index.groups(Grouping(keep=KeepRule.parse(rule)))
+        (group,) = index.groups(Grouping(method="components", keep=KeepRule.parse(rule)))
     assert group.representative == first
     assert {group.representative, *(member.id for member in group.members)} == {"1", "2", "10"}
 
@@ -139,7 +140,7 @@ def test_a_field_that_no_document_has(tmp_path: Path) -> None:
     with esdedup.open(tmp_path / "a.db") as index:
         index.add([{"id": "1", "text": "some text"}])
         with pytest.raises(esdedup.UsageError, match="first:day: no document has"):
-            index.groups(Grouping(keep=KeepRule.parse("oldest:day")))
+            index.groups(Grouping(method="components", keep=KeepRule.parse("oldest:day")))
 
 
 # Groups on made-up texts
@@ -257,7 +258,7 @@ def test_groups_are_those_of_all_pairs(
 ) -> None:
     monkeypatch.setattr(buckets, "PAIRS_A_BLOCK", block)
     with esdedup.open(stored) as index:
-        found = index.groups(Grouping(method))
+        found = index.groups(Grouping(method=method))
     expected = components(list(texts), pairs) if method == "components" else leaders(texts, pairs)
     assert partition_of(found) == expected
     assert found.capped.buckets == 0
@@ -274,8 +275,8 @@ def test_groups_are_those_of_all_pairs(
 
 def test_a_chain_is_one_component_and_several_leaders(stored: Path) -> None:
     with esdedup.open(stored) as index:
-        joined = partition_of(index.groups(Grouping("components")))
-        led = partition_of(index.groups(Grouping("leader")))
+        joined = partition_of(index.groups(Grouping(method="components")))
+        led = partition_of(index.groups(Grouping(method="leader")))
     ids = [f"chain-1-{number}" for number in range(12)]
     assert {joined[id] for id in ids} == {"chain-1-0"}
     assert len({led[id] for id in ids}) > 1
@@ -295,10 +296,10 @@ def test_groups_by_hamming_distance(
         if (numbers[a] ^ numbers[b]).bit_count() <= (distance or 3)
     }
     with esdedup.open(stored) as index:
-        found = index.groups(Grouping(method, "hamming", distance=distance))
+        found = index.groups(Grouping(Limits("hamming", distance=distance), method))
     expected = components(list(texts), near) if method == "components" else leaders(texts, near)
     assert partition_of(found) == expected
-    assert found.grouping.distance == (distance or 3)
+    assert found.grouping.limits.distance == (distance or 3)
     for group in found:
         for member in group.members:
             apart = (numbers[group.representative] ^ numbers[member.id]).bit_count()
@@ -311,7 +312,8 @@ def test_equal_texts_are_one_row_and_texts_without_words_are_in_no_group(tmp_pat
     with esdedup.open(tmp_path / "a.db") as index:
         index.add([*equal, *empty])
         for grouping in (
-            Grouping(), Grouping("leader"), Grouping(metric="hamming"), Grouping(exact=True),
+            Grouping(), Grouping(method="components"), Grouping(Limits("hamming")),
+            Grouping(exact=True),
         ):  # fmt: skip
             (group,) = index.groups(grouping)
             assert (group.representative, len(group.members)) == ("e0", 2_999)
@@ -338,16 +340,17 @@ def test_a_bucket_that_is_cut_short_is_told_and_still_joined(tmp_path: Path) -> 
     texts = [" ".join([*base[:at], f"v{at}", *base[at + 1 :]]) for at in range(150)]
     with esdedup.open(tmp_path / "a.db") as index:
         index.add([{"id": str(at), "text": text} for at, text in enumerate(texts)])
-        (group,) = index.groups(Grouping(max_bucket=5))
+        limits = Limits(threshold=0.8, max_per_bucket=5)
+        (group,) = index.groups(Grouping(limits, "components"))
         assert len(group.members) == 149
-        cut = index.groups(Grouping(max_bucket=5)).capped
+        cut = index.groups(Grouping(limits, "components")).capped
         assert cut.buckets > 0
         assert 5 < cut.largest <= 150
-        found = index.pairs(threshold=0.8, max_bucket=5)
+        found = index.pairs(threshold=0.8, max_per_bucket=5)
         assert found.capped == cut
         assert 149 <= len(found) < 150 * 149 // 2
         assert len(index.pairs(threshold=0.8)) == 150 * 149 // 2
-    ran = run_command("pairs", "--db", str(tmp_path / "a.db"), "--max-bucket", "5")
+    ran = run_command("pairs", "--db", str(tmp_path / "a.db"), "--max-per-bucket", "5")
     assert "hold more than 5 documents" in ran.err
     assert ran.status == 0
 
@@ -362,7 +365,7 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[str]
         yield ["--db", str(tmp_path / "a.db")]
         return
     url: str = request.getfixturevalue(f"{request.param}_url")
-    name = f"esdedup-cluster-{uuid.uuid4().hex[:12]}"
+    name = f"esdedup-group-{uuid.uuid4().hex[:12]}"
     yield ["--url", url, "--index", name]
     delete_index(url, name)
 
@@ -405,10 +408,10 @@ def test_every_document_gets_its_group(
     target: list[str], texts: dict[str, str], pairs: dict[tuple[str, str], float], tmp_path: Path
 ) -> None:
     add(target, texts)
-    before = run(target, "cluster", "--dry-run", cwd=tmp_path)
+    before = run(target, "group", "--dry-run", cwd=tmp_path)
     assert "written" not in before
     assert set(marks(target).values()) == {(None, None, None, None)}
-    answer = run(target, "cluster", "--method", "leader", cwd=tmp_path)
+    answer = run(target, "group", "--method", "leader", cwd=tmp_path)
     assert (answer["documents"], answer["written"], answer["unchanged"]) == (
         len(texts),
         len(texts),
@@ -423,26 +426,26 @@ def test_every_document_gets_its_group(
             None if group == id else pairs.get((group, id), pairs.get((id, group)))
         )
         assert distance is None
-    again = run(target, "cluster", "--method", "leader", cwd=tmp_path)
+    again = run(target, "group", "--method", "leader", cwd=tmp_path)
     assert (again["written"], again["unchanged"]) == (0, len(texts))
     assert answer["sizes"] == again["sizes"]
     # By another rule and metric, the old marks go.
-    run(target, "cluster", "--metric", "hamming", "--keep", "longest", cwd=tmp_path)
+    run(target, "group", "--metric", "hamming", "--keep", "longest", cwd=tmp_path)
     found = marks(target)
     assert {mark[2] for mark in found.values()} == {None}
     assert all((mark[1] is None) == (mark[3] is None) for mark in found.values())
     with opened(target) as index:
         assert {document.source["n"] for document in index.store.get(list(texts))} == {1}
-    assert not list(tmp_path.glob("*.cluster"))
+    assert not list(tmp_path.glob("*.group"))
 
 
 def test_searches_collapse_on_the_group(url: str, tmp_path: Path) -> None:
-    name = f"esdedup-cluster-{uuid.uuid4().hex[:12]}"
+    name = f"esdedup-group-{uuid.uuid4().hex[:12]}"
     target = ["--url", url, "--index", name]
     try:
         texts = planted(20)
         add(target, texts)
-        answer = run(target, "cluster", cwd=tmp_path)
+        answer = run(target, "group", cwd=tmp_path)
         body = {"size": 1_000, "collapse": {"field": "esdedup.group"}}
         hits = call(url, "POST", f"/{name}/_search", body)["hits"]["hits"]
         assert len(hits) == len(texts) - answer["duplicates"]
@@ -472,7 +475,7 @@ def test_a_document_that_changed_meanwhile_is_left_as_it_is(
 def test_documents_that_others_write_meanwhile_are_written_in_the_end(
     url: str, texts: dict[str, str]
 ) -> None:
-    name = f"esdedup-cluster-{uuid.uuid4().hex[:12]}"
+    name = f"esdedup-group-{uuid.uuid4().hex[:12]}"
     target = ["--url", url, "--index", name]
     ids = list(texts)
     try:
@@ -530,7 +533,7 @@ def test_a_run_that_was_killed_goes_on_to_the_same_groups(
     monkeypatch.setattr("esdedup.dedup.columns._DOCUMENTS_A_SHARE", 40)
     target = ["--db", str(tmp_path / "a.db")]
     add(target, texts)
-    grouping = Grouping(method)
+    grouping = Grouping(method=method)
     work = tmp_path / "work"
 
     class Killed(Exception):
@@ -572,14 +575,14 @@ def test_killed_at_any_moment_the_same_command_completes_it(
     rng = random.Random(1)
     for _ in range(4):
         process = subprocess.Popen(
-            command(target, "cluster"), cwd=tmp_path, stderr=subprocess.DEVNULL
+            command(target, "group"), cwd=tmp_path, stderr=subprocess.DEVNULL
         )
         time.sleep(rng.uniform(0.3, 2.5))
         process.send_signal(signal.SIGKILL)
         process.wait()
-    run(target, "cluster", cwd=tmp_path)
+    run(target, "group", cwd=tmp_path)
     assert {id: mark[0] for id, mark in marks(target).items()} == expected
-    assert not list(tmp_path.glob("*.cluster"))
+    assert not list(tmp_path.glob("*.group"))
 
 
 def test_a_folder_of_other_work_is_refused(tmp_path: Path) -> None:
@@ -588,12 +591,12 @@ def test_a_folder_of_other_work_is_refused(tmp_path: Path) -> None:
     with opened(target) as index, workfolder.WorkFolder.at(tmp_path / "work") as folder:
         clustering.find_groups(index.store, index.meta, Grouping(), work=folder)
     options = ["--work", str(tmp_path / "work"), *target]
-    ran = run_command("cluster", "--threshold", "0.9", *options)
+    ran = run_command("group", "--threshold", "0.9", *options)
     assert ran.status == 2
     assert "unfinished work of another threshold (0.8, not 0.9)" in ran.err
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").write_text("mine")
-    ran = run_command("cluster", "--work", str(tmp_path / "full"), *target)
+    ran = run_command("group", "--work", str(tmp_path / "full"), *target)
     assert ran.status == 2
     assert "not empty" in ran.err
     assert (tmp_path / "full" / "mine.txt").read_text() == "mine"
@@ -604,10 +607,10 @@ def test_one_run_at_a_time_works_in_a_folder(tmp_path: Path) -> None:
     add(target, planted(5))
     options = ["--work", str(tmp_path / "work"), *target]
     with workfolder.WorkFolder.at(tmp_path / "work"):
-        ran = run_command("cluster", *options)
+        ran = run_command("group", *options)
     assert ran.status == 1
     assert "another run is using" in ran.err
-    assert run_command("cluster", *options).status == 0
+    assert run_command("group", *options).status == 0
     assert not (tmp_path / "work").exists()
 
 
@@ -617,7 +620,7 @@ def test_a_folder_that_holds_anything(job: str, tmp_path: Path) -> None:
     add(target, planted(5))
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "job.json").write_text(job)
-    ran = run_command("cluster", "--work", str(tmp_path / "work"), *target)
+    ran = run_command("group", "--work", str(tmp_path / "work"), *target)
     assert ran.status == 2
     assert "remove the folder" in ran.err
 
@@ -627,7 +630,7 @@ def test_killed_before_anything_was_there(tmp_path: Path) -> None:
     add(target, planted(5))
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "job.json.tmp").write_text('{"ind')
-    assert run_command("cluster", "--work", str(tmp_path / "work"), *target).status == 0
+    assert run_command("group", "--work", str(tmp_path / "work"), *target).status == 0
 
 
 @pytest.mark.parametrize("name", ["state.npz", "share-0001.npz"])
@@ -637,7 +640,7 @@ def test_a_damaged_file_of_the_work_is_told(name: str, tmp_path: Path) -> None:
     with opened(target) as index, workfolder.WorkFolder.at(tmp_path / "work") as folder:
         clustering.find_groups(index.store, index.meta, Grouping(), work=folder)
     (tmp_path / "work" / name).write_bytes(b"PK\3\4 and then nothing")
-    ran = run_command("cluster", "--work", str(tmp_path / "work"), *target)
+    ran = run_command("group", "--work", str(tmp_path / "work"), *target)
     assert ran.status == 1
     assert "remove the folder" in ran.err
 
@@ -666,7 +669,7 @@ def test_a_folder_that_goes_away_is_told(tmp_path: Path) -> None:
 def test_options_that_do_not_go(options: list[str], said: str, tmp_path: Path) -> None:
     target = ["--db", str(tmp_path / "a.db")]
     add(target, planted(2))
-    ran = run_command("cluster", *options, *target)
+    ran = run_command("group", *options, *target)
     assert ran.status == 2
     assert said in ran.err
 
@@ -681,7 +684,7 @@ def test_pairs_of_equal_texts_are_capped_and_said_to_be(
     with esdedup.open(tmp_path / "a.db") as index:
         index.add(made)
         found = index.pairs(metric=metric, distance=16 if metric == "hamming" else None,
-                            max_bucket=cap)  # fmt: skip
+                            max_per_bucket=cap)  # fmt: skip
         pairs = [(pair.left, pair.right) for pair in found]
     assert len(found) == len(set(pairs)) == len(pairs)
     alike = {0: 0, 1: 0, 2: 2}

@@ -400,12 +400,12 @@ def test_an_alias_and_a_switch(url: str, tmp_path: Path, monkeypatch: pytest.Mon
             assert mapping["_meta"]["team"] == "news"
             assert len(mapping["_meta"]["esdedup"]["stop"]) == 22
         Path("new.json").write_text(json.dumps(esdedup.Scheme(seed=9).to_json()))
-        ran = esdedup_command(url, "switch", name, "--scheme", "new.json", "--keep")
+        ran = esdedup_command(url, "switch", "-i", name, "--scheme", "new.json", "--keep")
         assert ran.status == 0, ran.err
         assert "The stop list (22 tokens) was of the old scheme and is empty now" in ran.err
         ran = esdedup_command(url, "stop", "-i", name, ".12345")
         assert (ran.status, "changing its scheme" in ran.err) == (2, True)
-        assert esdedup_command(url, "switch", name, "--yes").status == 0
+        assert esdedup_command(url, "switch", "-i", name, "--yes").status == 0
         with esdedup.open(url, name) as index:
             assert (index.scheme.seed, index.meta.stop) == (9, ())
             assert index.similar(ENGLISH).stopped == 0
@@ -426,7 +426,7 @@ def test_a_data_stream_keeps_its_list(opensearch_url: str) -> None:
     try:
         call(url, "PUT", f"/_index_template/{name}", template)
         call(url, "PUT", f"/_data_stream/{name}")
-        assert esdedup_command(url, "attach", name).status == 0
+        assert esdedup_command(url, "attach", "-i", name).status == 0
         composed = {**template, "composed_of": [f"esdedup-{name}"]}
         call(url, "PUT", f"/_index_template/{name}", composed)
         for day in range(2):
@@ -441,7 +441,7 @@ def test_a_data_stream_keeps_its_list(opensearch_url: str) -> None:
         assert len(mappings) == 2
         for found in mappings.values():
             assert tuple(found["mappings"]["_meta"]["esdedup"]["stop"]) == stop
-        assert esdedup_command(url, "check", name).status == 0
+        assert esdedup_command(url, "check", "-i", name).status == 0
         with esdedup.open(url, name) as index:
             result = index.similar(ENGLISH)
             assert (result.stopped, result.asked, result.candidates) == (5, 18, 2)

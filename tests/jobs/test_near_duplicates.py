@@ -311,7 +311,7 @@ def test_the_command(
     ran = esdedup_command(elasticsearch_url, *arguments, "fail")
     assert (ran.status, ran.json[0]["failed"]) == (1, found)
     assert "it is like 'd0'" in ran.err
-    ran = esdedup_command(elasticsearch_url, *arguments, "mark", "--duplicate-threshold", "0.3")
+    ran = esdedup_command(elasticsearch_url, *arguments, "mark", "--threshold", "0.3")
     assert ran.json[0]["duplicates"] > found
     body = {"collapse": {"field": "esdedup.group"}, "size": 20}
     call(elasticsearch_url, "POST", f"/{name}/_refresh")

@@ -77,7 +77,7 @@ def test_they_write_what_one_process_writes(
 
 def test_near_duplicates_go_by_the_order(folder: Path) -> None:
     write_lines(folder / "one.jsonl", [{"id": "a", "text": "one"}])
-    for option in (["--on-duplicate", "skip"], ["--cluster"]):
+    for option in (["--on-duplicate", "skip"], ["--group"]):
         done = run_command("index", "one.jsonl", "--workers", "2", *option)
         assert done.status == 2
         assert "--workers" in done.err

@@ -145,7 +145,7 @@ def test_numbers_are_those_of_cluster(place: Place) -> None:
         ["--exact"],
     ):
         line, page, ran = reported(place, *options)
-        (expected,) = command(place, "cluster", "--dry-run", *options).json
+        (expected,) = command(place, "group", "--dry-run", *options).json
         assert {name: line[name] for name in expected} == expected, options
         assert line["groups"]
         name = "distance" if "hamming" in options else "similarity"
@@ -176,14 +176,14 @@ def test_counts_of_groups_and_copies(place: Place) -> None:
     fill(place, documents)
     line, _, _ = reported(place)
     with esdedup.open(place.target, place.index) as index:
-        groups = index.groups(Grouping("leader"))
+        groups = index.groups(Grouping())
         texts = {each["id"]: each["text"] for each in documents}
         copies = equal = 0
         for group in groups:
             members = [texts[group.representative], *(texts[each.id] for each in group.members)]
             copies += len(members) - len(set(members))
             equal += members[1:].count(members[0])
-        found = report(index.store, index.meta, Grouping("leader"), Wanted(examples=0, hot=0))
+        found = report(index.store, index.meta, Grouping(), Wanted(examples=0, hot=0))
     assert (line["copies"], line["equal_to_kept"]) == (copies, equal)
     assert copies > equal > 0
     values = [each.similarity for group in groups for each in group.members]
@@ -306,7 +306,7 @@ def test_what_is_missing_is_said(place: Place) -> None:
         index.store.write([esdedup.Document("bare", {"text": "no tokens"})])
         index.stop([index.hot_buckets(1, kinds=("minhash",)).buckets[0].entry])
     line, page, ran = reported(
-        place, "--method", "components", "--threshold", "0.85", "--max-bucket", "10"
+        place, "--method", "components", "--threshold", "0.85", "--max-per-bucket", "10"
     )
     assert line["chained"]
     assert line["capped_buckets"]

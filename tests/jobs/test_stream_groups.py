@@ -27,7 +27,7 @@ from esdedup.dedup.marks import mark_groups
 from esdedup.ingest import ingest
 from esdedup.ingest import near_duplicates as duplicates
 from esdedup.ingest.files import BadRecord, Record
-from esdedup.search.limits import ONE_BAND
+from esdedup.search.limits import ONE_BAND, Limits
 from esdedup.sketch.sketch import shingle_sets, sketch
 from esdedup.text.jaccard import hamming, jaccard
 from tests.conftest import delete_index
@@ -35,8 +35,8 @@ from tests.helpers.commands import call, esdedup_command
 
 SCHEME = esdedup.Scheme()
 LAUNCHER = Path(__file__).parents[2] / "cli.py"
-JACCARD = DuplicatePolicy("cluster", 0.6)
-HAMMING = DuplicatePolicy("cluster", metric="hamming")
+JACCARD = DuplicatePolicy("group", 0.6)
+HAMMING = DuplicatePolicy("group", metric="hamming")
 Texts = dict[str, str]
 Marks = dict[str, dict[str, Any]]
 
@@ -252,7 +252,7 @@ def test_a_giant_group_leaves_room_for_other_leaders(
     open_index: Callable[[], esdedup.Index],
 ) -> None:
     """Followers share as many tokens with what comes as its leader does, and are many more."""
-    policy = DuplicatePolicy("cluster", 0.5, candidates=5)
+    policy = DuplicatePolicy("group", 0.5, candidates=5)
     giant = {f"g{n}": family(100 + n, min(n, 3)) for n in range(60)}
     index = open_index()
     assert take(index, giant.items(), policy).duplicates == 59
@@ -267,10 +267,10 @@ def test_ties_go_to_the_first_id_in_natural_order(tmp_path: Path) -> None:
     texts = {"a10": " ".join(left + right[:18]), "a9": " ".join(left[3:] + right)}
     middle = " ".join(left[3:] + right[:18])
     with esdedup.open(tmp_path / "x.db") as index:
-        take(index, [*texts.items()], DuplicatePolicy("cluster", 0.95))
+        take(index, [*texts.items()], DuplicatePolicy("group", 0.95))
         found = index.similar(middle, threshold=0.5).matches
         assert found[0].similarity == found[1].similarity
-        take(index, [("new", middle)], DuplicatePolicy("cluster", 0.5))
+        take(index, [("new", middle)], DuplicatePolicy("group", 0.5))
         assert stored(index, ["new"])["new"]["group"] == "a9"
 
 
@@ -324,7 +324,7 @@ def test_equal_texts_are_sketched_once_and_known_ones_not_at_all(
         copies = [{"id": f"s{n}", "text": texts[n % 10].upper()} for n in range(50)]
         report = index.add(copies, on_duplicate=DuplicatePolicy("skip"))
         assert (report.skipped, report.exact, sum(signed)) == (50, 50, 0)
-        report = index.add(copies, on_duplicate=DuplicatePolicy("cluster"))
+        report = index.add(copies, on_duplicate=DuplicatePolicy("group"))
         assert (report.duplicates, report.exact) == (50, 50)
         # Their tokens, and nothing to compare them by.
         assert sum(signed) == 10
@@ -392,7 +392,7 @@ def test_a_killed_command_is_completed_by_the_same_command(tmp_path: Path) -> No
     (tmp_path / "some.jsonl").write_text("".join(lines), "utf-8")
     command = [
         sys.executable, str(LAUNCHER), "index", "some.jsonl",
-        "--cluster", "--duplicate-threshold", "0.6",
+        "--group", "--threshold", "0.6",
     ]  # fmt: skip
     index = esdedup.open(tmp_path / "killed.db")
     process = subprocess.Popen([*command, "--db", "killed.db"], cwd=tmp_path)
@@ -423,14 +423,14 @@ def test_the_command(elasticsearch_url: str, tmp_path: Path, monkeypatch: Any) -
     Path("some.jsonl").write_text("".join(lines), "utf-8")
     arguments = ("index", "some.jsonl", "-i", name)
     for options in (
-        ("--cluster", "--on-duplicate", "skip"),
-        ("--cluster", "--distance", "3"),
-        ("--cluster", "--metric", "hamming", "--distance", "60"),
-        ("--cluster", "--metric", "hamming", "--duplicate-threshold", "0.5"),
+        ("--group", "--on-duplicate", "skip"),
+        ("--group", "--distance", "3"),
+        ("--group", "--metric", "hamming", "--distance", "60"),
+        ("--group", "--metric", "hamming", "--threshold", "0.5"),
     ):
         ran = esdedup_command(elasticsearch_url, *arguments, *options)
         assert (ran.status, ran.out) == (2, "")
-    ran = esdedup_command(elasticsearch_url, *arguments, "--cluster", "--metric", "hamming")
+    ran = esdedup_command(elasticsearch_url, *arguments, "--group", "--metric", "hamming")
     assert ran.status == 0
     with esdedup.open(elasticsearch_url, name) as index:
         expected = by_brute_force(texts, HAMMING)
@@ -465,11 +465,11 @@ def test_leaders_of_a_whole_index_are_those_of_its_documents_in_their_order(
             text[(at + step) % len(text)] = f"x{step}"
         made.append(" ".join(text) if at < 23 else "")
     documents = [{"id": f"d{number}", "text": text} for number, text in enumerate(made)]
-    policy = DuplicatePolicy("cluster", threshold)
-    grouping = Grouping("leader", threshold=threshold, recall=ONE_BAND)
+    policy = DuplicatePolicy("group", threshold)
+    grouping = Grouping(Limits(threshold=threshold, recall=ONE_BAND))
     if by_distance:
-        policy = DuplicatePolicy("cluster", metric="hamming", distance=6)
-        grouping = Grouping("leader", "hamming", distance=6)
+        policy = DuplicatePolicy("group", metric="hamming", distance=6)
+        grouping = Grouping(Limits("hamming", distance=6))
     with tempfile.TemporaryDirectory() as folder, esdedup.open(Path(folder) / "a.db") as index:
         for first in range(0, len(documents), batch):
             index.add(documents[first : first + batch], on_duplicate=policy)

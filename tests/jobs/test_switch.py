@@ -71,7 +71,7 @@ def test_searches_and_writers_work_all_the_time(url: str, name: str) -> None:
     threads = [threading.Thread(target=search), threading.Thread(target=write)]
     for thread in threads:
         thread.start()
-    ran = esdedup_command(url, "switch", name, "--scheme", "new.json", "--yes")
+    ran = esdedup_command(url, "switch", "-i", name, "--scheme", "new.json", "--yes")
     stop.set()
     for thread in threads:
         thread.join()
@@ -87,8 +87,8 @@ def test_searches_and_writers_work_all_the_time(url: str, name: str) -> None:
     for id, wanted in zip(everything, fields, strict=True):
         assert documents[id]["esdedup_2"] == wanted["esdedup_2"], id
         assert documents[id].get("esdedup") is None, id
-    assert esdedup_command(url, "check", name).status == 0
-    assert "already" in esdedup_command(url, "switch", name, "--scheme", "new.json").err
+    assert esdedup_command(url, "check", "-i", name).status == 0
+    assert "already" in esdedup_command(url, "switch", "-i", name, "--scheme", "new.json").err
 
 
 def test_a_switch_that_was_stopped_goes_on(url: str, name: str) -> None:
@@ -96,7 +96,7 @@ def test_a_switch_that_was_stopped_goes_on(url: str, name: str) -> None:
         index.add({"id": str(n), "text": words(n)} for n in range(20))
     # An index that can't be updated stops it before anything changes.
     call(url, "PUT", f"/{name}/_settings", {"index.blocks.write": True})
-    ran = esdedup_command(url, "switch", name, "--scheme", "new.json", "--yes")
+    ran = esdedup_command(url, "switch", "-i", name, "--scheme", "new.json", "--yes")
     assert ran.status == 1
     assert "blocks.write" in ran.err
     call(url, "PUT", f"/{name}/_settings", {"index.blocks.write": False})
@@ -104,17 +104,17 @@ def test_a_switch_that_was_stopped_goes_on(url: str, name: str) -> None:
         assert (index.scheme, index.meta.next) == (OLD, None)
     with Proxy(url) as proxy:
         proxy.stop_mappings_after(1)
-        ran = esdedup_command(proxy.url, "switch", name, "--scheme", "new.json", "--yes")
+        ran = esdedup_command(proxy.url, "switch", "-i", name, "--scheme", "new.json", "--yes")
     assert ran.status == 1
     with esdedup.open(url, name) as index:
         assert (index.scheme, index.meta.next is not None) == (OLD, True)
         assert index.similar(id="3", threshold=0.9).candidates == 0
     Path("third.json").write_text(json_of(esdedup.Scheme(seed=77)))
-    ran = esdedup_command(url, "switch", name, "--scheme", "third.json", "--yes")
+    ran = esdedup_command(url, "switch", "-i", name, "--scheme", "third.json", "--yes")
     assert ran.status == 2
     assert "is changing to scheme" in ran.err
-    assert esdedup_command(url, "switch", name, "--text-field", "other").status == 2
-    ran = esdedup_command(url, "switch", name)
+    assert esdedup_command(url, "switch", "-i", name, "--text-field", "other").status == 2
+    ran = esdedup_command(url, "switch", "-i", name)
     assert ran.status == 0, ran.err
     assert "Not without a yes" in ran.err
     with esdedup.open(url, name) as index:
@@ -122,15 +122,15 @@ def test_a_switch_that_was_stopped_goes_on(url: str, name: str) -> None:
         index.add([{"id": "copy", "text": words(3)}])
         assert [match.id for match in index.similar(id="3").matches] == ["copy"]
     assert all_documents(url, name)["3"]["esdedup"]["minhash"]
-    ran = esdedup_command(url, "switch", name, "--yes")
+    ran = esdedup_command(url, "switch", "-i", name, "--yes")
     assert ran.status == 0, ran.err
     assert all_documents(url, name)["3"]["esdedup"] is None
-    assert esdedup_command(url, "switch", name).status == 2
+    assert esdedup_command(url, "switch", "-i", name).status == 2
     # And back, into the field that is empty now.
     Path("old.json").write_text(json_of(OLD))
-    assert esdedup_command(url, "switch", name, "--scheme", "old.json", "--yes").status == 0
+    assert esdedup_command(url, "switch", "-i", name, "--scheme", "old.json", "--yes").status == 0
     fill(url, name, {"bare": {"text": words(3)}})
-    assert esdedup_command(url, "backfill", name).json[0]["written"] == 1
+    assert esdedup_command(url, "backfill", "-i", name).json[0]["written"] == 1
     with esdedup.open(url, name) as index:
         assert (index.scheme, index.meta.field) == (OLD, "esdedup")
         assert {match.id for match in index.similar(id="3").matches} == {"copy", "bare"}
@@ -142,13 +142,13 @@ def test_a_switch_that_was_stopped_between_two_indices(url: str, name: str) -> N
     for part in parts:
         call(url, "PUT", f"/{part}", {"aliases": {alias: {}}})
         fill(url, part, {f"{part}{n}": {"text": words(n)} for n in range(5)})
-    esdedup_command(url, "attach", alias)
-    esdedup_command(url, "backfill", alias)
+    esdedup_command(url, "attach", "-i", alias)
+    esdedup_command(url, "backfill", "-i", alias)
     stages = []
     for allowed in range(20):
         with Proxy(url) as proxy:
             proxy.stop_mappings_after(allowed)
-            ran = esdedup_command(proxy.url, "switch", alias, "--scheme", "new.json", "--yes")
+            ran = esdedup_command(proxy.url, "switch", "-i", alias, "--scheme", "new.json", "--yes")
         with esdedup.open(url, alias) as index:
             found = index.similar(id=f"{parts[0]}3").matches
             assert [match.id for match in found] == [f"{parts[1]}3", f"{parts[2]}3"]
@@ -170,7 +170,7 @@ def test_groups_and_marks_are_taken_over(url: str, name: str) -> None:
         documents = [{"id": f"d{n}", "text": words(n // 2)} for n in range(20)]
         index.add(documents, on_duplicate=esdedup.DuplicatePolicy("mark"))
     call(url, "POST", f"/{name}/_update/d5", {"doc": {"text": words(99)}})
-    assert esdedup_command(url, "switch", name, "--scheme", "new.json", "--yes").status == 0
+    assert esdedup_command(url, "switch", "-i", name, "--scheme", "new.json", "--yes").status == 0
     for number in range(20):
         ours = all_documents(url, name)[f"d{number}"]["esdedup_2"]
         first = f"d{number - number % 2}" if number != 5 else "d5"
@@ -184,14 +184,14 @@ def test_what_others_keep_under_our_names_stays(url: str, name: str) -> None:
     mapping = {"properties": {"esdedup": {"properties": {"reviewer": {"type": "keyword"}}}}}
     call(url, "PUT", f"/{name}", {"mappings": mapping})
     fill(url, name, {"1": {"text": words(1), "esdedup": {"reviewer": "ann"}}})
-    refused = esdedup_command(url, "attach", name)
+    refused = esdedup_command(url, "attach", "-i", name)
     assert refused.status == 1
     assert "not of esdedup" in refused.err
-    assert esdedup_command(url, "attach", name, "--field", "esdedup_tokens").status == 0
-    assert esdedup_command(url, "backfill", name).status == 0
+    assert esdedup_command(url, "attach", "-i", name, "--field", "esdedup_tokens").status == 0
+    assert esdedup_command(url, "backfill", "-i", name).status == 0
     Path("old.json").write_text(json_of(OLD))
     for scheme in ("new.json", "old.json", "new.json"):
-        ran = esdedup_command(url, "switch", name, "--scheme", scheme, "--yes")
+        ran = esdedup_command(url, "switch", "-i", name, "--scheme", scheme, "--yes")
         assert ran.status == 0, ran.err
     document = all_documents(url, name)["1"]
     assert document["esdedup"] == {"reviewer": "ann"}
@@ -202,11 +202,11 @@ def test_what_others_keep_under_our_names_stays(url: str, name: str) -> None:
 def test_a_text_field_that_no_document_has(url: str, name: str) -> None:
     with esdedup.open(url, name) as index:
         index.add([{"id": "1", "text": words(1)}])
-    ran = esdedup_command(url, "switch", name, "--text-field", "txet", "--yes")
+    ran = esdedup_command(url, "switch", "-i", name, "--text-field", "txet", "--yes")
     assert ran.status == 2
     assert "'txet'" in ran.err
     fill(url, name, {"2": {"txet": 5}})
-    ran = esdedup_command(url, "switch", name, "--text-field", "txet", "--yes")
+    ran = esdedup_command(url, "switch", "-i", name, "--text-field", "txet", "--yes")
     assert ran.status == 1
     assert "no document" in ran.err
     with esdedup.open(url, name) as index:

@@ -354,7 +354,7 @@ def test_a_data_stream_whose_next_index_has_no_fields(setup: Setup, names: list[
     body = {**template, "template": {"mappings": strict}}
     httpx.put(f"{url}/_index_template/{name}", json=body).raise_for_status()
     httpx.put(f"{url}/_data_stream/{name}").raise_for_status()
-    esdedup_command(setup.direct, "attach", name)
+    esdedup_command(setup.direct, "attach", "-i", name)
     document = {"@timestamp": "2026-11-21", "text": TEXT}
     for expected in (True, False):
         done = httpx.post(f"{url}/{name}/_doc?refresh=true", json=document)

@@ -1,5 +1,6 @@
 """Ports for servers of the tests."""
 
+import os
 import random
 import socket
 import threading
@@ -8,6 +9,10 @@ import threading
 # free while its node is down must still be free when the node comes back.
 PORTS = range(20_000, 32_000)
 
+# Each process of a test run has ports of its own, by its name: gw0, gw1 and so on.
+_PROCESSES = 32
+_process = int(os.environ.get("PYTEST_XDIST_WORKER", "gw-1")[2:]) + 1
+
 _given: set[int] = set()
 _lock = threading.Lock()
 
@@ -15,7 +20,7 @@ _lock = threading.Lock()
 def free_port() -> int:
     """A port that nothing listens on and that this process has not given out before."""
     with _lock:
-        for port in random.SystemRandom().sample(PORTS, 200):
+        for port in random.SystemRandom().sample(PORTS[_process % _PROCESSES :: _PROCESSES], 200):
             if port not in _given and _can_bind(port):
                 _given.add(port)
                 return port

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 import pytest
 
@@ -60,6 +60,7 @@ class Provider:
         self._home = home
         self._wanted = set(wanted)
         self._started: dict[str, Future[Running]] = {}
+        self._lock = threading.Lock()
 
     def url(self, fixture: str) -> str:
         """Waits for this server; the first call starts all that the session will need.
@@ -67,13 +68,13 @@ class Provider:
         Not before that, so that a run that only fails early, or only computes, starts nothing.
         """
         engine_answers()  # Here, because the threads must not be the first to ask.
-        for name in sorted({fixture, *self._wanted}):
-            if name not in self._started:
-                self._started[name] = _in_thread(
-                    functools.partial(provide, SERVERS[name], self._home / name)
-                )
-        with refusing():
-            return self._started[fixture].result().url
+        with self._lock:
+            for name in sorted({fixture, *self._wanted}):
+                if name not in self._started:
+                    self._started[name] = _in_thread(
+                        functools.partial(provide, SERVERS[name], self._home / name)
+                    )
+        return self._started[fixture].result().url
 
     def stop(self) -> None:
         """Ends all servers at the same time."""
@@ -111,7 +112,7 @@ def provide(server: Server, home: Path) -> Running:
 
 
 class NodeFactory:
-    """Private nodes for tests that kill them; only jars make nodes that can be killed so."""
+    """Starts nodes that tests may kill, which only nodes from jars allow, and ends them."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -128,7 +129,10 @@ class NodeFactory:
         self._nodes.append(node)
         return node
 
-    def stop(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         # Nobody looks at their data again, so they need not end in order.
         for node in self._nodes:
             node.kill()
@@ -153,8 +157,15 @@ def refuse(reason: str) -> NoReturn:
 
 
 def servers_wanted(items: Iterable[pytest.Item]) -> set[str]:
-    """The server fixtures that these tests use, directly or through others."""
-    return {name for item in items for name in getattr(item, "fixturenames", ())} & SERVERS.keys()
+    """The server fixtures that these tests use, directly, through others, or by a parameter."""
+    return {name for item in items for name in names_of(item, "{}_url")} & SERVERS.keys()
+
+
+def names_of(item: pytest.Item, pattern: str) -> set[str]:
+    """The fixtures of a test, and those that its parameters name by a pattern."""
+    chosen = getattr(item, "callspec", None)
+    values = chosen.params.values() if chosen is not None else ()
+    return {*getattr(item, "fixturenames", ()), *(pattern.format(value) for value in values)}
 
 
 def _in_thread(start: Callable[[], Running]) -> Future[Running]:

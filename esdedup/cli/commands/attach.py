@@ -16,7 +16,7 @@ from esdedup.cli.options import (
     AsJson,
     ClusterTarget,
     FieldOption,
-    IndexArgument,
+    IndexOption,
     SchemeOption,
     TextField,
     scheme_in,
@@ -35,7 +35,7 @@ NoStale = Annotated[
 @with_target
 def attach_command(
     target: ClusterTarget,
-    index: IndexArgument,
+    index: IndexOption,
     text_field: TextField = None,
     scheme: SchemeOption = None,
     field: FieldOption = None,
@@ -96,13 +96,13 @@ def _tell_what_is_left(plan: AttachPlan, index: str) -> None:
     message(f"{changed} of {len(plan.changes)} indices got the field {plan.meta.field!r}")
     if plan.template is not None and plan.template.advice:
         message(plan.template.advice)
-    message(f"Documents that are there already: esdedup backfill {index}")
+    message(f"Documents that are there already: esdedup backfill --index {index}")
 
 
 @with_target
 def template_command(
     target: ClusterTarget,
-    index: IndexArgument,
+    index: IndexOption,
     text_field: TextField = None,
     scheme: SchemeOption = None,
     field: FieldOption = None,
@@ -127,7 +127,7 @@ def template_command(
 
 @with_target
 def check_command(
-    target: ClusterTarget, index: IndexArgument, no_stale: NoStale = False, as_json: AsJson = None
+    target: ClusterTarget, index: IndexOption, no_stale: NoStale = False, as_json: AsJson = None
 ) -> None:
     """Diagnose an index: its mapping, and documents without tokens, with stale or other ones.
 
@@ -197,11 +197,11 @@ def _tally(tally: Tally) -> str:
 def _advise(found: Check, name: str) -> None:
     """What to do, to standard error."""
     if any(each.meta is None for each in found.indices):
-        message(f"To add the fields: esdedup attach {name}")
+        message(f"To add the fields: esdedup attach --index {name}")
     if any(each.bare.count or each.other.count for each in found.indices):
-        message(f"To fill in tokens: esdedup backfill {name}")
+        message(f"To fill in tokens: esdedup backfill --index {name}")
     if any(each.stale is not None and each.stale.count for each in found.indices):
-        message(f"To renew stale tokens: esdedup backfill --stale {name}")
+        message(f"To renew stale tokens: esdedup backfill --stale --index {name}")
     if len(found.schemes) > 1:
         message(f"The indices hold different schemes: {', '.join(found.schemes)}")
     if found.template is not None and found.template.advice:

@@ -15,7 +15,7 @@ from esdedup.cli.files import DeadLetterFile
 from esdedup.cli.options import (
     AsJson,
     ClusterTarget,
-    IndexArgument,
+    IndexOption,
     SchemeOption,
     TextField,
     scheme_in,
@@ -67,7 +67,7 @@ Retries = Annotated[int, typer.Option(min=0, help="How often a refused request i
 @with_target
 def backfill_command(
     target: ClusterTarget,
-    index: IndexArgument,
+    index: IndexOption,
     stale: Stale = False,
     workers: Workers = 1,
     slice: SliceOption = None,

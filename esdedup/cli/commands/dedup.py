@@ -2,7 +2,7 @@
 
 Groups of duplicates, shown.
 
-esdedup dedup --undo: what a run took away, put back; and how such runs ask and report.
+esdedup undo: what a run took away, put back; and how such runs ask and report.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import typer
 from esdedup.cli.commands.pairs import tell_capped, tell_left_out, tell_recall, tell_stopped
 from esdedup.cli.options import (
     AsJson,
-    LeaderOptions,
+    GroupingOptions,
     Target,
     Yes,
     with_target,
@@ -43,8 +43,7 @@ _DID = {"delete": "deleted", "mark": "marked", "move": "moved"}
 
 
 def undo_log(target: Target, path: Path, force: bool, yes: bool, as_json: bool) -> None:
-    """Shows what a log says, asks, and puts it back."""
-    agreed(None, yes, "--undo")
+    agreed(None, yes, "undo")
     log = LogReader(path)
     header = log.header
     if header.index != target.index:
@@ -61,7 +60,7 @@ def undo_log(target: Target, path: Path, force: bool, yes: bool, as_json: bool) 
         message(f"{path}: {total:,} documents {_DID[header.action]}{into} at {header.began}")
         if log.damage is not None:
             message(f"{log.damage}: what follows can't be put back")
-        agreed(f"Put them back, in {index.store.where}?", yes, "--undo")
+        agreed(f"Put them back, in {index.store.where}?", yes, "undo")
         destination: Store | None = None
         if header.to is not None:
             destination = stack.enter_context(replace(target, index=header.to).open()).store
@@ -215,11 +214,12 @@ def tell_chained(groups: Groups) -> None:
     grouping, value = groups.grouping, groups.value[~np.isnan(groups.value)]
     if grouping.exact or grouping.method == "leader":
         return
-    if grouping.metric == "jaccard":
-        chained = int((value < grouping.threshold).sum())
+    limits = grouping.limits
+    if limits.metric == "jaccard":
+        chained = int((value < limits.least_similarity).sum())
     else:
-        assert grouping.distance is not None
-        chained = int((value > grouping.distance).sum())
+        assert limits.distance is not None
+        chained = int((value > limits.distance).sum())
     if chained:
         message(
             f"{chained:,} of them are joined by a chain of similar documents, and less like the one"
@@ -250,7 +250,7 @@ ActionOption = Annotated[
     Action | None,
     typer.Option(
         "--action",
-        help="What becomes of duplicates: delete them, mark them as cluster does, or move them to"
+        help="What becomes of duplicates: delete them, mark them as group does, or move them to"
         " another index (--to).",
     ),
 ]
@@ -263,16 +263,13 @@ LogOption = Annotated[
     typer.Option(
         "--log",
         show_default="INDEX.dedup-TIME.jsonl.zst",
-        help="A new file for all that is changed, whole, from which --undo puts it back.",
+        help="A new file for all that is changed, whole, from which esdedup undo puts it back.",
     ),
 ]
-Undo = Annotated[
-    Path | None,
-    typer.Option("--undo", metavar="LOG", help="Put back what a log says, instead of all else."),
-]
+LogArgument = Annotated[Path, typer.Argument(metavar="LOG", help="The log of a run of dedup.")]
 Force = Annotated[
     bool,
-    typer.Option("--force", help="With --undo: into another address or scheme than the log's."),
+    typer.Option("--force", help="Into another address or scheme than the log's."),
 ]
 _DONE = {"delete": "deleted", "mark": "marked", "move": "moved"}
 
@@ -280,39 +277,32 @@ _DONE = {"delete": "deleted", "mark": "marked", "move": "moved"}
 @with_target
 def dedup_command(
     target: Target,
-    group_options: LeaderOptions,
+    group_options: GroupingOptions,
     apply: Apply = False,
     action: ActionOption = None,
     to: To = None,
     log: LogOption = None,
-    undo: Undo = None,
-    force: Force = False,
     yes: Yes = False,
     as_json: AsJson = None,
 ) -> None:
     """Show the duplicates of an index; with --apply delete, mark, or move them.
 
     Of each group of similar documents one stays (--keep), which each of the others is like. What is
-    changed is written to a log before, whole, and --undo puts it back. What somebody changes
+    changed is written to a log before, whole, and esdedup undo puts it back. What somebody changes
     meanwhile is left as it is.
     """
-    if undo is not None:
-        if apply or action or to or log:
-            raise UsageError("--undo goes without --apply, --action, --to and --log")
-        undo_log(target, undo, force, yes, wants_json(as_json))
-        return
-    _check(target, apply, action, to, log, force)
+    _check(target, apply, action, to, log)
     grouping = group_options.grouping()
     if apply:
         agreed(None, yes, "--apply")
     with target.open() as index:
         statistics = index.statistics()
         tell_left_out(statistics)
-        tell_stopped(index.meta.stop, grouping.metric)
+        tell_stopped(index.meta.stop, grouping.limits.metric)
         with steps() as on_step:
             groups = find_groups(index.store, index.meta, grouping, on_step=on_step)
-        tell_recall(groups.recall, grouping.threshold, grouping.recall)
-        tell_capped(groups.capped, grouping.max_bucket)
+        tell_recall(groups.recall, grouping.limits.least_similarity, grouping.limits.recall)
+        tell_capped(groups.capped, grouping.limits.max_per_bucket)
         if not wants_json(as_json):
             show_groups(groups, index.store.where)
         elif not apply:
@@ -337,11 +327,8 @@ def _check(
     action: Action | None,
     to: str | None,
     log: Path | None,
-    force: bool,
 ) -> None:
     """Raises UsageError for options that do not go together."""
-    if force:
-        raise UsageError("--force goes with --undo")
     if apply and action is None:
         raise UsageError("say what --apply shall do: --action delete, mark, or move (with --to)")
     if not apply and (to or log):
@@ -415,7 +402,7 @@ def _run(
 def _stopped(report: DedupReport, action: Action, log: LogWriter) -> str:
     return (
         f"Before this: {report.done:,} documents {_DONE[action]}. Run the same command again to go"
-        f" on, or put them back with --undo {log.path}"
+        f" on, or put them back with esdedup undo {log.path}"
     )
 
 
@@ -437,4 +424,16 @@ def _tell(
         print_table([("Documents", "text"), ("", "number")], rows)
     tell_failures(report.failures, f"all in {path}")
     if path is not None:
-        message(f"The log, from which --undo puts them back: {path}")
+        message(f"The log, from which esdedup undo puts them back: {path}")
+
+
+@with_target
+def undo_command(
+    target: Target,
+    log: LogArgument,
+    force: Force = False,
+    yes: Yes = False,
+    as_json: AsJson = None,
+) -> None:
+    """Put back what a run of dedup deleted, marked, or moved."""
+    undo_log(target, log, force, yes, wants_json(as_json))

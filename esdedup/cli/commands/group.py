@@ -1,4 +1,4 @@
-"""esdedup cluster: groups of near-duplicates, written into the index."""
+"""esdedup group: groups of near-duplicates, written into the index."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Work = Annotated[
     Path | None,
     typer.Option(
         "--work",
-        show_default="INDEX.cluster",
+        show_default="INDEX.group",
         help="Folder to work in. A run that was stopped goes on from it; at the end it is removed.",
     ),
 ]
@@ -45,7 +45,7 @@ _LARGEST = 10
 
 
 @with_target
-def cluster_command(
+def group_command(
     target: Target,
     group_options: GroupingOptions,
     work: Work = None,
@@ -59,13 +59,13 @@ def cluster_command(
     Run it again after it was stopped: it goes on where it was.
     """
     grouping = group_options.grouping()
-    folder = work or Path(f"{target.index}.cluster")
+    folder = work or Path(f"{target.index}.group")
     with ExitStack() as stack:
         index = stack.enter_context(target.open())
         if not dry_run:
             require_settled(index.store, index.meta)
         tell_left_out(index.statistics())
-        tell_stopped(index.meta.stop, grouping.metric)
+        tell_stopped(index.meta.stop, grouping.limits.metric)
         work_folder = stack.enter_context(WorkFolder.at(folder))
         on_step = stack.enter_context(steps())
         groups = find_groups(index.store, index.meta, grouping, work=work_folder, on_step=on_step)
@@ -80,8 +80,8 @@ def cluster_command(
         work_folder.remove()
         missed = index.statistics().sketched - len(groups.ids)
         where = index.store.where
-    tell_recall(groups.recall, grouping.threshold, grouping.recall)
-    tell_capped(groups.capped, grouping.max_bucket)
+    tell_recall(groups.recall, grouping.limits.least_similarity, grouping.limits.recall)
+    tell_capped(groups.capped, grouping.limits.max_per_bucket)
     if wants_json(as_json):
         print_json(_summary(groups, None if dry_run else report))
     else:

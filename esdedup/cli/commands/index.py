@@ -11,14 +11,12 @@ from typing import Annotated
 
 import typer
 
-import esdedup
 from esdedup.cli.files import (
     DeadLetterFile,
     FileOptions,
     Files,
     check_files,
     chunks_of,
-    records_in,
     total_bytes,
 )
 from esdedup.cli.options import (
@@ -33,9 +31,8 @@ from esdedup.cli.options import (
 from esdedup.cli.output import Documents, message, print_json, print_table, progress, wants_json
 from esdedup.exceptions import EsdedupError, UsageError
 from esdedup.index import Index
-from esdedup.ingest.ingest import IngestReport, ingest
+from esdedup.ingest.ingest import IngestReport, ingest_chunks
 from esdedup.ingest.near_duplicates import DuplicatePolicy, OnDuplicate
-from esdedup.ingest.ingest import ingest_in_processes
 from esdedup.stores import BulkPolicy
 
 OnDuplicateOption = Annotated[
@@ -46,17 +43,19 @@ OnDuplicateOption = Annotated[
         " it with the original's id and the similarity, skip it, or fail it into the dead letters.",
     ),
 ]
-DuplicateThreshold = Annotated[
+Threshold = Annotated[
     float | None,
     typer.Option(
+        "--threshold",
+        "-t",
         show_default=str(THRESHOLD),
         help="Least Jaccard similarity of a near-duplicate, above 0, up to 1.",
     ),
 ]
-ClusterOption = Annotated[
+GroupOption = Annotated[
     bool,
     typer.Option(
-        "--cluster",
+        "--group",
         help="Group documents as they come in: each joins the nearest leader, or becomes one.",
     ),
 ]
@@ -72,9 +71,9 @@ def index(
     files: Files,
     options: FileOptions,
     on_duplicate: OnDuplicateOption = "keep",
-    cluster: ClusterOption = False,
+    group: GroupOption = False,
     metric: MetricOption = "jaccard",
-    duplicate_threshold: DuplicateThreshold = None,
+    threshold: Threshold = None,
     distance: Distance = None,
     retries: Retries = 6,
     as_json: AsJson = None,
@@ -85,15 +84,13 @@ def index(
     that doing the same again completes a run that was stopped.
     """
     check_files(files, options.format)
-    if cluster and on_duplicate != "keep":
-        raise UsageError(
-            f"--cluster marks near-duplicates: leave out --on-duplicate {on_duplicate}"
-        )
-    if metric == "hamming" and duplicate_threshold is not None:
-        raise UsageError("--duplicate-threshold goes with --metric jaccard")
+    if group and on_duplicate != "keep":
+        raise UsageError(f"--group marks near-duplicates: leave out --on-duplicate {on_duplicate}")
+    if metric == "hamming" and threshold is not None:
+        raise UsageError("--threshold goes with --metric jaccard")
     policy = DuplicatePolicy(
-        "cluster" if cluster else on_duplicate,
-        THRESHOLD if duplicate_threshold is None else duplicate_threshold,
+        "group" if group else on_duplicate,
+        THRESHOLD if threshold is None else threshold,
         metric=metric,
         distance=distance,
     )
@@ -105,25 +102,15 @@ def index(
         letters = stack.enter_context(DeadLetterFile(letter_path))
         opened.create()
         advance, documents = stack.enter_context(progress("Indexing", total_bytes(files)))
-        if options.workers == 1:
-            work = functools.partial(
-                ingest,
-                opened.store,
-                opened.meta,
-                records_in(files, options.format, advance),
-                on_duplicate=policy,
-                fresh=lambda: opened.meta,
-            )
-        else:
-            # Not `target.open`: a worker process would import the whole command line for it.
-            work = functools.partial(
-                ingest_in_processes,
-                opened.store,
-                lambda: opened.meta,
-                chunks_of(files, options.format, advance),
-                workers=options.workers,
-                on_duplicate=policy,
-            )
+        work = functools.partial(
+            ingest_chunks,
+            opened.store,
+            opened.meta,
+            chunks_of(files, options.format, advance),
+            workers=options.workers,
+            on_duplicate=policy,
+            fresh=lambda: opened.meta,
+        )
         report = _ingest(opened, work, letters, options.id_field, documents)
     _show(report, opened.store.where, wants_json(as_json))
     if report.truncated:

@@ -16,7 +16,7 @@ from esdedup.cli.options import (
     DEFAULT_THRESHOLD,
     AsJson,
     Distance,
-    MaxBucket,
+    MaxPerBucket,
     MetricOption,
     Recall,
     Target,
@@ -36,13 +36,12 @@ from esdedup.cli.output import (
     wants_json,
 )
 from esdedup.dedup.file_pairs import pairs_in_files
-from esdedup.dedup.groups import MAX_BUCKET
-from esdedup.dedup.pairs import PairLimits, SimilarPairs, similar_pairs
+from esdedup.dedup.pairs import SimilarPairs, similar_pairs
 from esdedup.dedup.verify import TextsOf, texts_in
 from esdedup.exceptions import UsageError
 from esdedup.models import Metric, Pair, Statistics
 from esdedup.search.buckets import Capped
-from esdedup.search.limits import RECALL
+from esdedup.search.limits import MAX_PER_BUCKET, RECALL, Limits
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.stop_list import stopped_tokens
@@ -70,14 +69,14 @@ def pairs(
     threshold: Threshold = None,
     distance: Distance = None,
     recall: Recall = RECALL,
-    max_bucket: MaxBucket = MAX_BUCKET,
+    max_per_bucket: MaxPerBucket = MAX_PER_BUCKET,
     of_files: FileOptions,
     as_json: AsJson = None,
 ) -> None:
     """Find all pairs of similar documents, each once, with their exact similarity."""
     check_metric_options(metric, threshold, distance)
     wanted = DEFAULT_THRESHOLD if threshold is None else threshold
-    limits = PairLimits(metric, wanted, distance, recall, max_bucket)
+    limits = Limits(metric, wanted, distance, recall=recall, max_per_bucket=max_per_bucket)
     if files:
         _refuse_target(context)
         failed = _in_files(files, of_files, limits, wants_json(as_json))
@@ -103,7 +102,7 @@ def _refuse_target(context: typer.Context) -> None:
             raise UsageError(f"--{name} goes with an index: leave it out, or FILES")
 
 
-def _in_files(files: list[str], options: FileOptions, limits: PairLimits, as_json: bool) -> int:
+def _in_files(files: list[str], options: FileOptions, limits: Limits, as_json: bool) -> int:
     """Shows the pairs of files; how many of their records could not be compared."""
     check_files(files, options.format)
     scheme = scheme_in(options.scheme) or Scheme()
@@ -128,9 +127,9 @@ def _in_files(files: list[str], options: FileOptions, limits: PairLimits, as_jso
     return found.failed
 
 
-def _answer(found: SimilarPairs, texts_of: TextsOf, limits: PairLimits, as_json: bool) -> None:
-    tell_recall(found.recall, limits.threshold, limits.recall)
-    tell_capped(found.capped, limits.max_bucket)
+def _answer(found: SimilarPairs, texts_of: TextsOf, limits: Limits, as_json: bool) -> None:
+    tell_recall(found.recall, limits.least_similarity, limits.recall)
+    tell_capped(found.capped, limits.max_per_bucket)
     if as_json:
         for pair in found:
             print_json(_document(pair))
@@ -183,7 +182,7 @@ def capped(cut: Capped, max_bucket: int) -> str | None:
     return (
         f"{cut.buckets:,} buckets hold more than {max_bucket:,} documents, up to"
         f" {cut.largest:,}: each was compared with the first {max_bucket:,} of them, and a pair"
-        " may be missing. Raise --max-bucket"
+        " may be missing. Raise --max-per-bucket"
     )
 
 

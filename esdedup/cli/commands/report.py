@@ -21,7 +21,7 @@ from esdedup.cli.commands.pairs import capped, left_out
 from esdedup.cli.commands.stats import bucket_document
 from esdedup.cli.options import (
     AsJson,
-    LeaderOptions,
+    GroupingOptions,
     Target,
     describe,
     with_target,
@@ -116,15 +116,16 @@ def options(grouping: Grouping) -> str:
     """A grouping as the options that ask for it."""
     if grouping.exact:
         return f"--exact --keep {grouping.keep}"
-    limit = f"--threshold {grouping.threshold:g} --recall {grouping.recall:g}"
+    limits = grouping.limits
+    limit = f"--threshold {limits.threshold:g} --recall {limits.recall:g}"
     if grouping.by_distance:
-        limit = "" if grouping.distance is None else f"--distance {grouping.distance}"
+        limit = "" if limits.distance is None else f"--distance {limits.distance}"
     return " ".join(
         each
         for each in (
-            f"--method {grouping.method} --metric {grouping.metric}",
+            f"--method {grouping.method} --metric {limits.metric}",
             limit,
-            f"--keep {grouping.keep} --max-bucket {grouping.max_bucket}",
+            f"--keep {grouping.keep} --max-per-bucket {limits.max_per_bucket}",
         )
         if each
     )
@@ -181,7 +182,7 @@ def _similarity_bars(found: Report) -> list[Bar]:
     less, *bins = found.bins
     digits = _digits([each.low for each in bins])
     names = [f"{each.low:.{digits}f} to {each.high:.{digits}f}" for each in bins]
-    if found.grouping.threshold == 1.0:
+    if found.grouping.limits.threshold == 1.0:
         names = ["1"]
     return _bars([(f"less than {less.high:g}", less), *zip(names, bins, strict=True)])
 
@@ -273,7 +274,7 @@ def report_command(
     target: Target,
     *,
     output: Output = None,
-    group_options: LeaderOptions,
+    group_options: GroupingOptions,
     examples: Examples = Wanted.examples,
     hot: Hot = Wanted.hot,
     sample: Sample = Wanted.sample,
@@ -322,11 +323,11 @@ def report_command(
 
 def _notes(found: Report, meta: IndexMeta) -> list[str]:
     """What a reader must know before believing the rest."""
-    grouping = found.grouping
+    grouping, limits = found.grouping, found.grouping.limits
     notes = [left_out(found.statistics)]
-    if not grouping.exact and grouping.metric == "jaccard":
-        notes.append(lacking_recall(found.recall, grouping.threshold, grouping.recall))
-    notes.append(capped(found.capped, grouping.max_bucket))
+    if not grouping.exact and grouping.limits.metric == "jaccard":
+        notes.append(lacking_recall(found.recall, limits.least_similarity, limits.recall))
+    notes.append(capped(found.capped, limits.max_per_bucket))
     if meta.stop and not grouping.exact:
         notes.append(
             f"{len(meta.stop):,} tokens are in the index's stop list: documents that share only"

@@ -17,7 +17,7 @@ from esdedup.cli.files import DeadLetterFile
 from esdedup.cli.options import (
     AsJson,
     ClusterTarget,
-    IndexArgument,
+    IndexOption,
     SchemeOption,
     TextField,
     Yes,
@@ -42,7 +42,7 @@ Keep = Annotated[
 @with_target
 def switch_command(
     target: ClusterTarget,
-    index: IndexArgument,
+    index: IndexOption,
     scheme: SchemeOption = None,
     text_field: TextField = None,
     workers: Workers = 1,
@@ -97,7 +97,7 @@ def _fill(
         if report.failures:
             raise StoreError(
                 f"{report.failed} documents were not updated (see {letters.path}): searches go on"
-                f" with the old scheme. Run esdedup switch {name} again"
+                f" with the old scheme. Run esdedup switch --index {name} again"
             )
         if not report.written:
             break
@@ -127,7 +127,7 @@ def _forget(
         f" {forgetting.waiting:,} documents?"
     )
     if not yes and not (sys.stdin.isatty() and typer.confirm(question, err=True)):
-        message(f"{question} Not without a yes: esdedup switch {name} --yes")
+        message(f"{question} Not without a yes: esdedup switch --index {name} --yes")
         return
     _wait("until no reader uses them")
     tell_left_out(forgetting)
@@ -136,7 +136,9 @@ def _forget(
     if report.failures:
         raise StoreError(f"{report.failed} documents were not updated: see {letters.path}")
     if forgetting.left_out:
-        raise StoreError(f"the indices left out still have the field: esdedup switch {name} --yes")
+        raise StoreError(
+            f"the indices left out still have the field: esdedup switch --index {name} --yes"
+        )
     finish(cluster, plan)
 
 

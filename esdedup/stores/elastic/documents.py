@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from esdedup.exceptions import StoreError
-from esdedup.models import Change, Document, Failure, Held, WriteReport
+from esdedup.models import Change, Counts, Document, Failure, Held, WriteReport
 from esdedup.stores.elastic.bulk import Action
 from esdedup.stores.elastic.client import Cluster, line
 from esdedup.stores.elastic.indices import path_of
@@ -230,7 +230,7 @@ PartialUpdate = tuple[Hit, dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class UpdateReport:
+class UpdateReport(Counts):
     """What became of the documents read; read = written + unchanged + without_text + gone + failed.
 
     written: got tokens, or lost those of a text that is gone. unchanged: had the right ones.
@@ -255,17 +255,6 @@ class UpdateReport:
     def settled(self) -> int:
         """Documents that need not be read again."""
         return self.written + self.unchanged + self.gone
-
-    def __add__(self, other: UpdateReport) -> UpdateReport:
-        return UpdateReport(
-            self.read + other.read,
-            self.written + other.written,
-            self.unchanged + other.unchanged,
-            self.without_text + other.without_text,
-            self.gone + other.gone,
-            self.conflicts + other.conflicts,
-            self.failures + other.failures,
-        )
 
 
 Changes = Callable[[Sequence[Hit]], tuple[list[PartialUpdate], UpdateReport]]

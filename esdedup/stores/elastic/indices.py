@@ -91,7 +91,7 @@ def attached(cluster: Cluster, name: str) -> tuple[Named, list[IndexState], Inde
     found = states(cluster, named)
     meta = common_meta({state.name: state.mapping for state in found}, name)
     if meta is None:
-        raise IndexNotFound(f"{name!r} holds no esdedup field: esdedup attach {name}")
+        raise IndexNotFound(f"{name!r} holds no esdedup field: esdedup attach --index {name}")
     return named, found, meta
 
 

@@ -25,7 +25,8 @@ from esdedup.exceptions import UsageError
 from esdedup.sketch.banding import candidate_probability, choose_banding
 from esdedup.sketch.minhash import MinHash
 from esdedup.sketch.simhash import SimHash
-from esdedup.text.shingles import Ragged, distinct, offsets_of
+from esdedup.text.arrays import Ragged, offsets_of
+from esdedup.text.shingles import distinct
 
 BANDINGS = st.builds(
     lambda bands, rows: MinHash(bands * rows, bands, rows), st.integers(1, 40), st.integers(1, 9)

@@ -33,11 +33,12 @@ from esdedup.sketch.sketch import shingle_sets, sketch, token_fields
 from esdedup.sketch.tokens import ALPHABET, decode, decode_tokens, encode, token_length
 from esdedup.sketch.weights import count_documents, given_weights, inverse_document_frequency
 from esdedup.stores.mapping import IndexMeta, index_mapping, meta_of
+from esdedup.text.arrays import Ragged, offsets_of
 from esdedup.text.characters import IGNORED, character_classes, unassigned
 from esdedup.text.hashing import PADDING, keys, xxh3_slices
 from esdedup.text.jaccard import hamming, jaccard, jaccard_with
 from esdedup.text.normalise import Normalisation, normalise
-from esdedup.text.shingles import Ragged, Shingling, distinct, offsets_of, shingle
+from esdedup.text.shingles import Shingling, distinct, shingle
 from esdedup.text.words import tokenise
 from tests.helpers import reference
 

@@ -1,0 +1,91 @@
+"""Rows of unequal length in one array ("ragged" rows), and the types of the arrays.
+
+Row i of a ragged array is values[offsets[i]:offsets[i + 1]]. Everything that works on many texts
+at once is written with these few functions, without a Python loop over texts.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+U64 = NDArray[np.uint64]
+U32 = NDArray[np.uint32]
+I64 = NDArray[np.int64]
+F64 = NDArray[np.float64]
+F32 = NDArray[np.float32]
+Mask = NDArray[np.bool_]
+Unsigned = NDArray[np.unsignedinteger]
+
+
+@dataclass(frozen=True)
+class Ragged:
+    """Rows of 64-bit hashes of unequal length, one row a text.
+
+    hashes: shape (total,). offsets: shape (rows + 1,).
+    """
+
+    hashes: U64
+    offsets: I64
+
+    @staticmethod
+    def joined(parts: Sequence[Ragged]) -> Ragged:
+        """The rows of all parts, in order. There is at least one part."""
+        if len(parts) == 1:
+            return parts[0]
+        counts = np.concatenate([part.counts for part in parts])
+        return Ragged(np.concatenate([part.hashes for part in parts]), offsets_of(counts))
+
+    @property
+    def counts(self) -> I64:
+        """Hashes a row: shape (rows,)."""
+        return np.diff(self.offsets)
+
+    def only(self, keep: Mask) -> Ragged:
+        """The same rows without some of their hashes. keep: shape (total,)."""
+        return Ragged(self.hashes[keep], offsets_of(keep)[self.offsets])
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, row: int) -> U64:
+        return self.hashes[self.offsets[row] : self.offsets[row + 1]]
+
+    def __iter__(self) -> Iterator[U64]:
+        bounds = self.offsets.tolist()
+        return (self.hashes[start:end] for start, end in itertools.pairwise(bounds))
+
+
+def offsets_of(counts: I64 | Mask) -> I64:
+    """Returns row offsets, shape (rows + 1,), from row lengths, shape (rows,)."""
+    offsets = np.zeros(counts.size + 1, np.int64)
+    np.cumsum(counts, out=offsets[1:])
+    return offsets
+
+
+def ranges(starts: I64 | int, counts: I64) -> I64:
+    """Joins the ranges starts[i], starts[i] + 1, ..., of counts[i] numbers each.
+
+    starts: one for each row, shape (rows,), or the same for all; 0 gives positions within rows.
+    counts: shape (rows,).
+    """
+    offsets = offsets_of(counts)
+    return np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], counts)
+
+
+def run_starts(values: NDArray[np.generic]) -> Mask:
+    """Marks each value that differs from the one before it, the first one too: shape (n,)."""
+    starts = np.ones(values.size, np.bool_)
+    starts[1:] = values[1:] != values[:-1]
+    return starts
+
+
+def blocks(sizes: I64, budget: int) -> Iterator[slice]:
+    """Slices of consecutive rows whose sizes add up to about `budget`; an empty one for no rows."""
+    block = np.cumsum(sizes) // budget
+    edges = [0, *(np.flatnonzero(np.diff(block)) + 1).tolist(), sizes.size]
+    return (slice(start, end) for start, end in itertools.pairwise(edges))

@@ -1,0 +1,67 @@
+"""Commands in processes of their own, and waiting for what they do."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import esdedup
+
+CLI = Path(__file__).parents[2] / "cli.py"
+
+
+def start_command(*arguments: str, **options: Any) -> subprocess.Popen[str]:
+    """Starts a command; `options` are those of Popen."""
+    return subprocess.Popen([sys.executable, str(CLI), *arguments], text=True, **options)
+
+
+def await_true(what: str, true: Callable[[], bool], seconds: float = 120) -> None:
+    """Waits until a condition holds."""
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, f"not after {seconds} s: {what}"
+        time.sleep(0.02)
+
+
+def await_documents(process: subprocess.Popen[str], file: Path, least: int = 1) -> None:
+    """Waits until a command that still runs has written documents into a local file."""
+
+    def written() -> bool:
+        assert process.poll() is None
+        if not file.exists():
+            return False
+        with esdedup.open(file) as index:
+            return index.store.meta() is not None and index.statistics().documents >= least
+
+    await_true("documents are written", written)
+
+
+def processes() -> list[tuple[int, int]]:
+    """The numbers and parents of all processes but those that have ended."""
+    listed = subprocess.run(
+        ["ps", "-A", "-ww", "-o", "pid=,ppid=,stat=,args="],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    rows = [line.split(maxsplit=3) for line in listed.stdout.splitlines()]
+    # The watcher over shared memory ends by itself, later.
+    return [
+        (int(pid), int(parent))
+        for pid, parent, state, *args in rows
+        if not state.startswith("Z") and "resource_tracker" not in "".join(args)
+    ]
+
+
+def children(process: subprocess.Popen[str]) -> set[int]:
+    """The numbers of a process's children that have not ended."""
+    return {pid for pid, parent in processes() if parent == process.pid}
+
+
+def await_ended(pids: set[int]) -> None:
+    """Waits until none of these processes is left."""
+    await_true("processes ended", lambda: not pids & {pid for pid, _ in processes()}, 20)

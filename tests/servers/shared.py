@@ -1,0 +1,75 @@
+"""Shares the servers of one test run among all processes of the run.
+
+The main process has the provider and answers on a local socket. The other processes ask it.
+"""
+
+import contextlib
+import secrets
+import threading
+from collections.abc import Iterable
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Client, Connection, Listener
+from pathlib import Path
+
+from tests.servers.jdk import Unavailable
+from tests.servers.node import NodeFailed
+from tests.servers.provide import Provider
+
+Address = tuple[str, bytes]
+
+
+class SharedProvider:
+    """Starts the servers that test processes ask for, each once, and keeps them until stop()."""
+
+    def __init__(self) -> None:
+        self._provider: Provider | None = None
+        self._lock = threading.Lock()
+        key = secrets.token_bytes(16)
+        self._listener = Listener(authkey=key)
+        self.address: Address = (str(self._listener.address), key)
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def stop(self) -> None:
+        self._listener.close()
+        if self._provider is not None:
+            self._provider.stop()
+
+    def _listen(self) -> None:
+        while True:
+            try:
+                connection = self._listener.accept()
+            except (AuthenticationError, EOFError):
+                continue
+            except OSError:  # It is closed.
+                return
+            threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
+
+    def _answer(self, connection: Connection) -> None:
+        with connection, contextlib.suppress(OSError, EOFError):
+            home, wanted, fixture = connection.recv()
+            try:
+                answer: str | Exception = self._provider_at(home, wanted).url(fixture)
+            except (Unavailable, NodeFailed) as error:
+                answer = error
+            except Exception as error:  # It may not be possible to send it as it is.
+                answer = NodeFailed(f"{type(error).__name__}: {error}")
+            connection.send(answer)
+
+    def _provider_at(self, home: Path, wanted: Iterable[str]) -> Provider:
+        with self._lock:
+            if self._provider is None:
+                self._provider = Provider(home, wanted)
+            return self._provider
+
+
+def ask_for_url(address: Address, home: Path, wanted: set[str], fixture: str) -> str:
+    """Returns the address of a server that the main process starts.
+
+    Raises Unavailable or NodeFailed as the provider there did.
+    """
+    with Client(address[0], authkey=address[1]) as connection:
+        connection.send((home, wanted, fixture))
+        answer = connection.recv()
+    if isinstance(answer, Exception):
+        raise answer
+    return str(answer)

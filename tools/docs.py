@@ -1,0 +1,350 @@
+"""Keeps the documentation the same as the program.
+
+    python -m tools.docs [--check | --fill] [PAGE...]
+
+Runs the examples of the pages and writes the output that they print, and the reference of the
+commands, into the pages. With --check it changes nothing and names each page that differs. With
+--fill it also writes output after commands that have none in the page. Examples that need a cluster
+run if ESDEDUP_TEST_ELASTICSEARCH_URL names one, and stay as they are if not.
+
+A page has these examples, which share one folder with a copy of `examples/`:
+
+- A `console` block has commands after "$ ", each followed by its output. "# exit status N" behind a
+  command says that it fails. A command without output in the page may print anything.
+- A `python` block is a program. A `text` block directly after it has what it prints.
+- A block with `title="NAME"` is a file of that name.
+- An `sh` block is not run; its commands must be ones that the program has. After the mark
+  `<!-- run -->` it is run, and a `text` block directly after it has what it prints.
+
+`...` in an output stands for anything. The mark `<!-- cluster -->` before a block says that it
+needs a cluster, `<!-- not run -->` that it is not run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from esdedup.cli import main as esdedup
+from tools.commands import COMMANDS, commands_page
+
+ROOT = Path(__file__).resolve().parents[1]
+REFERENCE = ROOT / "docs" / "reference" / "commands.md"
+_BLOCK = re.compile(
+    r"^(?:<!-- (?P<mark>cluster|not run|run) -->\n)?"
+    r'```(?P<kind>\w+)(?: title="(?P<title>[^"]+)")?\n(?P<body>.*?)^```$',
+    re.MULTILINE | re.DOTALL,
+)
+_GENERATED = re.compile(r"(<!-- commands -->\n).*(<!-- /commands -->)", re.DOTALL)
+_FAILS = re.compile(r"\s+# exit status (\d+)$")
+_INSTALLS = ("python -m pip ", "python -m pytest")
+_TERMINAL = {"TERM": "dumb", "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"}
+
+
+class ExampleFailed(Exception):
+    """An example of a page does something else than the page says."""
+
+
+def pages() -> list[Path]:
+    """Returns every page of the documentation."""
+    return sorted([*ROOT.glob("docs/**/*.md"), *ROOT.glob("README*.md")])
+
+
+@dataclass
+class Block:
+    """A fenced block of a page.
+
+    before: the text between the block before it and this one.
+    """
+
+    kind: str
+    body: str
+    title: str | None
+    mark: str | None
+    before: str
+    start: int = 0
+    end: int = 0
+
+    @property
+    def runs(self) -> bool:
+        return self.mark != "not run" and (
+            self.kind in ("console", "python") or (self.kind, self.mark) == ("sh", "run")
+        )
+
+
+def blocks_of(page: str) -> list[Block]:
+    """Returns the fenced blocks of a page, in order."""
+    found, last = [], 0
+    for each in _BLOCK.finditer(page):
+        before, last = page[last : each.start()], each.end()
+        start, end = each.span("body")
+        found.append(
+            Block(each["kind"], each["body"], each["title"], each["mark"], before, start, end)
+        )
+    return found
+
+
+def needs_cluster(page: str) -> bool:
+    """Tells if a page has examples that need a cluster."""
+    return any(block.mark == "cluster" for block in blocks_of(page))
+
+
+def rewritten(page: str, url: str | None = None, fill: bool = False) -> str:
+    """Returns the page with what its examples print now.
+
+    url: a cluster for the examples that need one; without it, they stay as they are.
+    fill: write output after commands that have none in the page too.
+
+    Raises ExampleFailed if an example ends with another exit status than the page says.
+    """
+    parts, last = [], 0
+    with tempfile.TemporaryDirectory() as folder, Runner(Path(folder), url, fill) as runner:
+        printed: str | None = None
+        for block in blocks_of(page):
+            body = block.body
+            directly_after = printed is not None and not block.before.strip()
+            if block.title is not None:
+                runner.write(block.title, body)
+            elif block.kind == "text" and directly_after:
+                assert printed is not None
+                body = shown(printed, body)
+            printed = None
+            if block.runs and (url is not None or block.mark != "cluster"):
+                body, printed = runner.run(block)
+            parts += [page[last : block.start], body]
+            last = block.end
+    return "".join(parts) + page[last:]
+
+
+def shown(printed: str, in_page: str) -> str:
+    """Returns what the page is to show: what was printed, unless the page's `...` stands for it."""
+    if "..." not in in_page:
+        return printed
+    pattern = re.escape(in_page.strip()).replace(r"\ \ \.\.\.", r"\.\.\.").replace(r"\.\.\.", ".*")
+    if re.fullmatch(pattern, printed.strip(), re.DOTALL):
+        return in_page
+    raise ExampleFailed(f"the page shows\n{in_page}\nand the program prints\n{printed}")
+
+
+@dataclass
+class Runner:
+    """Runs the examples of one page in a folder."""
+
+    folder: Path
+    url: str | None
+    fill: bool
+    names: dict[str, Any] = field(default_factory=lambda: {"__name__": "__main__"})
+
+    def __enter__(self) -> Runner:
+        self._stack = contextlib.ExitStack()
+        kept = {name: value for name, value in os.environ.items() if not _ours(name)}
+        (self.folder / "bin").mkdir()
+        program = self.folder / "bin" / "esdedup"
+        program.write_text(
+            f"#!{sys.executable}\nfrom esdedup.cli import main\nmain()\n", encoding="utf-8"
+        )
+        program.chmod(0o755)
+        path = f"{program.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+        environment = {**kept, **_TERMINAL, "PATH": path}
+        self._stack.enter_context(mock.patch.dict(os.environ, environment, clear=True))
+        work = self.folder / "work"
+        shutil.copytree(ROOT / "examples", work / "examples")
+        self._stack.enter_context(contextlib.chdir(work))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def write(self, name: str, text: str) -> None:
+        """Writes a file that the page shows."""
+        Path(name).write_text(text, encoding="utf-8")
+
+    def run(self, block: Block) -> tuple[str, str | None]:
+        """Runs a block. Returns its body as it is now, and what was printed outside of it."""
+        place = {"ESDEDUP_URL": self.url} if block.mark == "cluster" and self.url else {}
+        with mock.patch.dict(os.environ, place):
+            if block.kind == "console":
+                return "".join(self._console(block.body)), None
+            if block.kind == "python":
+                return block.body, self._python(block.body)
+            return block.body, "".join(self._command(line) for line in _lines(block.body))
+
+    def _python(self, program: str) -> str:
+        with _terminal() as printed:
+            exec(compile(program, "<example>", "exec"), self.names)
+        return printed.getvalue()
+
+    def _console(self, body: str) -> Iterator[str]:
+        for command, output in commands_in(body):
+            printed = self._command(command)
+            lines = "\n> ".join(command.split("\n"))
+            yield f"$ {lines}\n"
+            yield shown(printed, output) if output or self.fill else ""
+
+    def _command(self, command: str) -> str:
+        expected = _FAILS.search(command)
+        printed, status = "", 0
+        for step in _FAILS.sub("", command).split(" && "):
+            if step.startswith(_INSTALLS):
+                continue
+            if step.startswith("esdedup ") and not re.search(r"[|<>$;]", _unquoted(step)):
+                status, output = in_process(shlex.split(step.replace("\\\n", ""))[1:])
+            else:
+                done = subprocess.run(
+                    ["bash", "-c", step],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    encoding="utf-8",
+                )
+                status, output = done.returncode, done.stdout
+            printed += output
+            if status:
+                break
+        if status != (int(expected[1]) if expected else 0):
+            raise ExampleFailed(f"{command}\nended with status {status}:\n{printed}")
+        return printed
+
+
+def commands_in(body: str) -> list[tuple[str, str]]:
+    """Returns the commands of a console block, each with its output; "> " goes on with a line."""
+    found: list[tuple[str, str]] = []
+    for line in body.splitlines(keepends=True):
+        if line.startswith("$ "):
+            found.append((line[2:].rstrip("\n"), ""))
+        elif line.startswith("> ") and found and not found[-1][1]:
+            found[-1] = (f"{found[-1][0]}\n{line[2:].rstrip()}", "")
+        elif found:
+            found[-1] = (found[-1][0], found[-1][1] + line)
+    return found
+
+
+def in_process(arguments: list[str]) -> tuple[int, str]:
+    """Runs a command as if on a terminal. Returns its exit status and what it printed."""
+    status: Any = 0
+    with _terminal() as printed, mock.patch.object(sys, "argv", ["esdedup", *arguments]):
+        try:
+            esdedup()
+        except SystemExit as exit:
+            status = exit.code
+    return int(status or 0), printed.getvalue()
+
+
+class _Terminal(io.StringIO):
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+class _Messages(io.StringIO):
+    """Standard error: not a terminal, so that no progress is drawn, but in the same output."""
+
+    def __init__(self, output: io.StringIO) -> None:
+        super().__init__()
+        self._output = output
+
+    def write(self, text: str) -> int:
+        return self._output.write(text)
+
+
+@contextlib.contextmanager
+def _terminal() -> Iterator[io.StringIO]:
+    printed = _Terminal()
+    with (
+        mock.patch.object(sys, "stdin", io.StringIO()),
+        contextlib.redirect_stdout(printed),
+        contextlib.redirect_stderr(_Messages(printed)),
+    ):
+        yield printed
+
+
+def _ours(name: str) -> bool:
+    return name.startswith("ESDEDUP_") or name in ("COLUMNS", "NO_COLOR", "FORCE_COLOR")
+
+
+def _unquoted(command: str) -> str:
+    return re.sub(r"'[^']*'|\"[^\"]*\"", "", command)
+
+
+def _lines(body: str) -> list[str]:
+    """Returns the commands of an sh block: a line each, without comments."""
+    joined = body.replace("\\\n", " ")
+    lines = (re.sub(r"\s+#\s.*$", "", line).strip() for line in joined.splitlines())
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def esdedup_commands(block: Block) -> list[str]:
+    """Returns the `esdedup` commands of a console or sh block, without what is around them."""
+    if block.kind == "console":
+        lines = [command.replace("\n", " ") for command, _ in commands_in(block.body)]
+    elif block.kind == "sh":
+        lines = _lines(block.body)
+    else:
+        return []
+    steps = [step.strip() for line in lines for step in re.split(r"&&|\||;|>", line)]
+    return [_FAILS.sub("", step) for step in steps if re.match(r"esdedup\s", step)]
+
+
+def check_command(command: str) -> None:
+    """Raises ExampleFailed if the program does not take a command's options and arguments."""
+    _, name, *arguments = shlex.split(command)
+    if name == "--help" or name == "--version":
+        return
+    if name not in COMMANDS.commands:
+        raise ExampleFailed(f"{command}: there is no command {name}")
+    try:
+        COMMANDS.commands[name].make_context(name, arguments)
+    except Exception as error:
+        # Which class a usage error has depends on typer's version.
+        if type(error).__name__ == "Exit":
+            return
+        raise ExampleFailed(f"{command}: {getattr(error, 'message', error)}") from error
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--fill", action="store_true")
+    parser.add_argument("pages", nargs="*", type=Path)
+    options = parser.parse_args()
+    url = os.environ.get("ESDEDUP_TEST_ELASTICSEARCH_URL")
+    failed = False
+    for path in options.pages or pages():
+        before = path.read_text("utf-8")
+        try:
+            after = rewritten(before, url, options.fill)
+        except ExampleFailed as error:
+            print(f"{path}: {error}", file=sys.stderr)
+            failed = True
+            continue
+        if path.resolve() == REFERENCE:
+            after = with_commands(after)
+        if before != after:
+            print(path, "differs" if options.check else "written")
+            failed |= options.check
+            if not options.check:
+                path.write_text(after, "utf-8")
+    sys.exit(failed)
+
+
+def with_commands(page: str) -> str:
+    """Returns the page with the reference of all commands between its marks."""
+    return _GENERATED.sub(lambda marks: f"{marks[1]}\n{commands_page()}\n{marks[2]}", page)
+
+
+if __name__ == "__main__":
+    main()
