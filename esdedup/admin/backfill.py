@@ -21,17 +21,19 @@ from typing import Any, Literal
 from esdedup.admin.preflight import Obstacle, hindrances, searchable_text
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.ingest.parallel import in_pieces
-from esdedup.ingest.refresh import fields_to_read, forget, renew, without_tokens
-from esdedup.models import MOST_SLICES, WHOLE, Share
+from esdedup.ingest.refresh import fields_to_read, forget, renew
+from esdedup.models import MOST_SLICES, WHOLE, Held, Share
 from esdedup.stores import BulkPolicy
+from esdedup.stores.changes import ChangeReport
 from esdedup.stores.connection import Connection
 from esdedup.stores.elastic.client import Cluster
-from esdedup.stores.elastic.documents import Hit, UpdateReport
+from esdedup.stores.elastic.documents import held_of
 from esdedup.stores.elastic.errors import PointInTimeLost
 from esdedup.stores.elastic.indices import IndexState, Named, attached, path_of
 from esdedup.stores.elastic.queries import not_sketched, scan_body, sketched, with_text
 from esdedup.stores.elastic.retry import retrying, wait
-from esdedup.stores.mapping import IndexMeta
+from esdedup.stores.elastic.store import ClusterStore
+from esdedup.stores.mapping import TOKEN_PATHS, IndexMeta
 
 _LANES = 8
 """Slices of a machine's share, whatever its workers."""
@@ -92,9 +94,9 @@ _PAGE_DOCUMENTS = 1_000
 _PAGE_CHARACTERS = 8_000_000
 Work = Literal["fill", "renew", "forget"]
 """Tokens for documents without; for those whose text changed; or none any more."""
-_Done = UpdateReport | PointInTimeLost
+_Done = ChangeReport | PointInTimeLost
 """What became of a page, or why there are no more."""
-OnUpdate = Callable[[UpdateReport], None]
+OnUpdate = Callable[[ChangeReport], None]
 
 
 @dataclass(frozen=True)
@@ -185,7 +187,7 @@ def backfill(
     plan: BackfillPlan,
     effort: Effort,
     on_update: OnUpdate | None = None,
-) -> UpdateReport:
+) -> ChangeReport:
     """Fills until no document waits, or only some that others wrote meanwhile and keep writing.
 
     A document is counted once it is written. A point in time that is lost with a node is opened
@@ -194,7 +196,7 @@ def backfill(
     on_update: called with what became of a page of documents. Raises the errors of the store;
     what was written stays, and the same again goes on from there.
     """
-    total = UpdateReport()
+    total = ChangeReport()
     for index in plan.indices:
         total += _fill(connection, cluster, plan, index, effort, on_update)
     return total
@@ -207,9 +209,9 @@ def _fill(
     index: str,
     effort: Effort,
     on_update: OnUpdate | None,
-) -> UpdateReport:
+) -> ChangeReport:
     """Pass after pass over one index, as others may have written since the last one began."""
-    total, fruitless, before = UpdateReport(), 0, math.inf
+    total, fruitless, before = ChangeReport(), 0, math.inf
     while True:
         done, lost = _pass(connection, cluster, plan, index, effort, on_update)
         cluster.ask("POST", f"{path_of(index)}/_refresh")
@@ -237,11 +239,11 @@ def _pass(
     index: str,
     effort: Effort,
     on_update: OnUpdate | None,
-) -> tuple[UpdateReport, PointInTimeLost | None]:
+) -> tuple[ChangeReport, PointInTimeLost | None]:
     """Everything that waits in one index at this moment; why it ended early, if it did."""
-    total, lost = UpdateReport(), None
+    total, lost = ChangeReport(), None
     with cluster.point_in_time(path_of(index)) as point:
-        jobs = [_Job(point, plan, some, effort) for some in slices(effort)]
+        jobs = [_Job(index, point, plan, some, effort) for some in slices(effort)]
         with closing(_done(connection, cluster, jobs)) as pages:
             for done in pages:
                 if isinstance(done, PointInTimeLost):
@@ -261,6 +263,7 @@ class _Job:
     that was read of the first slice. size: documents of the next page.
     """
 
+    index: str
     point: str
     plan: BackfillPlan
     slices: Sequence[dict[str, Any] | None]
@@ -269,12 +272,13 @@ class _Job:
     size: int = _PAGE_DOCUMENTS
 
     def body(self) -> dict[str, Any]:
-        """Returns the search for the next page."""
+        """Returns the search for the next page, without the lists of tokens."""
         plan = self.plan
-        fields = fields_to_read(plan.meta, plan.marks_in)
+        names = fields_to_read(plan.meta, plan.marks_in)
         if plan.work == "forget":
-            fields = without_tokens(str(plan.meta.former))
-        body = scan_body(plan.query, fields, min(self.size, self.effort.page(_PAGE_DOCUMENTS)))
+            names = [str(plan.meta.former)]
+        size = min(self.size, self.effort.page(_PAGE_DOCUMENTS))
+        body = scan_body(plan.query, {"includes": names, "excludes": TOKEN_PATHS}, size)
         body["seq_no_primary_term"] = True
         if self.slices[0] is not None:
             body["slice"] = self.slices[0]
@@ -319,19 +323,22 @@ def _page(cluster: Cluster, job: _Job) -> tuple[_Done, _Job | None]:
         hits, point = cluster.page(job.point, job.body())
         if not hits:
             left = replace(job, slices=job.slices[1:], after=None)
-            return UpdateReport(), left if left.slices else None
-        done = _update(cluster, hits, job.plan)
+            return ChangeReport(), left if left.slices else None
+        store = ClusterStore(cluster, job.index)
+        done = _update(store, list(map(held_of, hits)), job.plan)
     except PointInTimeLost as error:
         return error, None
     job.effort.wait(len(hits), began)
-    return done, replace(job, point=point, after=hits[-1]["sort"], size=_page_of(hits))
+    named = [replace(each, id=f"{job.index}/{each.id}") for each in done.failures]
+    left = replace(job, point=point, after=hits[-1]["sort"], size=_page_of(hits))
+    return replace(done, failures=named), left
 
 
-def _update(cluster: Cluster, hits: Sequence[Hit], plan: BackfillPlan) -> UpdateReport:
+def _update(store: ClusterStore, held: Sequence[Held], plan: BackfillPlan) -> ChangeReport:
     if plan.work == "forget":
         assert plan.meta.former is not None
-        return forget(cluster, hits, plan.meta.former)
-    return renew(cluster, hits, plan.meta, plan.marks_in)
+        return forget(store, held, plan.meta.former)
+    return renew(store, held, plan.meta, plan.marks_in)
 
 
 def _page_of(hits: Sequence[Mapping[str, Any]]) -> int:

@@ -6,8 +6,7 @@ The texts stay in memory, and the sketches of all; what does not fit there goes 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 

@@ -84,6 +84,13 @@ class Store(Protocol):
         """
         ...
 
+    def hold_again(self, held: Sequence[Held], paths: list[str] | None = None) -> list[Held]:
+        """Returns held documents as they are now, in any order, without those that are gone.
+
+        paths: as in `hold`.
+        """
+        ...
+
     def change(self, changes: Sequence[Change]) -> WriteReport:
         """Changes or deletes documents that nobody changed since they were held.
 

@@ -26,7 +26,7 @@ from esdedup.exceptions import EsdedupError, StoreError, UsageError
 from esdedup.ingest.files import BadRecord
 from esdedup.models import Share
 from esdedup.stores import BulkPolicy, Cluster
-from esdedup.stores.elastic.documents import UpdateReport
+from esdedup.stores.changes import ChangeReport
 from esdedup.stores.elastic.indices import path_of
 
 Stale = Annotated[
@@ -156,13 +156,13 @@ def tell_left_out(plan: BackfillPlan) -> None:
 
 
 def run(
-    work: Callable[[OnUpdate], UpdateReport], waiting: int, letters: DeadLetterFile
-) -> UpdateReport:
+    work: Callable[[OnUpdate], ChangeReport], waiting: int, letters: DeadLetterFile
+) -> ChangeReport:
     """Works with a bar of progress; where that stops early, says what was written before."""
-    total = UpdateReport()
+    total = ChangeReport()
     with progress("Filling", waiting) as (advance, documents):
 
-        def on_update(done: UpdateReport) -> None:
+        def on_update(done: ChangeReport) -> None:
             nonlocal total
             total += done
             advance(done.read)
@@ -181,14 +181,14 @@ def run(
     return total
 
 
-def _stopped(report: UpdateReport) -> str:
+def _stopped(report: ChangeReport) -> str:
     return (
         f"Before this: {report.read} documents read, {report.written} written."
         " Run the same command again to go on"
     )
 
 
-def show(report: UpdateReport, title: str, left_out: int, as_json: bool) -> None:
+def show(report: ChangeReport, title: str, left_out: int, as_json: bool) -> None:
     """The report on standard output."""
     numbers: dict[str, Any] = {
         "read": report.read,

@@ -21,8 +21,9 @@ from esdedup.cli.options import (
 from esdedup.cli.output import message, print_json, print_table, steps, wants_json
 from esdedup.dedup.checkpoint import WorkFolder
 from esdedup.dedup.groups import Groups, find_groups
-from esdedup.dedup.marks import MarkReport, mark_groups, require_settled
+from esdedup.dedup.marks import mark_groups, require_settled
 from esdedup.ingest.files import BadRecord
+from esdedup.stores.changes import ChangeReport
 
 Work = Annotated[
     Path | None,
@@ -69,7 +70,7 @@ def group_command(
         work_folder = stack.enter_context(WorkFolder.at(folder))
         on_step = stack.enter_context(steps())
         groups = find_groups(index.store, index.meta, grouping, work=work_folder, on_step=on_step)
-        report = MarkReport()
+        report = ChangeReport()
         if not dry_run:
             letters = stack.enter_context(
                 DeadLetterFile(dead_letter or Path(f"{target.index}.dead-letter.jsonl"))
@@ -97,7 +98,7 @@ def group_command(
         raise typer.Exit(1)
 
 
-def _summary(groups: Groups, report: MarkReport | None) -> dict[str, Any]:
+def _summary(groups: Groups, report: ChangeReport | None) -> dict[str, Any]:
     sizes = groups.sizes.tolist()
     numbers: dict[str, Any] = {
         "documents": len(groups.ids),
@@ -136,7 +137,7 @@ def _ids(members: list[Any]) -> list[str]:
     return [member.id for member in members[:20]]
 
 
-def _tell(report: MarkReport) -> None:
+def _tell(report: ChangeReport) -> None:
     message(f"{report.written:,} documents written, {report.unchanged:,} had their group already")
     if report.stale:
         message(

@@ -27,7 +27,7 @@ from esdedup.cli.options import (
 from esdedup.cli.output import message, wants_json
 from esdedup.exceptions import StoreError
 from esdedup.stores import BulkPolicy, Cluster
-from esdedup.stores.elastic.documents import UpdateReport
+from esdedup.stores.changes import ChangeReport
 from esdedup.stores.mapping import index_mapping
 
 _ROUNDS = 3
@@ -86,7 +86,7 @@ def _fill(
         message(json.dumps(index_mapping(plan.following)["properties"]))
         begin(cluster, plan)
     _wait("until every writer fills both")
-    total = UpdateReport()
+    total = ChangeReport()
     for _ in range(_ROUNDS):
         filling = plan_backfill(cluster, name, following=True, effort=effort)
         tell_left_out(filling)
@@ -148,7 +148,7 @@ def _run(
     plan: BackfillPlan,
     effort: Effort,
     letters: DeadLetterFile,
-) -> UpdateReport:
+) -> ChangeReport:
     connection = target.connection()
     return run(
         lambda on_update: backfill(connection, cluster, plan, effort, on_update),

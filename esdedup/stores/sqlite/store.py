@@ -31,6 +31,7 @@ from esdedup.models import (
     WriteReport,
     check_sample,
 )
+from esdedup.stores.changes import CHANGED
 from esdedup.stores.fields import only
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.sqlite.database import Database
@@ -152,6 +153,9 @@ class LocalStore:
             for held in chosen
         ]
 
+    def hold_again(self, held: Sequence[Held], paths: list[str] | None = None) -> list[Held]:
+        return self.hold([one.document.id for one in held], paths)
+
     def change(self, changes: Sequence[Change]) -> WriteReport:
         failures: list[Failure] = []
         latest: dict[str, Document] = {}
@@ -162,8 +166,7 @@ class LocalStore:
                 id = change.held.document.id
                 known = found.pop(id, None)
                 if known is None or known.version != change.held.version:
-                    reason = "it changed since it was looked at"
-                    failures.append(Failure(id, reason, conflict=True))
+                    failures.append(Failure(id, CHANGED, conflict=True))
                 elif change.fields is None:
                     gone.append(id)
                 else:
