@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -17,7 +16,7 @@ from esdedup.analysis.report import Report, Wanted, report
 from esdedup.dedup.checkpoint import WorkFolder
 from esdedup.dedup.groups import Grouping, Groups, Method, OnStep, find_groups
 from esdedup.dedup.log import Action, LogReader, LogWriter, RunHeader
-from esdedup.dedup.marks import MarkReport, mark_groups, require_settled
+from esdedup.dedup.marks import mark_groups, require_settled
 from esdedup.dedup.pairs import SimilarPairs, similar_pairs
 from esdedup.dedup.remove import DedupReport, dedup, prepare
 from esdedup.dedup.representative import KeepRule
@@ -34,9 +33,10 @@ from esdedup.search.nearest import nearest
 from esdedup.search.similar import request_body, similar
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores import BulkPolicy, LocalStore, Store, connect, open_cluster
+from esdedup.stores.changes import ChangeReport
 from esdedup.stores.connection import Connection, connection_to
 from esdedup.stores.elastic.indices import check_apart
-from esdedup.stores.fields import has_field, text_of
+from esdedup.stores.fields import text_of
 from esdedup.stores.mapping import META_SECONDS, IndexMeta
 
 DEFAULT_FILE = "esdedup.db"
@@ -113,7 +113,7 @@ class GroupReport:
     """
 
     groups: Groups
-    marks: MarkReport
+    marks: ChangeReport
     missed: int
 
 
@@ -263,7 +263,7 @@ class Index:
         """
         if not isinstance(on_duplicate, DuplicatePolicy):
             on_duplicate = DuplicatePolicy(on_duplicate)
-        records = _records(documents, id_field)
+        records = _records(documents)
         self.create()
         report = ingest(
             self.store,
@@ -271,6 +271,7 @@ class Index:
             records,
             _raise,
             id_field=id_field,
+            random_ids=True,
             on_duplicate=on_duplicate,
             fresh=lambda: self.meta,
         )
@@ -286,7 +287,7 @@ class Index:
         Raises RecordError, after the others were written, if a document has no id or does not
         exist.
         """
-        records = _records(documents, None)
+        records = _records(documents)
         partial = [partial_document(each.source, id_field, self.meta) for each in records]
         report = self.store.update(partial)
         self.store.refresh()
@@ -632,19 +633,17 @@ def _working(path: str | Path | None) -> Iterator[WorkFolder | None]:
         folder.remove()
 
 
-def _records(documents: Iterable[Mapping[str, Any]], id_field: str | None) -> Iterator[Record]:
-    """The records of documents. id_field: give a random id to documents without this field."""
+def _records(documents: Iterable[Mapping[str, Any]]) -> Iterator[Record]:
     if isinstance(documents, (Mapping, str)):
         raise UsageError("give a list of documents, not a single one")
-    return _numbered(documents, id_field)
+    return _numbered(documents)
 
 
-def _numbered(documents: Iterable[Mapping[str, Any]], id_field: str | None) -> Iterator[Record]:
+def _numbered(documents: Iterable[Mapping[str, Any]]) -> Iterator[Record]:
     for number, source in enumerate(documents, 1):
         if not isinstance(source, Mapping):
             raise RecordError(f"document {number}: use a mapping, not {type(source).__name__}")
-        absent = id_field is not None and not has_field(source, id_field)
-        yield Record("document", number, source, uuid.uuid4().hex if absent else None)
+        yield Record("document", number, source)
 
 
 def _raise(record: BadRecord) -> None:

@@ -9,29 +9,31 @@ How hard to work: processes, machines, and documents a second.
 
 from __future__ import annotations
 
-import functools
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any, Literal
 
 from esdedup.admin.preflight import Obstacle, hindrances, searchable_text
 from esdedup.exceptions import StoreError, UsageError
-from esdedup.ingest.processes import OnItem, in_processes
-from esdedup.ingest.refresh import fields_to_read, forget, renew, without_tokens
-from esdedup.models import MOST_SLICES, WHOLE, Share
+from esdedup.ingest.parallel import in_pieces
+from esdedup.ingest.refresh import fields_to_read, forget, renew
+from esdedup.models import MOST_SLICES, WHOLE, Held, Share
 from esdedup.stores import BulkPolicy
+from esdedup.stores.changes import ChangeReport
 from esdedup.stores.connection import Connection
 from esdedup.stores.elastic.client import Cluster
-from esdedup.stores.elastic.documents import Hit, UpdateReport
+from esdedup.stores.elastic.documents import held_of
 from esdedup.stores.elastic.errors import PointInTimeLost
 from esdedup.stores.elastic.indices import IndexState, Named, attached, path_of
 from esdedup.stores.elastic.queries import not_sketched, scan_body, sketched, with_text
 from esdedup.stores.elastic.retry import retrying, wait
-from esdedup.stores.mapping import IndexMeta
+from esdedup.stores.elastic.store import ClusterStore
+from esdedup.stores.mapping import TOKEN_PATHS, IndexMeta
 
 _LANES = 8
 """Slices of a machine's share, whatever its workers."""
@@ -55,6 +57,19 @@ class Effort:
         if self.rate is not None and not (self.rate > 0 and math.isfinite(self.rate)):
             raise UsageError(f"rate {self.rate}: use a number of documents a second above 0")
 
+    def page(self, most: int) -> int:
+        """Returns how many documents a worker reads at once: at most those of one second."""
+        return most if self.rate is None else max(1, min(most, math.ceil(self.rate / self.workers)))
+
+    def wait(self, read: int, began: float) -> None:
+        """Sleeps if a worker read documents faster than its part of the rate.
+
+        began: when it began to read them, by `time.monotonic`.
+        """
+        if self.rate is not None:
+            until = began + read / (self.rate / self.workers)
+            time.sleep(max(0.0, until - time.monotonic()))
+
 
 def slices(effort: Effort) -> list[list[dict[str, Any] | None]]:
     """The slices of a search that each worker reads, one after the other; None for all of it.
@@ -74,33 +89,14 @@ def slices(effort: Effort) -> list[list[dict[str, Any] | None]]:
     return [[None]]
 
 
-class Pace:
-    """Holds one worker to its part of the rate."""
-
-    def __init__(self, effort: Effort) -> None:
-        self._rate = None if effort.rate is None else effort.rate / effort.workers
-        self._began = time.monotonic()
-        self._read = 0
-
-    def page(self, most: int) -> int:
-        """How many documents to read at once: the cluster is not hit by more than a second's."""
-        return most if self._rate is None else max(1, min(most, math.ceil(self._rate)))
-
-    def keep(self, read: int) -> None:
-        """Sleeps where these documents came too soon."""
-        self._read += read
-        if self._rate is not None:
-            time.sleep(max(0.0, self._began + self._read / self._rate - time.monotonic()))
-
-
 log = logging.getLogger("esdedup")
 _PAGE_DOCUMENTS = 1_000
 _PAGE_CHARACTERS = 8_000_000
 Work = Literal["fill", "renew", "forget"]
 """Tokens for documents without; for those whose text changed; or none any more."""
-_Done = UpdateReport | PointInTimeLost
+_Done = ChangeReport | PointInTimeLost
 """What became of a page, or why there are no more."""
-OnUpdate = Callable[[UpdateReport], None]
+OnUpdate = Callable[[ChangeReport], None]
 
 
 @dataclass(frozen=True)
@@ -191,7 +187,7 @@ def backfill(
     plan: BackfillPlan,
     effort: Effort,
     on_update: OnUpdate | None = None,
-) -> UpdateReport:
+) -> ChangeReport:
     """Fills until no document waits, or only some that others wrote meanwhile and keep writing.
 
     A document is counted once it is written. A point in time that is lost with a node is opened
@@ -200,7 +196,7 @@ def backfill(
     on_update: called with what became of a page of documents. Raises the errors of the store;
     what was written stays, and the same again goes on from there.
     """
-    total = UpdateReport()
+    total = ChangeReport()
     for index in plan.indices:
         total += _fill(connection, cluster, plan, index, effort, on_update)
     return total
@@ -213,9 +209,9 @@ def _fill(
     index: str,
     effort: Effort,
     on_update: OnUpdate | None,
-) -> UpdateReport:
+) -> ChangeReport:
     """Pass after pass over one index, as others may have written since the last one began."""
-    total, fruitless, before = UpdateReport(), 0, math.inf
+    total, fruitless, before = ChangeReport(), 0, math.inf
     while True:
         done, lost = _pass(connection, cluster, plan, index, effort, on_update)
         cluster.ask("POST", f"{path_of(index)}/_refresh")
@@ -243,85 +239,109 @@ def _pass(
     index: str,
     effort: Effort,
     on_update: OnUpdate | None,
-) -> tuple[UpdateReport, PointInTimeLost | None]:
+) -> tuple[ChangeReport, PointInTimeLost | None]:
     """Everything that waits in one index at this moment; why it ended early, if it did."""
-    total, lost = UpdateReport(), None
+    total, lost = ChangeReport(), None
     with cluster.point_in_time(path_of(index)) as point:
-        jobs = [_Job(point, plan, some, effort) for some in slices(effort)]
-        for done in _done(connection, cluster, jobs):
-            if isinstance(done, PointInTimeLost):
-                lost = done
-                continue
-            total += done
-            if on_update is not None:
-                on_update(done)
+        jobs = [_Job(index, point, plan, some, effort) for some in slices(effort)]
+        with closing(_done(connection, cluster, jobs)) as pages:
+            for done in pages:
+                if isinstance(done, PointInTimeLost):
+                    lost = done
+                    continue
+                total += done
+                if on_update is not None:
+                    on_update(done)
     return total, lost
 
 
 @dataclass(frozen=True)
 class _Job:
-    """What one worker does."""
+    """The pages that one worker has yet to read.
 
+    slices: the one to read now, and those after it. after: the sort values of the last document
+    that was read of the first slice. size: documents of the next page.
+    """
+
+    index: str
     point: str
     plan: BackfillPlan
     slices: Sequence[dict[str, Any] | None]
     effort: Effort
+    after: list[Any] | None = None
+    size: int = _PAGE_DOCUMENTS
 
-    def body(self, slice: dict[str, Any] | None) -> dict[str, Any]:
-        """The search for a page of documents."""
+    def body(self) -> dict[str, Any]:
+        """Returns the search for the next page, without the lists of tokens."""
         plan = self.plan
-        fields = fields_to_read(plan.meta, plan.marks_in)
+        names = fields_to_read(plan.meta, plan.marks_in)
         if plan.work == "forget":
-            fields = without_tokens(str(plan.meta.former))
-        body = scan_body(plan.query, fields, _PAGE_DOCUMENTS)
+            names = [str(plan.meta.former)]
+        size = min(self.size, self.effort.page(_PAGE_DOCUMENTS))
+        body = scan_body(plan.query, {"includes": names, "excludes": TOKEN_PATHS}, size)
         body["seq_no_primary_term"] = True
-        return body if slice is None else {**body, "slice": slice}
+        if self.slices[0] is not None:
+            body["slice"] = self.slices[0]
+        if self.after is not None:
+            body["search_after"] = self.after
+        return body
 
 
-def _done(connection: Connection, cluster: Cluster, jobs: Sequence[_Job]) -> Iterator[_Done]:
-    """What became of each page, from one process a job; from this one where there is but one."""
-    if len(jobs) == 1:
-        yield from _work(cluster, jobs[0])
-    else:
-        begin = functools.partial(_work_alone, connection, cluster.policy)
-        results: Iterator[_Done] = in_processes(len(jobs), begin, jobs)
-        yield from results
+def _done(connection: Connection, cluster: Cluster, jobs: Sequence[_Job]) -> Generator[_Done]:
+    """Yields what became of each page. Several jobs are done by a process each."""
+    if len(jobs) > 1:
+        work = partial(_page_in_a_process, connection, cluster.policy)
+        yield from in_pieces(len(jobs), work, jobs)
+        return
+    job: _Job | None = jobs[0]
+    while job is not None:
+        done, job = _page(cluster, job)
+        yield done
 
 
-@contextmanager
-def _work_alone(connection: Connection, policy: BulkPolicy) -> Iterator[OnItem[_Job, _Done]]:
+def _page_in_a_process(
+    connection: Connection, policy: BulkPolicy, job: _Job
+) -> tuple[_Done, _Job | None]:
+    return _page(_cluster(connection, policy), job)
+
+
+@cache
+def _cluster(connection: Connection, policy: BulkPolicy) -> Cluster:
+    """Opens the cluster, once in each worker process."""
     from esdedup.stores import connect
 
-    cluster = retrying(lambda: connect(connection, policy), policy)
-    try:
-        yield functools.partial(_work, cluster)
-    finally:
-        cluster.client.close()
+    return retrying(lambda: connect(connection, policy), policy)
 
 
-def _work(cluster: Cluster, job: _Job) -> Iterator[_Done]:
-    """Page by page; a lost point in time is no reason to stop what others write at this moment."""
-    pace = Pace(job.effort)
-    most = pace.page(_PAGE_DOCUMENTS)
+def _page(cluster: Cluster, job: _Job) -> tuple[_Done, _Job | None]:
+    """Updates a page of documents. Returns what became of them, and what is left of the job.
+
+    A lost point in time is returned, not raised: it must not stop the other workers.
+    """
+    began = time.monotonic()
     try:
-        for slice in job.slices:
-            body = {**job.body(slice), "size": most}
-            for hits in cluster.pages(job.point, body):
-                body["size"] = _page_of(hits, most)
-                yield _update(cluster, hits, job.plan)
-                pace.keep(len(hits))
+        hits, point = cluster.page(job.point, job.body())
+        if not hits:
+            left = replace(job, slices=job.slices[1:], after=None)
+            return ChangeReport(), left if left.slices else None
+        store = ClusterStore(cluster, job.index)
+        done = _update(store, list(map(held_of, hits)), job.plan)
     except PointInTimeLost as error:
-        yield error
+        return error, None
+    job.effort.wait(len(hits), began)
+    named = [replace(each, id=f"{job.index}/{each.id}") for each in done.failures]
+    left = replace(job, point=point, after=hits[-1]["sort"], size=_page_of(hits))
+    return replace(done, failures=named), left
 
 
-def _update(cluster: Cluster, hits: Sequence[Hit], plan: BackfillPlan) -> UpdateReport:
+def _update(store: ClusterStore, held: Sequence[Held], plan: BackfillPlan) -> ChangeReport:
     if plan.work == "forget":
         assert plan.meta.former is not None
-        return forget(cluster, hits, plan.meta.former)
-    return renew(cluster, hits, plan.meta, plan.marks_in)
+        return forget(store, held, plan.meta.former)
+    return renew(store, held, plan.meta, plan.marks_in)
 
 
-def _page_of(hits: Sequence[Mapping[str, Any]], most: int) -> int:
-    """How many documents to read next, so that long ones do not fill the memory."""
+def _page_of(hits: Sequence[Mapping[str, Any]]) -> int:
+    """Returns how many documents to read next, so that long ones do not fill the memory."""
     characters = sum(len(str(hit.get("_source", ""))) for hit in hits)
-    return max(1, min(most, _PAGE_CHARACTERS * len(hits) // max(1, characters)))
+    return max(1, min(_PAGE_DOCUMENTS, _PAGE_CHARACTERS * len(hits) // max(1, characters)))

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from esdedup.ingest.documents import OURS
 from esdedup.models import FIELD
-from esdedup.stores.elastic.indices import IndexState
+from esdedup.stores.elastic.indices import IndexState, source_limits
 from esdedup.stores.mapping import IndexMeta, field_mapping, meta_of
 
 Kind = Literal["closed", "blocked", "taken", "room", "source", "no updates", "no text", "odd text"]
@@ -135,15 +135,16 @@ def _fields(properties: Mapping[str, Any]) -> int:
 
 def _source(state: IndexState, meta: IndexMeta) -> Iterator[Obstacle]:
     """A `_source` that an update can't start from."""
-    stored = state.mapping.get("_source", {})
-    mode = stored.get("mode") or state.setting("mapping.source.mode")
+    mode = state.setting("mapping.source.mode")
+    disabled, hidden = source_limits(state.mapping, mode)
+    mode = state.mapping.get("_source", {}).get("mode") or mode
     stops: Stops = "backfill"
-    if str(stored.get("enabled", "true")).lower() == "false" or mode == "disabled":
+    if disabled:
         reason = (
             "_source is disabled: documents can be neither read nor updated; a sidecar index"
             f" (--sidecar) can be filled only where {meta.text_field!r} is stored"
         )
-    elif hidden := [name for name in ("includes", "excludes") if stored.get(name)]:
+    elif hidden:
         reason = (
             f"_source has {' and '.join(hidden)}: an update would lose the fields that are left"
             f" out; {_SIDECAR}"

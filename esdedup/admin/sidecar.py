@@ -14,11 +14,19 @@ from esdedup.exceptions import StoreError, UsageError
 from esdedup.ingest.documents import fields_of
 from esdedup.ingest.refresh import digests
 from esdedup.models import FIELD, Failure
+from esdedup.stores.changes import ChangeReport
 from esdedup.stores.elastic.bulk import Action
 from esdedup.stores.elastic.client import Cluster, line
-from esdedup.stores.elastic.documents import UpdateReport
 from esdedup.stores.elastic.errors import reason_of
-from esdedup.stores.elastic.indices import IndexState, Named, check_name, path_of, resolve, states
+from esdedup.stores.elastic.indices import (
+    IndexState,
+    Named,
+    check_name,
+    path_of,
+    resolve,
+    source_limits,
+    states,
+)
 from esdedup.stores.elastic.queries import scan_body
 from esdedup.stores.fields import value_at
 from esdedup.stores.mapping import IndexMeta, index_mapping, meta_of
@@ -80,13 +88,13 @@ def fill_sidecar(
     chosen: Sequence[IndexState],
     sidecar: str,
     meta: IndexMeta,
-    on_update: Callable[[UpdateReport], None] | None = None,
-) -> UpdateReport:
+    on_update: Callable[[ChangeReport], None] | None = None,
+) -> ChangeReport:
     """Writes every document that the sidecar lacks, or has with another text.
 
     Nothing is deleted from it. Raises the errors of the store; the same again goes on.
     """
-    total = UpdateReport()
+    total = ChangeReport()
     for state in chosen:
         body = scan_body({"match_all": {}}, [meta.text_field], _PAGE)
         if _is_hidden(state, meta):
@@ -102,12 +110,9 @@ def fill_sidecar(
 
 
 def _is_hidden(state: IndexState, meta: IndexMeta) -> bool:
-    source = state.mapping.get("_source", {})
-    disabled = str(source.get("enabled", "true")).lower() == "false"
-    modes = (source.get("mode"), state.setting("mapping.source.mode"))
-    filtered = bool(source.get("includes") or source.get("excludes"))
-    # Of a text that may be left out of `_source`, what is kept elsewhere is surely whole.
-    return disabled or "disabled" in modes or (filtered and _reading(state, meta) is not None)
+    disabled, filters = source_limits(state.mapping, state.setting("mapping.source.mode"))
+    # A filter may leave the text out of `_source`; a copy that is kept elsewhere is whole.
+    return disabled or (bool(filters) and _reading(state, meta) is not None)
 
 
 def _reading(state: IndexState, meta: IndexMeta) -> dict[str, Any] | None:
@@ -127,7 +132,7 @@ def _text(hit: Mapping[str, Any], meta: IndexMeta) -> Any:
 
 def _fill(
     cluster: Cluster, hits: list[dict[str, Any]], sidecar: str, meta: IndexMeta
-) -> UpdateReport:
+) -> ChangeReport:
     texts = [_text(hit, meta) for hit in hits]
     with_text = [row for row, text in enumerate(texts) if isinstance(text, str)]
     wanted = digests([texts[row] for row in with_text], meta)
@@ -150,7 +155,7 @@ def _fill(
     report = cluster.bulk(actions, f"index {sidecar!r}")
     unchanged = len(with_text) - len(fresh) - len(failures)
     failures += [Failure(f"{sidecar}/{each.id}", each.reason) for each in report.failures]
-    return UpdateReport(
+    return ChangeReport(
         read=len(hits),
         written=report.created + report.updated,
         unchanged=unchanged,

@@ -27,7 +27,7 @@ from esdedup.cli.commands import (
 from esdedup.cli.commands import stats as stop
 from esdedup.cli.output import message, only_plain
 from esdedup.exceptions import EsdedupError, UsageError
-from esdedup.ingest.processes import be_a_program
+from esdedup.ingest.parallel import be_a_program
 
 app = typer.Typer(
     name="esdedup",

@@ -6,8 +6,7 @@ The texts stay in memory, and the sketches of all; what does not fit there goes 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +20,7 @@ from esdedup.dedup.verify import TextsOf
 from esdedup.ingest.documents import items_of, line_taken
 from esdedup.ingest.files import BadRecord, Chunk, Record
 from esdedup.ingest.ingest import DeadLetter
-from esdedup.ingest.processes import in_processes
+from esdedup.ingest.parallel import in_order
 from esdedup.search.limits import Limits, narrowed_scheme
 from esdedup.sketch.sketch import sketch
 from esdedup.stores.mapping import IndexMeta
@@ -119,46 +118,13 @@ def pairs_in_files(
     held = _Documents()
     scheme = narrowed_scheme(meta.scheme, limits.metric)
     reading = Reading(replace(meta, scheme=scheme), limits.metric, KeepRule())
-    for part in _in_order(_parts(workers, reading, id_field, chunks)):
+    for part in in_order(workers, functools.partial(_part, reading, id_field), chunks):
         held.add(part, dead_letter)
         if on_read is not None:
             on_read(held.read)
     columns = _columns(held, reading)
     found = pairs_among(columns, held.texts_of, meta, limits, on_step or (lambda *_: None))
     return FilePairs(found, held.texts_of, held.read, held.failed)
-
-
-def _parts(
-    workers: int, reading: Reading, id_field: str | None, chunks: Iterable[Chunk]
-) -> Iterator[_Numbered]:
-    if workers > 1:
-        begin = functools.partial(_reading, reading, id_field)
-        yield from in_processes(workers, begin, enumerate(chunks))
-    else:
-        for number, chunk in enumerate(chunks):
-            yield number, _part(reading, id_field, chunk)
-
-
-@contextmanager
-def _reading(
-    reading: Reading, id_field: str | None
-) -> Iterator[Callable[..., Iterator[_Numbered]]]:
-    """In a process of its own."""
-
-    def work(chunk: tuple[int, Chunk]) -> Iterator[_Numbered]:
-        yield chunk[0], _part(reading, id_field, chunk[1])
-
-    yield work
-
-
-def _in_order(parts: Iterable[_Numbered]) -> Iterator[_Part]:
-    waiting: dict[int, _Part] = {}
-    following = 0
-    for number, part in parts:
-        waiting[number] = part
-        while following in waiting:
-            yield waiting.pop(following)
-            following += 1
 
 
 def _part(reading: Reading, id_field: str | None, chunk: Chunk) -> _Part:

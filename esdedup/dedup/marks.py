@@ -7,8 +7,8 @@ A mark is a value below our field, such as a group.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,11 +16,13 @@ import numpy as np
 from esdedup.dedup.groups import Groups, OnStep
 from esdedup.exceptions import StoreError
 from esdedup.ingest.documents import MARKS
-from esdedup.models import Change, Counts, Failure, Held, tokens_in
+from esdedup.models import Change, Held, tokens_in
 from esdedup.stores.base import Store
+from esdedup.stores.changes import ChangeReport, Verdict, change_held, missing
 from esdedup.stores.fields import value_at
 from esdedup.stores.mapping import IndexMeta
 
+_PAGE = 1_000
 Marks = Mapping[str, Any]
 """Values by their names below our field."""
 
@@ -55,24 +57,6 @@ def replaced(source: Mapping[str, Any], field: str, marks: Marks, by: Marks) -> 
     return {**source, field: [ours] if isinstance(source.get(field), list) else ours}
 
 
-_PAGE = 1_000
-_ATTEMPTS = 8
-
-
-@dataclass(frozen=True)
-class MarkReport(Counts):
-    """What became of the documents; they add up to those that were grouped.
-
-    unchanged: had this group already. stale: their text changed, or they went, since they were
-    grouped; they are left as they are. failures: refused by the store.
-    """
-
-    written: int = 0
-    unchanged: int = 0
-    stale: int = 0
-    failures: list[Failure] = field(default_factory=list)
-
-
 def require_settled(store: Store, meta: IndexMeta) -> None:
     """Raises StoreError while the index is changing its scheme."""
     if meta.next is not None:
@@ -81,20 +65,21 @@ def require_settled(store: Store, meta: IndexMeta) -> None:
 
 def mark_groups(
     store: Store, meta: IndexMeta, groups: Groups, on_step: OnStep | None = None
-) -> MarkReport:
+) -> ChangeReport:
     """Gives every document its group: the id of the one that stays, its own if it is that.
 
     The others get that id as their original too, with the similarity or distance. A document is
     written only if it has still the text that it was grouped by, and has not this group already, so
-    that doing the same again completes a run that was stopped.
+    that doing the same again completes a run that was stopped. Documents that changed or went since
+    they were grouped count as stale and stay as they are.
 
     Raises StoreError while the index is changing its scheme, and the errors of the store.
     """
     require_settled(store, meta)
-    report = MarkReport()
+    report = ChangeReport()
     for first in range(0, len(groups.ids), _PAGE):
         rows = range(first, min(first + _PAGE, len(groups.ids)))
-        report += _mark(store, meta, dict(_wanted(groups, rows)))
+        report += _mark(store, meta, groups, rows)
         if on_step is not None:
             on_step("Writing groups", rows.stop, len(groups.ids))
     store.refresh()
@@ -121,37 +106,25 @@ def wanted_marks(groups: Groups, row: int) -> dict[str, Any]:
     return marks_of(group, similarity=value)
 
 
-def _wanted(groups: Groups, rows: Sequence[int]) -> Iterator[tuple[str, tuple[str, Any]]]:
-    """For each id the digest that it was grouped by, and its marks."""
-    for row in rows:
-        yield groups.ids[row], (f"{int(groups.digests[row]):016x}", wanted_marks(groups, row))
+def _mark(store: Store, meta: IndexMeta, groups: Groups, rows: Sequence[int]) -> ChangeReport:
+    wanted = {
+        groups.ids[row]: (f"{int(groups.digests[row]):016x}", wanted_marks(groups, row))
+        for row in rows
+    }
 
+    def decide(held: Sequence[Held]) -> list[Verdict]:
+        return [_verdict(one, meta.field, *wanted[one.document.id]) for one in held]
 
-def _mark(
-    store: Store, meta: IndexMeta, wanted: Mapping[str, tuple[str, dict[str, Any]]]
-) -> MarkReport:
     paths = [f"{meta.field}.{name}" for name in ("digest", *MARKS)]
-    pending = list(wanted)
-    report = MarkReport()
-    for _ in range(_ATTEMPTS):
-        held = store.hold(pending, paths)
-        same = [each for each in held if _digest(each, meta) == wanted[each.document.id][0]]
-        changes = [
-            Change(each, {meta.field: missing})
-            for each in same
-            if (missing := differing(each.document.source, meta.field, wanted[each.document.id][1]))
-        ]
-        report += MarkReport(unchanged=len(same) - len(changes), stale=len(pending) - len(same))
-        written = store.change(changes)
-        others = [failure for failure in written.failures if not failure.conflict]
-        report += MarkReport(written=written.updated, failures=others)
-        # What changed between the look and the write is looked at again.
-        pending = [failure.id for failure in written.failures if failure.conflict]
-        if not pending:
-            return report
-    reason = f"it changed each of {_ATTEMPTS} times between reading and writing; run this again"
-    return report + MarkReport(failures=[Failure(id, reason) for id in pending])
+    ids = list(wanted)
+    held = store.hold(ids, paths)
+    report = change_held(store, held, decide, paths) + missing(ids, held, None)
+    return replace(report, read=len(ids), stale=report.stale + report.gone, gone=0)
 
 
-def _digest(held: Held, meta: IndexMeta) -> Any:
-    return value_at(held.document.source, f"{meta.field}.digest")
+def _verdict(held: Held, field: str, digest: str, marks: Marks) -> Verdict:
+    source = held.document.source
+    if value_at(source, f"{field}.digest") != digest:
+        return "stale"
+    lacking = differing(source, field, marks)
+    return Change(held, {field: lacking}) if lacking else "unchanged"

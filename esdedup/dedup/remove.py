@@ -25,6 +25,7 @@ from esdedup.exceptions import RecordError, StoreError, UsageError
 from esdedup.ingest.refresh import digests
 from esdedup.models import Change, Counts, Failure, Held
 from esdedup.stores.base import Store
+from esdedup.stores.changes import CHANGED, Verdict, change_held
 from esdedup.stores.fields import value_at
 from esdedup.stores.mapping import IndexMeta
 
@@ -40,10 +41,19 @@ class PutBack:
 
 def remove(store: Store, held: Sequence[Held]) -> list[Failure]:
     """Deletes documents that are as they were held; those that were not deleted."""
-    report = store.change([Change(one, None) for one in held])
-    conflicts = [each.id for each in report.failures if each.conflict]
-    still = {one.document.id for one in store.hold(conflicts, [])} if conflicts else set()
-    return [each for each in report.failures if not each.conflict or each.id in still]
+    version = {one.document.id: one.version for one in held}
+
+    def decide(now: Sequence[Held]) -> list[Verdict]:
+        return [
+            Change(one, None) if one.version == version[one.document.id] else _changed(one)
+            for one in now
+        ]
+
+    return change_held(store, held, decide, []).failures
+
+
+def _changed(held: Held) -> Failure:
+    return Failure(held.document.id, CHANGED, conflict=True)
 
 
 def put_back(store: Store, held: Sequence[Held]) -> PutBack:
@@ -318,21 +328,21 @@ class _Work:
         return remove(self.store, held)
 
     def _mark(self, entries: list[Entry]) -> list[Failure]:
-        changes = [
-            Change(entry.held, merging(entry.held.document.source, self.meta.field, entry.marks))
-            for entry in entries
-        ]
-        failures = self.store.change(changes).failures
-        conflicts = [each.id for each in failures if each.conflict]
-        marks = {entry.id: entry.marks for entry in entries}
-        again = self.store.hold(conflicts) if conflicts else []
-        # Ours after all, and only the answer was lost.
-        ours = {
-            one.document.id
-            for one in again
-            if not differing(one.document.source, self.meta.field, marks[one.document.id])
-        }
-        return [each for each in failures if each.id not in ours]
+        by_id = {entry.id: entry for entry in entries}
+
+        def decide(now: Sequence[Held]) -> list[Verdict]:
+            return [self._marking(one, by_id[one.document.id]) for one in now]
+
+        held = [entry.held for entry in entries]
+        return change_held(self.store, held, decide, gone=CHANGED).failures
+
+    def _marking(self, now: Held, entry: Entry) -> Verdict:
+        source, name = now.document.source, self.meta.field
+        if not differing(source, name, entry.marks):
+            return "unchanged"
+        if now.version != entry.held.version:
+            return _changed(now)
+        return Change(now, merging(source, name, entry.marks))
 
     def _put_back_bereft(
         self, entries: list[Entry], row_of: Mapping[str, int]

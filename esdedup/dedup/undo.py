@@ -8,8 +8,11 @@ from dataclasses import dataclass, field
 from esdedup.dedup.log import Entry, LogReader
 from esdedup.dedup.marks import differing, former, replaced
 from esdedup.dedup.remove import move_back
-from esdedup.models import Change, Counts, Failure
+from esdedup.models import Change, Counts, Failure, Held
 from esdedup.stores.base import Store
+from esdedup.stores.changes import Verdict, change_held, missing
+
+_GONE = "it is gone"
 
 
 @dataclass(frozen=True)
@@ -74,33 +77,22 @@ def _bring_back(store: Store, destination: Store | None, entries: Sequence[Entry
 
 def _unmark(store: Store, name: str, entries: Sequence[Entry]) -> UndoReport:
     by_id = {entry.id: entry for entry in entries}
-    changes: list[Change] = []
-    failures: list[Failure] = []
-    present = 0
-    for held in store.hold(list(by_id)):
-        entry = by_id[held.document.id]
-        source = held.document.source
-        if former(source, name, entry.marks) == entry.former:
-            present += 1
-        elif not differing(source, name, entry.marks):
-            # An update could not take a name away, only put null in its place.
-            whole = replaced(source, name, entry.marks, entry.former)
-            changes.append(Change(held, whole, whole=True))
-        else:
-            reason = "its marks are not those that were put, and were left as they are"
-            failures.append(Failure(entry.id, reason, conflict=True))
-        del by_id[entry.id]
-    failures += [Failure(id, "it is gone", conflict=True) for id in by_id]
-    left = store.change(changes).failures
-    conflicts = [each.id for each in left if each.conflict]
-    again = store.hold(conflicts) if conflicts else []
-    wanted = {entry.id: entry for entry in entries}
-    # Ours after all, and only the answer was lost.
-    ours = {
-        one.document.id
-        for one in again
-        if former(one.document.source, name, wanted[one.document.id].marks)
-        == wanted[one.document.id].former
-    }
-    left = [each for each in left if each.id not in ours]
-    return UndoReport(len(changes) - len(left), present, failures + left)
+
+    def decide(held: Sequence[Held]) -> list[Verdict]:
+        return [_unmarking(one, name, by_id[one.document.id]) for one in held]
+
+    ids = list(by_id)
+    held = store.hold(ids)
+    report = change_held(store, held, decide, gone=_GONE) + missing(ids, held, _GONE)
+    return UndoReport(report.written, report.unchanged, report.failures)
+
+
+def _unmarking(held: Held, name: str, entry: Entry) -> Verdict:
+    source = held.document.source
+    if former(source, name, entry.marks) == entry.former:
+        return "unchanged"
+    if differing(source, name, entry.marks):
+        reason = "its marks are not those that were put, and were left as they are"
+        return Failure(entry.id, reason, conflict=True)
+    # An update could not take a name away, only put null in its place.
+    return Change(held, replaced(source, name, entry.marks, entry.former), whole=True)

@@ -6,6 +6,7 @@ Records as documents: their ids, their texts, and what makes one that is none.
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -100,12 +101,17 @@ TAKEN_BY_LINE = (
 
 @dataclass(frozen=True)
 class Item:
-    """A record as a document. own_id: whether its id is its own, not that of its line."""
+    """A record as a document.
+
+    own_id: whether the id is its own, not made of its line. sketched: the document with its tokens,
+    if they are made already.
+    """
 
     record: Record
     id: str
     text: str
     own_id: bool
+    sketched: Document | None = None
 
     @property
     def document(self) -> Document:
@@ -114,30 +120,41 @@ class Item:
 
 
 def items_of(
-    records: Iterable[Record | BadRecord], text_field: str, id_field: str | None
+    records: Iterable[Record | BadRecord],
+    text_field: str,
+    id_field: str | None,
+    *,
+    random_ids: bool = False,
 ) -> tuple[list[Item], list[BadRecord]]:
-    """Records as documents, and those that are none."""
-    checked = [_item_of(record, text_field, id_field) for record in records]
+    """Returns the records that are documents, and those that are not.
+
+    id_field: the field of the id, which must be there; None for `id`, which may be missing.
+    random_ids: give a random id to a record without one; else it gets the id "file:line".
+    """
+    checked = [_item_of(record, text_field, id_field, random_ids) for record in records]
     items = [item for item in checked if isinstance(item, Item)]
     return items, [item for item in checked if isinstance(item, BadRecord)]
 
 
-def _item_of(record: Record | BadRecord, text_field: str, id_field: str | None) -> Item | BadRecord:
+def _item_of(
+    record: Record | BadRecord, text_field: str, id_field: str | None, random_ids: bool
+) -> Item | BadRecord:
     if isinstance(record, BadRecord):
         return record
     try:
         text = text_of(record.source, text_field)
-        id, own = _id_of(record, id_field)
+        id, own = _id_of(record, id_field, random_ids)
     except RecordError as error:
         return bad_record(record, str(error))
     return Item(record, id, text, own)
 
 
-def _id_of(record: Record, id_field: str | None) -> tuple[str, bool]:
+def _id_of(record: Record, id_field: str | None, random_ids: bool) -> tuple[str, bool]:
+    """Returns the id of a record, and whether it is the record's own."""
     value = value_at(record.source, id_field or "id")
     if value is None:
-        if record.spare_id is not None:
-            return record.spare_id, True
+        if random_ids:
+            return uuid.uuid4().hex, True
         if id_field is not None:
             raise RecordError(f"the id field {id_field!r} is missing")
         return f"{record.file}:{record.line}", False

@@ -41,16 +41,11 @@ _COMPRESSED = (".gz", ".zst")
 
 @dataclass(frozen=True)
 class Record:
-    """A record of an input.
-
-    file: its name without folders. line: where it begins, from 1. spare_id: the id of a record that
-    has none of its own; None for file:line.
-    """
+    """A record of an input. file: its name without folders. line: where it begins, from 1."""
 
     file: str
     line: int
     source: Mapping[str, Any]
-    spare_id: str | None = None
 
 
 @dataclass(frozen=True)

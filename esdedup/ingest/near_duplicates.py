@@ -167,9 +167,13 @@ class DuplicatePolicy:
         return self.action in ("mark", "group")
 
     @property
-    def leaders(self) -> bool:
-        """Whether only documents that are like no earlier one are compared with."""
+    def groups(self) -> bool:
+        """Whether documents are compared only with representatives."""
         return self.action == "group"
+
+    def takes(self, verdict: Verdict) -> bool:
+        """Returns whether a document of this verdict is written."""
+        return verdict.original is None or self.writes
 
 
 class Originals:
@@ -245,11 +249,11 @@ class Originals:
         counts = Counter(arrival.id for arrival in arrivals)
         before = self._older + self._recent
         known: dict[str, tuple[str, Verdict]] = {}
-        if self._policy.leaders:
+        if self._policy.groups:
             known = verdicts_of(self._store, self._meta, list(counts))
             known = {id: said for id, said in known.items() if id not in self._doubted}
             known |= {row.id: (row.digest, row.verdict) for row in before if row.id in counts}
-        earlier = Earlier(before, leaders=self._policy.leaders)
+        earlier = Earlier(before, leaders=self._policy.groups)
         equal = of_equal_texts(self._store, self._meta, contents)
         filled = self._like.filled({text: contents[text] for text in equal})
         equal = {text: found for text, found in equal.items() if text in filled}
@@ -276,7 +280,7 @@ class Originals:
             Query(
                 batch.contents[text],
                 next(iter(askers[text])) if len(askers[text]) == 1 else None,
-                originals=self._policy.leaders,
+                originals=self._policy.groups,
             )
             for text in asked
         ]
@@ -292,7 +296,7 @@ class Originals:
 
     def _is_compared_later(self, former: Verdict | None) -> bool:
         """Whether others will be compared with a document; former: what was said of it before."""
-        if self._policy.leaders:
+        if self._policy.groups:
             return former is not None and former.original is None
         return self._policy.writes
 
@@ -300,9 +304,9 @@ class Originals:
         """The verdict on a document, which then is one of the earlier ones."""
         id, text = batch.arrivals[row].id, batch.digests[row]
         verdict = batch.former(row) or self._judged(batch, id, text)
-        if self._is_written(verdict):
+        if self._policy.takes(verdict):
             batch.earlier.add("" if text in batch.empty else text, id, verdict)
-        if self._policy.leaders:
+        if self._policy.groups:
             batch.known[id] = text, verdict
         return verdict
 
@@ -323,7 +327,7 @@ class Originals:
 
     def _of_equal(self, equal: Sequence[Near]) -> Verdict:
         best = min(equal, key=lambda each: (each.verdict.original is not None, natural(each.id)))
-        if self._policy.leaders and best.verdict.original is not None:
+        if self._policy.groups and best.verdict.original is not None:
             # What was found of this text holds for it whoever has it.
             return replace(best.verdict, truncated=False, exact=True)
         return self._following(replace(best, value=self._like.equal), exact=True)
@@ -344,11 +348,8 @@ class Originals:
             and not follows(near.verdict, id)
         ]
 
-    def _is_written(self, verdict: Verdict) -> bool:
-        return verdict.original is None or self._policy.writes
-
     def _remember(self, batch: Batch, verdicts: Sequence[Verdict]) -> None:
-        written = [row for row, verdict in enumerate(verdicts) if self._is_written(verdict)]
+        written = [row for row, verdict in enumerate(verdicts) if self._policy.takes(verdict)]
         again = {batch.arrivals[row].id for row in written}
         if any(row.id in again for row in (*self._older, *self._recent)):
             self.forget(again)

@@ -1,4 +1,4 @@
-"""Tokens into documents that exist, and out of them."""
+"""Gives documents that exist the tokens of their text, and takes tokens away again."""
 
 from __future__ import annotations
 
@@ -7,58 +7,48 @@ from functools import partial
 from typing import Any
 
 from esdedup.ingest.documents import MARKS, OURS, cleared, fields_of
-from esdedup.models import Failure
+from esdedup.models import Change, Failure, Held
 from esdedup.sketch.sketch import normalised_digests
-from esdedup.stores.elastic.client import Cluster
-from esdedup.stores.elastic.documents import (
-    Hit,
-    PartialUpdate,
-    UpdateReport,
-    update,
-)
+from esdedup.stores.base import Store
+from esdedup.stores.changes import ChangeReport, Verdict, change_held
 from esdedup.stores.fields import value_at
-from esdedup.stores.mapping import TOKEN_PATHS, IndexMeta
+from esdedup.stores.mapping import IndexMeta
 
 
-def fields_to_read(meta: IndexMeta, marks_in: str | None = None) -> dict[str, list[str]]:
-    """What `renew` needs of a document's `_source`. marks_in: see there."""
-    others = [marks_in] if marks_in is not None else []
-    return without_tokens(meta.text_field, meta.field, *others)
-
-
-def without_tokens(*names: str) -> dict[str, list[str]]:
-    """These fields of a document's `_source`, but for the lists of tokens in them."""
-    return {"includes": list(names), "excludes": TOKEN_PATHS}
+def fields_to_read(meta: IndexMeta, marks_in: str | None = None) -> list[str]:
+    """Returns the names of the fields that `renew` reads of a document. marks_in: see there."""
+    return [meta.text_field, meta.field, *([] if marks_in is None else [marks_in])]
 
 
 def renew(
-    cluster: Cluster, hits: Sequence[Hit], meta: IndexMeta, marks_in: str | None = None
-) -> UpdateReport:
-    """Gives documents the tokens of their text, where they have not the right ones.
+    store: Store, held: Sequence[Held], meta: IndexMeta, marks_in: str | None = None
+) -> ChangeReport:
+    """Gives documents the tokens of their text if they do not have the right ones.
 
-    hits: with at least what `fields_to_read` names. marks_in: the field of the former scheme, whose
-    group and mark are taken over where its digest fits. Raises the errors of the store.
+    held: with at least `fields_to_read`; the lists of tokens in them may be left out. marks_in:
+    the field of the former scheme, whose group and mark are taken over if its digest fits. Raises
+    the errors of the store.
     """
-    changes = partial(_renewals, meta=meta, marks_in=marks_in)
-    return update(cluster, hits, changes, fields_to_read(meta, marks_in))
+    decide = partial(_renewals, meta=meta, marks_in=marks_in)
+    return change_held(store, held, decide, fields_to_read(meta, marks_in))
 
 
-def forget(cluster: Cluster, hits: Sequence[Hit], field: str) -> UpdateReport:
-    """Takes a field of ours out of documents: null stands in its place.
+def forget(store: Store, held: Sequence[Held], field: str) -> ChangeReport:
+    """Empties a field of ours in documents: null stands in its place.
 
-    To leave the key out too would take a script, or the whole document written anew. What others
-    keep below it stays.
+    To remove the key too would take a script, or writing the whole document again. Values that
+    others keep below the field stay.
     """
 
-    def changes(found: Sequence[Hit]) -> tuple[list[PartialUpdate], UpdateReport]:
-        return [(hit, {field: _nothing(hit, field)}) for hit in found], UpdateReport()
+    def decide(now: Sequence[Held]) -> list[Verdict]:
+        return [Change(one, {field: _nothing(one, field)}) for one in now]
 
-    return update(cluster, hits, changes, without_tokens(field))
+    return change_held(store, held, decide, [field])
 
 
-def _nothing(hit: Hit, field: str) -> dict[str, None] | None:
-    held = hit.get("_source", {}).get(field)
-    if isinstance(held, dict) and held.keys() - {*OURS, *MARKS}:
+def _nothing(held: Held, field: str) -> dict[str, None] | None:
+    stored = held.document.source.get(field)
+    if isinstance(stored, dict) and stored.keys() - {*OURS, *MARKS}:
         return dict.fromkeys((*OURS, *MARKS))
     return None
 
@@ -68,73 +58,79 @@ def digests(texts: Sequence[str], meta: IndexMeta) -> list[str]:
     return normalised_digests(texts, meta.scheme.normalisation)[1]
 
 
-def _renewals(
-    hits: Sequence[Hit], meta: IndexMeta, marks_in: str | None
-) -> tuple[list[PartialUpdate], UpdateReport]:
-    foreign = [hit for hit in hits if _is_foreign(hit, meta.field)]
-    mine = [hit for hit in hits if not _is_foreign(hit, meta.field)]
-    texts = [value_at(hit.get("_source", {}), meta.text_field) for hit in mine]
-    sketched = [row for row, text in enumerate(texts) if isinstance(text, str)]
-    wanted = digests([texts[row] for row in sketched], meta)
-    stale = [
-        (row, fresh)
-        for row, fresh in zip(sketched, wanted, strict=True)
-        if _stored(mine[row], meta.field) != (meta.scheme.id, fresh)
+def _renewals(held: Sequence[Held], meta: IndexMeta, marks_in: str | None) -> list[Verdict]:
+    texts = [value_at(one.document.source, meta.text_field) for one in held]
+    rows = [
+        row
+        for row, text in enumerate(texts)
+        if isinstance(text, str) and not _is_foreign(held[row], meta.field)
     ]
-    # The next scheme of the index, where there is one, has a run of its own.
+    fresh = dict(zip(rows, digests([texts[row] for row in rows], meta), strict=True))
+    stale = [row for row in rows if _stored(held[row], meta.field) != (meta.scheme.id, fresh[row])]
+    # The next scheme of the index, if there is one, has a run of its own.
     alone = IndexMeta(meta.scheme, meta.text_field, meta.field)
-    fields = fields_of([texts[row] for row, _ in stale], alone)
-    changes = []
-    for (row, fresh), tokens in zip(stale, fields, strict=True):
-        marks = {} if marks_in is None else _marks(mine[row], marks_in, fresh)
-        whole = {**_cleared(mine[row], meta), **marks, **tokens[meta.field]}
-        changes.append((mine[row], {meta.field: whole}))
-    bare = [row for row, text in enumerate(texts) if not isinstance(text, str)]
-    lost = [row for row in bare if _stored(mine[row], meta.field) != (None, None)]
-    changes += [(mine[row], {meta.field: _cleared(mine[row], meta)}) for row in lost]
-    reason = f"it has a value in the field {meta.field!r} that is not of esdedup"
-    return changes, UpdateReport(
-        unchanged=len(sketched) - len(stale),
-        without_text=len(bare) - len(lost),
-        failures=[Failure(f"{hit['_index']}/{hit['_id']}", reason) for hit in foreign],
-    )
+    tokens = dict(zip(stale, fields_of([texts[row] for row in stale], alone), strict=True))
+    return [
+        _renewal(one, meta, marks_in, fresh.get(row), tokens.get(row))
+        for row, one in enumerate(held)
+    ]
 
 
-def _is_foreign(hit: Hit, field: str) -> bool:
-    """Whether a document keeps something else under our field's name."""
-    held = hit.get("_source", {}).get(field)
-    return held is not None and not isinstance(held, dict)
+def _renewal(
+    held: Held,
+    meta: IndexMeta,
+    marks_in: str | None,
+    digest: str | None,
+    tokens: dict[str, Any] | None,
+) -> Verdict:
+    """Gives the verdict on a document. digest: of its text, if any. tokens: if it lacks them."""
+    if _is_foreign(held, meta.field):
+        reason = f"it has a value in the field {meta.field!r} that is not of esdedup"
+        return Failure(held.document.id, reason)
+    if digest is None:
+        bare = _stored(held, meta.field) == (None, None)
+        return "without_text" if bare else Change(held, {meta.field: _cleared(held, meta)})
+    if tokens is None:
+        return "unchanged"
+    marks = {} if marks_in is None else _marks(held, marks_in, digest)
+    return Change(held, {meta.field: {**_cleared(held, meta), **marks, **tokens[meta.field]}})
 
 
-def _stored(hit: Hit, field: str) -> tuple[Any, Any]:
-    source = hit.get("_source", {})
+def _is_foreign(held: Held, field: str) -> bool:
+    """Whether a document keeps a value of others under our field's name."""
+    stored = held.document.source.get(field)
+    return stored is not None and not isinstance(stored, dict)
+
+
+def _stored(held: Held, field: str) -> tuple[Any, Any]:
+    source = held.document.source
     return value_at(source, f"{field}.scheme"), value_at(source, f"{field}.digest")
 
 
-def _marks(hit: Hit, field: str, fresh: str) -> dict[str, Any]:
-    """The group and mark that a document has by its former scheme; fresh: its text's digest."""
-    held = hit.get("_source", {}).get(field)
-    if not isinstance(held, dict) or held.get("group") is None:
+def _marks(held: Held, field: str, digest: str) -> dict[str, Any]:
+    """The group and mark that a document has by its former scheme. digest: of its text now."""
+    stored = held.document.source.get(field)
+    if not isinstance(stored, dict) or stored.get("group") is None:
         return {}
-    if held.get("digest") != fresh:
-        return {"group": hit["_id"]}
-    return {name: held[name] for name in MARKS if held.get(name) is not None}
+    if stored.get("digest") != digest:
+        return {"group": held.document.id}
+    return {name: stored[name] for name in MARKS if stored.get(name) is not None}
 
 
-def _cleared(hit: Hit, meta: IndexMeta) -> dict[str, Any]:
-    """An update merges objects, so that what shall go must be named.
+def _cleared(held: Held, meta: IndexMeta) -> dict[str, Any]:
+    """Nulls for the values to take away, which an update must name because it merges objects.
 
-    What was said of another text, that it is like some document, goes too; a group has to be
-    there for `collapse`, and the document then is a group of its own.
+    Marks of another text go too. A document that had a group gets one of its own, because
+    `collapse` needs a group.
     """
-    if _stored(hit, meta.field) == (None, None):
+    scheme, digest = _stored(held, meta.field)
+    if (scheme, digest) == (None, None):
         return {}
-    source = hit.get("_source", {})
+    source = held.document.source
     # Another scheme may have made tokens of any kind.
-    same = _stored(hit, meta.field)[0] == meta.scheme.id
-    gone: dict[str, Any] = cleared(meta.scheme) if same else dict.fromkeys(OURS)
+    gone: dict[str, Any] = cleared(meta.scheme) if scheme == meta.scheme.id else dict.fromkeys(OURS)
     if value_at(source, f"{meta.field}.original") is not None:
         gone |= {name: None for name in MARKS if name != "group"}
     if value_at(source, f"{meta.field}.group") is not None:
-        gone["group"] = hit["_id"]
+        gone["group"] = held.document.id
     return gone

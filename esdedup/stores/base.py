@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from esdedup.models import (
     WHOLE,
     Candidates,
     Change,
     Document,
+    Encoded,
     Held,
     RecallQuery,
     Share,
@@ -43,7 +44,17 @@ class Store(Protocol):
         """
         ...
 
-    def write(self, documents: Sequence[Document], *, create: bool = False) -> WriteReport:
+    @staticmethod
+    def encode(document: Document) -> Any:
+        """Returns a document as it is written. A worker process can do this, and send the result.
+
+        Raises RecordError if the document can't be stored.
+        """
+        ...
+
+    def write(
+        self, documents: Sequence[Document | Encoded], *, create: bool = False
+    ) -> WriteReport:
         """Writes documents; what is reported as created or updated is durable.
 
         create: a document whose id is taken is left as it is and reported as a conflict.
@@ -70,6 +81,13 @@ class Store(Protocol):
 
         paths: dotted names of fields; None for the whole document, with its tokens. Raises
         StoreError where the whole is asked for and the index does not keep it.
+        """
+        ...
+
+    def hold_again(self, held: Sequence[Held], paths: list[str] | None = None) -> list[Held]:
+        """Returns held documents as they are now, in any order, without those that are gone.
+
+        paths: as in `hold`.
         """
         ...
 

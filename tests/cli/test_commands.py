@@ -539,7 +539,7 @@ def test_a_server_that_dies_loses_nothing_acknowledged(killable: Node) -> None:
     assert shown == ""
     assert "can't be reached" in problem
     assert "Traceback" not in problem
-    acknowledged = int(re.findall(r"before this: \d+ records, (\d+) created", problem)[0])
+    acknowledged = int(re.findall(r"Before this: \d+ records, (\d+) created", problem)[0])
     assert acknowledged > 0
     killable.restart()
     (stats,) = rows(run("stats", "--url", killable.url))

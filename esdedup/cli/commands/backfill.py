@@ -38,7 +38,7 @@ from esdedup.exceptions import StoreError, UsageError
 from esdedup.ingest.files import BadRecord
 from esdedup.models import Share
 from esdedup.stores import BulkPolicy, Cluster
-from esdedup.stores.elastic.documents import UpdateReport
+from esdedup.stores.changes import ChangeReport
 from esdedup.stores.elastic.indices import path_of
 
 Stale = Annotated[
@@ -151,7 +151,7 @@ def fill(
     plan: BackfillPlan,
     effort: Effort,
     letters: DeadLetterFile,
-) -> UpdateReport:
+) -> ChangeReport:
     """Carries out a plan with a bar of progress, and says what was done if it stops early."""
     connection = target.connection()
     return _run(
@@ -162,12 +162,12 @@ def fill(
 
 
 def _run(
-    work: Callable[[OnUpdate], UpdateReport], waiting: int, letters: DeadLetterFile
-) -> UpdateReport:
-    total = UpdateReport()
+    work: Callable[[OnUpdate], ChangeReport], waiting: int, letters: DeadLetterFile
+) -> ChangeReport:
+    total = ChangeReport()
     with progress("Filling", waiting) as (advance, documents):
 
-        def on_update(done: UpdateReport) -> None:
+        def on_update(done: ChangeReport) -> None:
             nonlocal total
             total += done
             advance(done.read)
@@ -182,12 +182,12 @@ def _run(
     return total
 
 
-def not_updated(report: UpdateReport) -> str:
+def not_updated(report: ChangeReport) -> str:
     """The number of documents that failed, in words."""
     return f"{count(report.failed, 'document')} could not be updated"
 
 
-def show(report: UpdateReport, title: str, left_out: int, as_json: bool) -> None:
+def show(report: ChangeReport, title: str, left_out: int, as_json: bool) -> None:
     """Prints the report on standard output."""
     names = ("read", "written", "unchanged", "without_text", "gone", "conflicts", "failed")
     counts = {name: getattr(report, name) for name in names}

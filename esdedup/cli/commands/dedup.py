@@ -218,6 +218,7 @@ def _tell_chained(groups: Groups) -> None:
     if grouping.exact or grouping.method == "leader":
         return
     if grouping.by_distance:
+        assert grouping.limits.distance is not None
         chained = int((value > grouping.limits.distance).sum())
     else:
         chained = int((value < grouping.limits.least_similarity).sum())

@@ -32,8 +32,8 @@ from esdedup.cli.output import (
     warn_before,
 )
 from esdedup.dedup.groups import Groups
-from esdedup.dedup.marks import MarkReport
 from esdedup.ingest.files import BadRecord
+from esdedup.stores.changes import ChangeReport
 
 _LARGEST = 10
 _IDS = 20
@@ -57,7 +57,7 @@ def group_command(
     """
     arguments = group_options.arguments()
     folder = work or Path(f"{target.index}.group")
-    marks: MarkReport | None = None
+    marks: ChangeReport | None = None
     with ExitStack() as stack:
         index = stack.enter_context(target.open())
         warn_before(index, group_options.metric)
@@ -89,7 +89,7 @@ def group_command(
         raise typer.Exit(1)
 
 
-def _as_json(groups: Groups, report: MarkReport | None) -> dict[str, Any]:
+def _as_json(groups: Groups, report: ChangeReport | None) -> dict[str, Any]:
     sizes = groups.sizes.tolist()
     numbers: dict[str, Any] = {
         "documents": len(groups.ids),
@@ -131,7 +131,7 @@ def _show(groups: Groups, where: str) -> None:
         )
 
 
-def _tell(report: MarkReport) -> None:
+def _tell(report: ChangeReport) -> None:
     message(f"{count(report.written, 'document')} written, {report.unchanged:,} unchanged")
     if report.stale:
         message(

@@ -29,7 +29,7 @@ from esdedup.cli.options import (
 from esdedup.cli.output import agreed, count, message, wants_json
 from esdedup.exceptions import StoreError
 from esdedup.stores import BulkPolicy, Cluster
-from esdedup.stores.elastic.documents import UpdateReport
+from esdedup.stores.changes import ChangeReport
 from esdedup.stores.mapping import index_mapping
 
 _ROUNDS = 3
@@ -91,7 +91,7 @@ class _Work:
             message(json.dumps(index_mapping(following)["properties"]))
             begin(self.cluster, plan)
         _wait("until every writer fills both")
-        total = UpdateReport()
+        total = ChangeReport()
         for _ in range(_ROUNDS):
             filling = plan_backfill(self.cluster, name, following=True, effort=self.effort)
             tell_left_out(filling)
@@ -136,7 +136,7 @@ class _Work:
             raise StoreError(f"the indices left out still have the field: {again}")
         finish(self.cluster, self.plan)
 
-    def _run(self, plan: BackfillPlan) -> UpdateReport:
+    def _run(self, plan: BackfillPlan) -> ChangeReport:
         return fill(self.target, self.cluster, plan, self.effort, self.letters)
 
 

@@ -13,6 +13,8 @@ from esdedup.models import FIELD
 from esdedup.stores.elastic.client import Cluster
 from esdedup.stores.mapping import IndexMeta, common_meta
 
+_SETTINGS = ("index.mapping.exclude_source_vectors", "index.mapping.source.mode")
+_VECTORS = ("dense_vector", "rank_vectors", "sparse_vector")
 _NO_NAME = re.compile(r'[*,?"<>| \\/#:]')
 
 
@@ -155,3 +157,51 @@ def states(cluster: Cluster, named: Named) -> list[IndexState]:
 def _chunks(names: tuple[str, ...], size: int = 50) -> Iterator[tuple[str, ...]]:
     """So few that their names fit into a URL."""
     return (names[i : i + size] for i in range(0, len(names), size))
+
+
+def whole_source(cluster: Cluster, path: str, mappings: Mapping[str, Mapping[str, Any]]) -> Any:
+    """Returns the `_source` to ask for whole documents: True, or an object that only searches take.
+
+    Since 9.2 Elasticsearch leaves vectors out of `_source`, and only a search can ask for them.
+    mappings: by index. Raises StoreError, naming the index, if an index does not keep documents
+    whole.
+    """
+    _, answer = cluster.ask(
+        "GET",
+        f"{path}/_settings/{','.join(_SETTINGS)}",
+        params={"flat_settings": "true", "include_defaults": "true"},
+    )
+    hidden = False
+    for index, mapping in mappings.items():
+        found = answer.get(index, {})
+        settings = {**found.get("defaults", {}), **found.get("settings", {})}
+        disabled, filters = source_limits(mapping, str(settings.get(_SETTINGS[1], "")))
+        if disabled or filters:
+            why = "_source is disabled" if disabled else f"_source has {' and '.join(filters)}"
+            raise StoreError(
+                f"index {index!r}: {why}, so that documents can't be read whole, and could not be"
+                " put back as they were"
+            )
+        hidden |= settings.get(_SETTINGS[0]) == "true" and any(
+            kind in _VECTORS for kind in _types(mapping)
+        )
+    return {"exclude_vectors": False} if hidden else True
+
+
+def source_limits(mapping: Mapping[str, Any], mode: str) -> tuple[bool, list[str]]:
+    """Returns whether `_source` is disabled, and which of its filters are set.
+
+    mode: the index's setting index.mapping.source.mode.
+    """
+    source = mapping.get("_source", {})
+    disabled = str(source.get("enabled", "true")).lower() == "false" or "disabled" in (
+        str(source.get("mode")).lower(),
+        mode.lower(),
+    )
+    return disabled, [name for name in ("includes", "excludes") if source.get(name)]
+
+
+def _types(mapping: Mapping[str, Any]) -> Iterator[str]:
+    for each in mapping.get("properties", {}).values():
+        yield str(each.get("type", "object"))
+        yield from _types(each)

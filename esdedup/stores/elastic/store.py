@@ -20,6 +20,7 @@ from esdedup.models import (
     Candidates,
     Change,
     Document,
+    Encoded,
     Failure,
     Held,
     RecallQuery,
@@ -33,16 +34,14 @@ from esdedup.stores.elastic.client import NEEDS_ROUTING, Cluster, line
 from esdedup.stores.elastic.documents import (
     change_held,
     find_targets,
-    get_documents,
+    get_again,
     get_held,
     restore_held,
     sample_documents,
-    search_documents,
     search_held,
-    whole_source,
 )
 from esdedup.stores.elastic.errors import reason_of
-from esdedup.stores.elastic.indices import check_name, path_of, put_stop
+from esdedup.stores.elastic.indices import check_name, path_of, put_stop, whole_source
 from esdedup.stores.elastic.queries import (
     bucket_sizes,
     other_scheme,
@@ -120,15 +119,21 @@ class ClusterStore:
         put = index_mapping(meta, mapping.get("_meta"))
         self.cluster.ask("PUT", f"{self._path}/_mapping", put)
 
-    def write(self, documents: Sequence[Document], *, create: bool = False) -> WriteReport:
+    @staticmethod
+    def encode(document: Document) -> bytes:
+        return line(document.source, f"document {document.id!r}")
+
+    def write(
+        self, documents: Sequence[Document | Encoded], *, create: bool = False
+    ) -> WriteReport:
         verb = "create" if create or self._creates_only else "index"
         actions = [
             Action(
-                document.id,
-                line({verb: {"_id": document.id}})
-                + line(document.source, f"document {document.id!r}"),
+                each.id,
+                line({verb: {"_id": each.id}})
+                + (each.form if isinstance(each, Encoded) else self.encode(each)),
             )
-            for document in documents
+            for each in documents
         ]
         try:
             return self.cluster.bulk(actions, self.where, self._path)
@@ -172,27 +177,32 @@ class ClusterStore:
         return self.cluster.bulk(actions, self.where, self._path) + WriteReport(failures=absent)
 
     def get(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Document]:
-        found: dict[str, Document] = {}
         fields = _NO_TOKENS if paths is None else {"includes": paths, "excludes": TOKEN_PATHS}
+        return [one.document for one in self._read(ids, fields, self._is_several())]
+
+    def hold(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Held]:
+        fields = self._whole_source() if paths is None else paths or False
+        by_search = self._is_several() or isinstance(fields, dict)
+        if by_search and ids:
+            self.refresh()
+        return self._read(ids, fields, by_search)
+
+    def _read(self, ids: Sequence[str], fields: Any, by_search: bool) -> list[Held]:
+        look = search_held if by_search else get_held
+        found: dict[str, Held] = {}
         for first in range(0, len(ids), _SCAN_PAGE):
-            some = list(ids[first : first + _SCAN_PAGE])
-            look = search_documents if self._is_several() else get_documents
-            found |= look(self.cluster, self._path, some, fields)
+            some = look(self.cluster, self._path, list(ids[first : first + _SCAN_PAGE]), fields)
+            found |= {one.document.id: one for one in some}
         return [found[id] for id in ids if id in found]
+
+    def hold_again(self, held: Sequence[Held], paths: list[str] | None = None) -> list[Held]:
+        fields = self._whole_source() if paths is None else paths or False
+        if isinstance(fields, dict):
+            return self.hold([one.document.id for one in held])
+        return get_again(self.cluster, held, fields)
 
     def recall(self, queries: Sequence[RecallQuery], limit: int) -> list[Candidates]:
         return recall(self.cluster, self._path, queries, limit, self.where)
-
-    def hold(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Held]:
-        found: dict[str, Held] = {}
-        fields = self._whole_source() if paths is None else paths or False
-        for first in range(0, len(ids), _SCAN_PAGE):
-            some = list(ids[first : first + _SCAN_PAGE])
-            if by_search := self._is_several() or isinstance(fields, dict):
-                self.refresh()
-            look = search_held if by_search else get_held
-            found |= look(self.cluster, self._path, some, fields)
-        return [found[id] for id in ids if id in found]
 
     def change(self, changes: Sequence[Change]) -> WriteReport:
         return change_held(self.cluster, changes, self.where)

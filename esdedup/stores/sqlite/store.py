@@ -22,6 +22,7 @@ from esdedup.models import (
     Candidates,
     Change,
     Document,
+    Encoded,
     Failure,
     Held,
     RecallQuery,
@@ -30,6 +31,7 @@ from esdedup.models import (
     WriteReport,
     check_sample,
 )
+from esdedup.stores.changes import CHANGED
 from esdedup.stores.fields import only
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.sqlite.database import Database
@@ -92,12 +94,20 @@ class LocalStore:
             )
             self._tables.create(db)
 
-    def write(self, documents: Sequence[Document], *, create: bool = False) -> WriteReport:
+    @staticmethod
+    def encode(document: Document) -> tuple[str, str, str | None, str]:
+        return as_columns(document)
+
+    def write(
+        self, documents: Sequence[Document | Encoded], *, create: bool = False
+    ) -> WriteReport:
         created = updated = 0
         failures: list[Failure] = []
         latest: dict[str, int] = {}
         # Before the transaction, in which other processes wait.
-        columns = [as_columns(document) for document in documents]
+        columns = [
+            each.form if isinstance(each, Encoded) else as_columns(each) for each in documents
+        ]
         with self._writing() as db:
             taken = self._tables.tokens_of(db, [document.id for document in documents])
             for row, document in enumerate(documents):
@@ -107,11 +117,8 @@ class LocalStore:
                     continue
                 created, updated = created + (not known), updated + known
                 latest[document.id] = row
-            rows = list(latest.values())
             stored = {id: taken[id] for id in latest if id in taken}
-            self._tables.replace(
-                db, [documents[row] for row in rows], [columns[row] for row in rows], stored
-            )
+            self._tables.replace(db, [columns[row] for row in latest.values()], stored)
         return WriteReport(created, updated, failures)
 
     def update(self, documents: Sequence[Document]) -> WriteReport:
@@ -146,6 +153,9 @@ class LocalStore:
             for held in chosen
         ]
 
+    def hold_again(self, held: Sequence[Held], paths: list[str] | None = None) -> list[Held]:
+        return self.hold([one.document.id for one in held], paths)
+
     def change(self, changes: Sequence[Change]) -> WriteReport:
         failures: list[Failure] = []
         latest: dict[str, Document] = {}
@@ -156,8 +166,7 @@ class LocalStore:
                 id = change.held.document.id
                 known = found.pop(id, None)
                 if known is None or known.version != change.held.version:
-                    reason = "it changed since it was looked at"
-                    failures.append(Failure(id, reason, conflict=True))
+                    failures.append(Failure(id, CHANGED, conflict=True))
                 elif change.fields is None:
                     gone.append(id)
                 else:
@@ -259,9 +268,8 @@ class LocalStore:
             yield db
 
     def _put(self, db: sqlite3.Connection, latest: dict[str, Document]) -> None:
-        documents = list(latest.values())
-        columns = [as_columns(document) for document in documents]
-        self._tables.replace(db, documents, columns, self._tables.tokens_of(db, list(latest)))
+        columns = [as_columns(document) for document in latest.values()]
+        self._tables.replace(db, columns, self._tables.tokens_of(db, list(latest)))
 
     @contextmanager
     def _searching(self) -> Iterator[sqlite3.Connection]:

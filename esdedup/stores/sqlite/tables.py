@@ -208,26 +208,25 @@ class Tables:
     def replace(
         self,
         db: sqlite3.Connection,
-        documents: Sequence[Document],
         columns: Sequence[tuple[str, str, str | None, str]],
         stored: TokensOf,
     ) -> None:
-        """Puts documents in, in place of those of the same ids, which keep their numbers.
+        """Puts documents in. They replace those of the same ids, and keep their numbers.
 
-        columns: of each, by `as_columns`, which takes longer than to put them in. stored: what is
-        there of these ids.
+        columns: by `as_columns`, which takes longer than to put them in. stored: what is there of
+        these ids.
         """
-        fresh = (document for document in documents if document.id not in stored)
+        fresh = (id for id, *_ in columns if id not in stored)
         first = self.postings.next_number(db)
         numbers = {id: number for id, (number, _) in stored.items()}
-        numbers |= {document.id: number for number, document in enumerate(fresh, first)}
+        numbers |= {id: number for number, id in enumerate(fresh, first)}
         db.executemany(
             f"INSERT OR REPLACE INTO {self.name('documents')} VALUES(?, ?, ?, ?, ?)",
             ((numbers[row[0]], *row) for row in columns),
         )
-        if stored:
-            new = {numbers[document.id]: document.tokens for document in documents}
-            self.postings.replace(db, dict(stored.values()), new)
+        # A new document is not listed yet.
+        new = {numbers[id]: json.loads(tokens) for id, *_, tokens in columns if id in stored}
+        self.postings.replace(db, dict(stored.values()), new)
 
     def recall(
         self, db: sqlite3.Connection, queries: Sequence[RecallQuery], limit: int

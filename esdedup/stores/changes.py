@@ -1,0 +1,127 @@
+"""Changes documents only if nobody else did: optimistic locking, in the same way on every store.
+
+A document is read together with its version (`Held`) and changed only if it still has that version
+(`Store.change`). A document that somebody else changed in between is read again, and what to do
+with it is decided again, so that nobody's change is overwritten.
+
+A request whose answer was lost is sent again and then conflicts with its own change. A document
+that conflicted and needs no change when it is read again therefore counts as written.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from esdedup.models import Change, Counts, Failure, Held
+from esdedup.stores.base import Store
+
+CHANGED = "it changed since it was looked at"
+"""The reason of a failure to change a document."""
+
+ATTEMPTS = 12
+"""How often a document is tried that others keep changing."""
+
+Verdict = Change | Failure | Literal["unchanged", "without_text", "stale"]
+"""The change that a document needs, or the count in `ChangeReport` for one that needs none."""
+
+Decide = Callable[[Sequence[Held]], Sequence[Verdict]]
+"""Gives the verdict on each document as it is now, in the same order."""
+
+
+@dataclass(frozen=True)
+class ChangeReport(Counts):
+    """Counts of the documents of a change; `read` is the sum of the others except `conflicts`.
+
+    written: changed. unchanged: needed no change. without_text: have no text and no tokens. stale:
+    left as they are, because their text changed. gone: deleted by others. conflicts: times that a
+    document was read again because it had changed. failures: left as they are, with the reason.
+    """
+
+    read: int = 0
+    written: int = 0
+    unchanged: int = 0
+    without_text: int = 0
+    stale: int = 0
+    gone: int = 0
+    conflicts: int = 0
+    failures: list[Failure] = field(default_factory=list)
+
+    @property
+    def failed(self) -> int:
+        """The number of failures."""
+        return len(self.failures)
+
+    @property
+    def settled(self) -> int:
+        """The number of documents that need not be read again."""
+        return self.written + self.unchanged + self.gone
+
+
+def change_held(
+    store: Store,
+    held: Sequence[Held],
+    decide: Decide,
+    paths: list[str] | None = None,
+    gone: str | None = None,
+) -> ChangeReport:
+    """Changes documents, each as it is at the moment of writing.
+
+    held: documents with at least the fields of `paths`. decide: called first with them, then with
+    those that conflicted, as they are by then. paths: dotted names of the fields to read again;
+    None for whole documents. gone: the reason to fail a document with if it is deleted meanwhile;
+    None to count it as gone.
+
+    Returns counts that add up to the documents held. Raises the errors of the store.
+    """
+    report = ChangeReport(read=len(held))
+    for attempt in range(ATTEMPTS):
+        verdicts = decide(held)
+        conflicts, written = _send(store, [each for each in verdicts if isinstance(each, Change)])
+        report += _settled(verdicts, tried=attempt > 0) + written
+        if not conflicts:
+            return report
+        # A random pause, or a writer that is quicker than this would win each time.
+        time.sleep(random.uniform(0, 0.02 * attempt))
+        held = store.hold_again(conflicts, paths)
+        ids = [one.document.id for one in conflicts]
+        report += ChangeReport(conflicts=len(ids)) + missing(ids, held, gone)
+    reason = f"it changed each of {ATTEMPTS} times between reading and writing; run this again"
+    return report + ChangeReport(failures=[Failure(one.document.id, reason) for one in held])
+
+
+def missing(ids: Sequence[str], held: Sequence[Held], gone: str | None) -> ChangeReport:
+    """Counts the documents that were looked for and not found. gone: see `change_held`."""
+    if gone is None:
+        return ChangeReport(gone=len(ids) - len(held))
+    lost = set(ids) - {one.document.id for one in held}
+    return ChangeReport(failures=[Failure(id, gone, conflict=True) for id in ids if id in lost])
+
+
+def _send(store: Store, changes: Sequence[Change]) -> tuple[list[Held], ChangeReport]:
+    """Sends changes; returns the documents that had changed, and counts of the others."""
+    failures = store.change(changes).failures if changes else []
+    refused = {each.id: each for each in failures}
+    conflicts = [
+        change.held
+        for change in changes
+        if (failure := refused.get(change.held.document.id)) and failure.conflict
+    ]
+    others = [each for each in failures if not each.conflict]
+    written = len(changes) - len(conflicts) - len(others)
+    return conflicts, ChangeReport(written=written, failures=others)
+
+
+def _settled(verdicts: Sequence[Verdict], *, tried: bool) -> ChangeReport:
+    """Counts the documents that need no change. tried: a change of each was sent before."""
+    unchanged = verdicts.count("unchanged")
+    return ChangeReport(
+        written=unchanged if tried else 0,
+        unchanged=0 if tried else unchanged,
+        without_text=verdicts.count("without_text"),
+        stale=verdicts.count("stale"),
+        failures=[each for each in verdicts if isinstance(each, Failure)],
+    )
