@@ -1,4 +1,4 @@
-"""The commands, and what happens to their errors."""
+"""The commands, and the exit status of each kind of error."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from esdedup.cli.commands import (
     switch,
     tune,
 )
-from esdedup.cli.commands import stats as stop
 from esdedup.cli.output import message, only_plain
 from esdedup.exceptions import EsdedupError, UsageError
 from esdedup.ingest.parallel import be_a_program
@@ -48,7 +47,7 @@ app.command("report")(report.report_command)
 app.command("dedup")(dedup.dedup_command)
 app.command("undo")(dedup.undo_command)
 app.command("stats")(stats.stats)
-app.command("stop")(stop.stop)
+app.command("stop")(stats.stop)
 app.command("scheme")(scheme.scheme)
 app.command("tune")(tune.tune)
 app.command("attach", rich_help_panel=_OTHERS)(attach.attach_command)
@@ -84,7 +83,7 @@ def main() -> None:
         # Tables show what they can; JSON needs no other characters.
         sys.stdout.reconfigure(errors="replace")
     try:
-        app()
+        app(prog_name="esdedup")
     except UsageError as error:
         _fail(error, 2)
     except EsdedupError as error:
@@ -92,7 +91,7 @@ def main() -> None:
     except KeyboardInterrupt:
         _fail("interrupted", 130)
     except BrokenPipeError:
-        # The reader of our output has gone, as `head` does; what is left can't be flushed either.
+        # The reader of the output has gone, as `head` does; the rest can't be flushed either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
 
