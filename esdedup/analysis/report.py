@@ -30,8 +30,8 @@ from esdedup.analysis.distribution import (
 from esdedup.analysis.html import page
 from esdedup.analysis.sampling import sample_neighbours
 from esdedup.analysis.to_json import to_json
-from esdedup.dedup.checkpoint import WorkFolder
-from esdedup.dedup.groups import Grouping, Groups, OnStep, find_groups
+from esdedup.dedup.checkpoint import OnStep, WorkFolder
+from esdedup.dedup.groups import Grouping, Groups, find_groups
 from esdedup.exceptions import UsageError
 from esdedup.ingest.refresh import digests
 from esdedup.models import Statistics

@@ -136,6 +136,7 @@ def assert_safe(page: Page) -> None:
     assert len(page.source.encode()) < 1_000_000
 
 
+@pytest.mark.also_on_elasticsearch8
 def test_numbers_are_those_of_cluster(place: Place) -> None:
     fill(place, near_duplicates())
     for options in (

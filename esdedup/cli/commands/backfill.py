@@ -8,9 +8,8 @@ from typing import Annotated
 
 import typer
 
-from esdedup.admin.attach import plan_attach
 from esdedup.admin.backfill import BackfillPlan, Effort, OnUpdate, backfill, plan_backfill
-from esdedup.admin.sidecar import fill_sidecar, make_sidecar, readable
+from esdedup.admin.sidecar import fill_sidecar, plan_sidecar
 from esdedup.cli.files import DeadLetterFile
 from esdedup.cli.options import (
     AsJson,
@@ -39,7 +38,6 @@ from esdedup.ingest.files import BadRecord
 from esdedup.models import Share
 from esdedup.stores import BulkPolicy, Cluster
 from esdedup.stores.changes import ChangeReport
-from esdedup.stores.elastic.indices import path_of
 
 Stale = Annotated[
     bool, typer.Option("--stale", help="Renew tokens that don't fit their text: reads all texts.")
@@ -100,12 +98,14 @@ def backfill_command(
             print_json({"waiting": plan.waiting, "indices": list(plan.indices)})
             return
         with letters:
-            report = fill(target, cluster, plan, effort, letters)
+            report = run(
+                lambda on_update: backfill(cluster, plan, effort, on_update), plan.waiting, letters
+            )
     left_out = {obstacle.index for obstacle in plan.left_out}
     title = f"{plan.named.kind.capitalize()} {plan.named.name!r}, scheme {plan.meta.scheme.id}"
     show(report, title, len(left_out), wants_json(as_json))
     if report.failures:
-        message(f"{not_updated(report)}: see {letters.path}")
+        message(f"{count(report.failed, 'document')} not updated: see {letters.path}")
     if report.failures or plan.left_out:
         raise typer.Exit(1)
 
@@ -119,21 +119,16 @@ def _fill_sidecar(
     letters: DeadLetterFile,
     as_json: bool,
 ) -> None:
-    plan = plan_attach(cluster, target.index, scheme_in(scheme), text_field)
-    make_sidecar(cluster, plan.named, sidecar, plan.meta)
-    chosen, left_out = readable(cluster, plan.named, plan.meta)
-    for obstacle in left_out:
+    plan = plan_sidecar(cluster, target.index, sidecar, scheme_in(scheme), text_field)
+    for obstacle in plan.left_out:
         message(f"Left out: {obstacle}")
-    waiting = sum(cluster.count(path_of(state.name)) for state in chosen)
     with letters:
-        report = _run(
-            lambda on_update: fill_sidecar(cluster, chosen, sidecar, plan.meta, on_update),
-            waiting,
-            letters,
+        report = run(
+            lambda on_update: fill_sidecar(cluster, plan, on_update), plan.waiting, letters
         )
     title = f"Sidecar index {sidecar!r} of {target.index!r}, scheme {plan.meta.scheme.id}"
-    show(report, title, len(left_out), as_json)
-    if report.failures or left_out:
+    show(report, title, len(plan.left_out), as_json)
+    if report.failures or plan.left_out:
         raise typer.Exit(1)
 
 
@@ -145,25 +140,10 @@ def tell_left_out(plan: BackfillPlan) -> None:
         raise StoreError(f"no index behind {plan.named.name!r} can be filled as it is")
 
 
-def fill(
-    target: ClusterTarget,
-    cluster: Cluster,
-    plan: BackfillPlan,
-    effort: Effort,
-    letters: DeadLetterFile,
-) -> ChangeReport:
-    """Carries out a plan with a bar of progress, and says what was done if it stops early."""
-    connection = target.connection()
-    return _run(
-        lambda on_update: backfill(connection, cluster, plan, effort, on_update),
-        plan.waiting,
-        letters,
-    )
-
-
-def _run(
+def run(
     work: Callable[[OnUpdate], ChangeReport], waiting: int, letters: DeadLetterFile
 ) -> ChangeReport:
+    """Works with a bar of progress, and says what was done if it stops early."""
     total = ChangeReport()
     with progress("Filling", waiting) as (advance, documents):
 
@@ -180,11 +160,6 @@ def _run(
             for failure in {failure.id: failure for failure in total.failures}.values():
                 letters(BadRecord(failure.id, 0, "", failure.reason))
     return total
-
-
-def not_updated(report: ChangeReport) -> str:
-    """The number of documents that failed, in words."""
-    return f"{count(report.failed, 'document')} could not be updated"
 
 
 def show(report: ChangeReport, title: str, left_out: int, as_json: bool) -> None:

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from esdedup.admin.backfill import BackfillPlan, Effort, plan_backfill, plan_forgetting
-from esdedup.admin.switch import WAIT_SECONDS, SwitchPlan, begin, complete, finish, plan_switch
-from esdedup.cli.commands.backfill import fill, not_updated, show, tell_left_out
+from esdedup.admin.backfill import BackfillPlan, Effort, backfill, plan_forgetting
+from esdedup.admin.switch import (
+    WAIT_SECONDS,
+    Fill,
+    SwitchPlan,
+    begin,
+    complete,
+    empty_former,
+    fill_next,
+    plan_switch,
+)
+from esdedup.cli.commands.backfill import run, show
 from esdedup.cli.files import DeadLetterFile
 from esdedup.cli.options import (
     AsJson,
@@ -27,14 +35,9 @@ from esdedup.cli.options import (
     with_target,
 )
 from esdedup.cli.output import agreed, count, message, wants_json
-from esdedup.exceptions import StoreError
 from esdedup.stores import BulkPolicy, Cluster
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.mapping import index_mapping
-
-_ROUNDS = 3
-"""A data stream may get another index during a round, or a program that does not know esdedup may
-write; what the last round leaves lacks the old tokens too."""
 
 Keep = Annotated[bool, typer.Option("--keep", help="Leave the old tokens in place for now.")]
 
@@ -66,78 +69,50 @@ def switch_command(
             message(f"{target.index!r} has scheme {plan.meta.scheme.id} already")
             return
         with DeadLetterFile(Path(f"{target.index}.dead-letter.jsonl")) as letters:
-            work = _Work(target, cluster, plan, effort, letters, wants_json(as_json))
-            if plan.stage in ("begin", "fill"):
-                work.fill()
-            if not keep:
-                work.forget(yes)
 
-
-@dataclass(frozen=True)
-class _Work:
-    target: ClusterTarget
-    cluster: Cluster
-    plan: SwitchPlan
-    effort: Effort
-    letters: DeadLetterFile
-    as_json: bool
-
-    def fill(self) -> None:
-        """Fills in the new tokens, and makes searches use them."""
-        plan, name, following = self.plan, self.plan.name, self.plan.following
-        if plan.stage == "begin":
-            message(f"From scheme {plan.meta.scheme.id} in the field {plan.meta.field!r}")
-            message(f"to scheme {following.scheme.id} in the field {following.field!r}:")
-            message(json.dumps(index_mapping(following)["properties"]))
-            begin(self.cluster, plan)
-        _wait("until every writer fills both")
-        total = ChangeReport()
-        for _ in range(_ROUNDS):
-            filling = plan_backfill(self.cluster, name, following=True, effort=self.effort)
-            tell_left_out(filling)
-            if filling.left_out:
-                raise StoreError(f"{name!r} can't change its scheme while indices are left out")
-            report = self._run(filling)
-            total += report
-            if report.failures:
-                raise StoreError(
-                    f"{not_updated(report)} (see {self.letters.path}): searches go on with the old"
-                    f" scheme. Run esdedup switch --index {name} again"
+            def fill(filling: BackfillPlan) -> ChangeReport:
+                report = run(
+                    lambda on_update: backfill(cluster, filling, effort, on_update),
+                    filling.waiting,
+                    letters,
                 )
-            if not report.written:
-                break
-        show(total, f"Scheme {following.scheme.id} of {name!r}", 0, self.as_json)
-        complete(self.cluster, plan)
-        if plan.meta.stop:
-            message(
-                f"The stop list ({len(plan.meta.stop):,} tokens) was of the old scheme and is empty"
-                " now: esdedup stats --hot shows the large buckets of the new one"
-            )
-        message(f"Searches use scheme {following.scheme.id} from now on")
+                if report.failures:
+                    message(f"The documents that were not updated: see {letters.path}")
+                return report
 
-    def forget(self, yes: bool) -> None:
-        """Asks, and removes the old tokens."""
-        name = self.plan.name
-        again = f"esdedup switch --index {name} --yes"
-        forgetting = plan_forgetting(self.cluster, name, self.effort)
-        former = forgetting.meta.former
-        documents = count(forgetting.waiting, "document")
-        question = f"Remove the old tokens, in the field {former!r}, from {documents}?"
-        if not agreed(question, yes):
-            message(f"{question} Not without a yes: {again}")
-            return
-        _wait("until no reader uses them")
-        tell_left_out(forgetting)
-        report = self._run(forgetting)
-        show(report, f"Field {former!r} of {name!r}, emptied", 0, self.as_json)
-        if report.failures:
-            raise StoreError(f"{not_updated(report)}: see {self.letters.path}")
-        if forgetting.left_out:
-            raise StoreError(f"the indices left out still have the field: {again}")
-        finish(self.cluster, self.plan)
+            if plan.stage in ("begin", "fill"):
+                _fill(cluster, plan, fill, wants_json(as_json))
+            if not keep:
+                _forget(cluster, plan, fill, yes, wants_json(as_json))
 
-    def _run(self, plan: BackfillPlan) -> ChangeReport:
-        return fill(self.target, self.cluster, plan, self.effort, self.letters)
+
+def _fill(cluster: Cluster, plan: SwitchPlan, fill: Fill, as_json: bool) -> None:
+    following = plan.following
+    if plan.stage == "begin":
+        message(f"From scheme {plan.meta.scheme.id} in the field {plan.meta.field!r}")
+        message(f"to scheme {following.scheme.id} in the field {following.field!r}:")
+        message(json.dumps(index_mapping(following)["properties"]))
+    begin(cluster, plan)
+    total = fill_next(cluster, plan, fill, _wait)
+    show(total, f"Scheme {following.scheme.id} of {plan.name!r}", 0, as_json)
+    complete(cluster, plan)
+    if plan.meta.stop:
+        message(
+            f"The stop list ({count(len(plan.meta.stop), 'token')}) was of the old scheme and is"
+            " empty now: esdedup stats --hot shows the large buckets of the new one"
+        )
+    message(f"Searches use scheme {following.scheme.id} from now on")
+
+
+def _forget(cluster: Cluster, plan: SwitchPlan, fill: Fill, yes: bool, as_json: bool) -> None:
+    forgetting = plan_forgetting(cluster, plan.name)
+    field, documents = forgetting.meta.former, count(forgetting.waiting, "document")
+    question = f"Remove the old tokens, in the field {field!r}, from {documents}?"
+    if not agreed(question, yes):
+        message(f"{question} Not without a yes: esdedup switch --index {plan.name} --yes")
+        return
+    report = empty_former(cluster, plan, forgetting, fill, _wait)
+    show(report, f"Field {field!r} of {plan.name!r}, emptied", 0, as_json)
 
 
 def _wait(why: str) -> None:
