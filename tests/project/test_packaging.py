@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-import esdedup
-
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "esdedup"
 SHIPPED = ["document.json", "minhash.json", "signature.json", "simhash.json"]
@@ -80,8 +78,3 @@ def version() -> str:
     from importlib.metadata import version
 
     return version("esdedup")
-
-
-def test_exported_names() -> None:
-    assert esdedup.__all__ == sorted(esdedup.__all__)
-    assert all(hasattr(esdedup, name) for name in esdedup.__all__)

@@ -13,9 +13,14 @@ import pytest
 
 import esdedup
 import esdedup.admin
+from esdedup.dedup.log import LogReader
+from esdedup.stores import Cluster, Store
 
 MODULES = [esdedup, esdedup.admin]
-EXPORTED = {id(getattr(module, name)) for module in MODULES for name in module.__all__}
+OPAQUE = [Store, Cluster, LogReader]
+"""Programs hand these on, and call nothing of them."""
+NAMES = [(module, name) for module in MODULES for name in module.__all__]
+EXPORTED = {id(getattr(module, name)) for module, name in NAMES} | {*map(id, OPAQUE)}
 
 
 def test_exported_names_are_sorted_and_there() -> None:
@@ -24,9 +29,7 @@ def test_exported_names_are_sorted_and_there() -> None:
         assert all(hasattr(module, name) for name in module.__all__)
 
 
-@pytest.mark.parametrize(
-    ("module", "name"), [(module, name) for module in MODULES for name in module.__all__]
-)
+@pytest.mark.parametrize(("module", "name"), NAMES)
 def test_types_of_public_calls_are_exported(module: ModuleType, name: str) -> None:
     missing = {
         f"{each.__module__}.{each.__name__}, of {where}"
@@ -50,6 +53,8 @@ def annotated_parts(exported: Any) -> Iterator[tuple[str, Any]]:
         return
     if dataclasses.is_dataclass(exported) or typing.is_typeddict(exported):
         yield exported.__name__, exported
+    if exported in OPAQUE:
+        return
     for name, member in inspect.getmembers(exported):
         function = member.fget if isinstance(member, property) else member
         public = not name.startswith("_") or name in ("__init__", "__iter__")
