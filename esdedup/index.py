@@ -94,7 +94,7 @@ class Place:
     def check_apart(self, other: str) -> None:
         """Raises UsageError if another name stands for the same index, or shares one."""
         if other == self.index:
-            raise UsageError(f"{other!r} holds the documents already: name another index (--to)")
+            raise UsageError(f"--to {other}: the documents are there already; name another index")
         if isinstance(self.target, Connection):
             cluster = connect(self.target)
             try:
@@ -331,7 +331,7 @@ class Index:
         alone.
         k: maximum number of matches.
         candidates: maximum number of documents to verify. The result tells if there were more.
-        recall: share of the documents at the threshold to find. The result tells what is expected.
+        recall: share of the documents at the threshold to find. The result has the expected one.
         filters: queries in the cluster's own language that a match must meet too.
         max_bucket: leave out buckets that hold more documents. The result tells how many.
         """
@@ -578,7 +578,7 @@ class Index:
         return find_groups(self.store, self.meta, grouping, work=work, on_step=on_step)
 
     def _wanted(self, stored: IndexMeta) -> IndexMeta:
-        """What was asked for, completed with what is stored."""
+        """The stored parameters, replaced by those asked for."""
         return replace(
             stored,
             scheme=self._scheme or stored.scheme,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import os
+import re
 import sys
+from collections.abc import Callable
 
 import typer
 
@@ -36,27 +39,41 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-_OTHERS = "For an index that others write to"
+_COMMANDS = {
+    "index": index.index,
+    "similar": similar.similar,
+    "pairs": pairs.pairs,
+    "group": group.group_command,
+    "explain": explain.explain,
+    "report": report.report_command,
+    "dedup": dedup.dedup_command,
+    "undo": dedup.undo_command,
+    "stats": stats.stats,
+    "stop": stats.stop,
+    "scheme": scheme.scheme,
+    "tune": tune.tune,
+}
+_FOR_INDICES_OF_OTHERS = {
+    "attach": attach.attach_command,
+    "backfill": backfill.backfill_command,
+    "check": attach.check_command,
+    "switch": switch.switch_command,
+    "template": attach.template_command,
+    "query": similar.query,
+    "proxy": proxy.proxy,
+}
 
-app.command("index")(index.index)
-app.command("similar")(similar.similar)
-app.command("pairs")(pairs.pairs)
-app.command("group")(group.group_command)
-app.command("explain")(explain.explain)
-app.command("report")(report.report_command)
-app.command("dedup")(dedup.dedup_command)
-app.command("undo")(dedup.undo_command)
-app.command("stats")(stats.stats)
-app.command("stop")(stats.stop)
-app.command("scheme")(scheme.scheme)
-app.command("tune")(tune.tune)
-app.command("attach", rich_help_panel=_OTHERS)(attach.attach_command)
-app.command("backfill", rich_help_panel=_OTHERS)(backfill.backfill_command)
-app.command("check", rich_help_panel=_OTHERS)(attach.check_command)
-app.command("switch", rich_help_panel=_OTHERS)(switch.switch_command)
-app.command("template", rich_help_panel=_OTHERS)(attach.template_command)
-app.command("query", rich_help_panel=_OTHERS)(similar.query)
-app.command("proxy", rich_help_panel=_OTHERS)(proxy.proxy)
+
+def _help(command: Callable[..., None]) -> str:
+    """The docstring of a command, a line a paragraph: the terminal breaks the lines."""
+    return re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.cleandoc(command.__doc__ or ""))
+
+
+for name, command in _COMMANDS.items():
+    app.command(name, help=_help(command))(command)
+for name, command in _FOR_INDICES_OF_OTHERS.items():
+    panel = "For an index that others write to"
+    app.command(name, help=_help(command), rich_help_panel=panel)(command)
 
 
 def _version(value: bool) -> None:
@@ -80,7 +97,7 @@ def main() -> None:
     """Runs the command line; the exit status is 2 for wrong usage and 1 for any other failure."""
     be_a_program()
     if only_plain() and isinstance(sys.stdout, io.TextIOWrapper):
-        # Tables show what they can; JSON needs no other characters.
+        # Tables lose characters; JSON escapes them.
         sys.stdout.reconfigure(errors="replace")
     try:
         app(prog_name="esdedup")

@@ -51,7 +51,7 @@ def count(number: int, one: str, many: str | None = None) -> str:
 
 
 def wants_json(choice: bool | None) -> bool:
-    """Whether to print JSON: as chosen, else where standard output is no terminal."""
+    """Returns the choice; without one, True unless standard output is a terminal."""
     return not sys.stdout.isatty() if choice is None else choice
 
 
@@ -103,7 +103,7 @@ def print_table(
 
 
 def only_plain() -> bool:
-    """Whether standard output takes no other characters than plain ones."""
+    """Returns True if standard output takes only plain characters."""
     return not (sys.stdout.encoding or "utf-8").lower().startswith("utf")
 
 
@@ -125,7 +125,7 @@ def snippet(text: Any) -> str:
 
 
 def check_page(option: str, path: Path) -> None:
-    """Raises UsageError where a page can't be written, before the work that it takes."""
+    """Raises UsageError if a page can't be written, before the work that it takes."""
     if path.is_dir():
         raise UsageError(f"{option} {path}: Is a directory")
     if not path.parent.is_dir():
@@ -133,7 +133,7 @@ def check_page(option: str, path: Path) -> None:
 
 
 def write_page(option: str, path: Path, page: str) -> None:
-    """Writes a page of HTML. Raises UsageError, naming the option, where that can't be done."""
+    """Writes a page of HTML. Raises UsageError, naming the option, if it can't be written."""
     try:
         path.write_text(page, "utf-8", "xmlcharrefreplace")
     except OSError as error:
@@ -154,7 +154,7 @@ def print_counts(
 ) -> None:
     """Counts as a line of JSON, or as a table.
 
-    of: noun of what is counted. title: of the table. more: entries of the JSON object only.
+    of: noun of the counts. title: of the table. more: entries of the JSON object only.
     """
     if as_json:
         print_json({**counts, **more})
@@ -201,9 +201,9 @@ def agreed(question: str, yes: bool) -> bool:
 
 @contextmanager
 def resumable(before: Callable[[], str], otherwise: str = "") -> Iterator[None]:
-    """Says, if the work is interrupted or fails, what was done and how to go on.
+    """Tells the counts so far, and how to go on, if the work fails or is interrupted.
 
-    before: what was done so far. otherwise: what else to do than to go on.
+    before: returns the counts in words. otherwise: another way than to go on.
     """
     try:
         yield
@@ -220,9 +220,9 @@ def _resuming(done: str, otherwise: str) -> str:
 
 @contextmanager
 def progress(title: str, total: int | None) -> Iterator[tuple[Advance, Documents]]:
-    """A bar on standard error with rate and time left; nothing where that is no terminal.
+    """A bar on standard error with rate and time left, if that is a terminal.
 
-    total: the steps of the bar, or None where they are not known. Gives two functions: one that
+    total: the steps of the bar, or None if they are not known. Gives two functions: one that
     advances the bar by a number of steps, one that sets the number of documents done.
     """
     if not sys.stderr.isatty():
@@ -251,7 +251,7 @@ def progress(title: str, total: int | None) -> Iterator[tuple[Advance, Documents
 
 @contextmanager
 def steps() -> Iterator[Callable[[str, int, int], None]]:
-    """Bars, one after the other, of work in steps; nothing where standard error is no terminal.
+    """Bars of work in steps, one after the other, if standard error is a terminal.
 
     Gives a function of a step's name, the documents done, and those to do.
     """

@@ -143,7 +143,7 @@ def tell_left_out(plan: BackfillPlan) -> None:
 def run(
     work: Callable[[OnUpdate], ChangeReport], waiting: int, letters: DeadLetterFile
 ) -> ChangeReport:
-    """Works with a bar of progress, and says what was done if it stops early."""
+    """Works with a bar of progress, and tells the counts if it stops early."""
     total = ChangeReport()
     with progress("Filling", waiting) as (advance, documents):
 

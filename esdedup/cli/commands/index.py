@@ -125,7 +125,7 @@ def index(
 
 
 def _done(report: IngestReport) -> str:
-    """What whole batches have acknowledged."""
+    """The counts of whole batches, which are acknowledged."""
     return (
         f"{report.read} records, {report.created} created, {report.updated} updated,"
         f" {report.unchanged} unchanged, {report.failed} failed"
