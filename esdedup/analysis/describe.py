@@ -1,4 +1,4 @@
-"""A scheme in words: its parameters, what it finds, and what a query of it costs."""
+"""Describes a scheme in words: its parameters, its recall, and the cost of a query."""
 
 from __future__ import annotations
 

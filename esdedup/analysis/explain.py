@@ -63,7 +63,7 @@ class ExplainedDocument:
 
     @property
     def original(self) -> bool:
-        """Whether `text` is as it was written; else it is normalised."""
+        """True if `text` is as it was written, False if it is normalised."""
         return self.text.original
 
     @property

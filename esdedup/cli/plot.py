@@ -1,89 +1,56 @@
-"""Draws what `esdedup tune` shows: charts for a terminal, and a figure by matplotlib.
+"""Draws the S-curve of bands above the neighbours of a document: as a table, and as a figure.
 
-Both have the S-curve above the neighbours of a document, on one axis of similarity. The terminal's
-charts are of block characters, or of plain ones if it has no others.
+The table has bars of block characters, or of plain ones if the terminal has no others. The figure
+is made by matplotlib.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from esdedup.analysis.distribution import logarithmic
+from esdedup.analysis.distribution import BINS, bars, similarity_histogram
 from esdedup.analysis.tuning import Choice, Neighbours, meeting
-from esdedup.cli.output import only_plain
+from esdedup.cli.output import Kind, only_plain, print_table
 from esdedup.exceptions import MissingExtra, UsageError
 from esdedup.sketch.minhash import MinHash
 
 ENDINGS = (".png", ".svg", ".pdf")
 _BINS = 50
-_EIGHTHS = " ▁▂▃▄▅▆▇█"
-_PLAIN = "  .-=+*##"
-_WIDTH, _LINES, _MARGIN = 70, 8, 8
-"""Characters of a chart, its lines, and the characters before it for labels. With the labels it is
-less than the 80 columns of the narrowest terminal."""
+_PERCENT_A_BLOCK = 6.25
 
 
-def charts(minhash: MinHash, threshold: float, neighbours: Neighbours | None) -> list[str]:
-    """The lines of the charts: the S-curve, and the neighbours if they are known."""
-    plain = only_plain()
-    curve = meeting((np.arange(_WIDTH) + 0.5) / _WIDTH, minhash).tolist()
-    lines = [
-        f"S-curve of {minhash.bands} bands of {minhash.rows} rows: the chance to be a candidate,",
-        "by Jaccard similarity",
-        *bars(curve, _LINES, ["100%", "", "", "", "50%"], plain=plain),
-        *axis(_WIDTH, threshold, plain=plain),
+def print_chart(minhash: MinHash, threshold: float, neighbours: Neighbours | None) -> None:
+    """Prints the S-curve, and the neighbours if they are known, by similarity.
+
+    Bars of neighbours are on a logarithmic scale.
+    """
+    curve = similarity_histogram(meeting((np.arange(BINS) + 0.5) / BINS, minhash))
+    columns: list[tuple[str, Kind]] = [("similarity", "key"), ("met", "number"), ("", "key")]
+    rows = [
+        [
+            f"{each.name} {'<' * (each.low <= threshold < each.high)}",
+            f"{each.count:.1%}",
+            _bar(length),
+        ]
+        for each, length in bars(curve)
     ]
     if neighbours is not None:
-        heights, top = logarithmic(neighbours.histogram(_WIDTH).tolist(), _LINES)
-        lines += [
-            "Neighbours of a document, by similarity, on a logarithmic scale",
-            *bars(heights, _LINES, [_power(top - line) for line in range(_LINES)], plain=plain),
-            *axis(_WIDTH, threshold, plain=plain),
-        ]
-    return lines
+        columns += [("neighbours", "number"), ("", "key")]
+        seen = bars(similarity_histogram(neighbours.histogram(BINS)), log_scale=True)
+        for row, (each, length) in zip(rows, seen, strict=True):
+            row += [f"{each.count:,.3g}", _bar(length)]
+    title = (
+        f"S-curve of {minhash.bands} bands of {minhash.rows} rows; < is the threshold {threshold:g}"
+    )
+    print_table(columns, rows, title=title)
 
 
-def bars(
-    heights: Sequence[float], lines: int, labels: Sequence[str], *, plain: bool = False
-) -> list[str]:
-    """Bars of one character's width. heights: 0 to 1. labels: of the lines, from the top."""
-    blocks = _PLAIN if plain else _EIGHTHS
-    eighths = [round(8 * lines * min(1.0, max(0.0, height))) for height in heights]
-    rows = []
-    for line in range(lines):
-        below = 8 * (lines - 1 - line)
-        cells = "".join(blocks[min(8, max(0, height - below))] for height in eighths)
-        label = labels[line] if line < len(labels) else ""
-        rows.append(f"{label:>{_MARGIN - 1}} {cells}".rstrip())
-    return rows
-
-
-def axis(width: int, mark: float, *, plain: bool = False) -> list[str]:
-    """An axis from 0 to 1, with its numbers and a mark at one place below it."""
-    dash, tick, arrow = ("-", "+", "^") if plain else ("─", "┴", "▲")
-    line = [dash] * width
-    numbers = [" "] * (width + 4)
-    for tenth in range(0, 11, 2):
-        at = min(round(tenth / 10 * width), width - 1)
-        line[at] = tick
-        for offset, character in enumerate(f"{tenth / 10:g}"):
-            numbers[at + offset] = character
-    place = min(math.floor(mark * width), width - 1)
-    margin = " " * _MARGIN
-    return [
-        margin + "".join(line),
-        margin + "".join(numbers).rstrip(),
-        f"{margin}{' ' * place}{arrow} {mark:g}",
-    ]
-
-
-def _power(exponent: int) -> str:
-    return f"{10.0**exponent:,g}" if -4 <= exponent <= 5 else f"1e{exponent}"
+def _bar(percent: float) -> str:
+    return ("#" if only_plain() else "█") * round(percent / _PERCENT_A_BLOCK)
 
 
 def check_figure(path: Path) -> None:

@@ -7,7 +7,7 @@ from esdedup.search.buckets import Capped
 from esdedup.search.limits import Limits
 
 GOOD_RECALL = 0.95
-"""An expected recall below this is told."""
+"""Least expected recall without a warning."""
 
 
 def lacking(result: Result, limits: Limits, values: bool) -> str | None:

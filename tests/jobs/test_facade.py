@@ -85,7 +85,7 @@ def test_groups_are_found_and_written(index: esdedup.Index) -> None:
     assert sources(index)["d1"]["esdedup"]["group"] == "d0"
     for wrong in ({"threshold": 2.0}, {"keep": "best"}, {"method": "average"}):
         with pytest.raises(UsageError):
-            index.groups(**wrong)  # type: ignore[arg-type]
+            index.groups(**wrong)
 
 
 @pytest.mark.parametrize("action", ["delete", "mark", "move"])

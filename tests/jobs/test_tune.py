@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 
 import esdedup
-from esdedup.analysis.distribution import logarithmic
+from esdedup.analysis.distribution import bars, logarithmic, similarity_histogram
 from esdedup.analysis.sampling import sample_neighbours, texts_of_index
 from esdedup.analysis.tuning import expectation
-from esdedup.cli.plot import axis, bars
 from esdedup.ingest.documents import with_tokens
 from esdedup.models import Document, Query
 from esdedup.search.limits import Limits
@@ -210,7 +209,8 @@ def test_a_table_fits_into_a_terminal(place: Place, store: Store) -> None:
     lines = done.out.splitlines()
     assert max(map(len, lines)) <= 80
     assert any("* 13 x 7" in line for line in lines)
-    assert sum("▲ 0.8" in line for line in lines) == 2
+    (at_threshold,) = [line for line in lines if "0.80 to 0.85 <" in line]
+    assert "█████" in at_threshold
     assert "neighbours at or over 0.8 of 100 sampled documents" in done.err
 
 
@@ -266,17 +266,15 @@ def test_a_figure_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "pip install 'esdedup[plot]'" in done.err
 
 
-def test_bars_are_of_eighths_of_a_line() -> None:
-    assert bars([0, 1 / 16, 0.5, 9 / 16, 1], 2, ["top"]) == [
-        "    top    ▁█",
-        "         ▁███",
-    ]
-    assert bars([0, 1, 7], 1, [], plain=True) == ["         ##"]
-    assert axis(20, 0.5) == [
-        "        ┴───┴───┴───┴───┴──┴",
-        "        0   0.2 0.4 0.6 0.81",
-        "                  ▲ 0.5",
-    ]
+def test_bars_are_in_percent_of_the_largest() -> None:
+    bins = similarity_histogram(np.array([0.0, 1.0, 4.0, 100.0]))
+    assert [(each.name, length) for each, length in bars(bins)] == [
+        ("0.75 to 1.00", 100.0), ("0.50 to 0.75", 4.0), ("0.25 to 0.50", 1.0), ("0.00 to 0.25", 0.0)
+    ]  # fmt: skip
+    # Three powers of ten: one pair has a third of the length.
+    assert [length for _, length in bars(bins, log_scale=True)] == [100.0, 53.4, 33.33, 0.0]
+    shares = similarity_histogram(np.array([0.25, 0.5]))
+    assert [length for _, length in bars(shares)] == [50.0, 25.0]
 
 
 def test_a_logarithmic_scale() -> None:
@@ -296,7 +294,9 @@ def test_plain_characters_where_there_are_no_others(monkeypatch: pytest.MonkeyPa
         esdedup.cli.main()
     assert left.value.code in (0, None)
     shown.seek(0)
-    assert "^ 0.8" in shown.read()
+    text = shown.read()
+    assert "0.80 to 0.85 <" in text
+    assert "#####" in text
 
 
 # Weights counted in an index

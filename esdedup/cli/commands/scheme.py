@@ -1,7 +1,8 @@
-"""esdedup scheme: choose parameters, see what they find and cost, and write them to a file."""
+"""esdedup scheme: choose parameters, see their recall and cost, and write them to a file."""
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 from collections.abc import Callable, Iterator
@@ -24,7 +25,6 @@ from esdedup.cli.output import message, print_json, print_table, progress, wants
 from esdedup.exceptions import RecordError, UsageError
 from esdedup.ingest.files import Record, read_records
 from esdedup.models import MOST_SAMPLED
-from esdedup.sketch.banding import choose_banding
 from esdedup.sketch.minhash import MinHash
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.segments import parse_layout
@@ -46,12 +46,15 @@ Chance = Annotated[
 ]
 
 
-def _of(panel: str, help: str, *names: str, **options: Any) -> Any:
-    """An option under a heading of its own."""
-    return typer.Option(*names, rich_help_panel=panel, help=help, **options)
+def option(help: str, *names: str, panel: str | None = None, **checks: Any) -> Any:
+    """An option of a command. panel: heading under which it stands."""
+    return typer.Option(*names, rich_help_panel=panel, help=help, **checks)
 
 
-_TEXT, _MINHASH, _SIMHASH, _WEIGHTS = "Text", "MinHash", "SimHash", "Weights of features"
+_text, _minhash, _simhash, _weights = (
+    functools.partial(option, panel=panel)
+    for panel in ("Text", "MinHash", "SimHash", "Weights of features")
+)
 
 
 @with_target
@@ -67,48 +70,40 @@ def scheme(
         float, typer.Option(min=1, max=MOST_DOCUMENTS, help="Tell the cost at this many documents.")
     ] = 1e6,
     chance: Chance = CHANCE_SIMILARITY,
-    form: Annotated[Form, _of(_TEXT, "Unicode normal form.", "--normalise")] = "NFKC",
-    casefold: Annotated[bool, _of(_TEXT, "Fold case.", "--casefold/--no-casefold")] = True,
-    stop_words: Annotated[Path | None, _of(_TEXT, "File of stop words, one a line.")] = None,
-    seed: Annotated[int, _of(_TEXT, "Key of all hashes.")] = 1,
-    minhash: Annotated[bool, _of(_MINHASH, "Make bands.", "--minhash/--no-minhash")] = True,
-    permutations: Annotated[int, _of(_MINHASH, "Length of a signature.")] = 128,
-    bands: Annotated[int | None, _of(_MINHASH, "Number of bands; with --rows.")] = None,
-    rows: Annotated[int | None, _of(_MINHASH, "Rows of a band; with --bands.")] = None,
-    token_bits: Annotated[int, _of(_MINHASH, "Bits of a band's token.")] = 30,
-    signature: Annotated[
-        int, _of(_MINHASH, "Single values as tokens, for similar --nearest: 128.")
-    ] = 0,
-    simhash: Annotated[bool, _of(_SIMHASH, "Make segments.", "--simhash/--no-simhash")] = True,
+    form: Annotated[Form, _text("Unicode normal form.", "--normalise")] = "NFKC",
+    casefold: Annotated[bool, _text("Fold case.", "--casefold/--no-casefold")] = True,
+    stop_words: Annotated[Path | None, _text("File of stop words, one a line.")] = None,
+    seed: Annotated[int, _text("Key of all hashes.")] = 1,
+    minhash: Annotated[bool, _minhash("Make bands.", "--minhash/--no-minhash")] = True,
+    permutations: Annotated[int, _minhash("Length of a signature.")] = 128,
+    bands: Annotated[int | None, _minhash("Number of bands; with --rows.")] = None,
+    rows: Annotated[int | None, _minhash("Rows of a band; with --bands.")] = None,
+    token_bits: Annotated[int, _minhash("Bits of a band's token.")] = 30,
+    signature: Annotated[int, _minhash("Single values as tokens, for similar --nearest: 128.")] = 0,
+    simhash: Annotated[bool, _simhash("Make segments.", "--simhash/--no-simhash")] = True,
     segments: Annotated[
-        str, _of(_SIMHASH, "Segments x bits: 4x16, 2x32, 4x32; or blocks: 6c3.")
+        str, _simhash("Segments x bits: 4x16, 2x32, 4x32; or blocks: 6c3.")
     ] = "4x16",
-    bits: Annotated[int, _of(_SIMHASH, "64 or 128, for blocks such as 6c3.")] = 64,
-    features: Annotated[int, _of(_SIMHASH, "Tokens of a feature.")] = 2,
-    weighting: Annotated[Weighting, _of(_SIMHASH, "Weigh by occurrences, or each once.")] = "tf",
-    weights: Annotated[
-        Path | None, _of(_WEIGHTS, "JSON file of weights or of frequencies.")
-    ] = None,
+    bits: Annotated[int, _simhash("64 or 128, for blocks such as 6c3.")] = 64,
+    features: Annotated[int, _simhash("Tokens of a feature.")] = 2,
+    weighting: Annotated[Weighting, _simhash("Weigh by occurrences, or each once.")] = "tf",
+    weights: Annotated[Path | None, _weights("JSON file of weights or of frequencies.")] = None,
     idf_from: Annotated[
-        list[str] | None, _of(_WEIGHTS, "Files to count document frequencies in.")
+        list[str] | None, _weights("Files to count document frequencies in.")
     ] = None,
-    text_field: Annotated[str, _of(_WEIGHTS, "Field of these files with the text.")] = "text",
+    text_field: Annotated[str, _weights("Field of these files with the text.")] = "text",
     idf_from_index: Annotated[
-        bool, _of(_WEIGHTS, "Count document frequencies in the index.", "--idf-from-index")
+        bool, _weights("Count document frequencies in the index.", "--idf-from-index")
     ] = False,
     sample: Annotated[
         int | None,
-        _of(
-            _WEIGHTS,
-            "Count in this many random documents.",
-            min=1,
-            max=MOST_SAMPLED,
-            show_default="all",
+        _weights(
+            "Count in this many random documents.", min=1, max=MOST_SAMPLED, show_default="all"
         ),
     ] = None,
     as_json: AsJson = None,
 ) -> None:
-    """Choose the parameters of an index, and show what they find and cost.
+    """Choose the parameters of an index, and show their recall and cost.
 
     Example: esdedup scheme --threshold 0.7 --shingle char:5 -o scheme.json
 
@@ -117,19 +112,27 @@ def scheme(
     {"documents": N, "frequencies": {FEATURE: DOCUMENTS}}.
     """  # fmt: skip
     normalisation = Normalisation(form, casefold)
+    others: dict[str, Any] = {
+        "normalisation": normalisation,
+        "shingling": _shingling(shingle, stop_words, normalisation),
+        "simhash": SimHash(parse_layout(segments, bits), features, weighting) if simhash else None,
+        "seed": seed,
+    }
     if (bands is None) != (rows is None):
         raise UsageError("--bands and --rows go together")
-    if minhash and (bands is None or rows is None):
-        bands, rows = choose_banding(threshold, recall, permutations)
-    made = Scheme(
-        normalisation=normalisation,
-        shingling=_shingling(shingle, stop_words, normalisation),
-        minhash=MinHash(permutations, bands or 0, rows or 0, token_bits, signature)
-        if minhash
-        else None,
-        simhash=SimHash(parse_layout(segments, bits), features, weighting) if simhash else None,
-        seed=seed,
-    )
+    if not minhash:
+        made = Scheme(minhash=None, **others)
+    elif bands is not None and rows is not None:
+        made = Scheme(minhash=MinHash(permutations, bands, rows, token_bits, signature), **others)
+    else:
+        made = Scheme.for_threshold(
+            threshold,
+            recall=recall,
+            permutations=permutations,
+            token_bits=token_bits,
+            signature=signature,
+            **others,
+        )
     if [weights is not None, bool(idf_from), idf_from_index].count(True) > 1:
         raise UsageError("give one of --weights, --idf-from and --idf-from-index")
     if sample is not None and not idf_from_index:

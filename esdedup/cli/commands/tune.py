@@ -6,8 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from esdedup.analysis.describe import CHANCE_SIMILARITY
 from esdedup.analysis.distribution import similarity_histogram
 from esdedup.analysis.sampling import Sampled, sample_neighbours
@@ -27,11 +25,12 @@ from esdedup.cli.commands.scheme import (
     Recall,
     Threshold,
     counting,
+    option,
     write_scheme,
 )
 from esdedup.cli.options import AsJson, Target, scheme_in, with_target
-from esdedup.cli.output import Kind, message, print_json, print_table, print_text, wants_json
-from esdedup.cli.plot import charts, check_figure, draw
+from esdedup.cli.output import Kind, message, print_json, print_table, wants_json
+from esdedup.cli.plot import check_figure, draw, print_chart
 from esdedup.exceptions import UsageError
 from esdedup.models import MOST_SAMPLED
 from esdedup.sketch.minhash import MOST_PERMUTATIONS, MinHash
@@ -48,60 +47,53 @@ def tune(
     recall: Recall = 0.95,
     sample: Annotated[
         int | None,
-        typer.Option(
+        option(
+            "Learn from this many documents of the index.",
             min=2,
             max=MOST_SAMPLED,
             show_default="none: no index is read",
-            help="Learn from this many documents of the index.",
         ),
     ] = None,
     output: Output = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw to FILE.png, .svg or .pdf.")] = None,
+    plot: Annotated[Path | None, option("Draw to FILE.png, .svg or .pdf.")] = None,
     documents: Annotated[
         float | None,
-        typer.Option(
+        option(
+            "Tell the cost at this many documents.",
             min=1,
             max=MOST_DOCUMENTS,
             show_default="the index's, with --sample; else a million",
-            help="Tell the cost at this many documents.",
         ),
     ] = None,
     rows: Annotated[
         int | None,
-        typer.Option(
-            show_default="the most that the permutations allow", help="Choose this number of rows."
-        ),
+        option("Choose this number of rows.", show_default="the most that the permutations allow"),
     ] = None,
     permutations: Annotated[
         int | None,
-        typer.Option(
-            min=1, max=MOST_PERMUTATIONS, show_default="the scheme's", help="Length of a signature."
-        ),
+        option("Length of a signature.", min=1, max=MOST_PERMUTATIONS, show_default="the scheme's"),
     ] = None,
     scheme: Annotated[
         Path | None,
-        typer.Option(
+        option(
+            "Scheme file to change the bands and rows of.",
             show_default="the index's, with --sample; else the default one",
-            help="Scheme file to change the bands and rows of.",
         ),
     ] = None,
     chance: Chance = CHANCE_SIMILARITY,
     candidates: Annotated[
-        int,
-        typer.Option(min=1, max=10_000, help="Verify at most this many per sampled text."),
+        int, option("Verify at most this many per sampled text.", min=1, max=10_000)
     ] = 1_000,
     # Servers take seeds of 64 bits.
-    seed: Annotated[
-        int, typer.Option(min=-(2**63), max=2**63 - 1, help="Choose another random sample.")
-    ] = 1,
+    seed: Annotated[int, option("Choose another random sample.", min=-(2**63), max=2**63 - 1)] = 1,
     as_json: AsJson = None,
 ) -> None:
-    """Choose bands and rows, and show how much they find, miss and verify.
+    """Choose bands and rows, and show their recall and cost.
 
     Example: esdedup tune --sample 2000 --threshold 0.8 -o scheme.json
 
     With --sample, the figures are of the documents of an index, which --url, --db and --index name.
-    """
+    """  # fmt: skip
     if plot is not None:
         check_figure(plot)
     if sample is not None and scheme is not None:
@@ -138,8 +130,7 @@ def tune(
             answer["histogram"] = similarity_histogram(neighbours.histogram(_BINS))
         print_json(to_json(answer))
         return
-    for line in charts(chosen.minhash, threshold, neighbours if sampled else None):
-        print_text(line)
+    print_chart(chosen.minhash, threshold, neighbours if sampled else None)
     _show(threshold, sampled, found, layouts, title)
 
 
