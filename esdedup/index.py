@@ -31,7 +31,7 @@ from esdedup.search.limits import ACTING, LOOKING, MAX_PER_BUCKET, RECALL, Limit
 from esdedup.search.nearest import nearest
 from esdedup.search.similar import request_body, similar
 from esdedup.sketch.scheme import Scheme
-from esdedup.stores import BulkPolicy, LocalStore, Store, connect, open_cluster
+from esdedup.stores import BulkPolicy, LocalStore, Store, open_cluster, reached
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.connection import Connection, connection_to
 from esdedup.stores.elastic.indices import check_apart
@@ -96,11 +96,8 @@ class Place:
         if other == self.index:
             raise UsageError(f"--to {other}: the documents are there already; name another index")
         if isinstance(self.target, Connection):
-            cluster = connect(self.target)
-            try:
+            with reached(self.target) as cluster:
                 check_apart(cluster, self.index, other)
-            finally:
-                cluster.client.close()
 
 
 @dataclass(frozen=True)

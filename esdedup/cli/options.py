@@ -197,17 +197,8 @@ class _Cluster:
         """The connection to the cluster. Raises UsageError if no address is given."""
         if not self.url and not self.cloud_id:
             raise UsageError("name the cluster: --url or ESDEDUP_URL")
-        return connection_to(
-            self.url,
-            username=self.username,
-            password=self.password,
-            api_key=self.api_key,
-            bearer_token=self.bearer_token,
-            ca_certs=self.ca_certs,
-            fingerprint=self.cert_fingerprint,
-            cloud_id=self.cloud_id,
-            timeout=self.timeout,
-        )
+        given = {each.name: getattr(self, each.name) for each in fields(_Cluster)}
+        return connection_to(fingerprint=given.pop("cert_fingerprint"), **given)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ import itertools
 import json
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -72,22 +73,62 @@ WithSource = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class SearchOptions:
+    """The options that say which documents to look for."""
+
+    text: TextOption = None
+    file: FileOption = None
+    id: IdOption = None
+    metric: MetricOption = "jaccard"
+    threshold: Looking = None
+    nearest: Nearest = False
+    distance: Distance = None
+    recall: Recall = RECALL
+    candidates: CandidatesOption = 1_000
+    filter: FilterOption = None
+
+    def check(self, **more: str | None) -> None:
+        """Raises UsageError unless one text is given. more: other options that give one."""
+        given = {"text": self.text, "file": self.file, "id": self.id, **more}
+        if sum(value is not None for value in given.values()) != 1:
+            *names, last = (f"--{name}" for name in given)
+            raise UsageError(f"give one of {', '.join(names)} and {last}")
+
+    def limits(self, matches: int = 10, max_bucket: int | None = None) -> Limits:
+        """The limits that the options name. Raises UsageError if options contradict each other."""
+        check_metric_options(self.metric, self.threshold, self.distance)
+        threshold = LOOKING if self.threshold is None else self.threshold
+        if self.nearest:
+            if self.metric == "hamming":
+                raise UsageError("--nearest goes with --metric jaccard")
+            if self.threshold is not None:
+                raise UsageError("give one of --threshold and --nearest")
+            if max_bucket is not None:
+                raise UsageError("--max-bucket goes without --nearest")
+        return Limits(
+            self.metric,
+            None if self.nearest else threshold,
+            self.distance,
+            matches,
+            self.candidates,
+            self.recall,
+            max_bucket,
+        )
+
+    def query(self, index: Index) -> Query:
+        """The query by the text, the file, or the id."""
+        text = _read(self.file) if self.file is not None else self.text
+        return index.query(text, self.id, _read_filters(self.filter))
+
+
 @with_target
 def similar(
     target: Target,
-    text: TextOption = None,
-    file: FileOption = None,
-    id: IdOption = None,
+    search: SearchOptions,
     batch: Batch = None,
-    metric: MetricOption = "jaccard",
-    threshold: Looking = None,
-    nearest: Nearest = False,
-    distance: Distance = None,
     k: K = 10,
-    recall: Recall = RECALL,
-    candidates: CandidatesOption = 1_000,
     max_bucket: MaxBucket = None,
-    filter: FilterOption = None,
     source: WithSource = False,
     as_json: AsJson = None,
 ) -> None:
@@ -97,47 +138,29 @@ def similar(
 
     Give the text, a file that holds it, the id of a document, or many texts (--batch).
     """
-    _check_one(text, file, id, batch)
-    least = _threshold(metric, threshold, distance, nearest)
-    if nearest and max_bucket is not None:
-        raise UsageError("--max-bucket goes without --nearest")
-    limits = Limits(metric, least, distance, k, candidates, recall, max_bucket)
-    filters = _read_filters(filter)
+    search.check(batch=batch)
+    limits = search.limits(k, max_bucket)
     with target.open() as index:
         if batch is not None:
-            _answer_all(index, batch, limits, filters, source)
+            _answer_all(index, batch, limits, _read_filters(search.filter), source)
             return
-        query = index.query(_read(file) if file is not None else text, id, filters)
-        (result,) = index.similar_many([query], limits)
+        (result,) = index.similar_many([search.query(index)], limits)
         text_field = index.meta.text_field
         values = _has_values(index)
     if result.truncated:
         message(
-            f"More than {candidates} candidates: the best {candidates} were"
+            f"More than {limits.candidates} candidates: the best {limits.candidates} were"
             " verified, and a match may be missing. Raise --candidates"
         )
-    warn(lacking(result, limits, values), _stopped(result, metric))
+    warn(lacking(result, limits, values), _stopped(result, limits.metric))
     if wants_json(as_json):
-        print_json(_as_json(result, id, source))
+        print_json(_as_json(result, search.id, source))
     else:
         _show(result, limits, text_field)
 
 
 @with_target
-def query(
-    target: Target,
-    text: TextOption = None,
-    file: FileOption = None,
-    id: IdOption = None,
-    metric: MetricOption = "jaccard",
-    threshold: Looking = None,
-    nearest: Nearest = False,
-    distance: Distance = None,
-    recall: Recall = RECALL,
-    candidates: CandidatesOption = 1_000,
-    filter: FilterOption = None,
-    collapse: Collapse = False,
-) -> None:
+def query(target: Target, search: SearchOptions, collapse: Collapse = False) -> None:
     """Print the search for a text's candidates as JSON.
 
     Example: esdedup query -i news --id 17 --collapse
@@ -145,12 +168,10 @@ def query(
     Any client can send it. A hit's score is the number of tokens that it shares with the text.
     Hits share as many as the recall at the threshold allows to ask for.
     """
-    _check_one(text, file, id)
-    least = _threshold(metric, threshold, distance, nearest)
-    limits = Limits(metric, least, distance, candidates=candidates, recall=recall)
+    search.check()
+    limits = search.limits()
     with target.open() as index:
-        wanted = index.query(_read(file) if file is not None else text, id, _read_filters(filter))
-        print_json(index.request_body(wanted, limits, collapse=collapse))
+        print_json(index.request_body(search.query(index), limits, collapse=collapse))
         if stop := index.meta.stop:
             message(f"The index's stop list ({count(len(stop), 'token')}) is not looked for")
 
@@ -238,12 +259,6 @@ def _read_filters(filters: list[str] | None) -> list[dict[str, Any]]:
     return read
 
 
-def _check_one(*given: str | None) -> None:
-    if sum(value is not None for value in given) != 1:
-        names = ["--text", "--file", "--id", "--batch"][: len(given)]
-        raise UsageError(f"give one of {', '.join(names[:-1])} and {names[-1]}")
-
-
 def _answer_all(
     index: Index, file: str, limits: Limits, filters: list[dict[str, Any]], with_source: bool
 ) -> None:
@@ -307,20 +322,6 @@ def _chunks(records: Iterable[Record | BadRecord]) -> Iterator[list[Record | Bad
     source = iter(records)
     while some := list(itertools.islice(source, _QUERIES_AT_ONCE)):
         yield some
-
-
-def _threshold(
-    metric: Metric, threshold: float | None, distance: int | None, nearest: bool
-) -> float | None:
-    """The least similarity, or None for the nearest. Raises UsageError for options at odds."""
-    check_metric_options(metric, threshold, distance)
-    if not nearest:
-        return LOOKING if threshold is None else threshold
-    if metric == "hamming":
-        raise UsageError("--nearest goes with --metric jaccard")
-    if threshold is not None:
-        raise UsageError("give one of --threshold and --nearest")
-    return None
 
 
 def _read(file: str) -> str:
