@@ -52,8 +52,8 @@ class GroupOptions(TypedDict, total=False):
     keep: the rule that chooses the representative, "first" by default: first, last, first:FIELD,
     last:FIELD, oldest:FIELD, newest:FIELD, longest or shortest.
     metric: "jaccard" (default) or "hamming".
-    distance: most Hamming distance, in bits. By default what the segments guarantee by equality
-    alone.
+    distance: most Hamming distance, in bits; None (default) for the distance that equal segments
+    guarantee.
     recall: share of the pairs at the threshold to find, 0.999 by default.
     max_per_bucket: compare a document with at most this many others of each bucket, 1,000 by
     default.
@@ -324,8 +324,8 @@ class Index:
 
         metric: "jaccard" or "hamming".
         threshold: least Jaccard similarity; None for the k nearest documents, however unlike.
-        distance: most Hamming distance, in bits; None for what the segments guarantee by equality
-        alone.
+        distance: most Hamming distance, in bits; None for the distance that equal segments
+        guarantee.
         k: maximum number of matches.
         candidates: maximum number of documents to verify. The result tells if there were more.
         recall: share of the documents at the threshold to find. The result has the expected one.

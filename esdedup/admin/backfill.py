@@ -101,8 +101,8 @@ OnUpdate = Callable[[ChangeReport], None]
 class BackfillPlan:
     """The indices to fill, those that can't be filled, and the documents to read.
 
-    query: finds the documents. work: what is done with them. waiting: about how many of them this
-    share has. marks_in: the field whose groups and marks are taken over, or None.
+    query: finds the documents. work: the change to make. waiting: about the number of documents in
+    this share. marks_in: the field whose groups and marks are taken over, or None.
     """
 
     named: Named

@@ -105,11 +105,9 @@ class Groups:
     Iterates over the groups of two or more.
 
     grouping: as given, with the distance that was used.
-    ids: of n documents.
-    digests: of their texts, shape (n,), uint64.
-    representative: the row of each document's representative, which may be its own, shape (n,).
-    value: similarity or distance to the representative, nan for the representative itself, shape
-    (n,).
+    ids: of n documents. digests: of their texts, shape (n,).
+    representative: row of each document's representative, which may be its own, shape (n,).
+    value: similarity or distance to it, nan for a representative itself, shape (n,).
     capped: buckets that were cut short.
     recall: the expected share found of the pairs at the threshold; 1 by Hamming distance.
     """

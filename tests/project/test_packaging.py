@@ -1,4 +1,4 @@
-"""What is shipped, and what a user of the package can import."""
+"""The wheel and the source archive hold all files of the package, and no others."""
 
 from __future__ import annotations
 

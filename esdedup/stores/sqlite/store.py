@@ -2,8 +2,7 @@
 
 Tokens lie in a plain table with (token, document) as its primary key, and not in FTS5. FTS5 takes
 documents in twice as fast, but answers a query fourteen times as slowly, and queries are what there
-is more of (`benchmarks/local_store.py` at
-commit 4d72008).
+is more of (`benchmarks/local_store.py` at commit 4d72008).
 """
 
 from __future__ import annotations
@@ -217,7 +216,7 @@ class LocalStore:
     def put_stop(self, meta: IndexMeta, stop: tuple[str, ...]) -> None:
         with self._writing() as db:
             if self._stored_meta(db) != meta:
-                raise StoreError(f"{self.where} was changed meanwhile: try again")
+                raise StoreError(f"{self.where} was changed by another process: try again")
             db.execute(
                 "UPDATE esdedup_indices SET meta = ? WHERE name = ?",
                 (json.dumps(replace(meta, stop=stop).to_json()), self._index),
@@ -240,7 +239,7 @@ class LocalStore:
         return len(taken)
 
     def refresh(self) -> None:
-        """Nothing to do: what is committed is visible."""
+        """Does nothing, because committed documents are visible."""
 
     def statistics(self, meta: IndexMeta) -> Statistics:
         with self._reading() as db:

@@ -227,7 +227,7 @@ def merged(old: Any, new: Any) -> Any:
 
 
 def is_unicode(text: str) -> bool:
-    """Whether a text is free of half surrogate pairs, which neither SQLite nor JSON takes."""
+    """Tells whether a text is free of half surrogate pairs, which neither SQLite nor JSON takes."""
     return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
@@ -239,7 +239,7 @@ def chunks(values: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _is_ours(path: str) -> bool:
-    """Whether a dotted name is of our field, or of one below it."""
+    """Tells whether a dotted name is of our field, or of one below it."""
     return path.split(".")[0] == FIELD
 
 
