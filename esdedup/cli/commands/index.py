@@ -31,7 +31,7 @@ from esdedup.cli.options import (
 from esdedup.cli.output import Documents, message, print_json, print_table, progress, wants_json
 from esdedup.exceptions import EsdedupError, UsageError
 from esdedup.index import Index
-from esdedup.ingest.ingest import IngestReport, ingest_chunks
+from esdedup.ingest.ingest import IngestReport, ingest
 from esdedup.ingest.near_duplicates import DuplicatePolicy, OnDuplicate
 from esdedup.stores import BulkPolicy
 
@@ -103,7 +103,7 @@ def index(
         opened.create()
         advance, documents = stack.enter_context(progress("Indexing", total_bytes(files)))
         work = functools.partial(
-            ingest_chunks,
+            ingest,
             opened.store,
             opened.meta,
             chunks_of(files, options.format, advance),
