@@ -1,35 +1,170 @@
-"""An index of documents and their tokens: the few calls that most programs need.
-
-Opens an index by where it is.
-"""
+"""An index of documents with their tokens: everything that a program does with one."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypedDict, Unpack
 
-from esdedup.admin.stop_list import put_stop_list
 from esdedup.analysis.explain import Explanation, explain
-from esdedup.dedup.groups import Grouping, Groups, OnStep, find_groups
+from esdedup.analysis.report import Report, Wanted, report
+from esdedup.dedup.checkpoint import OnStep, WorkFolder
+from esdedup.dedup.groups import Grouping, Groups, Method, find_groups
+from esdedup.dedup.log import Action, LogReader, LogWriter, RunHeader
+from esdedup.dedup.marks import mark_groups, require_settled
 from esdedup.dedup.pairs import SimilarPairs, similar_pairs
+from esdedup.dedup.remove import DedupReport, dedup, prepare
+from esdedup.dedup.representative import KeepRule
+from esdedup.dedup.undo import UndoReport, undo
 from esdedup.exceptions import IndexNotFound, RecordError, StoreError, UsageError
 from esdedup.ingest.documents import partial_document
 from esdedup.ingest.files import BadRecord, Record
 from esdedup.ingest.ingest import IngestReport, ingest
-from esdedup.ingest.near_duplicates import DuplicatePolicy
+from esdedup.ingest.near_duplicates import DuplicatePolicy, PolicyAction
 from esdedup.models import Document, Metric, Query, Result, Statistics
-from esdedup.search.hot_buckets import HotBuckets, hot_buckets
-from esdedup.search.limits import LOOKING, MAX_PER_BUCKET, RECALL, Limits
+from esdedup.search.hot_buckets import SAMPLED, HotBuckets, hot_buckets
+from esdedup.search.limits import ACTING, LOOKING, MAX_PER_BUCKET, RECALL, Limits
 from esdedup.search.nearest import nearest
 from esdedup.search.similar import request_body, similar
 from esdedup.sketch.scheme import Scheme
-from esdedup.stores import BulkPolicy, LocalStore, Store, open_cluster
+from esdedup.stores import BulkPolicy, LocalStore, Store, connect, open_cluster
+from esdedup.stores.changes import ChangeReport
 from esdedup.stores.connection import Connection, connection_to
-from esdedup.stores.fields import text_of
+from esdedup.stores.elastic.indices import check_apart
+from esdedup.stores.fields import has_field, text_of
 from esdedup.stores.mapping import META_SECONDS, IndexMeta
+from esdedup.stores.stop_list import stop_entries
+
+DEFAULT_FILE = "esdedup.db"
+DEFAULT_INDEX = "documents"
+
+
+class GroupOptions(TypedDict, total=False):
+    """Says which documents form a group; every entry has a default.
+
+    threshold: least Jaccard similarity, 0.8 by default.
+    method: "leader" (default): each duplicate is within the threshold of its representative.
+    "components": a chain of similar documents makes one group.
+    keep: the rule that chooses the representative, "first" by default: first, last, first:FIELD,
+    last:FIELD, oldest:FIELD, newest:FIELD, longest or shortest.
+    metric: "jaccard" (default) or "hamming".
+    distance: most Hamming distance, in bits. By default what the segments guarantee by equality
+    alone.
+    recall: share of the pairs at the threshold to find, 0.999 by default.
+    max_per_bucket: compare a document with at most this many others of each bucket, 1,000 by
+    default.
+    exact: only documents of equal normalised text, False by default.
+    """
+
+    threshold: float
+    method: Method
+    keep: str
+    metric: Metric
+    distance: int | None
+    recall: float
+    max_per_bucket: int
+    exact: bool
+
+
+@dataclass(frozen=True)
+class Place:
+    """The place of an index: a file or a cluster, and the name of the index there."""
+
+    target: Path | Connection
+    index: str
+    policy: BulkPolicy | None = None
+
+    @property
+    def address(self) -> str:
+        """The path of the file, or the addresses of the cluster without credentials."""
+        return (
+            self.target.shown if isinstance(self.target, Connection) else str(self.target.resolve())
+        )
+
+    def store(self) -> Store:
+        """The store of the index. Raises StoreError if the cluster can't be reached."""
+        if isinstance(self.target, Connection):
+            return open_cluster(self.target, self.index, self.policy)
+        return LocalStore(self.target, self.index)
+
+    def check_apart(self, other: str) -> None:
+        """Raises UsageError if another name stands for the same index, or shares one."""
+        if other == self.index:
+            raise UsageError(f"{other!r} holds the documents already: name another index (--to)")
+        if isinstance(self.target, Connection):
+            cluster = connect(self.target)
+            try:
+                check_apart(cluster, self.index, other)
+            finally:
+                cluster.client.close()
+
+
+@dataclass(frozen=True)
+class GroupReport:
+    """The groups that were found, and what became of the documents.
+
+    marks: documents written, unchanged, stale and failed.
+    missed: documents with tokens that are in no group. They came or changed while the others were
+    read.
+    """
+
+    groups: Groups
+    marks: ChangeReport
+    missed: int
+
+
+@dataclass(frozen=True)
+class Dedup:
+    """The duplicates that were found, and what became of them.
+
+    to: index that duplicates are moved to.
+    log: file that `Index.undo` takes; None if there was nothing to change.
+    report: None before `apply`.
+    """
+
+    index: Index = field(repr=False)
+    groups: Groups
+    action: Action
+    to: str | None
+    log: Path | None
+    report: DedupReport | None = None
+
+    def apply(self, on_report: Callable[[DedupReport], None] | None = None) -> Dedup:
+        """Deletes, marks or moves the duplicates, and returns this with the report.
+
+        Every document is logged whole before it is changed. A document that was changed since it
+        was compared is left as it is.
+        on_report: called after each page of documents with its report.
+
+        Raises UsageError if the log exists, and the errors of the store. The same call again then
+        goes on, with another log.
+        """
+        if not self.groups.duplicates or self.log is None:
+            return replace(self, log=None, report=DedupReport())
+        index, place = self.index, self.index.place
+        header = RunHeader(
+            place.index,
+            place.address,
+            index.scheme.id,
+            index.meta.field,
+            self.action,
+            self.to,
+            self.groups.grouping.to_json(),
+            datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+        with index.beside(self.to) as destination:
+            if destination is not None:
+                prepare(destination, index.meta)
+            with LogWriter(self.log, header) as log:
+                done = dedup(
+                    index.store, index.meta, self.groups, self.action, log, destination, on_report
+                )
+        return replace(self, report=done)
 
 
 class Index:
@@ -39,11 +174,16 @@ class Index:
     """
 
     def __init__(
-        self, store: Store, scheme: Scheme | None = None, text_field: str | None = None
+        self,
+        store: Store,
+        scheme: Scheme | None = None,
+        text_field: str | None = None,
+        place: Place | None = None,
     ) -> None:
         self.store = store
         self._scheme = scheme
         self._text_field = text_field
+        self._place = place
         self._meta: IndexMeta | None = None
         self._read_at = 0.0
 
@@ -54,14 +194,22 @@ class Index:
         self.close()
 
     def close(self) -> None:
-        """Gives connections back."""
+        """Closes the file, or the connections to the cluster."""
         self.store.close()
+
+    @property
+    def place(self) -> Place:
+        """The place of the index. Raises UsageError if `esdedup.open` did not open it."""
+        if self._place is None:
+            raise UsageError("open the index by esdedup.open: only then is it known where it is")
+        return self._place
 
     @property
     def meta(self) -> IndexMeta:
         """The scheme and text field that the index holds.
 
-        Raises IndexNotFound where there is none, SchemeMismatch where others were asked for.
+        Raises IndexNotFound if there is no index, SchemeMismatch if it has another scheme or text
+        field than asked for.
         """
         if self._meta is None or time.monotonic() > self._read_at + META_SECONDS:
             self._read_at = time.monotonic()
@@ -72,7 +220,7 @@ class Index:
                     " index documents first"
                 )
             if self._meta is None:
-                # Later it may be changed, by `esdedup switch`, under whoever has it open.
+                # `esdedup switch` may change it later, while the index is open.
                 stored.require(self._wanted(stored), self.store.where)
             self._meta = stored
         return self._meta
@@ -85,7 +233,7 @@ class Index:
     def create(self) -> None:
         """Makes the index, or adds the token fields to an existing one; nothing else changes.
 
-        Raises SchemeMismatch where the index holds another scheme or text field.
+        Raises SchemeMismatch if the index holds another scheme or text field.
         """
         stored = self.store.meta()
         if stored is None:
@@ -99,23 +247,29 @@ class Index:
         documents: Iterable[Mapping[str, Any]],
         *,
         id_field: str = "id",
-        on_duplicate: DuplicatePolicy | None = None,
+        on_duplicate: PolicyAction | DuplicatePolicy = "keep",
     ) -> IngestReport:
         """Writes documents with their tokens, replacing those of the same id.
 
-        The index is made if there is none. All are visible to searches afterwards.
+        The index is made if there is none. All documents are visible to searches afterwards. A
+        document without the id field gets a random id.
 
-        on_duplicate: what to do with near-duplicates of earlier documents; with "fail" they raise
-        RecordError.
+        on_duplicate: what to do with a near-duplicate of an earlier document: "keep" it as any
+        other, "mark" it with the original's id, "skip" it, raise RecordError ("fail"), or let each
+        document join a "group" as it comes in. A DuplicatePolicy sets another threshold than 0.8.
 
-        Raises RecordError, naming the document by number, for one without text or id, or that the
-        store refuses; what came before it may have been written.
+        Raises RecordError, naming the document by number, if one has no text or no valid id, or if
+        the store refuses it. Earlier documents may have been written. Raises UsageError for a
+        single document.
         """
+        if not isinstance(on_duplicate, DuplicatePolicy):
+            on_duplicate = DuplicatePolicy(on_duplicate)
+        records = _records(documents, id_field)
         self.create()
         report = ingest(
             self.store,
             self.meta,
-            (Record("document", number, source) for number, source in enumerate(documents, 1)),
+            records,
             _raise,
             id_field=id_field,
             on_duplicate=on_duplicate,
@@ -125,12 +279,16 @@ class Index:
         return report
 
     def update(self, documents: Iterable[Mapping[str, Any]], *, id_field: str = "id") -> int:
-        """Merges fields into documents that exist, with new tokens where the text is among them.
+        """Merges fields into documents that exist, and returns the number of documents.
 
-        A text that is null takes the tokens away. Returns the number of documents; raises
-        RecordError for one without an id, or that does not exist, after the others were written.
+        If the text is among the fields, the document gets new tokens. A text that is null removes
+        the tokens.
+
+        Raises RecordError, after the others were written, if a document has no id or does not
+        exist.
         """
-        partial = [partial_document(fields, id_field, self.meta) for fields in documents]
+        records = _records(documents, None)
+        partial = [partial_document(each.source, id_field, self.meta) for each in records]
         report = self.store.update(partial)
         self.store.refresh()
         if report.failures:
@@ -139,14 +297,14 @@ class Index:
         return report.updated
 
     def get(self, id: str) -> Document:
-        """A document, without its tokens. Raises StoreError where there is none."""
+        """A document, without its tokens. Raises StoreError if there is none."""
         found = self.store.get([id])
         if not found:
             raise StoreError(f"{self.store.where} has no document {id!r}")
         return found[0]
 
     def delete(self, ids: Sequence[str]) -> int:
-        """Deletes documents with their tokens; the number that existed."""
+        """Deletes documents with their tokens, and returns the number that existed."""
         deleted = self.store.delete(ids)
         self.store.refresh()
         return deleted
@@ -161,36 +319,27 @@ class Index:
         distance: int | None = None,
         k: int = 10,
         candidates: int = 1_000,
-        recall: float = 0.999,
+        recall: float = RECALL,
         filters: Sequence[Mapping[str, Any]] = (),
         max_bucket: int | None = None,
     ) -> Result:
         """The documents most similar to a text, or to a document of the index.
 
-        metric: "jaccard", with the least similarity `threshold` (None: the k nearest, however
-        unlike), or "hamming", with the most differing bits `distance` (None: what the segments
-        guarantee by equality alone).
-        k: at most so many matches. candidates: to verify, at most; the result tells if there were
-        more. recall: share of the documents just at the threshold that shall be found; the result
-        tells what is expected. filters: queries in the cluster's own language that a match must
-        meet too. max_bucket: leave out buckets of more documents than that; the result tells how
-        many.
+        metric: "jaccard" or "hamming".
+        threshold: least Jaccard similarity; None for the k nearest documents, however unlike.
+        distance: most Hamming distance, in bits; None for what the segments guarantee by equality
+        alone.
+        k: maximum number of matches.
+        candidates: maximum number of documents to verify. The result tells if there were more.
+        recall: share of the documents at the threshold to find. The result tells what is expected.
+        filters: queries in the cluster's own language that a match must meet too.
+        max_bucket: leave out buckets that hold more documents. The result tells how many.
         """
         limits = Limits(metric, threshold, distance, k, candidates, recall, max_bucket)
         return self.similar_many([self.query(text, id, filters)], limits)[0]
 
-    def request_body(
-        self, query: Query, limits: Limits, *, collapse: bool = False
-    ) -> dict[str, Any]:
-        """The body of the `_search` that finds the candidates of a query, for any client to send.
-
-        collapse: only the best of each group, of documents that have one.
-        """
-        body = request_body(self.meta, query, limits)
-        return {**body, "collapse": {"field": f"{self.meta.field}.group"}} if collapse else body
-
     def similar_many(self, queries: Sequence[Query], limits: Limits) -> list[Result]:
-        """The results of many queries, in order."""
+        """The results of many queries, in their order."""
         search = nearest if limits.threshold is None else similar
         return search(self.store, self.meta, queries, limits)
 
@@ -200,7 +349,7 @@ class Index:
         id: str | None = None,
         filters: Sequence[Mapping[str, Any]] = (),
     ) -> Query:
-        """A query by text, or by the id of a document, which it then leaves out.
+        """A query by text, or by the id of a document, which its own matches leave out.
 
         Raises UsageError unless exactly one of them is given.
         """
@@ -214,6 +363,16 @@ class Index:
         except RecordError as error:
             raise StoreError(f"document {id!r}: {error}") from error
 
+    def request_body(
+        self, query: Query, limits: Limits, *, collapse: bool = False
+    ) -> dict[str, Any]:
+        """The body of the `_search` that finds the candidates of a query, for any client to send.
+
+        collapse: return only the best document of each group.
+        """
+        body = request_body(self.meta, query, limits)
+        return {**body, "collapse": {"field": f"{self.meta.field}.group"}} if collapse else body
+
     def pairs(
         self,
         *,
@@ -226,38 +385,197 @@ class Index:
     ) -> SimilarPairs:
         """All pairs of similar documents, each once, the most similar first.
 
-        max_per_bucket: compare a document with at most this many others of each bucket;
-        the result tells where that cut something off.
+        max_per_bucket: compare a document with at most this many others of each bucket. The result
+        tells how many buckets were larger. The other arguments are those of `similar`.
         """
         limits = Limits(metric, threshold, distance, recall=recall, max_per_bucket=max_per_bucket)
         return similar_pairs(self.store, self.meta, limits, on_step)
 
-    def groups(self, grouping: Grouping | None = None) -> Groups:
-        """The groups of similar documents; nothing is changed."""
-        return find_groups(self.store, self.meta, grouping or Grouping())
+    def groups(
+        self,
+        *,
+        work: str | Path | None = None,
+        on_step: OnStep | None = None,
+        **options: Unpack[GroupOptions],
+    ) -> Groups:
+        """The groups of similar documents; nothing is changed.
+
+        work: folder to work in. A run that was stopped goes on from it; at the end it is removed.
+        on_step: called with a step's name, the documents done, and those to do.
+        options: see `GroupOptions`.
+
+        Raises UsageError if an option is out of range, or the scheme lacks the tokens.
+        """
+        with _working(work) as folder:
+            return self._groups(folder, on_step, options)
+
+    def group(
+        self,
+        *,
+        work: str | Path | None = None,
+        on_step: OnStep | None = None,
+        **options: Unpack[GroupOptions],
+    ) -> GroupReport:
+        """Finds the groups of similar documents, and writes each document's group into the index.
+
+        Takes the arguments of `groups`, and raises what that raises. Raises StoreError while the
+        index is changing its scheme. The same call again completes a run that was stopped.
+        """
+        require_settled(self.store, self.meta)
+        with _working(work) as folder:
+            found = self._groups(folder, on_step, options)
+            marks = mark_groups(self.store, self.meta, found, on_step)
+        return GroupReport(found, marks, self.missed(found))
+
+    def missed(self, groups: Groups) -> int:
+        """Number of documents with tokens that groups don't hold."""
+        return max(0, self.statistics().sketched - len(groups.ids))
+
+    def dedup(
+        self,
+        action: Action = "delete",
+        *,
+        apply: bool = False,
+        to: str | None = None,
+        log: str | Path | None = None,
+        on_step: OnStep | None = None,
+        **options: Unpack[GroupOptions],
+    ) -> Dedup:
+        """Finds duplicates; with `apply`, or by `Dedup.apply`, deletes, marks or moves them.
+
+        action: "delete"; "mark" as `group` does; or "move" to the index `to`.
+        log: a new file that `undo` takes, INDEX.dedup-TIME.jsonl.zst by default.
+        on_step, options: as in `groups`.
+
+        Raises UsageError if the arguments contradict each other, and what `groups` and
+        `Dedup.apply` raise.
+        """
+        if (action == "move") != (to is not None):
+            raise UsageError('action "move" and an index to move to (--to) go together')
+        if to is not None:
+            self.place.check_apart(to)
+        name = f"{self.place.index}.dedup-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}Z.jsonl.zst"
+        found = self.groups(on_step=on_step, **options)
+        plan = Dedup(self, found, action, to, Path(log or name))
+        return plan.apply() if apply else plan
+
+    def undo(
+        self,
+        log: str | Path | LogReader,
+        *,
+        force: bool = False,
+        on_report: Callable[[UndoReport], None] | None = None,
+    ) -> UndoReport:
+        """Puts back what a run of `dedup` deleted, marked or moved.
+
+        A document that somebody else has changed since is left as it is.
+        force: also if the log is of an index at another address, or of another scheme.
+        on_report: called after each page of documents with its report.
+
+        Raises UsageError if the log can't be read or is of another index, and the errors of the
+        store. The same call again then goes on.
+        """
+        reader = log if isinstance(log, LogReader) else LogReader(Path(log))
+        self.check_log(reader, force=force)
+        with self.beside(reader.header.to) as destination:
+            return undo(self.store, reader, destination, on_report)
+
+    def check_log(self, log: LogReader, *, force: bool = False) -> None:
+        """Raises UsageError if a log is not of this index. force: only if of another name."""
+        header, place = log.header, self.place
+        if header.index != place.index:
+            raise UsageError(
+                f"log file {log.path} is of index {header.index!r}, not of {place.index!r}: --index"
+                f" {header.index}"
+            )
+        differing = []
+        if not {*header.address.split(", ")} & {*place.address.split(", ")}:
+            differing.append(f"at {header.address}, not at {place.address}")
+        if header.scheme != self.scheme.id:
+            differing.append(f"of scheme {header.scheme}, not {self.scheme.id}")
+        if differing and not force:
+            raise UsageError(
+                f"log file {log.path} is of an index {' and '.join(differing)}: if that is right,"
+                " --force"
+            )
+
+    @contextmanager
+    def beside(self, name: str | None) -> Iterator[Store | None]:
+        """The store of another index in the same place, closed at the end; None for no name."""
+        if name is None:
+            yield None
+            return
+        store = replace(self.place, index=name).store()
+        try:
+            yield store
+        finally:
+            store.close()
+
+    def report(
+        self,
+        *,
+        examples: int = Wanted.examples,
+        hot: int = Wanted.hot,
+        sample: int = Wanted.sample,
+        work: str | Path | None = None,
+        on_step: OnStep | None = None,
+        **options: Unpack[GroupOptions],
+    ) -> Report:
+        """The duplicates of the index in numbers, with examples; nothing is changed.
+
+        examples: maximum number of pairs whose differences are shown.
+        hot: maximum number of hot buckets.
+        sample: documents to estimate the similarity of any two documents from; 0 for none.
+        work, on_step, options: as in `groups`.
+        """
+        wanted = Wanted(examples, hot, sample)
+        grouping = grouping_of(options)
+        with _working(work) as folder:
+            return report(self.store, self.meta, grouping, wanted, work=folder, on_step=on_step)
 
     def explain(self, left: str, right: str) -> Explanation:
-        """Why two documents, given by id, are similar or not: what they share, and what met."""
+        """Why two documents, given by id, are similar or not."""
         return explain(self.store, self.meta, left, right)
 
     def statistics(self) -> Statistics:
-        """Numbers of the index."""
+        """Numbers of documents and bytes."""
         return self.store.statistics(self.meta)
 
-    def hot_buckets(self, count: int | None = 10, **options: Any) -> HotBuckets:
-        """The tokens that most documents hold, as `hot.hot_buckets` finds them."""
-        return hot_buckets(self.store, self.meta, count, **options)
+    def hot_buckets(
+        self,
+        count: int | None = 10,
+        *,
+        over: int = 1,
+        kinds: Sequence[str] = ("minhash", "simhash"),
+        sampled: int = SAMPLED,
+    ) -> HotBuckets:
+        """The tokens that most documents hold.
+
+        count: maximum number of buckets; None for all.
+        over: only buckets of more documents than this.
+        kinds: of tokens, "minhash" or "simhash" or both.
+        sampled: documents whose tokens are counted.
+        """
+        return hot_buckets(self.store, self.meta, count, over=over, kinds=kinds, sampled=sampled)
 
     def stop(self, tokens: Sequence[str]) -> tuple[str, ...]:
-        """Makes tokens the index's stop list, in place of the one it has; the list as it is kept.
+        """Replaces the stop list of the index, and returns the list as it is kept.
 
-        Searches by whoever has the index open leave them out within 10 seconds. Raises UsageError
-        for what is no token of its scheme.
+        Programs that have the index open leave the tokens out of searches within 10 seconds.
+
+        Raises UsageError if one is not a token of the index's scheme.
         """
         self._meta = None
-        kept = put_stop_list(self.store, self.meta, tokens)
+        kept = stop_entries(tokens, self.meta.scheme)
+        self.store.put_stop(self.meta, kept)
         self._meta = None
         return kept
+
+    def _groups(
+        self, work: WorkFolder | None, on_step: OnStep | None, options: GroupOptions
+    ) -> Groups:
+        grouping = grouping_of(options)
+        return find_groups(self.store, self.meta, grouping, work=work, on_step=on_step)
 
     def _wanted(self, stored: IndexMeta) -> IndexMeta:
         """What was asked for, completed with what is stored."""
@@ -266,14 +584,6 @@ class Index:
             scheme=self._scheme or stored.scheme,
             text_field=self._text_field or stored.text_field,
         )
-
-
-def _raise(record: BadRecord) -> None:
-    raise RecordError(f"{record.file} {record.line}: {record.reason}")
-
-
-DEFAULT_FILE = "esdedup.db"
-DEFAULT_INDEX = "documents"
 
 
 def open(
@@ -287,18 +597,57 @@ def open(
 ) -> Index:
     """An index in a local file, or in a cluster.
 
-    target: a file's path; or an http(s) URL of Elasticsearch or OpenSearch; or a Connection.
-    index: its name. scheme, text_field: for an index to be made, by default `Scheme()` and
-    "text"; an index that exists brings its own, and other ones are an error.
+    target: the path of a file; an http(s) URL of Elasticsearch or OpenSearch; or a Connection.
+    index: its name.
+    scheme, text_field: of an index to be made, by default `Scheme()` and "text". An index that
+    exists has its own, and other ones are an error.
+    policy: how often requests are sent again.
     credentials: for a URL, see `connection_to`: username, password, api_key, bearer_token,
     ca_certs, fingerprint, cloud_id, timeout.
 
-    Raises UsageError for wrong arguments, StoreError where the cluster can't be reached.
+    Raises UsageError for wrong arguments, StoreError if the cluster can't be reached.
     """
     if isinstance(target, str) and (target.startswith(("http://", "https://")) or not target):
         target = connection_to(target or None, **credentials)
     elif credentials:
         raise UsageError(f"{sorted(credentials)[0]} goes with the URL of a cluster")
-    if isinstance(target, Connection):
-        return Index(open_cluster(target, index, policy), scheme, text_field)
-    return Index(LocalStore(target, index), scheme, text_field)
+    place = Place(target if isinstance(target, Connection) else Path(target), index, policy)
+    return Index(place.store(), scheme, text_field, place)
+
+
+def grouping_of(options: GroupOptions) -> Grouping:
+    """The grouping that options name. Raises UsageError if one is out of range."""
+    given: dict[str, Any] = {"threshold": ACTING, **options}
+    keep = KeepRule.parse(given.pop("keep", "first"))
+    own = {name: given.pop(name) for name in ("method", "exact") if name in given}
+    return Grouping(Limits(**given), keep=keep, **own)
+
+
+@contextmanager
+def _working(path: str | Path | None) -> Iterator[WorkFolder | None]:
+    """A work folder that is removed if nothing fails."""
+    if path is None:
+        yield None
+        return
+    with WorkFolder.at(Path(path)) as folder:
+        yield folder
+        folder.remove()
+
+
+def _records(documents: Iterable[Mapping[str, Any]], id_field: str | None) -> Iterator[Record]:
+    """The records of documents. id_field: give a random id to documents without this field."""
+    if isinstance(documents, (Mapping, str)):
+        raise UsageError("give a list of documents, not a single one")
+    return _numbered(documents, id_field)
+
+
+def _numbered(documents: Iterable[Mapping[str, Any]], id_field: str | None) -> Iterator[Record]:
+    for number, source in enumerate(documents, 1):
+        if not isinstance(source, Mapping):
+            raise RecordError(f"document {number}: use a mapping, not {type(source).__name__}")
+        absent = id_field is not None and not has_field(source, id_field)
+        yield Record("document", number, source, uuid.uuid4().hex if absent else None)
+
+
+def _raise(record: BadRecord) -> None:
+    raise RecordError(f"{record.file} {record.line}: {record.reason}")

@@ -25,8 +25,8 @@ from esdedup.analysis.distribution import (
     spread,
 )
 from esdedup.analysis.sampling import sample_neighbours
-from esdedup.dedup.checkpoint import WorkFolder
-from esdedup.dedup.groups import Grouping, Groups, OnStep, find_groups
+from esdedup.dedup.checkpoint import OnStep, WorkFolder
+from esdedup.dedup.groups import Grouping, Groups, find_groups
 from esdedup.exceptions import UsageError
 from esdedup.ingest.refresh import digests
 from esdedup.models import Statistics

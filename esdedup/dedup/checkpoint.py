@@ -1,4 +1,7 @@
-"""The folder that a long run works in, from which it goes on where it was killed."""
+"""Keeps the work of a long run in a folder, so that a run that was killed can go on.
+
+The folder holds the columns that were read, and a checkpoint: the groups found so far.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from esdedup.dedup.columns import Columns, Reading, read_columns, read_share, shares_of
+from esdedup.dedup.columns import (
+    Columns,
+    Reading,
+    read_columns,
+    read_share,
+    shares_of,
+    written_whole,
+)
 from esdedup.dedup.union_find import singletons
 from esdedup.exceptions import EsdedupError, StoreError, UsageError
 from esdedup.models import Share
@@ -26,15 +36,20 @@ from esdedup.text.arrays import F64, I64
 
 _JOB, _STATE, _LOCK = "job.json", "state.npz", "lock"
 _SECONDS_BETWEEN = 10.0
-"""How much work a kill may cost, at most."""
+"""Time between checkpoints: a kill loses at most this much work."""
+
+OnStep = Callable[[str, int, int], None]
+"""Called with the name of a step, the amount done, and the total."""
 
 
 @dataclass(frozen=True)
-class Partial:
-    """Groups found so far.
+class Checkpoint:
+    """The groups found so far.
 
-    partition: see `partition`. partner: the row that a row was compared with, and value: their
-    similarity; its own row where none. rows: so many are done.
+    partition: the first row of each row's group, as in `union_find`, shape (n,).
+    partner: the first row that was found similar to each row, its own row if none, shape (n,).
+    value: similarity to the partner, shape (n,).
+    rows: number of rows that are done.
     """
 
     partition: I64
@@ -43,7 +58,7 @@ class Partial:
     rows: int = 0
 
     def note(self, left: I64, right: I64, value: F64) -> None:
-        """Keeps what similar pairs, by right and left, were found to be."""
+        """Keeps the values of similar pairs, sorted by right and then left, in place."""
         _, first = np.unique(right, return_index=True)
         fresh = first[left[first] < self.partner[right[first]]]
         self.partner[right[fresh]] = left[fresh]
@@ -51,7 +66,7 @@ class Partial:
 
 
 class WorkFolder:
-    """A folder of files of ours."""
+    """A folder that holds the columns and the checkpoint of one run."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -61,9 +76,9 @@ class WorkFolder:
     @staticmethod
     @contextmanager
     def at(path: Path) -> Iterator[WorkFolder]:
-        """A folder that stays when an error ends the run, for one run at a time.
+        """A folder for one run at a time, which stays if an error ends the run.
 
-        Raises UsageError where it can't be used, or another run is using it.
+        Raises UsageError if it can't be used, StoreUnavailable if another run is using it.
         """
         try:
             path.mkdir(exist_ok=True)
@@ -72,16 +87,18 @@ class WorkFolder:
             raise UsageError(
                 f"work folder {path}: {error.strerror}: name another one (--work)"
             ) from error
-        # A run that was killed may have come no further than to begin.
+        # A run that was killed early may have left other files of ours, but no job.
         if _JOB not in names and any(not _is_ours(name) for name in names):
-            raise UsageError(f"{path}: the folder is not empty, and holds no work of ours")
+            raise UsageError(f"{path}: the folder is not empty, and not a work folder of esdedup")
         with _locked(path):
             yield WorkFolder(path)
 
     def claim(self, store: Store, meta: IndexMeta, parameters: Mapping[str, Any]) -> None:
         """Begins the work, or goes on with it.
 
-        Raises UsageError where the folder holds the work of other parameters.
+        parameters: of the job; a checkpoint is used only by a job with the same ones.
+
+        Raises UsageError if the folder holds the work of another job.
         """
         job = {
             "index": store.where,
@@ -93,10 +110,8 @@ class WorkFolder:
         held = self._held_job()
         if held is None:
             self._shares = shares_of(store.statistics(meta).sketched)
-            unfinished = self.path / f"{_JOB}.tmp"
-            with _telling(self.path):
-                unfinished.write_text(json.dumps({**job, "shares": self._shares}), "utf-8")
-                unfinished.replace(self.path / _JOB)
+            with _naming(self.path), written_whole(self.path / _JOB) as out:
+                out.write(json.dumps({**job, "shares": self._shares}).encode())
             return
         differing = [name for name, value in job.items() if held.get(name) != value]
         if differing:
@@ -116,14 +131,12 @@ class WorkFolder:
         if held is None or (isinstance(held, dict) and isinstance(held.get("shares"), int)):
             return held
         raise UsageError(
-            f"{file} can't be read, or is not of ours: remove the folder, or name another one"
-            " (--work)"
+            f"{file} can't be read, or esdedup did not write it: remove the folder, or name another"
+            " one (--work)"
         )
 
-    def read(
-        self, store: Store, reading: Reading, step: Callable[[str, int, int], None]
-    ) -> Columns:
-        """The columns of all documents, of which those shares are read that are not here yet."""
+    def read(self, store: Store, reading: Reading, step: OnStep) -> Columns:
+        """The columns of all documents. Reads the shares that are not in the folder yet."""
         documents = store.statistics(reading.meta).sketched
         files = [self.path / f"share-{number:04d}.npz" for number in range(1, self._shares + 1)]
         done = 0
@@ -133,48 +146,36 @@ class WorkFolder:
             done += count
             step("Reading tokens", min(done, documents), documents)
 
-        with _telling(self.path):
+        with _naming(self.path):
             for number, file in enumerate(files, 1):
                 read_share(store, reading, Share(number, self._shares), file, on_read)
             return read_columns(files, reading, self.path)
 
-    def partial(self, rows: int) -> Partial:
-        """What was found before, or the beginning."""
+    def checkpoint(self, rows: int) -> Checkpoint:
+        """The last checkpoint, or the state before any of `rows` rows is done."""
         file = self.path / _STATE
         if not file.exists():
-            return Partial(singletons(rows), singletons(rows), np.zeros(rows))
-        with _telling(self.path), file.open("rb") as raw, np.load(raw) as state:
-            found = Partial(
+            return Checkpoint(singletons(rows), singletons(rows), np.zeros(rows))
+        with _naming(self.path), file.open("rb") as raw, np.load(raw) as state:
+            found = Checkpoint(
                 state["partition"], state["partner"], state["value"], int(state["rows"])
             )
         if found.partition.size != rows:
             raise StoreError(f"{self.path}: the files do not belong together: remove the folder")
         return found
 
-    def keep(self, work: Partial, rows: int) -> Partial:
-        """Says that so many rows are done; writes it down from time to time."""
-        work = replace(work, rows=rows)
+    def keep(self, found: Checkpoint, rows: int) -> Checkpoint:
+        """The checkpoint with `rows` rows done; writes it from time to time."""
+        found = replace(found, rows=rows)
         if time.monotonic() - self._kept_at > _SECONDS_BETWEEN:
-            with _telling(self.path):
-                self._write(work)
+            with _naming(self.path), written_whole(self.path / _STATE) as out:
+                np.savez(out, **vars(found))
             self._kept_at = time.monotonic()
-        return work
-
-    def _write(self, work: Partial) -> None:
-        unfinished = self.path / "state.tmp"
-        with unfinished.open("wb") as out:
-            np.savez(
-                out,
-                partition=work.partition,
-                partner=work.partner,
-                value=work.value,
-                rows=np.int64(work.rows),
-            )
-        unfinished.replace(self.path / _STATE)
+        return found
 
     def remove(self) -> None:
-        """Takes our files away; the folder goes with its lock if nothing else is in it."""
-        with _telling(self.path):
+        """Removes our files. The folder goes with its lock if nothing else is in it."""
+        with _naming(self.path):
             for file in [*self.path.iterdir()]:
                 if _is_ours(file.name) and not file.name.startswith(_LOCK):
                     file.unlink()
@@ -187,7 +188,7 @@ def _is_ours(name: str) -> bool:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Keeps other runs out of a folder, which goes when no work is left in it."""
+    """Keeps other runs out of a folder. Removes the folder if no work is left in it."""
     with held_alone(path / _LOCK, "wait for it, or name another folder (--work)"):
         try:
             yield
@@ -199,8 +200,8 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _telling(path: Path) -> Iterator[None]:
-    """Says in which folder a file could not be read or written."""
+def _naming(path: Path) -> Iterator[None]:
+    """Names the folder in errors of reading and writing its files."""
     try:
         yield
     except EsdedupError:
@@ -213,6 +214,6 @@ def _telling(path: Path) -> Iterator[None]:
 
 @contextmanager
 def temporary_folder() -> Iterator[WorkFolder]:
-    """A folder that is gone afterwards."""
+    """A folder that is removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="esdedup-") as path:
         yield WorkFolder(Path(path))

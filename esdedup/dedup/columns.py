@@ -1,16 +1,17 @@
-"""What grouping needs of all documents of an index, read once and kept as columns in files.
+"""Reads the tokens of all documents of an index, once, into columns: one array a field.
 
 Each share of the documents is one file, written whole or not at all, so that a run that was killed
-goes on with the shares that it lacks. The columns are mapped into memory and not held in it.
+reads only the shares that are missing. Tokens are mapped from a file and not held in memory.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +19,13 @@ from numpy.typing import NDArray
 from esdedup.dedup.representative import KeepRule
 from esdedup.exceptions import StoreError
 from esdedup.models import Document, Metric, Share
+from esdedup.search.limits import require_minhash, require_simhash
 from esdedup.sketch.simhash import from_hex
 from esdedup.sketch.tokens import decode
 from esdedup.stores.base import Store
 from esdedup.stores.fields import value_at
 from esdedup.stores.mapping import IndexMeta
-from esdedup.text.arrays import I64, U64
+from esdedup.text.arrays import I64, U64, Mask
 
 _DOCUMENTS_A_SHARE = 100_000
 _MOST_SHARES = 1024
@@ -31,21 +33,27 @@ _MOST_SHARES = 1024
 
 @dataclass(frozen=True)
 class Columns:
-    """Documents as rows, in the order in which they take precedence.
+    """Documents as rows, in their order of precedence.
 
-    ids: of n documents. digests: shape (n,), uint64. filled: whether a document has tokens, shape
-    (n,). values: band hashes, shape (bands, n), or words of fingerprints, shape (words, n).
+    ids: of n documents.
+    digests: of their texts, shape (n,), uint64.
+    filled: True for a document with tokens, shape (n,).
+    values: band hashes, shape (bands, n), or words of fingerprints, shape (words, n).
     """
 
     ids: list[str]
     digests: U64
-    filled: NDArray[np.bool_]
+    filled: Mask
     values: NDArray[Any]
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What to read: the tokens of a metric, or None for digests alone; and what the rule needs."""
+    """Says what to read of each document.
+
+    metric: its tokens are read; None for digests alone.
+    keep: the fields that it orders documents by are read too.
+    """
 
     meta: IndexMeta
     metric: Metric | None
@@ -53,9 +61,9 @@ class Reading:
 
     @property
     def paths(self) -> list[str]:
-        """The fields."""
+        """The dotted names of the fields to read."""
         field = self.meta.field
-        # For digests alone, whatever tells at least cost whether a text has any shingle.
+        # With digests alone, the shortest tokens show whether a text has any shingle.
         short = self.metric is None and self.meta.scheme.simhash is not None
         tokens = "fingerprint" if short or self.metric == "hamming" else "minhash"
         wanted = [f"{field}.digest", f"{field}.{tokens}"]
@@ -63,30 +71,28 @@ class Reading:
 
     @property
     def width(self) -> int:
-        """Values a document."""
-        scheme = self.meta.scheme
-        if self.metric == "jaccard" and scheme.minhash is not None:
-            return scheme.minhash.bands
-        if self.metric == "hamming" and scheme.simhash is not None:
-            return scheme.simhash.layout.bits // 64
-        return 0
+        """The number of values of a document."""
+        if self.metric is None:
+            return 0
+        scheme, by_bands = self.meta.scheme, self.metric == "jaccard"
+        return require_minhash(scheme).bands if by_bands else require_simhash(scheme).bits // 64
 
 
 def shares_of(documents: int) -> int:
-    """How many shares so many documents are read in."""
+    """The number of shares to read a number of documents in."""
     return max(1, min(_MOST_SHARES, -(-documents // _DOCUMENTS_A_SHARE)))
 
 
 def read_share(
     store: Store, reading: Reading, share: Share, file: Path, on_read: Callable[[int], None]
 ) -> None:
-    """Reads one share of the documents into a file, unless it is there."""
+    """Reads one share of the documents into a file, unless the file exists."""
     if file.exists():
         return
     ids: list[str] = []
     keys: list[Any] = []
     digests: list[U64] = [np.empty(0, np.uint64)]
-    filled: list[NDArray[np.bool_]] = [np.empty(0, np.bool_)]
+    filled: list[Mask] = [np.empty(0, np.bool_)]
     values: list[U64] = [np.empty((reading.width, 0), np.uint64)]
     for batch in store.scan(reading.paths, reading.meta, share):
         ids += [document.id for document in batch]
@@ -96,23 +102,31 @@ def read_share(
         filled.append(has)
         values.append(row_values.T)
         on_read(len(batch))
-    unfinished = file.with_suffix(".tmp")
-    with unfinished.open("wb") as out:
+    with written_whole(file) as out:
         np.savez(
             out,
-            names=_packed({"ids": ids, "keys": keys}),
+            names=np.frombuffer(json.dumps({"ids": ids, "keys": keys}).encode(), np.uint8),
             digests=np.concatenate(digests),
             filled=np.concatenate(filled),
             values=np.concatenate(values, axis=1).astype(value_type(reading)),
         )
+
+
+@contextmanager
+def written_whole(file: Path) -> Iterator[BinaryIO]:
+    """Opens a file to write, which gets its name only when all of it is written."""
+    unfinished = file.with_suffix(".tmp")
+    with unfinished.open("wb") as out:
+        yield out
     unfinished.replace(file)
 
 
 def read_columns(files: Sequence[Path], reading: Reading, folder: Path) -> Columns:
-    """The columns of all shares, each document once, in the order of the rule.
+    """The columns of all shares, each document once, in the order of the keep rule.
 
-    folder: for the file that the values are mapped from. Raises UsageError where the rule names a
-    field that no document has.
+    folder: takes the file that the values are mapped from.
+
+    Raises UsageError if the rule names a field that no document has.
     """
     ids: list[str] = []
     keys: list[Any] = []
@@ -125,7 +139,7 @@ def read_columns(files: Sequence[Path], reading: Reading, folder: Path) -> Colum
             digests.append(part["digests"])
             filled.append(part["filled"])
             sizes.append(len(names["ids"]))
-    # A document that somebody wrote while shares were read may be in two of them.
+    # A document that others wrote while shares were read may be in two of them.
     rows = list({id: row for row, id in enumerate(ids)}.values())
     order = np.array(reading.keep.order(ids, keys, rows), np.int64)
     place = np.full(len(ids), -1, np.int64)
@@ -141,7 +155,7 @@ def read_columns(files: Sequence[Path], reading: Reading, folder: Path) -> Colum
 def _mapped_values(
     files: Sequence[Path], sizes: Sequence[int], place: I64, reading: Reading, folder: Path
 ) -> NDArray[Any]:
-    """The values in the order of their rows; place: the row of each document read, or -1."""
+    """The values in the order of rows. place: the row of each document that was read, or -1."""
     shape = (reading.width, int((place >= 0).sum()))
     if not shape[0] or not shape[1]:
         return np.empty(shape, np.uint64)
@@ -155,14 +169,9 @@ def _mapped_values(
 
 
 def value_type(reading: Reading) -> type[np.unsignedinteger[Any]]:
-    """The type of a document's values: as narrow as they are."""
-    minhash = reading.meta.scheme.minhash
-    narrow = reading.metric == "jaccard" and minhash is not None and minhash.token_bits <= 32
-    return np.uint32 if narrow else np.uint64
-
-
-def _packed(document: Any) -> NDArray[np.uint8]:
-    return np.frombuffer(json.dumps(document).encode(), np.uint8)
+    """The narrowest type that holds a document's values."""
+    by_bands, scheme = reading.metric == "jaccard", reading.meta.scheme
+    return np.uint32 if by_bands and require_minhash(scheme).token_bits <= 32 else np.uint64
 
 
 def _digests(store: Store, batch: Sequence[Document], field: str) -> U64:
@@ -173,30 +182,26 @@ def _digests(store: Store, batch: Sequence[Document], field: str) -> U64:
             found.append(int(digest, 16))
         except (TypeError, ValueError) as error:
             raise StoreError(
-                f"{store.where}: document {document.id!r} has tokens, and no digest of ours: was it"
-                " changed by others? Index it anew, or esdedup backfill --stale"
+                f"{store.where}: document {document.id!r} has tokens, but no valid digest: others"
+                " may have changed it. Index it again, or run esdedup backfill --stale"
             ) from error
     return np.array(found, np.uint64)
 
 
-def _values(
-    store: Store, batch: Sequence[Document], reading: Reading
-) -> tuple[NDArray[np.bool_], U64]:
-    """Which documents have tokens, and the values of all, shape (documents, width)."""
-    path = reading.paths[1]
-    found = [value_at(document.source, path) for document in batch]
+def _values(store: Store, batch: Sequence[Document], reading: Reading) -> tuple[Mask, U64]:
+    """True for each document with tokens, and the values of all, shape (documents, width)."""
+    found = [value_at(document.source, reading.paths[1]) for document in batch]
     has = np.array([value is not None for value in found], np.bool_)
     values = np.zeros((len(batch), reading.width), np.uint64)
-    if reading.metric is not None and has.any():
-        values[has] = _decoded(store, [each for each in found if each is not None], reading)
-    return has, values
-
-
-def _decoded(store: Store, found: Sequence[Any], reading: Reading) -> U64:
-    minhash = reading.meta.scheme.minhash
+    if reading.metric is None or not has.any():
+        return has, values
+    tokens = [value for value in found if value is not None]
     try:
-        if reading.metric == "jaccard" and minhash is not None:
-            return decode(found, minhash.bands, minhash.token_bits)
-        return from_hex(found)
+        if reading.metric == "jaccard":
+            minhash = require_minhash(reading.meta.scheme)
+            values[has] = decode(tokens, minhash.bands, minhash.token_bits)
+        else:
+            values[has] = from_hex(tokens)
     except ValueError as error:
-        raise StoreError(f"{store.where}: tokens that are not of its scheme: {error}") from error
+        raise StoreError(f"{store.where}: tokens do not fit the index's scheme: {error}") from error
+    return has, values

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from esdedup.dedup.checkpoint import OnStep
 from esdedup.dedup.columns import Columns, Reading, value_type
-from esdedup.dedup.groups import OnStep
 from esdedup.dedup.pairs import SimilarPairs, pairs_among
 from esdedup.dedup.representative import KeepRule
 from esdedup.dedup.verify import TextsOf

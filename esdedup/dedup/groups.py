@@ -1,29 +1,32 @@
-"""Groups of near-duplicates: how they are wanted, and what they are.
+"""Finds the groups of near-duplicates of a whole index.
 
-Finds the groups of near-duplicates of a whole index.
+A group is two or more similar documents. One of them is its representative, the others are its
+duplicates. `representative.KeepRule` puts documents in order, and the first of a group becomes its
+representative.
 
-Tokens are read once, texts of candidates are fetched to be verified. Equal texts are one row from
-the start, whatever their number. What remains in memory grows with the documents, not with their
-pairs.
+`columns` reads all tokens once, `candidates` pairs the documents that share enough of them,
+`verify` computes exact similarities, and `union_find` joins similar pairs to groups. Equal texts
+count as one row from the start, whatever their number. Memory grows with the documents, not with
+their pairs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
-from esdedup.dedup.candidates import BandJoin, Classes, SegmentJoin
-from esdedup.dedup.checkpoint import Partial, WorkFolder, temporary_folder
+from esdedup.dedup.candidates import BandCandidates, Classes, HammingPairs
+from esdedup.dedup.checkpoint import Checkpoint, OnStep, WorkFolder, temporary_folder
 from esdedup.dedup.columns import Columns, Reading
 from esdedup.dedup.representative import KeepRule
 from esdedup.dedup.union_find import follow, join, singletons
 from esdedup.dedup.verify import ExactSimilarity, texts_in
 from esdedup.exceptions import UsageError
-from esdedup.search.buckets import Capped
+from esdedup.search.buckets import Capped, Pairs
 from esdedup.search.limits import ACTING, Limits
 from esdedup.stores.base import Store
 from esdedup.stores.mapping import IndexMeta
@@ -31,8 +34,6 @@ from esdedup.text.arrays import F64, I64, U64
 from esdedup.text.jaccard import hamming
 
 Method = Literal["components", "leader"]
-OnStep = Callable[[str, int, int], None]
-"""Called with a step's name, what is done of it, and what there is to do."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Grouping:
 
     @property
     def by_distance(self) -> bool:
-        """Whether documents are compared by Hamming distance, and not by Jaccard similarity."""
+        """True if documents are compared by Hamming distance."""
         return self.limits.metric == "hamming" and not self.exact
 
     def to_json(self) -> dict[str, Any]:
@@ -71,10 +72,11 @@ class Grouping:
 
 @dataclass(frozen=True)
 class Member:
-    """A document of a group, and how near it is to the one that stays.
+    """A duplicate in a group.
 
-    similarity: exact Jaccard similarity, or None where Hamming distance was asked for; distance:
-    the other way round. digest: of its text, as it was when it was looked at.
+    similarity: exact Jaccard similarity to the representative; None if grouped by Hamming distance.
+    distance: Hamming distance to the representative; None if grouped by Jaccard similarity.
+    digest: of its text when it was read.
     """
 
     id: str
@@ -85,7 +87,11 @@ class Member:
 
 @dataclass(frozen=True)
 class Group:
-    """Two documents or more: the one that stays, and the others in their order of precedence."""
+    """The representative of two or more similar documents, and its duplicates.
+
+    representative: its id. digest: of its text when it was read.
+    members: the duplicates, in their order of precedence.
+    """
 
     representative: str
     digest: str
@@ -94,13 +100,18 @@ class Group:
 
 @dataclass(frozen=True)
 class Groups:
-    """All documents with tokens, in their order of precedence, and where each belongs.
+    """All documents with tokens, in their order of precedence, each with its representative.
 
-    grouping: as asked for; by Hamming distance, with the distance that was taken.
-    ids: of n documents. digests: shape (n,), uint64. representative: the row of the document that
-    stays, shape (n,), int64; its own where a document stays itself. value: the similarity, or
-    distance, to it, shape (n,); nan where a document stays. capped: buckets that were cut short.
-    recall: the share of pairs at the threshold that is expected to be found; 1 by distance.
+    Iterates over the groups of two or more.
+
+    grouping: as given, with the distance that was used.
+    ids: of n documents.
+    digests: of their texts, shape (n,), uint64.
+    representative: the row of each document's representative, which may be its own, shape (n,).
+    value: similarity or distance to the representative, nan for the representative itself, shape
+    (n,).
+    capped: buckets that were cut short.
+    recall: the expected share found of the pairs at the threshold; 1 by Hamming distance.
     """
 
     grouping: Grouping
@@ -109,17 +120,17 @@ class Groups:
     representative: I64
     value: F64
     capped: Capped
-    recall: float = 1.0
+    recall: float
 
     @property
     def sizes(self) -> I64:
-        """Documents of each group of two or more, the largest first."""
+        """The number of documents of each group of two or more, the largest first."""
         counts = np.bincount(self.representative, minlength=len(self.ids))
         return -np.sort(-counts[counts > 1])
 
     @property
     def duplicates(self) -> int:
-        """Documents that are not the one that stays."""
+        """The number of documents that are not representatives."""
         return int((self.representative != np.arange(len(self.ids))).sum())
 
     def __iter__(self) -> Iterator[Group]:
@@ -153,12 +164,13 @@ def find_groups(
     work: WorkFolder | None = None,
     on_step: OnStep | None = None,
 ) -> Groups:
-    """The groups of all documents that have tokens of the index's scheme.
+    """The groups of all documents with tokens of the index's scheme.
 
-    Those without any shingle are groups of their own.
+    A text without any shingle is in no group.
 
-    work: a folder to work in, from which a run that was killed goes on; None for a temporary one.
-    Raises UsageError where the scheme lacks the tokens, or the folder holds other work.
+    work: the folder from which a run that was killed goes on; None for a temporary one.
+
+    Raises UsageError if the scheme lacks the tokens, or the folder holds the work of another job.
     """
     step = on_step or (lambda *_: None)
     metric = None if grouping.exact else grouping.limits.metric
@@ -176,7 +188,8 @@ def find_groups(
 
 def _exact(grouping: Grouping, columns: Columns) -> Groups:
     classes = Classes.by(columns.digests, columns.filled)
-    return _expanded(grouping, columns, classes, singletons(classes.rows.size), None, Capped())
+    rows = classes.rows.size
+    return _groups(grouping, columns, classes, singletons(rows), np.zeros(rows), Capped())
 
 
 def _by_jaccard(
@@ -189,72 +202,67 @@ def _by_jaccard(
 ) -> Groups:
     classes = Classes.by(columns.digests, columns.filled)
     ids = [columns.ids[row] for row in classes.rows.tolist()]
-    bands = columns.values
-    if len(ids) < len(columns.ids):
-        bands = bands[:, classes.rows]
-    candidates = BandJoin.of(meta, bands, grouping.limits)
+    candidates = BandCandidates.of(meta, classes.first_of(columns.values), grouping.limits)
     similarity = ExactSimilarity(texts_in(store, meta.text_field), meta.scheme, ids)
-    work = folder.partial(len(ids))
-    fold = _fold_components if grouping.method == "components" else _fold_leaders
+    found = folder.checkpoint(len(ids))
+    group = _join_components if grouping.method == "components" else _follow_leaders
     for rows in candidates.blocks():
-        if rows.stop <= work.rows:
+        if rows.stop <= found.rows:
             continue
-        fold(work, candidates.candidates(rows), rows, similarity, grouping.limits.least_similarity)
-        work = folder.keep(work, rows.stop)
+        group(found, candidates.pairs(rows), similarity, grouping.limits.least_similarity)
+        found = folder.keep(found, rows.stop)
         step("Comparing", rows.stop, len(ids))
-    unknown = np.flatnonzero(work.partner != work.partition)
-    value = work.value
-    value[unknown] = similarity(work.partition[unknown], unknown)
-    found = _expanded(grouping, columns, classes, work.partition, value, candidates.capped)
-    return replace(found, recall=candidates.recall)
+    # In a component, the row that a row was compared with may not be the representative.
+    unknown = np.flatnonzero(found.partner != found.partition)
+    value = found.value
+    value[unknown] = similarity(found.partition[unknown], unknown)
+    return _groups(
+        grouping, columns, classes, found.partition, value, candidates.capped, candidates.recall
+    )
 
 
-def _fold_components(
-    work: Partial,
-    pairs: tuple[I64, I64],
-    rows: range,
-    similarity: ExactSimilarity,
-    threshold: float,
+def _join_components(
+    found: Checkpoint, pairs: Pairs, similarity: ExactSimilarity, threshold: float
 ) -> None:
+    """Joins the groups of similar pairs of a block, in place."""
     left, right = pairs
-    # Most of a group is joined by the first one of each bucket; what is joined needs no look.
+    # The first pair of each row joins most of a group. Pairs within a group need no comparison.
     _, first = np.unique(right, return_index=True)
     is_first = np.zeros(right.size, np.bool_)
     is_first[first] = True
     for chosen in (is_first, ~is_first):
-        apart = chosen & (work.partition[left] != work.partition[right])
+        apart = chosen & (found.partition[left] != found.partition[right])
         one, other = left[apart], right[apart]
         value = similarity(one, other)
         near = value >= threshold
-        join(work.partition, one[near], other[near])
-        work.note(one[near], other[near], value[near])
+        join(found.partition, one[near], other[near])
+        found.note(one[near], other[near], value[near])
 
 
-def _fold_leaders(
-    work: Partial,
-    pairs: tuple[I64, I64],
-    rows: range,
-    similarity: ExactSimilarity,
-    threshold: float,
+def _follow_leaders(
+    found: Checkpoint, pairs: Pairs, similarity: ExactSimilarity, threshold: float
 ) -> None:
+    """Lets the right rows of a block join their nearest leaders, in place."""
     left, right = pairs
-    leading = (left >= rows.start) | (work.partition[left] == left)
+    # Earlier followers can't lead. The rows of this block are undecided, and may.
+    leading = found.partition[left] == left
     left, right = left[leading], right[leading]
     value = similarity(left, right)
     near = value >= threshold
     left, right, value = left[near], right[near], value[near]
-    follow(work.partition, left, right, value)
-    chosen = work.partition[right] == left
-    work.note(left[chosen], right[chosen], value[chosen])
+    follow(found.partition, left, right, value)
+    chosen = found.partition[right] == left
+    found.note(left[chosen], right[chosen], value[chosen])
 
 
 def _by_hamming(meta: IndexMeta, grouping: Grouping, columns: Columns, step: OnStep) -> Groups:
     prints = np.ascontiguousarray(columns.values.T)
-    # Equal texts go together; which leader is the nearest may change between two equal prints.
+    # Equal texts stay together. With leaders, rows of equal fingerprints may not: the nearest
+    # leader of the one may come between them.
     leading = grouping.method == "leader"
     classes = Classes.by(columns.digests if leading else prints, columns.filled)
     prints = prints[classes.rows]
-    found = SegmentJoin.of(meta, prints, grouping.limits)
+    found = HammingPairs.of(meta, prints, grouping.limits)
     grouping = replace(grouping, limits=replace(grouping.limits, distance=found.distance))
     partition = singletons(len(prints))
     if leading:
@@ -265,27 +273,26 @@ def _by_hamming(meta: IndexMeta, grouping: Grouping, columns: Columns, step: OnS
             join(partition, left, right)
     step("Comparing", len(prints), len(prints))
     value = hamming(prints, prints[partition]).astype(np.float64)
-    return _expanded(grouping, columns, classes, partition, value, found.capped)
+    return _groups(grouping, columns, classes, partition, value, found.capped)
 
 
-def _expanded(
+def _groups(
     grouping: Grouping,
     columns: Columns,
     classes: Classes,
     partition: I64,
-    value: F64 | None,
+    value: F64,
     cut: Capped,
+    recall: float = 1.0,
 ) -> Groups:
-    """From classes of equal rows to all rows."""
+    """The groups of all rows. partition, value: of classes of equal rows, shape (classes,)."""
     rows = len(columns.ids)
     representative = np.arange(rows)
-    exact = 0.0 if grouping.by_distance else 1.0
-    values = np.full(rows, exact)
+    values = np.full(rows, 0.0 if grouping.by_distance else 1.0)
     classed = np.flatnonzero(classes.of >= 0)
     of = classes.of[classed]
     representative[classed] = classes.rows[partition[of]]
-    if value is not None:
-        joined = partition[of] != of
-        values[classed[joined]] = value[of[joined]]
+    joined = partition[of] != of
+    values[classed[joined]] = value[of[joined]]
     values[representative == np.arange(rows)] = np.nan
-    return Groups(grouping, columns.ids, columns.digests, representative, values, cut)
+    return Groups(grouping, columns.ids, columns.digests, representative, values, cut, recall)

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from esdedup.dedup.groups import Groups, OnStep
+from esdedup.dedup.checkpoint import OnStep
+from esdedup.dedup.groups import Groups
 from esdedup.exceptions import StoreError
 from esdedup.ingest.documents import MARKS
 from esdedup.models import Change, Held, tokens_in

@@ -1,7 +1,7 @@
-"""All pairs of similar documents of an index, each once, with exact similarity.
+"""Finds all pairs of similar documents of an index, each once, with exact similarity.
 
-The tokens of all documents are read once and joined here, in numpy; only documents of which two
-share a token are fetched, to be verified. Cost grows with documents plus candidate pairs.
+The tokens of all documents are read once and joined here, in numpy. Only documents that share a
+token with another are fetched, to be verified. The cost grows with documents plus candidate pairs.
 """
 
 from __future__ import annotations
@@ -10,39 +10,40 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from esdedup.dedup.candidates import BandJoin, Classes, EqualRows, SegmentJoin
-from esdedup.dedup.checkpoint import temporary_folder
+from esdedup.dedup.candidates import BandCandidates, Classes, HammingPairs
+from esdedup.dedup.checkpoint import OnStep, temporary_folder
 from esdedup.dedup.columns import Columns, Reading
-from esdedup.dedup.groups import OnStep
 from esdedup.dedup.representative import KeepRule
 from esdedup.dedup.verify import ExactSimilarity, TextsOf, texts_in
 from esdedup.models import Metric, Pair
-from esdedup.search.buckets import Capped
+from esdedup.search.buckets import Capped, bucket_column, capped, earlier_pairs
 from esdedup.search.limits import Limits
 from esdedup.stores.base import Store
 from esdedup.stores.mapping import IndexMeta
-from esdedup.text.arrays import I64, offsets_of, ranges
-
-Found = tuple[I64, I64, NDArray[np.float64]]
-"""Pairs as columns: rows, and similarity or distance."""
+from esdedup.text.arrays import F64, I64, offsets_of, ranges
 
 _AT_ONCE = 1 << 16
+
+_Found = tuple[I64, I64, F64]
+"""Pairs as columns: left, right, and similarity or distance."""
 
 
 @dataclass(frozen=True)
 class SimilarPairs:
-    """Pairs, the most similar first, ties by id.
+    """Pairs of documents, the most similar first, ties by id.
 
-    capped: buckets of which not all pairs were looked at. recall: the share of pairs at the
-    threshold that is expected to be found; 1 by distance.
+    ids: of n documents.
+    left, right: their positions in `ids`, shape (pairs,).
+    value: similarity or distance, shape (pairs,).
+    capped: buckets of which not all pairs were compared.
+    recall: the expected share found of the pairs at the threshold; 1 by Hamming distance.
     """
 
     ids: list[str]
     left: I64
     right: I64
-    value: NDArray[np.float64]
+    value: F64
     metric: Metric
     capped: Capped
     recall: float
@@ -51,7 +52,7 @@ class SimilarPairs:
         return self.left.size
 
     def __iter__(self) -> Iterator[Pair]:
-        # By rank among the ids, so that the order is the same whatever order a store scans in.
+        # By rank among the ids, so that the order does not depend on the order of a scan.
         rank = np.empty(len(self.ids), np.int64)
         rank[sorted(range(len(self.ids)), key=self.ids.__getitem__)] = np.arange(len(self.ids))
         swapped = rank[self.left] > rank[self.right]
@@ -59,7 +60,7 @@ class SimilarPairs:
         right = np.where(swapped, self.left, self.right)
         near = -self.value if self.metric == "jaccard" else self.value
         order = np.lexsort((rank[right], rank[left], near))
-        # Python's own numbers take much more memory: of some at a time.
+        # In parts, as Python's own numbers take much more memory.
         for first in range(0, order.size, _AT_ONCE):
             for row in order[first : first + _AT_ONCE].tolist():
                 a, b, found = self.ids[left[row]], self.ids[right[row]], self.value[row].item()
@@ -74,10 +75,10 @@ def similar_pairs(
 ) -> SimilarPairs:
     """All pairs at or over a Jaccard threshold, or within a Hamming distance.
 
-    What shares no token is not found: see the S-curve for Jaccard; within a Hamming distance every
-    pair is found. A text without any shingle is in no pair. on_step: see `groups`.
+    Pairs that share too few tokens are not found: the S-curve says how many those are by Jaccard
+    similarity. By Hamming distance every pair is found. A text without any shingle is in no pair.
 
-    Raises UsageError where the scheme lacks the tokens for the metric.
+    Raises UsageError if the scheme lacks the tokens of the metric.
     """
     limits.check_for_pairs(meta.scheme)
     step = on_step or (lambda *_: None)
@@ -90,60 +91,65 @@ def similar_pairs(
 def pairs_among(
     columns: Columns, texts_of: TextsOf, meta: IndexMeta, limits: Limits, step: OnStep
 ) -> SimilarPairs:
-    """All pairs among the documents of columns, however these were made."""
+    """All pairs among the documents of columns, which an index or files may have given."""
     cap = limits.max_per_bucket
     if limits.metric == "hamming":
-        classes, parts, cut, share = _by_hamming(columns, meta, limits)
+        prints = np.ascontiguousarray(columns.values.T)
+        classes = Classes.by(prints, columns.filled)
+        near = HammingPairs.of(meta, prints[classes.rows], limits)
+        found, cut, recall, equal = near.by_right(), near.capped, 1.0, 0.0
     else:
-        classes, parts, cut, share = _by_jaccard(columns, texts_of, meta, limits, step)
-    left, right, value = _between_rows(classes, parts, cap)
-    same = EqualRows.of(classes, cap)
-    exact = 1.0 if limits.metric == "jaccard" else 0.0
-    lefts, rights = same.pairs()
+        classes = Classes.by(columns.digests, columns.filled)
+        candidates = BandCandidates.of(meta, classes.first_of(columns.values), limits)
+        ids = [columns.ids[row] for row in classes.rows.tolist()]
+        similarity = ExactSimilarity(texts_of, meta.scheme, ids)
+        found = _verified(candidates, similarity, limits.least_similarity, step)
+        cut, recall, equal = candidates.capped, candidates.recall, 1.0
+    left, right, value = _between_classes(classes, found, cap)
+    lefts, rights, same = _within_classes(classes, cap)
     left, right = np.concatenate([left, lefts]), np.concatenate([right, rights])
-    value = np.concatenate([value, np.full(lefts.size, exact)])
-    return SimilarPairs(columns.ids, left, right, value, limits.metric, cut + same.capped, share)
+    value = np.concatenate([value, np.full(lefts.size, equal)])
+    return SimilarPairs(columns.ids, left, right, value, limits.metric, cut + same, recall)
 
 
-def _by_jaccard(
-    columns: Columns, texts_of: TextsOf, meta: IndexMeta, limits: Limits, step: OnStep
-) -> tuple[Classes, list[Found], Capped, float]:
-    classes = Classes.by(columns.digests, columns.filled)
-    ids = [columns.ids[row] for row in classes.rows.tolist()]
-    candidates = BandJoin.of(meta, columns.values[:, classes.rows], limits)
-    similarity = ExactSimilarity(texts_of, meta.scheme, ids)
-    parts: list[Found] = []
+def _verified(
+    candidates: BandCandidates, similarity: ExactSimilarity, threshold: float, step: OnStep
+) -> _Found:
+    """The candidates at or over the threshold."""
+    nothing = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
+    parts: list[_Found] = [nothing]
     for rows in candidates.blocks():
-        left, right = candidates.candidates(rows)
+        left, right = candidates.pairs(rows)
         value = similarity(left, right)
-        near = value >= limits.least_similarity
+        near = value >= threshold
         parts.append((left[near], right[near], value[near]))
-        step("Comparing", rows.stop, len(ids))
-    return classes, parts, candidates.capped, candidates.recall
+        step("Comparing", rows.stop, candidates.bands.shape[1])
+    left, right, value = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return left, right, value
 
 
-def _by_hamming(
-    columns: Columns, meta: IndexMeta, limits: Limits
-) -> tuple[Classes, list[Found], Capped, float]:
-    prints = np.ascontiguousarray(columns.values.T)
-    classes = Classes.by(prints, columns.filled)
-    found = SegmentJoin.of(meta, prints[classes.rows], limits)
-    left, right, apart = found.by_right()
-    return classes, [(left, right, apart)], found.capped, 1.0
-
-
-def _between_rows(classes: Classes, parts: list[Found], cap: int) -> Found:
-    """The pairs of rows that pairs of classes stand for. cap: rows of a class, the first ones."""
+def _between_classes(classes: Classes, found: _Found, cap: int) -> _Found:
+    """The pairs of rows for pairs of classes. cap: only the first rows of a class are paired."""
     filled = np.flatnonzero(classes.of >= 0)
     rows = filled[np.argsort(classes.of[filled], kind="stable")]
     counts = np.bincount(classes.of[filled], minlength=classes.rows.size)
     first = offsets_of(counts)[:-1]
     sizes = np.minimum(counts, cap)
-    nothing = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
-    left, right, value = (np.concatenate(column) for column in zip(nothing, *parts, strict=True))
+    left, right, value = found
     many = sizes[left] * sizes[right]
     pair = np.repeat(np.arange(left.size), many)
     within = ranges(0, many)
     a = rows[first[left[pair]] + within // sizes[right[pair]]]
     b = rows[first[right[pair]] + within % sizes[right[pair]]]
     return a, b, value[pair]
+
+
+def _within_classes(classes: Classes, cap: int) -> tuple[I64, I64, Capped]:
+    """The pairs of rows of the same class, and the classes that the cap cuts short.
+
+    cap: a row is paired with at most this many rows of its class, the first ones.
+    """
+    rows = np.flatnonzero(classes.of >= 0)
+    column = bucket_column(classes.of[rows].astype(np.uint64))
+    left, right = earlier_pairs([column], range(rows.size), cap)
+    return rows[left], rows[right], capped([column], cap)

@@ -1,4 +1,8 @@
-"""The rule that says which document of a group stays."""
+"""Chooses the representative of a group: the document that comes first by the keep rule.
+
+Documents are sorted by the rule before groups are found, so that the first row of a group is its
+representative.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +19,14 @@ _FORMS = "first, last, first:FIELD, last:FIELD, oldest:FIELD, newest:FIELD, long
 
 @dataclass(frozen=True)
 class KeepRule:
-    """An order of precedence: of a group, the document that comes first in it stays.
+    """The order of precedence of documents: the first document of a group represents it.
 
-    by: the id, a field, or the length of the text. last: the greatest comes first. field: its
-    name. Equal documents go by their ids, in natural order: a2 before a10. A document without the
-    field comes behind all others; numbers come before texts.
+    by: the id, a field, or the length of the text.
+    last: the greatest comes first.
+    field: name of the field.
+
+    Ties go by id, in natural order: a2 before a10. Numbers come before texts. Documents without
+    the field come last.
     """
 
     by: Literal["id", "field", "length"] = "id"
@@ -28,10 +35,7 @@ class KeepRule:
 
     @staticmethod
     def parse(text: str) -> KeepRule:
-        """The rule that a text such as "newest:published" names.
-
-        Raises UsageError for another form.
-        """
+        """The rule that a text such as "newest:published" names. Raises UsageError if none."""
         word, colon, field = text.partition(":")
         if colon and field and word in ("first", "last", "oldest", "newest"):
             return KeepRule("field", word in ("last", "newest"), field)
@@ -48,13 +52,13 @@ class KeepRule:
         return f"{word}:{self.field}" if self.by == "field" else word
 
     def paths(self, text_field: str) -> list[str]:
-        """The fields that the rule looks at."""
+        """The fields that the rule needs of a document."""
         if self.by == "length":
             return [text_field]
         return [self.field] if self.field is not None else []
 
     def key(self, document: Document, text_field: str) -> float | str | None:
-        """What a document is ordered by: a number or a text; None where it has neither."""
+        """The number or text that a document is ordered by; None if it has neither."""
         if self.by == "id":
             return None
         found = value_at(document.source, text_field if self.by == "length" else str(self.field))
@@ -65,7 +69,7 @@ class KeepRule:
     def order(self, ids: Sequence[str], keys: Sequence[Any], rows: Sequence[int]) -> list[int]:
         """The rows in their order of precedence. ids, keys: of all rows.
 
-        Raises UsageError where no document has the field.
+        Raises UsageError if no document has the field.
         """
         by_id = sorted(
             rows, key=lambda row: natural(ids[row]), reverse=self.by == "id" and self.last

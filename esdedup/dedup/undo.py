@@ -20,12 +20,14 @@ class UndoReport(Counts):
     """What became of the documents that a log names.
 
     restored: put back, or their former marks. present: were as before already. failures: were left
-    as they are, and why; a conflict where somebody else has written since.
+    as they are, and why; a conflict where somebody else has written since. damage: why the
+    rest of the log could not be read, if so.
     """
 
     restored: int = 0
     present: int = 0
     failures: list[Failure] = field(default_factory=list)
+    damage: list[str] = field(default_factory=list)
 
     @property
     def settled(self) -> int:
@@ -46,7 +48,7 @@ def undo(
 
     destination: the index that documents were moved to. Nobody's document is overwritten, and doing
     it again goes on where it was stopped.
-    Raises the errors of the stores. What is damaged in the log is left out: see `log.damage`.
+    Raises the errors of the stores. What is damaged in the log is left out: see `damage`.
     """
     total = UndoReport()
     for page in log.pages():
@@ -60,7 +62,7 @@ def undo(
     for each in (store, destination):
         if each is not None:
             each.refresh()
-    return total
+    return total + UndoReport(damage=[log.damage] if log.damage is not None else [])
 
 
 def _bring_back(store: Store, destination: Store | None, entries: Sequence[Entry]) -> UndoReport:

@@ -1,7 +1,7 @@
-"""Similar pairs into groups, in numpy.
+"""Joins similar pairs to groups, in numpy: union-find, and leaders with followers.
 
-A partition is an array, shape (n,), int64, that has for each row another row of its group: the
-first one of it. Rows are in the order in which documents take precedence.
+A partition is an array, shape (n,), int64. It holds for each row the first row of its group. Rows
+are in the order of precedence of their documents.
 """
 
 from __future__ import annotations
@@ -39,20 +39,21 @@ def _flatten(partition: I64) -> None:
 
 
 def follow(partition: I64, left: I64, right: I64, nearness: F64) -> None:
-    """Each right row joins its nearest leader, in place, if it has one: leader-follower.
+    """Lets each right row join its nearest leader, in place, if it has one.
 
-    A leader is a row that follows none. left, right: pairs with left < right, ascending by right,
-    all of a row's at once. nearness: the greater, the nearer; of equal ones the first row is
-    chosen. Rows before the first right one are decided already.
+    A leader is a row that follows no other. Rows before the first right row are already decided.
 
-    The leader algorithm: Hartigan, "Clustering Algorithms", 1975, chapter 3, but for joining the
-    nearest leader and not the first.
+    left, right: pairs with left < right, ascending by right, all pairs of a row in one call.
+    nearness: the greater, the nearer; the first row wins a tie.
+
+    The leader algorithm: Hartigan, "Clustering Algorithms", 1975, chapter 3, except that a row
+    joins the nearest leader and not the first.
     """
     best: dict[int, float] = {}
     for one, other, near in zip(left.tolist(), right.tolist(), nearness.tolist(), strict=True):
         if partition[one] != one:
             continue
-        # As pairs ascend by right, all that may make `one` a follower has been seen.
+        # Pairs ascend by right, so every pair that may make `one` a follower has been seen.
         if near > best.get(other, -np.inf) or (near == best[other] and one < partition[other]):
             best[other] = near
             partition[other] = one

@@ -1,11 +1,10 @@
-"""Exact Jaccard similarity of pairs of documents, whose texts are fetched for it."""
+"""Verifies candidate pairs: fetches their texts and computes exact Jaccard similarities."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from esdedup.dedup.union_find import join, singletons
 from esdedup.exceptions import RecordError
@@ -13,14 +12,14 @@ from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import shingle_sets
 from esdedup.stores.base import Store
 from esdedup.stores.fields import text_of
-from esdedup.text.arrays import I64, Ragged
+from esdedup.text.arrays import F64, I64, Ragged
 from esdedup.text.jaccard import jaccard_of_rows
 
 _SHINGLES_A_BLOCK = 16_000_000
 _MOST_DOCUMENTS = 20_000
 _FETCHED_AT_ONCE = 2_000
 _PAIRS_AT_ONCE = 1 << 20
-"""Bounds of what is in memory at a time: 128 MB of shingle hashes, and the texts of a page."""
+"""Limits of memory: 128 MB of shingle hashes, and the texts of one fetch."""
 
 
 TextsOf = Callable[[list[str]], list[str]]
@@ -28,7 +27,7 @@ TextsOf = Callable[[list[str]], list[str]]
 
 
 def texts_in(store: Store, field: str) -> TextsOf:
-    """The texts of a store's documents; of one that vanished, or lost its text, the empty one."""
+    """Gives the texts of a store's documents; an empty one if a document or its text is gone."""
 
     def texts_of(ids: list[str]) -> list[str]:
         found = {document.id: document.source for document in store.get(ids, [field])}
@@ -38,10 +37,7 @@ def texts_in(store: Store, field: str) -> TextsOf:
 
 
 class ExactSimilarity:
-    """Compares documents, given by row.
-
-    ids: of all rows.
-    """
+    """Computes the exact similarity of documents, given by row. ids: of all rows."""
 
     def __init__(self, texts_of: TextsOf, scheme: Scheme, ids: Sequence[str]) -> None:
         self._texts_of = texts_of
@@ -50,8 +46,8 @@ class ExactSimilarity:
         self._shingles = 0
         self._documents = 0
 
-    def __call__(self, left: I64, right: I64) -> NDArray[np.float64]:
-        """The similarity of each pair, shape (pairs,); 0 where a document is gone meanwhile."""
+    def __call__(self, left: I64, right: I64) -> F64:
+        """The similarity of each pair, shape (pairs,); 0 if a document of it is gone."""
         similarity = np.zeros(left.size)
         order = _by_group(left, right)
         while order.size:
@@ -62,25 +58,19 @@ class ExactSimilarity:
         return similarity
 
     def _most(self) -> int:
-        """Documents to hold at once, by the length of those before."""
+        """The number of documents to hold at once, by the mean length of the earlier ones."""
         if not self._documents:
             return 1_000
         mean = max(1.0, self._shingles / self._documents)
         return int(max(100, min(_MOST_DOCUMENTS, _SHINGLES_A_BLOCK / mean)))
 
     def _sets(self, rows: list[int]) -> Ragged:
-        parts = [self._some(rows[at : at + _FETCHED_AT_ONCE]) for at in _pages(len(rows))]
-        sets = Ragged.joined(parts)
+        ids = [self._ids[row] for row in rows]
+        pages = (ids[at : at + _FETCHED_AT_ONCE] for at in range(0, len(ids), _FETCHED_AT_ONCE))
+        sets = Ragged.joined([shingle_sets(self._texts_of(page), self._scheme) for page in pages])
         self._shingles += sets.hashes.size
         self._documents += len(rows)
         return sets
-
-    def _some(self, rows: list[int]) -> Ragged:
-        return shingle_sets(self._texts_of([self._ids[row] for row in rows]), self._scheme)
-
-
-def _pages(rows: int) -> Iterator[int]:
-    return iter(range(0, rows, _FETCHED_AT_ONCE))
 
 
 def _text(source: object, field: str) -> str:
@@ -91,7 +81,7 @@ def _text(source: object, field: str) -> str:
 
 
 def _by_group(left: I64, right: I64) -> I64:
-    """An order of pairs in which those that hang together lie together: few texts come twice."""
+    """An order of the pairs that keeps connected ones together, so that few texts come twice."""
     rows, at = np.unique(np.concatenate([left, right]), return_inverse=True)
     groups = singletons(rows.size)
     join(groups, at[: left.size], at[left.size :])
@@ -99,7 +89,7 @@ def _by_group(left: I64, right: I64) -> I64:
 
 
 def _fitting(left: I64, right: I64, most: int) -> int:
-    """How many of the pairs, from the first on, touch at most so many documents."""
+    """The number of pairs, from the first on, that touch at most `most` documents; at least 1."""
     _, first_met = np.unique(np.stack([left, right], axis=1).ravel(), return_index=True)
     touched = np.cumsum(np.bincount(first_met // 2, minlength=left.size))
     return max(1, int(np.searchsorted(touched, most, "right")))

@@ -49,12 +49,14 @@ Item = TypeVar("Item")
 class Record:
     """A record of an input.
 
-    file: name of the file without folders. line: number of its first line, from 1.
+    file: name of the file without folders. line: number of its first line, from 1. spare_id: the id
+    if the record has none of its own, or None for "file:line".
     """
 
     file: str
     line: int
     source: Mapping[str, Any]
+    spare_id: str | None = None
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,6 @@ def ingest(
     *,
     workers: int = 1,
     id_field: str | None = None,
-    random_ids: bool = False,
     on_duplicate: DuplicatePolicy | None = None,
     on_batch: Callable[[IngestReport], None] | None = None,
     fresh: Callable[[], IndexMeta] | None = None,
@@ -68,8 +67,7 @@ def ingest(
     "file:line". Such a document is only created: it never replaces another text.
 
     records: single ones, or chunks of them. workers: processes that read and sketch, if more than
-    1; they take only chunks. random_ids: give a random id to a record without one, instead of
-    "file:line"; only with 1 worker. on_duplicate: what to do with near-duplicates of earlier
+    1; they take only chunks. on_duplicate: what to do with near-duplicates of earlier
     documents, by default nothing. dead_letter: called with every record that is not written.
     on_batch: called after each batch with the report so far. fresh: returns what the index says
     now, which may change while this runs.
@@ -86,7 +84,7 @@ def ingest(
         given = ((chunk, current()) for chunk in records)
         made = in_order(workers, partial(_prepare, id_field, encode), given)
     else:
-        made = _in_batches(records, meta.text_field, id_field, random_ids)
+        made = _in_batches(records, meta.text_field, id_field)
     report = IngestReport()
     with closing(made):
         for batch in made:
@@ -104,13 +102,12 @@ def _in_batches(
     records: Iterable[Record | BadRecord | Chunk],
     text_field: str,
     id_field: str | None,
-    random_ids: bool,
 ) -> Generator[_Batch | _EncodedBatch]:
     single = itertools.chain.from_iterable(
         [each] if isinstance(each, (Record, BadRecord)) else each.records() for each in records
     )
     for batch in batches(single):
-        yield _Batch(*items_of(batch, text_field, id_field, random_ids=random_ids))
+        yield _Batch(*items_of(batch, text_field, id_field))
 
 
 @dataclass(frozen=True)

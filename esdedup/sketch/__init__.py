@@ -1,1 +1,1 @@
-"""Shingles to tokens, and every parameter of them. Pure: no input, no output."""
+"""Turns shingles into tokens, and holds every parameter of them. Pure: no input, no output."""

@@ -1,4 +1,4 @@
-"""How many bands of how many rows: the S-curve and what it costs.
+"""Chooses the number of bands and of rows a band, by the S-curve and its cost.
 
 Leskovec, Rajaraman, Ullman, "Mining of Massive Datasets", section 3.4.2.
 """
@@ -13,16 +13,16 @@ from esdedup.exceptions import UsageError
 
 
 def candidate_probability(similarity: float, bands: int, rows: int) -> float:
-    """The S-curve 1 - (1 - s**r)**b: the chance that two sets of Jaccard similarity s meet."""
+    """The chance that two sets of Jaccard similarity s meet: the S-curve 1 - (1 - s**r)**b."""
     return 1.0 - math.pow(1.0 - similarity**rows, bands)
 
 
-# Of many queries all ask for the same, and one takes longer to work out than to look up.
+# Cached: many queries ask for the same value, and computing it takes longer than looking it up.
 @functools.lru_cache
 def expected_recall(threshold: float, bands: int, rows: int, least: int = 1) -> float:
-    """The chance that two sets of Jaccard similarity `threshold` share `least` bands or more.
+    """The chance that two sets of Jaccard similarity `threshold` share at least `least` bands.
 
-    They share Binomial(bands, threshold**rows) of them. With `least` 1 it is the S-curve.
+    The number they share is Binomial(bands, threshold**rows). With `least` 1 this is the S-curve.
     """
     meeting = threshold**rows
     if least < 1 or meeting == 1.0:
@@ -30,7 +30,7 @@ def expected_recall(threshold: float, bands: int, rows: int, least: int = 1) -> 
     if meeting == 0.0:
         return 0.0
     few = least <= bands * meeting
-    # The smaller side is summed, so that neither a rare meeting nor a rare miss is rounded away.
+    # The smaller side is added up, so that rounding loses neither a rare meeting nor a rare miss.
     side = range(least) if few else range(least, bands + 1)
     chance = math.fsum(_binomial(shared, bands, meeting) for shared in side)
     return max(0.0, 1.0 - chance) if few else min(1.0, chance)
@@ -38,10 +38,10 @@ def expected_recall(threshold: float, bands: int, rows: int, least: int = 1) -> 
 
 @functools.lru_cache
 def least_bands(threshold: float, recall: float, bands: int, rows: int) -> int:
-    """The most shared bands that can be asked for, with `recall` at `threshold` still expected.
+    """The most shared bands that a query can ask for and still expect `recall` at `threshold`.
 
-    At least 1, also where even one shared band does not reach that recall. The more bands must be
-    shared, the fewer documents below the threshold are met.
+    It is at least 1, even if one shared band does not reach that recall. The more bands a query
+    asks for, the fewer documents below the threshold it meets.
     """
     enough = range(1, bands + 1)
     reaching = bisect.bisect_left(
@@ -51,14 +51,14 @@ def least_bands(threshold: float, recall: float, bands: int, rows: int) -> int:
 
 
 def _binomial(successes: int, trials: int, chance: float) -> float:
-    """The probability of so many successes; by logarithms, as its factors leave floats' range."""
+    """The probability of exactly `successes`. Its factors are too large for floats: logarithms."""
     failures = trials - successes
     choices = math.lgamma(trials + 1) - math.lgamma(successes + 1) - math.lgamma(failures + 1)
     return math.exp(choices + successes * math.log(chance) + failures * math.log1p(-chance))
 
 
 def steepest_similarity(bands: int, rows: int) -> float:
-    """About where the S-curve is steepest: (1/b)**(1/r)."""
+    """The similarity at which the S-curve is about steepest: (1/b)**(1/r)."""
     return math.pow(1.0 / bands, 1.0 / rows)
 
 
@@ -71,12 +71,12 @@ def background_candidates(documents: float, similarity: float, bands: int, rows:
 
 
 def choose_banding(threshold: float, recall: float, permutations: int) -> tuple[int, int]:
-    """(bands, rows) that reach `recall` at `threshold` within `permutations`.
+    """Returns (bands, rows) that reach `recall` at `threshold` within `permutations`.
 
-    Of all that do, the one with the most rows, because each row more divides the background
-    candidates; and then no more bands than needed, because each costs a token.
+    The choice has the most rows, because each further row divides the candidates that meet by
+    chance. It has no more bands than needed, because each costs a token.
 
-    Raises UsageError for values out of range, or where one row a band would not do either.
+    Raises UsageError for values out of range, or if not even one row a band reaches the recall.
     """
     if not 0.0 < threshold < 1.0:
         raise UsageError(f"threshold {threshold}: use a similarity between 0 and 1")
@@ -95,7 +95,7 @@ def choose_banding(threshold: float, recall: float, permutations: int) -> tuple[
 
 
 def bands_needed(threshold: float, recall: float, rows: int) -> int | None:
-    """Bands of `rows` rows that reach the recall, or None where no number in reach does."""
+    """The fewest bands of `rows` rows that reach the recall, or None if no usable number does."""
     meeting = threshold**rows
     if meeting < 1e-12:
         return None

@@ -4,8 +4,8 @@ Broder, "On the resemblance and containment of documents", 1997, section 3; band
 Rajaraman, Ullman, "Mining of Massive Datasets", section 3.4.
 
 The k permutations are h_i(x) = a_i * x + b_i mod 2**32, with a_i odd, over the upper 32 bits x of
-the shingle hashes; a_i and b_i are fixed by the seed (`hashing.keys`). Shingle hashes are already
-mixed, so this simplest family reaches the binomial error, also on sets of 5 shingles:
+the shingle hashes. The seed fixes a_i and b_i (`hashing.keys`). Shingle hashes are already mixed.
+So this simplest family reaches the binomial error, also on sets of 5 shingles:
 `benchmarks/minhash_families.py` compares it with one-permutation hashing.
 """
 
@@ -15,37 +15,36 @@ import functools
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from esdedup.exceptions import UsageError
 from esdedup.sketch.tokens import MAX_TOKENS
-from esdedup.text.arrays import U32, U64, Ragged
+from esdedup.text.arrays import F64, I64, U32, U64, Ragged
 from esdedup.text.hashing import PRIME64_1, avalanche, keys
 
 EMPTY = np.uint32(0xFFFFFFFF)
-"""Every row of the signature of an empty set."""
+"""Every value of the signature of an empty set."""
 
 MOST_PERMUTATIONS = 4096
 
 VALUE_BITS = 18
-"""Bits of a single value that its token keeps. Documents meet in single values by their likeness
-far more often than by the chance of 1 in 2**18; a longer token would only take more room."""
+"""Bits of a single value that its token keeps. Documents meet in single values by similarity far
+more often than by the chance of 1 in 2**18. A longer token would only take more room."""
 
 _VALUES_AT_ONCE = 1 << 13
-"""Permuted values of a call of numpy: of one text all permutations at once, as a call costs more
-than the work; of many texts two, whose block still fits the cache."""
+"""Permuted values of one call of numpy. For one text that is all permutations at once, because a
+call costs more than the work. For many texts it is two, so that the block fits the cache."""
 
 
 @dataclass(frozen=True)
 class MinHash:
     """MinHash parameters.
 
-    permutations: length k of a full signature, 1 to 4096; the similarity estimated from two of
-        them has the standard error sqrt(J (1 - J) / k).
+    permutations: length k of a full signature, 1 to 4096. A similarity estimated from two
+        signatures has the standard error sqrt(J (1 - J) / k).
     bands, rows: the first bands * rows values of a signature become `bands` tokens.
     token_bits: bits of a band's hash that its token keeps, 12 to 60, a multiple of 6.
-    signature: so many of the first values of a signature become tokens by themselves, for the
-        nearest documents however unlike; 0 for none.
+    signature: number of first values of a signature that become tokens by themselves, which find
+        the nearest documents at any similarity; 0 for none.
 
     Raises UsageError for values out of range.
     """
@@ -73,7 +72,7 @@ class MinHash:
         if not 0 <= self.signature <= min(self.permutations, MAX_TOKENS):
             raise UsageError(
                 f"signature {self.signature}: use 0 to {min(self.permutations, MAX_TOKENS)}, the"
-                " permutations that there are"
+                " number of permutations"
             )
 
 
@@ -90,7 +89,7 @@ def signatures(shingles: Ragged, permutations: int, seed: int) -> U32:
     return minima.T
 
 
-def _minima(hashes: U64, starts: NDArray[np.int64], permutations: int, seed: int) -> U32:
+def _minima(hashes: U64, starts: I64, permutations: int, seed: int) -> U32:
     values = (hashes >> np.uint64(32)).astype(np.uint32)
     at_once = min(permutations, max(2, _VALUES_AT_ONCE // max(1, values.size)))
     permuted = np.empty((at_once, values.size), np.uint32)
@@ -107,7 +106,7 @@ def _minima(hashes: U64, starts: NDArray[np.int64], permutations: int, seed: int
 
 @functools.lru_cache(8)
 def _permutations(count: int, seed: int) -> tuple[U32, U32]:
-    """a_i and b_i, shape (count,) each; kept, as every block of texts needs the same."""
+    """a_i and b_i, shape (count,) each. Cached: every block of texts needs the same."""
     multipliers = keys(count, "minhash-multiplier", seed).astype(np.uint32) | np.uint32(1)
     return multipliers, keys(count, "minhash-addend", seed).astype(np.uint32)
 
@@ -115,8 +114,9 @@ def _permutations(count: int, seed: int) -> tuple[U32, U32]:
 def band_hashes(signature: U32, bands: int, rows: int, bits: int) -> U64:
     """A hash of each band: shape (n, bands), uint64 below 2**bits.
 
-    signature: shape (n, at least bands * rows). The hash is the upper `bits` bits of
-    avalanche(fold(rows)), folded as shingles are.
+    The hash is the upper `bits` bits of avalanche(fold(rows)), folded as shingles are.
+
+    signature: shape (n, at least bands * rows).
     """
     banded = signature[:, : bands * rows].reshape(len(signature), bands, rows).astype(np.uint64)
     folded = banded[:, :, 0].copy()
@@ -131,10 +131,10 @@ def value_hashes(signature: U32, count: int) -> U64:
     return band_hashes(signature, count, 1, VALUE_BITS)
 
 
-def estimate_jaccard(left: U32, right: U32) -> NDArray[np.float64]:
-    """Estimated Jaccard similarities of rows: shape (n,); 0 where a set is empty.
+def estimate_jaccard(left: U32, right: U32) -> F64:
+    """Estimated Jaccard similarities of rows: shape (n,); 0 if a set is empty.
 
     left, right: signatures, shape (n, k).
     """
-    alike: NDArray[np.float64] = np.mean(left == right, axis=1)
+    alike: F64 = np.mean(left == right, axis=1)
     return np.where((left == EMPTY).all(axis=1), 0.0, alike)

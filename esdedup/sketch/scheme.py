@@ -1,7 +1,7 @@
 """The scheme: every parameter that decides which tokens a text gets, frozen, with an id.
 
-It is kept in the index next to the tokens, so that a reader never guesses. The same scheme and
-text give the same tokens for ever; a change to any algorithm raises VERSION.
+The index keeps it next to the tokens, so that a reader never guesses. The same scheme and text
+always give the same tokens: a change to any algorithm raises VERSION.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import xxhash
 
 from esdedup.exceptions import SchemeMismatch, UsageError
 from esdedup.models import TOKEN_KINDS, TokenKind
+from esdedup.sketch.banding import choose_banding
 from esdedup.sketch.minhash import MinHash
 from esdedup.sketch.segments import Layout
 from esdedup.sketch.simhash import SimHash
@@ -30,8 +31,8 @@ VERSION = 1
 class Scheme:
     """All parameters of tokens.
 
-    minhash or simhash may be None, for an index that needs only the other's tokens.
-    seed: keys every hash, 0 to 2**64 - 1; two seeds have no tokens in common but by chance.
+    minhash, simhash: one of them may be None, for an index that needs only the other's tokens.
+    seed: keys every hash, 0 to 2**64 - 1. Two seeds share tokens only by chance.
     version: of the algorithms.
 
     Raises UsageError for values out of range.
@@ -49,21 +50,41 @@ class Scheme:
             raise UsageError("a scheme needs MinHash or SimHash tokens, or both")
         if not 0 <= self.seed < 2**64:
             raise UsageError(f"seed {self.seed}: use 0 to 2**64 - 1")
-        if self.version != VERSION:
-            raise UsageError(
-                f"the scheme is of version {self.version}; this esdedup knows version {VERSION}:"
-                " use a matching release"
-            )
+        _require_version(self.version)
+
+    @staticmethod
+    def for_threshold(
+        threshold: float,
+        *,
+        recall: float = 0.99,
+        permutations: int = 128,
+        token_bits: int = 30,
+        signature: int = 0,
+        **others: Any,
+    ) -> Scheme:
+        """The scheme whose bands find a pair at `threshold` with probability `recall`.
+
+        It takes the most rows a band that do so, as `banding.choose_banding` explains.
+
+        threshold: Jaccard similarity, between 0 and 1.
+        recall: mean share of the pairs at just this similarity that are found, between 0 and 1.
+        permutations, token_bits, signature: as in MinHash.
+        others: further parameters of Scheme: normalisation, shingling, simhash, seed.
+
+        Raises UsageError for values out of range, or if `permutations` do not reach the recall.
+        """
+        bands, rows = choose_banding(threshold, recall, permutations)
+        return Scheme(minhash=MinHash(permutations, bands, rows, token_bits, signature), **others)
 
     @functools.cached_property
     def id(self) -> str:
-        """A short name of these parameters: equal schemes have equal ids, others do not."""
+        """A short name of these parameters. Only equal schemes have equal ids."""
         canonical = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
         return f"v{self.version}-{xxhash.xxh3_64_hexdigest(canonical.encode('ascii'))[:12]}"
 
     @property
     def kinds(self) -> list[TokenKind]:
-        """The fields of tokens that documents get."""
+        """The token fields that documents get."""
         has: dict[TokenKind, bool] = {
             "minhash": self.minhash is not None,
             "signature": self.minhash is not None and self.minhash.signature > 0,
@@ -72,7 +93,7 @@ class Scheme:
         return [kind for kind in TOKEN_KINDS if has[kind]]
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object that `from_json` reads back."""
+        """A JSON object that `from_json` reads."""
         document: dict[str, Any] = {
             "version": self.version,
             "seed": self.seed,
@@ -82,7 +103,7 @@ class Scheme:
         if self.minhash is not None:
             document["minhash"] = _plain(self.minhash)
             if not self.minhash.signature:
-                # It came later: the ids of the schemes before it stay as they are.
+                # Schemes without such tokens keep one id, with or without this key.
                 del document["minhash"]["signature"]
         if self.simhash is not None:
             table = self.simhash.table
@@ -94,28 +115,24 @@ class Scheme:
 
     @staticmethod
     def from_json(document: Mapping[str, Any]) -> Scheme:
-        """The inverse of `to_json`.
+        """Reads a scheme from the JSON object that `to_json` returns.
 
-        Raises UsageError for another form, naming the part that is wrong.
+        Raises UsageError for any other form, naming the wrong part.
         """
         known = {field.name for field in fields(Scheme)}
         if not isinstance(document, Mapping) or (unknown := set(document) - known):
-            names = ", ".join(sorted(unknown)) if isinstance(document, Mapping) else "no object"
+            names = ", ".join(sorted(unknown)) if isinstance(document, Mapping) else "not an object"
             raise UsageError(f"not a scheme of this esdedup: {names}")
-        if document.get("version") != VERSION:
-            raise UsageError(
-                f"the scheme is of version {document.get('version')!r}; this esdedup knows version"
-                f" {VERSION}: use a matching release"
-            )
+        _require_version(document.get("version"))
         try:
             return _from_json(document)
+        except UsageError:
+            raise
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            if isinstance(error, UsageError):
-                raise
             raise UsageError(f"not a scheme of this esdedup: {error}") from error
 
     def differences(self, other: Scheme) -> list[str]:
-        """What differs, as "shingling.size 3, not 5": this scheme's value, not the other's."""
+        """The parameters that differ, as "shingling.size 3, not 5": ours, not the other's."""
         mine, theirs = _flat(self.to_json()), _flat(other.to_json())
         return [
             _difference(key, mine.get(key), theirs.get(key))
@@ -124,13 +141,21 @@ class Scheme:
         ]
 
     def require(self, other: Scheme, where: str) -> None:
-        """Raises SchemeMismatch where `other` differs from this, the scheme of `where`."""
+        """Raises SchemeMismatch if `other` differs from this, the scheme of `where`."""
         if differences := self.differences(other):
             raise SchemeMismatch(
                 f"{where} has scheme {self.id}, which differs from the one asked for"
                 f" ({other.id}): {'; '.join(differences)}. Leave the scheme out to use the"
                 " index's own, or use another index"
             )
+
+
+def _require_version(version: object) -> None:
+    if version != VERSION:
+        raise UsageError(
+            f"the scheme is of version {version!r}; this esdedup knows version {VERSION}:"
+            " use a matching release"
+        )
 
 
 def _plain(parameters: Any) -> dict[str, Any]:

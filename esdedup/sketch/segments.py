@@ -1,7 +1,7 @@
-"""Segments of SimHash fingerprints: tokens, probes, and the distance that they guarantee.
+"""Cuts SimHash fingerprints into segments, and says which distance the segments guarantee.
 
 A fingerprint is cut into blocks; a segment is `choose` of them. With one block a segment these are
-the plain equal segments; with several, the tables of Manku, Jain, Das Sarma, "Detecting
+plain equal segments. With several they are the tables of Manku, Jain, Das Sarma, "Detecting
 near-duplicates for web crawling", WWW 2007, section 3. Looking up a segment's neighbours too is
 multi-index hashing: Norouzi, Punjani, Fleet, "Fast search in Hamming space with multi-index
 hashing", CVPR 2012, section 2.
@@ -24,11 +24,12 @@ MAX_SEGMENT_BITS = 60
 
 @dataclass(frozen=True)
 class Layout:
-    """How a fingerprint is cut.
+    """How a fingerprint is cut into segments.
 
-    bits: 64 or 128. blocks: pieces of as equal width as can be, the wider ones first; even with
-    128 bits, so that no piece spans two words. choose: blocks a segment; there are
-    C(blocks, choose) segments, each a token.
+    bits: 64 or 128.
+    blocks: pieces of widths as equal as possible, the wider ones first. With 128 bits their number
+        is even, so that no piece spans two words.
+    choose: blocks a segment. There are C(blocks, choose) segments, each a token.
 
     Raises UsageError for values out of range.
     """
@@ -83,35 +84,36 @@ class Layout:
         return sum(sorted(self.block_bits)[-self.choose :])
 
     def guarantee(self, radius: int = 0) -> int:
-        """The Hamming distance k up to which two fingerprints surely meet.
+        """The Hamming distance k up to which two fingerprints always meet.
 
-        radius: differing bits that a probe of a segment forgives. By the pigeonhole principle:
-        k differing bits leave the `choose` blocks with the fewest of them at most `radius` in all.
+        By the pigeonhole principle, some `choose` blocks hold at most `radius` of k differing bits.
+
+        radius: differing bits that a probe of a segment forgives.
         """
         return next(k for k in itertools.count() if self._fewest(k + 1) > radius)
 
     def _fewest(self, distance: int) -> int:
-        """The most bits that can fall on the `choose` blocks that have the fewest of them."""
+        """The most of `distance` bits that the `choose` blocks with the fewest of them can hold."""
         each, over = divmod(distance, self.blocks)
         return self.choose * each + max(0, over - (self.blocks - self.choose))
 
     def radius_for(self, distance: int) -> int:
         """The smallest radius that guarantees a Hamming distance.
 
-        Raises UsageError for a distance that is negative or no smaller than the fingerprint.
+        Raises UsageError for a distance below 0, or not below the bits of a fingerprint.
         """
         if not 0 <= distance < self.bits:
             raise UsageError(f"distance {distance}: use 0 to {self.bits - 1} bits")
         return self._fewest(distance)
 
     def probes(self, radius: int = 0) -> int:
-        """Terms of a query: every segment with its neighbours within the radius."""
+        """Number of terms of a query: every segment with its neighbours within the radius."""
         return sum(_neighbours(width, radius) for width in self.widths)
 
     def expected_candidates(self, documents: float, radius: int = 0) -> float:
         """Chance candidates of a query among `documents` unrelated, uniform fingerprints.
 
-        The sum over segments of N * neighbours / 2**width: an upper bound, close while small.
+        The sum over segments of N * neighbours / 2**width. An upper bound, tight if it is small.
         """
         return documents * min(
             1.0, math.fsum(_neighbours(width, radius) / 2.0**width for width in self.widths)
@@ -119,9 +121,9 @@ class Layout:
 
 
 def parse_layout(text: str, bits: int = 64) -> Layout:
-    """A layout from "4x16" (segments x bits) or "6c3" (Manku's blocks, choose).
+    """Reads a layout from "4x16" (segments x bits) or "6c3" (Manku's blocks, choose).
 
-    Raises UsageError for another form.
+    Raises UsageError for any other form.
     """
     for sign in "xc":
         first, found, second = text.partition(sign)
@@ -136,7 +138,7 @@ def _neighbours(width: int, radius: int) -> int:
 
 
 def segment_values(fingerprint: U64, layout: Layout) -> U64:
-    """The segments of fingerprints, shape (n, bits // 64): shape (n, segments), uint64."""
+    """Cuts fingerprints, shape (n, bits // 64), into segments: shape (n, segments), uint64."""
     blocks = _block_values(fingerprint, layout)
     widths = layout.block_bits
     columns = []

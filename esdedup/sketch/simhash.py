@@ -4,8 +4,8 @@ Charikar, "Similarity estimation techniques from rounding algorithms", STOC 2002
 applied to documents: Manku, Jain, Das Sarma, "Detecting near-duplicates for web crawling",
 WWW 2007, section 2.
 
-Bit i of a fingerprint is 1 where the features whose hash has bit i set weigh more than half of
-all. Weights are whole numbers and sums are exact, so that a fingerprint is the same everywhere.
+Bit i of a fingerprint is 1 if the features whose hash has bit i set weigh more than half of all.
+Weights are whole numbers and sums are exact, so a fingerprint is the same on every machine.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from esdedup.exceptions import UsageError
 from esdedup.sketch.segments import Layout
 from esdedup.sketch.weights import FeatureWeights
-from esdedup.text.arrays import I64, U64, Ragged, offsets_of, ranges
+from esdedup.text.arrays import I64, U64, Mask, Ragged, offsets_of, ranges
 from esdedup.text.hashing import PRIME64_1, avalanche
 from esdedup.text.shingles import distinct
 
@@ -29,7 +28,7 @@ Weighting = Literal["tf", "binary"]
 _LANES = np.array(
     [sum(((byte >> bit) & 1) << (8 * bit) for bit in range(8)) for byte in range(256)], np.uint64
 )
-"""For each byte its eight bits, spread to eight counters of eight bits."""
+"""The eight bits of each byte value, spread to eight counters of eight bits."""
 _LANE_CAPACITY = 255
 
 
@@ -39,8 +38,8 @@ class SimHash:
 
     layout: bits of a fingerprint and how it is cut into segment tokens.
     feature_size: tokens a feature; features are shingles of this size.
-    weighting: "tf", each occurrence of a feature counts, or "binary", each feature once.
-    table: weights of features, multiplied with the above; None for 1 each.
+    weighting: "tf" counts each occurrence of a feature, "binary" each feature once.
+    table: weights of features, multiplied with these counts; None for 1 each.
 
     Raises UsageError for values out of range.
     """
@@ -65,7 +64,7 @@ def fingerprints(
 ) -> U64:
     """Fingerprints: shape (rows, bits // 64), uint64, the most significant word first.
 
-    An empty row has the fingerprint 0, as has a row whose features weigh nothing.
+    The fingerprint is 0 if a row is empty, or if its features weigh nothing.
     """
     if weighting == "binary":
         features = distinct(features)
@@ -84,18 +83,18 @@ def _rehash(hashes: U64, word: int) -> U64:
     return avalanche(hashes * PRIME64_1 + np.uint64(word))
 
 
-def _pack(set_bits: NDArray[np.bool_]) -> U64:
+def _pack(set_bits: Mask) -> U64:
     packed = np.packbits(set_bits, axis=1, bitorder="little")
     return packed.view("<u8")[:, 0].astype(np.uint64)
 
 
 def _count_bits(hashes: U64, features: Ragged) -> I64:
-    """How many of a row's hashes have each bit set: shape (rows, 64)."""
+    """The number of a row's hashes with each bit set: shape (rows, 64)."""
     ones = np.zeros((len(features), 64), np.int64)
     filled = np.flatnonzero(features.counts)
     if not filled.size:
         return ones
-    # Eight counters share a word, so a sum may run over 255 hashes at most; long rows are cut.
+    # Eight counters share a word, so a sum runs over at most 255 hashes, and long rows are cut.
     counts = features.counts[filled]
     pieces = -(-counts // _LANE_CAPACITY)
     first_piece = offsets_of(pieces)[:-1]
@@ -111,7 +110,7 @@ def _count_bits(hashes: U64, features: Ragged) -> I64:
 
 
 def _weigh_bits(hashes: U64, features: Ragged, weights: I64) -> tuple[I64, I64]:
-    """The weight behind each bit, shape (rows, 64), and of each row, shape (rows,)."""
+    """The weight of each bit, shape (rows, 64), and of each row, shape (rows,)."""
     ones = np.zeros((len(features), 64), np.int64)
     total = np.zeros(len(features), np.int64)
     filled = np.flatnonzero(features.counts)
@@ -125,14 +124,14 @@ def _weigh_bits(hashes: U64, features: Ragged, weights: I64) -> tuple[I64, I64]:
 
 
 def to_hex(fingerprint: U64) -> list[str]:
-    """Fingerprints, shape (n, words), as strings of 16 hexadecimal digits a word."""
+    """Writes fingerprints, shape (n, words), as 16 hexadecimal digits a word."""
     digits = fingerprint.astype(">u8").tobytes().hex()
     width = 16 * fingerprint.shape[1]
     return [digits[i : i + width] for i in range(0, len(digits), width)]
 
 
 def from_hex(strings: Sequence[str]) -> U64:
-    """The inverse of `to_hex`: shape (n, words). Raises ValueError for another form."""
+    """Reads the strings of `to_hex`: shape (n, words). Raises ValueError for any other form."""
     if not strings:
         return np.empty((0, 1), np.uint64)
     return np.array(

@@ -1,8 +1,8 @@
-"""Tokens: how hashes become keywords.
+"""Writes hashes as tokens (keywords), and reads them back.
 
 A token is its position (band or segment) and its value, in digits of base 64. The alphabet holds
-only characters that no query language gives a meaning to, in ASCII order, so that tokens sort as
-their numbers do. The position keeps the tokens of two bands apart, also where a store sorts and
+only characters without a meaning in query languages, in ASCII order, so that tokens sort as their
+numbers do. The position keeps the tokens of two bands apart, even if a store sorts and
 de-duplicates the values of a field.
 """
 
@@ -13,13 +13,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from esdedup.text.arrays import U64
+from esdedup.text.arrays import I64, U64
 
 ALPHABET = ".0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
 MAX_TOKENS = 64 * 64
 
 _ROWS_AT_ONCE = 512
-"""Rows whose strings are made together, few enough for their characters to stay in the cache."""
+"""Rows written at once, few enough for their characters to stay in the cache."""
 
 _DIGITS = np.array([ord(character) for character in ALPHABET], np.uint32)
 _VALUES = np.full(256, 255, np.uint8)
@@ -35,20 +35,20 @@ def _value_digits(bits: int) -> int:
 
 
 def token_length(count: int, bits: int) -> int:
-    """Characters of a token, of `count` tokens a document with values of `bits` bits."""
+    """Characters of a token, for `count` tokens a document with values of `bits` bits."""
     return _position_digits(count) + _value_digits(bits)
 
 
 def encode(values: U64, bits: int) -> list[list[str]]:
-    """The tokens of each row of values, shape (n, count): n lists of `count` strings."""
+    """Writes the tokens of each row of values, shape (n, count): n lists of `count` strings."""
     n, count = values.shape
     return encode_at(values, np.arange(count), count, bits) if n else []
 
 
-def encode_at(values: U64, positions: NDArray[np.int64], count: int, bits: int) -> list[list[str]]:
-    """The tokens of values that stand at the given positions of `count`.
+def encode_at(values: U64, positions: I64, count: int, bits: int) -> list[list[str]]:
+    """Writes the tokens of values at some of `count` positions.
 
-    values: shape (n, m); positions: shape (m,) or (n, m).
+    values: shape (n, m). positions: shape (m,) or (n, m).
     """
     strings: list[list[str]] = []
     for first in range(0, len(values), _ROWS_AT_ONCE):
@@ -58,9 +58,7 @@ def encode_at(values: U64, positions: NDArray[np.int64], count: int, bits: int) 
     return strings
 
 
-def _encode_rows(
-    values: U64, positions: NDArray[np.int64], count: int, bits: int
-) -> list[list[str]]:
+def _encode_rows(values: U64, positions: I64, count: int, bits: int) -> list[list[str]]:
     lead, digits = _position_digits(count), _value_digits(bits)
     text = np.empty((*values.shape, lead + digits), np.uint32)
     for i in range(lead):
@@ -69,16 +67,15 @@ def _encode_rows(
     for i in reversed(range(lead, lead + digits)):
         text[..., i] = _DIGITS.take((remaining & np.uint64(63)).view(np.int64))
         remaining >>= np.uint64(6)
-    # Code points of 32 bits are what numpy's strings are made of.
+    # numpy's strings are code points of 32 bits.
     strings: list[list[str]] = text.view(f"U{lead + digits}")[..., 0].tolist()
     return strings
 
 
 def decode(tokens: Sequence[Sequence[str]], count: int, bits: int) -> U64:
-    """The values of rows of tokens, shape (n, count); the inverse of `encode`.
+    """Reads the values of rows of tokens that `encode` wrote, in any order: shape (n, count).
 
-    The tokens of a row may come in any order. Raises ValueError where a row has not one token
-    of every position, or a token is not of this form.
+    Raises ValueError unless a row has one token of this form for each position.
     """
     lead, digits = _position_digits(count), _value_digits(bits)
     width = lead + digits
@@ -92,19 +89,19 @@ def decode(tokens: Sequence[Sequence[str]], count: int, bits: int) -> U64:
     positions = _number(characters[:, :, :lead])
     order = np.argsort(positions, axis=1)
     if (np.take_along_axis(positions, order, 1) != np.arange(count, dtype=np.uint64)).any():
-        raise ValueError("a document lacks the token of some position")
+        raise ValueError("a document lacks the token of a position")
     return np.take_along_axis(numbers, order, 1)
 
 
-def decode_tokens(tokens: Sequence[str], count: int, bits: int) -> tuple[NDArray[np.int64], U64]:
-    """The positions and the values of single tokens, each of shape (n,).
+def decode_tokens(tokens: Sequence[str], count: int, bits: int) -> tuple[I64, U64]:
+    """Reads the positions and the values of single tokens: shape (n,) each.
 
-    Raises ValueError, naming the token, for one that is not of this form.
+    Raises ValueError for a token that is not of this form, naming it.
     """
     lead, width = _position_digits(count), token_length(count, bits)
     wrong = [token for token in tokens if len(token) != width or not set(token) <= set(ALPHABET)]
     if wrong:
-        raise ValueError(f"{wrong[0]!r} is no token of {width} characters")
+        raise ValueError(f"{wrong[0]!r} is not a token of {width} characters")
     flat = np.frombuffer("".join(tokens).encode("ascii"), np.uint8)
     digits = _VALUES[flat].reshape(len(tokens), width)
     positions, values = _number(digits[:, :lead]), _number(digits[:, lead:])

@@ -1,9 +1,9 @@
-"""Weights of features for SimHash: given ones, or inverse document frequency.
+"""Weights of features for SimHash: given by the user, or inverse document frequencies.
 
 Inverse document frequency: Spaerck Jones, "A statistical interpretation of term specificity and
-its application in retrieval", 1972; here the smoothed form ln((1 + N) / (1 + df)) + 1. Logarithms
-may differ in the last bit from one platform to the next, so weights are rounded to 1/256 once, and
-from then on the whole numbers are what is stored.
+its application in retrieval", 1972; here the smoothed form ln((1 + N) / (1 + df)) + 1. The last
+bit of a logarithm may differ between platforms. So weights are rounded to 1/256 once, and only
+these whole numbers are stored.
 """
 
 from __future__ import annotations
@@ -17,30 +17,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esdedup.exceptions import UsageError
-from esdedup.text.arrays import U64, Ragged
+from esdedup.text.arrays import I64, U64, Ragged
 from esdedup.text.shingles import distinct
 
 UNIT = 256
 MAX_FEATURES = 65_536
-"""More would make the mapping that carries the table a burden to the cluster."""
+"""Limit of a weight table: it is part of the mapping, which every node of a cluster holds."""
 MAX_COUNTED = 1 << 21
-"""Features whose documents are counted at once, in about 250 MB."""
+"""Features counted at once, in about 250 MB."""
 
 
 @dataclass(frozen=True, eq=False)
 class FeatureWeights:
     """A frozen table of weights.
 
-    hashes: feature hashes, ascending, shape (n,), uint64. weights: their weights in 1/256, shape
-    (n,), uint16. default: the weight in 1/256 of every other feature.
+    hashes: feature hashes, ascending, shape (n,).
+    weights: their weights in 1/256, shape (n,).
+    default: the weight in 1/256 of every other feature.
     """
 
     hashes: U64
     weights: NDArray[np.uint16]
     default: int
 
-    def of(self, hashes: U64) -> NDArray[np.int64]:
-        """The weight of each feature, in 1/256: the shape of `hashes`."""
+    def of(self, hashes: U64) -> I64:
+        """The weight of each feature in 1/256, in the shape of `hashes`."""
         if not self.hashes.size:
             return np.full(hashes.shape, self.default, np.int64)
         at = np.minimum(np.searchsorted(self.hashes, hashes), self.hashes.size - 1)
@@ -54,7 +55,7 @@ class FeatureWeights:
         return hash((self.hashes.tobytes(), self.weights.tobytes(), self.default))
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object that `from_json` reads back."""
+        """A JSON object that `from_json` reads."""
         return {
             "default": self.default,
             "hashes": base64.b64encode(self.hashes.astype("<u8").tobytes()).decode("ascii"),
@@ -63,16 +64,16 @@ class FeatureWeights:
 
     @staticmethod
     def from_json(document: Mapping[str, Any]) -> FeatureWeights:
-        """The inverse of `to_json`. Raises KeyError or ValueError for another form."""
+        """Reads the object of `to_json`. Raises KeyError or ValueError for any other form."""
         hashes = np.frombuffer(base64.b64decode(document["hashes"]), "<u8").astype(np.uint64)
         weights = np.frombuffer(base64.b64decode(document["weights"]), "<u2").astype(np.uint16)
         if hashes.shape != weights.shape:
-            raise ValueError("a weight table has not as many weights as features")
+            raise ValueError("a weight table needs one weight for each feature")
         return FeatureWeights(hashes, weights, int(document["default"]))
 
 
 def given_weights(weights: Mapping[int, float], default: float = 1.0) -> FeatureWeights:
-    """A table from weights by feature hash, 0 to 255 each.
+    """Makes a table of weights by feature hash, 0 to 255 each.
 
     Raises UsageError for a weight out of range or too many features.
     """
@@ -88,22 +89,23 @@ def given_weights(weights: Mapping[int, float], default: float = 1.0) -> Feature
 
 @dataclass(frozen=True)
 class Frequencies:
-    """In how many documents each feature is.
+    """The number of documents that each feature is in.
 
-    hashes: feature hashes, ascending, shape (n,), uint64. counts: documents that each was counted
-    in, shape (n,), int64. missed: in how many more each may be, shape (n,), int64; 0 for all where
-    everything was held. documents: all. error: no feature that is left out, or counted too low, is
-    in more documents than this uncounted.
+    hashes: feature hashes, ascending, shape (n,).
+    counts: documents counted for each feature, shape (n,).
+    missed: the most documents that each count may be too low by, shape (n,); 0 if never forgotten.
+    documents: number of all documents.
+    error: the most documents that any feature may have uncounted, also one that is not here.
     """
 
     hashes: U64
-    counts: NDArray[np.int64]
-    missed: NDArray[np.int64]
+    counts: I64
+    missed: I64
     documents: int
     error: int = 0
 
     def most(self, limit: int) -> dict[int, int]:
-        """The `limit` most frequent features with their counts."""
+        """The `limit` most frequent features and their counts."""
         # By falling frequency, then by hash, so that a tie at the limit is always cut alike.
         order = np.lexsort((self.hashes, -self.counts))[:limit]
         kept = zip(self.hashes[order].tolist(), self.counts[order].tolist(), strict=True)
@@ -111,16 +113,18 @@ class Frequencies:
 
 
 def count_documents(batches: Iterable[Ragged], capacity: int = MAX_COUNTED) -> Frequencies:
-    """In how many documents of a corpus, which comes in batches of features, each feature is.
+    """Counts the documents that each feature is in.
 
-    capacity: features held at once, so that memory does not grow with the corpus. With no more
-    different features than that, the counts are exact and the same in whatever order the documents
-    come. With more, the rarest are forgotten time and again: a count is then too low by at most
-    `error`, and that is at most 1 / capacity of all features of all documents: Misra and Gries,
-    "Finding repeated elements", Science of Computer Programming 1982; that it holds for batches:
-    Agarwal et al., "Mergeable summaries", PODS 2012, section 2.1. Beside each count is kept what
-    was forgotten before it, as in lossy counting: Manku and Motwani, "Approximate frequency counts
-    over data streams", VLDB 2002, section 4.2. So a feature that was never forgotten is exact.
+    Up to `capacity` different features, the counts are exact in any order of the documents. Beyond
+    it, the rarest features are forgotten from time to time. A count is then too low by at most
+    `error`, which is at most 1 / capacity of all features of all documents: Misra and Gries,
+    "Finding repeated elements", Science of Computer Programming 1982; for batches: Agarwal et al.,
+    "Mergeable summaries", PODS 2012, section 2.1. Each count keeps how much may have been forgotten
+    before it, as in lossy counting: Manku and Motwani, "Approximate frequency counts over data
+    streams", VLDB 2002, section 4.2. So the count of a feature that was never forgotten is exact.
+
+    batches: features of some documents each, one row a document.
+    capacity: features held at once, so that memory does not grow with the corpus.
     """
     nothing = np.empty(0, np.int64)
     held = Frequencies(np.empty(0, np.uint64), nothing, nothing, 0)
@@ -143,14 +147,14 @@ def _with_more(held: Frequencies, fresh: U64) -> Frequencies:
     both, at = np.unique(np.concatenate([held.hashes, hashes]), return_inverse=True)
     total = np.zeros(both.size, np.int64)
     np.add.at(total, at, np.concatenate([held.counts, counts]))
-    # What is new may have been forgotten before.
+    # A new feature may have been forgotten before.
     missed = np.full(both.size, held.error, np.int64)
     missed[at[: held.hashes.size]] = held.missed
     return replace(held, hashes=both, counts=total, missed=missed)
 
 
 def _pruned(held: Frequencies, capacity: int) -> Frequencies:
-    """The same with at most `capacity` features: without those that may be in fewest documents."""
+    """Keeps the `capacity` features that may be in the most documents."""
     if held.hashes.size <= capacity:
         return held
     most = held.counts + held.missed
@@ -162,13 +166,12 @@ def _pruned(held: Frequencies, capacity: int) -> Frequencies:
 def inverse_document_frequency(
     frequencies: Mapping[int, int], documents: int, limit: int = 4096
 ) -> FeatureWeights:
-    """The table of the `limit` most frequent features.
+    """Makes a weight table of the `limit` most frequent features.
 
-    Every other feature is rarer and gets the weight of the most frequent one left out, or of a
-    feature not seen at all.
+    Every other feature is rarer. It gets the weight of the most frequent one left out, or of an
+    unseen feature if none is left out.
 
-    Raises UsageError for a frequency above the number of documents or below 1, or a limit
-    above 65,536.
+    Raises UsageError for a frequency below 1 or above `documents`, or a limit above 65,536.
     """
     if not 0 <= limit <= MAX_FEATURES:
         raise UsageError(f"limit {limit}: use 0 to {MAX_FEATURES} features")

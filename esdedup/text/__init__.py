@@ -1,1 +1,1 @@
-"""Texts to sets of hashed shingles, and how two sets compare. Pure: no input, no output."""
+"""Turns texts into sets of hashed shingles, and compares sets. Pure: no input, no output."""

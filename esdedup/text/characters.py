@@ -1,8 +1,8 @@
-"""Classes of characters, pinned at Unicode 14.0.
+"""Classes of characters (part of a word, mark, separator, ...), pinned at Unicode 14.0.
 
-Python's own tables grow with every release; tokens must not follow them. The classes here come
-from a file in the package (written by `tools/character_classes.py`), so that a text is split
-alike on every Python.
+Python's own tables grow with every release, and tokens must not follow them. So the classes come
+from a file in the package, which `tools/character_classes.py` wrote, and every Python splits a text
+alike.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ from importlib.resources import files
 import numpy as np
 from numpy.typing import NDArray
 
+from esdedup.text.arrays import U32, Mask
+
 CODE_POINTS = 0x110000
 
 OTHER, WORD, SINGLE, MARK, IGNORED = range(5)
-"""OTHER separates words (space, punctuation, symbols). WORD characters form words by runs
-(letters, digits, connectors). A SINGLE character is a word by itself (Han, Hiragana, Katakana
-and the scripts of South-East Asia that put no spaces between words). A MARK belongs to the
-character before it. IGNORED characters (format controls, soft hyphen) are dropped."""
+"""OTHER separates words (space, punctuation, symbols). A run of WORD characters is a word (letters,
+digits, connectors). A SINGLE character is a word by itself (Han, Hiragana, Katakana and the scripts
+of South-East Asia that put no spaces between words). A MARK belongs to the character before it.
+IGNORED characters (format controls, soft hyphen) are dropped."""
 
 
 def _table(runs: list[list[int]]) -> NDArray[np.uint8]:
@@ -30,7 +32,7 @@ def _table(runs: list[list[int]]) -> NDArray[np.uint8]:
 
 
 @functools.cache
-def _tables() -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
+def _tables() -> tuple[NDArray[np.uint8], Mask]:
     text = files("esdedup.text").joinpath("character_classes.json").read_text("ascii")
     document = json.loads(text)
     classes = _table(document["class_runs"])
@@ -45,11 +47,11 @@ def character_classes() -> NDArray[np.uint8]:
     return _tables()[0]
 
 
-def unassigned() -> NDArray[np.bool_]:
-    """Whether each code point was unassigned in Unicode 14.0: shape (0x110000,), read-only."""
+def unassigned() -> Mask:
+    """Marks the code points that Unicode 14.0 does not assign: shape (0x110000,), read-only."""
     return _tables()[1]
 
 
-def code_points(text: str) -> NDArray[np.uint32]:
-    """The code points of a text, shape (len(text),); lone surrogates are kept."""
+def code_points(text: str) -> U32:
+    """The code points of a text, shape (len(text),). Lone surrogates are kept."""
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")

@@ -1,9 +1,9 @@
-"""XXH3 of many short strings at once, and the mixing functions built on it.
+"""Hashes many short strings at once with XXH3-64, and mixes hashes.
 
 XXH3-64 is specified in the xxHash project's `doc/xxhash_spec.md`, section "XXH3 Algorithm
-Overview". Strings up to 16 bytes, nearly all words, take its three short forms, which are
-closed formulas and run here over whole arrays; longer ones go to the xxhash package one by one.
-Both give the same numbers: `tests/unit/sketch/test_core.py` compares them.
+Overview". Strings up to 16 bytes, nearly all words, take its three short forms. These are closed
+formulas and run here over whole arrays. Longer strings go to the xxhash package one by one. Both
+give the same numbers: `tests/unit/sketch/test_core.py` compares them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SECRET = bytes.fromhex(
     "b7b3671fcb79e64eccc0e578825ad07dccff7221b8084674f743248e"
 )
 PADDING = 8
-"""Bytes that a buffer needs after the last string, because strings are read eight at a time."""
+"""Bytes that a buffer needs after the last string: eight bytes are read at a time."""
 
 
 def _secret32(offset: int) -> int:
@@ -96,7 +96,7 @@ def _hash_4_to_8(words: U64, starts: I64, lengths: I64, seed: int) -> U64:
 
 
 def _hash_9_to_16(words: U64, starts: I64, lengths: I64, seed: int) -> U64:
-    """The form for 9 to 16 bytes; for longer strings it returns a number without meaning."""
+    """The form for 9 to 16 bytes. For longer strings the number means nothing."""
     low = words.take(starts)
     high = words.take(starts + lengths - 8)
     low ^= np.uint64(((_secret64(24) ^ _secret64(32)) + seed) & _MASK64)
@@ -126,7 +126,7 @@ def _multiply_fold(a: U64, b: U64) -> U64:
 
 
 def avalanche(h: U64) -> U64:
-    """XXH64's final mix (xxhash_spec.md, "XXH64", step 6), in place; a bijection."""
+    """Mixes hashes in place as XXH64 ends (xxhash_spec.md, "XXH64", step 6). A bijection."""
     h ^= h >> np.uint64(33)
     h *= _PRIME64_2
     h ^= h >> np.uint64(29)
@@ -136,8 +136,8 @@ def avalanche(h: U64) -> U64:
 
 
 def keys(count: int, purpose: str, seed: int) -> U64:
-    """`count` fixed 64-bit numbers: XXH3-64 of "purpose:0", "purpose:1", ... with the seed.
+    """Makes `count` fixed numbers: XXH3-64 of "purpose:0", "purpose:1", ... with the seed.
 
-    The first numbers do not depend on the count.
+    The first ones do not depend on the count.
     """
     return xxh3((f"{purpose}:{position}" for position in range(count)), seed)

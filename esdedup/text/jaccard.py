@@ -1,25 +1,27 @@
-"""Exact similarities of candidate pairs, in numpy over all pairs at once."""
+"""Exact similarities of pairs: Jaccard of shingle sets, Hamming of fingerprints.
+
+All pairs are compared at once, in numpy.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from esdedup.text.arrays import I64, U64, Ragged, blocks, offsets_of, ranges
+from esdedup.text.arrays import F64, I64, U64, Ragged, blocks, offsets_of, ranges
 
 _ELEMENTS_A_BLOCK = 1 << 20
-"""Set elements compared at once: keeps the temporaries near 50 MB."""
+"""Set elements compared at once, which keeps the temporary arrays near 50 MB."""
 
 
-def jaccard(sets: Ragged, left: I64, right: I64) -> NDArray[np.float64]:
+def jaccard(sets: Ragged, left: I64, right: I64) -> F64:
     """Exact Jaccard similarity of pairs of shingle sets: shape (pairs,), 0 to 1.
 
-    sets: sorted and without repetitions, as `shingles.distinct` gives them. left, right: rows of
-    it, shape (pairs,). Two empty sets have similarity 0: an empty text resembles nothing.
+    sets: 64-bit shingle hashes, sorted, without repetitions, as `shingles.distinct` returns them.
+    left, right: rows of `sets`, shape (pairs,).
 
-    Sets are compared by their 64-bit shingle hashes.
+    Two empty sets have similarity 0: an empty text resembles nothing.
     """
     similarity = np.zeros(left.size, np.float64)
     if not left.size or not sets.hashes.size:
@@ -31,7 +33,7 @@ def jaccard(sets: Ragged, left: I64, right: I64) -> NDArray[np.float64]:
         both = np.concatenate(
             [_keys(sets.offsets, counts, identity, rows, distinct_hashes.size) for rows in (a, b)]
         )
-        # Sorted in place, which is several times as fast as to look each up.
+        # Sorting in place is several times as fast as looking each element up.
         both.sort()
         shared = both[1:][both[1:] == both[:-1]]
         intersection = np.bincount(shared // distinct_hashes.size, minlength=a.size)
@@ -40,22 +42,21 @@ def jaccard(sets: Ragged, left: I64, right: I64) -> NDArray[np.float64]:
     return similarity
 
 
-def jaccard_of_rows(
-    left: I64, right: I64, sets_of: Callable[[list[int]], Ragged]
-) -> NDArray[np.float64]:
+def jaccard_of_rows(left: I64, right: I64, sets_of: Callable[[list[int]], Ragged]) -> F64:
     """Exact Jaccard similarity of pairs of rows: shape (pairs,).
 
-    sets_of: gives the shingle sets of rows, asked once, for each row that is in any pair.
+    sets_of: returns the shingle sets of rows; called once, with each row that is in any pair.
     """
     rows, position = np.unique(np.concatenate([left, right]), return_inverse=True)
     return jaccard(sets_of(rows.tolist()), position[: left.size], position[left.size :])
 
 
-def jaccard_with(one: U64, sets: Ragged) -> NDArray[np.float64]:
-    """Exact Jaccard similarity of one shingle set with each of others: shape (len(sets),).
+def jaccard_with(one: U64, sets: Ragged) -> F64:
+    """Exact Jaccard similarity of one shingle set with each row of `sets`: shape (len(sets),).
 
-    one: sorted and without repetitions, as each row of `sets`. As `jaccard`, but for few sets
-    quicker.
+    Faster than `jaccard` for few sets.
+
+    one: sorted and without repetitions, as each row of `sets` is.
     """
     if not one.size:
         return np.zeros(len(sets), np.float64)
@@ -63,12 +64,12 @@ def jaccard_with(one: U64, sets: Ragged) -> NDArray[np.float64]:
     position[position == one.size] = 0
     met = offsets_of(one[position] == sets.hashes)
     intersection = met[sets.offsets[1:]] - met[sets.offsets[:-1]]
-    similarity: NDArray[np.float64] = intersection / (one.size + sets.counts - intersection)
+    similarity: F64 = intersection / (one.size + sets.counts - intersection)
     return similarity
 
 
 def _keys(offsets: I64, counts: I64, identity: I64, rows: I64, identities: int) -> I64:
-    """A number for every element of the given rows that says its pair and its identity."""
+    """One number for each element of the given rows: its pair and its identity."""
     lengths = counts[rows]
     pair = np.repeat(np.arange(rows.size), lengths)
     return pair * identities + identity[ranges(offsets[rows], lengths)]

@@ -1,4 +1,4 @@
-"""Chinese words by jieba, a package that is an extra."""
+"""Splits Chinese text into words with the optional package jieba."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from esdedup.exceptions import MissingExtra, UsageError
 
 
 def installed_version() -> str:
-    """The version of the package. Raises MissingExtra where it is not installed."""
+    """The version of jieba. Raises MissingExtra if it is not installed."""
     return str(_jieba().__version__)
 
 
 def cut(texts: Sequence[str], version: str) -> list[list[str]]:
-    """The pieces that jieba cuts each text into, punctuation too; joined they are the text.
+    """Cuts each text into words and punctuation. Joined, the pieces are the text.
 
-    Raises UsageError where another version than the given one is installed: its dictionary may cut
-    otherwise. Raises MissingExtra where none is.
+    Raises UsageError if another version is installed, because its dictionary may cut differently.
+    Raises MissingExtra if jieba is not installed.
     """
     installed = installed_version()
     if installed != version:
@@ -42,8 +42,8 @@ def _jieba() -> Any:
 
 @functools.cache
 def _segmenter() -> Any:
-    """A segmenter of our own: jieba's global one may have had words added to it."""
-    # It reports the loading of its dictionary on standard error.
+    """A segmenter of our own. A user may have added words to the global one of jieba."""
+    # jieba logs to standard error that it loads its dictionary.
     logging.getLogger("jieba").setLevel(logging.WARNING)
     segmenter = _jieba().Tokenizer()
     segmenter.initialize()

@@ -1,8 +1,8 @@
-"""Normalisation of texts: Unicode form and case folding, the same on every Python.
+"""Normalises texts, by Unicode form and case folding, alike on every Python.
 
-Unicode promises that the normal form and the case folding of an assigned character never
-change (Unicode Standard Annex 15, section 3, and the stability policy). Characters younger than
-Unicode 14.0 are left as they are, whatever this Python knows of them.
+Unicode promises that the normal form and the case folding of an assigned character never change
+(Unicode Standard Annex 15, section 3, and the stability policy). A character that Unicode 14.0 does
+not assign stays as it is, even if this Python knows it.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from esdedup.exceptions import UsageError
+from esdedup.text.arrays import U32
 from esdedup.text.characters import code_points, unassigned
 
 Form = Literal["NFC", "NFKC", "none"]
@@ -27,9 +27,9 @@ class Normalisation:
     """How a text is normalised before it is split.
 
     form: the Unicode normal form ("NFKC", "NFC") or "none".
-    casefold: whether differences of case are removed (full Unicode case folding).
+    casefold: remove differences of case, by full Unicode case folding.
 
-    Raises UsageError for a form of another name.
+    Raises UsageError for an unknown form.
     """
 
     form: Form = "NFKC"
@@ -65,8 +65,8 @@ def _normalise_others(texts: list[str], normalisation: Normalisation) -> list[st
     ends = list(itertools.accumulate(map(len, texts)))
     spans = list(itertools.pairwise([0, *ends]))
     folded = joined.casefold() if normalisation.casefold else joined
-    # Folding makes no character vanish: of equal length, it took each one for itself. And every
-    # part of a text in a normal form is in that form.
+    # Folding removes no character, so an equal length means one character for each. And every part
+    # of a text in a normal form is in that form.
     if len(folded) == len(joined) and _is_normal(joined, folded, normalisation.form):
         return [folded[a:b] for a, b in spans]
     return [_normalise_assigned(joined[a:b], normalisation) for a, b in spans]
@@ -80,12 +80,11 @@ def _is_normal(text: str, folded: str, form: Form) -> bool:
     )
 
 
-def _narrowed(text: str, points: NDArray[np.uint32]) -> str:
-    """The text with full-width forms made ASCII, each for itself.
+def _narrowed(text: str, points: U32) -> str:
+    """Replaces each full-width form by its ASCII character.
 
-    NFKC would do so too, but it takes ten times as long for a text that has any, as nearly all
-    Chinese texts do in their punctuation; of one that has none left it sees at once that there is
-    nothing to do.
+    NFKC would do so too, but takes ten times as long for a text that has any. Nearly all Chinese
+    texts have some, in their punctuation. If none is left, NFKC sees at once that nothing is to do.
     """
     wide = (points >= 0xFF01) & (points <= 0xFF5E)
     space = points == 0x3000
@@ -108,11 +107,9 @@ def _normalise_assigned(text: str, normalisation: Normalisation) -> str:
 
 
 def _normalise_around_young(text: str, normalisation: Normalisation) -> str:
+    """Normalises the runs of characters that Unicode 14.0 assigns, and keeps the others."""
     table = unassigned()
     return "".join(
-        part if young else _normalise_assigned(part, normalisation)
-        for young, part in (
-            (young, "".join(group))
-            for young, group in itertools.groupby(text, lambda c: bool(table[ord(c)]))
-        )
+        "".join(run) if young else _normalise_assigned("".join(run), normalisation)
+        for young, run in itertools.groupby(text, lambda c: bool(table[ord(c)]))
     )

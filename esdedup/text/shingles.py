@@ -1,12 +1,11 @@
-"""From texts to shingles: the one way that MinHash, SimHash and verification all use.
+"""Makes shingles of tokens; MinHash, SimHash and exact comparison all use them.
 
-A text is split into hashed tokens (`splitting.py`), and a shingle is the hash of n consecutive
-tokens t0 .. t(n-1):
+`words.py` splits a text into hashed tokens. A shingle is the hash of n consecutive tokens
+t0 .. t(n-1):
 
     avalanche((((t0 * P + t1) * P + t2) * P + ...)  mod 2**64),   P = XXH64's first prime
 
-Shingling as resemblance of documents: Broder, "On the resemblance and containment of documents",
-1997, section 2.
+Broder, "On the resemblance and containment of documents", 1997, section 2.
 """
 
 from __future__ import annotations
@@ -32,10 +31,11 @@ class Shingling:
         itself), "char" (characters, white space collapsed) or "jieba" (Chinese words).
     size: tokens a shingle.
     stop_words: tokens left out before shingles are formed, normalised as the text is.
-    segmenter: with "jieba", the package version whose dictionary split the words; "" takes the
-        one that is installed.
+    segmenter: with "jieba", the package version whose dictionary splits the words; "" takes the
+        installed one.
 
-    Raises UsageError for values out of range, MissingExtra where jieba is not installed.
+    Raises UsageError for values out of range.
+    Raises MissingExtra if jieba is needed and not installed.
     """
 
     unit: Unit = "word"
@@ -57,9 +57,9 @@ class Shingling:
 
 
 def shingle(tokens: Ragged, size: int) -> Ragged:
-    """The shingles of `size` consecutive tokens, in order, repetitions kept.
+    """Makes the shingles of `size` consecutive tokens, in order, repetitions kept.
 
-    A row shorter than `size` gives one shingle of all it has; an empty row gives none.
+    A row shorter than `size` gives one shingle of all its tokens. An empty row gives none.
     """
     counts, starts, ends = tokens.counts, tokens.offsets[:-1], tokens.offsets[1:]
     total = tokens.hashes.size
@@ -79,11 +79,11 @@ def shingle(tokens: Ragged, size: int) -> Ragged:
 
 
 def distinct(shingles: Ragged) -> Ragged:
-    """Each row sorted, repetitions removed: the shingle sets that Jaccard similarity compares."""
+    """Sorts each row and removes repetitions: the sets that Jaccard similarity compares."""
     if not shingles.hashes.size:
         return shingles
     rows = Ragged(shingles.hashes.copy(), shingles.offsets)
-    # Row by row: to sort all at once, by row and hash, takes eight times as long.
+    # Row by row: sorting all at once, by row and hash, takes eight times as long.
     for row in rows:
         row.sort()
     keep = run_starts(rows.hashes)

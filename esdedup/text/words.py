@@ -1,6 +1,7 @@
-"""From texts to tokens: words or characters, hashed, and where in a text they are.
+"""Splits texts into hashed tokens: words, characters, or Chinese words by jieba.
 
 Words follow the classes in `characters.py`. A token's hash is XXH3-64 of its UTF-8 bytes.
+`tokenise` hashes the tokens of many texts at once. `place` also returns their positions in a text.
 """
 
 from __future__ import annotations
@@ -12,31 +13,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from esdedup.text.arrays import I64, U32, U64, Ragged, offsets_of
-from esdedup.text.characters import (
-    IGNORED,
-    MARK,
-    OTHER,
-    SINGLE,
-    character_classes,
-    code_points,
-)
+from esdedup.text.arrays import I64, U32, U64, Mask, Ragged, offsets_of
+from esdedup.text.characters import IGNORED, MARK, OTHER, SINGLE, character_classes, code_points
 from esdedup.text.hashing import PADDING, xxh3, xxh3_slices
 from esdedup.text.jieba import cut
 from esdedup.text.shingles import Shingling
 
 _TABLED = 0x10000
-"""Characters below this one have their hashes in a table; Han characters are nearly all there."""
+"""The hashes of characters below this one are in a table, nearly all Han characters among them."""
 
 
 @dataclass(frozen=True)
 class Places:
-    """The hashed tokens of one text, and where in it they are.
+    """The hashed tokens of one text, and their positions in it.
 
-    hashes, starts, ends: shape (tokens,); token i is of text[starts[i]:ends[i]], which may hold
-    ignored characters too, or several spaces for one.
+    hashes, starts, ends: shape (tokens,). Token i is text[starts[i]:ends[i]], which may also hold
+        ignored characters, or several spaces for one.
     """
 
     hashes: U64
@@ -45,13 +38,15 @@ class Places:
 
 
 def tokenise(texts: Sequence[str], shingling: Shingling, seed: int) -> Ragged:
-    """The hashed tokens of normalised texts, stop words removed."""
+    """Splits normalised texts into hashed tokens, without stop words: one row a text."""
     tokens = _split(texts, shingling, seed)
-    return _without(tokens, xxh3(shingling.stop_words, seed)) if shingling.stop_words else tokens
+    if not shingling.stop_words:
+        return tokens
+    return tokens.only(~np.isin(tokens.hashes, xxh3(shingling.stop_words, seed)))
 
 
 def place(text: str, shingling: Shingling, seed: int) -> Places:
-    """The hashed tokens of a normalised text as `tokenise` gives them, and where they are."""
+    """The tokens that `tokenise` returns for a normalised text, and their positions in it."""
     hashes = _split([text], shingling, seed).hashes
     if shingling.unit == "word":
         starts, ends = _word_places(text)
@@ -71,12 +66,8 @@ def _split(texts: Sequence[str], shingling: Shingling, seed: int) -> Ragged:
     return _jieba_words(texts, shingling, seed)
 
 
-def _without(tokens: Ragged, stop: U64) -> Ragged:
-    return tokens.only(~np.isin(tokens.hashes, stop))
-
-
 def _joined(texts: Sequence[str]) -> tuple[str, I64]:
-    """All texts behind a line feed each, and where each begins, shape (texts + 1,)."""
+    """All texts, a line feed before and after each, and where each begins: shape (texts + 1,)."""
     lengths = np.fromiter(map(len, texts), np.int64, len(texts))
     return "\n" + "\n".join(texts) + "\n", offsets_of(lengths + 1) + 1
 
@@ -104,13 +95,13 @@ def _ascii_word_spans(text: str) -> tuple[I64, I64]:
 
 @functools.cache
 def _ascii_inside_word() -> bytes:
-    """For each byte of ASCII, 1 where it is part of a word, else 0; 0 for all other bytes."""
-    word: NDArray[np.bool_] = character_classes()[:128] != OTHER
+    """One byte for each byte value: 1 for an ASCII character that is part of a word, else 0."""
+    word: Mask = character_classes()[:128] != OTHER
     return word.tobytes() + bytes(128)
 
 
 def _word_spans(points: U32) -> tuple[I64, I64]:
-    """Where words start and end, in characters, in a text that begins and ends outside a word."""
+    """Starts and ends of words, in characters. The text begins and ends outside a word."""
     classes = character_classes().take(points)
     base = None
     if (classes == MARK).any():
@@ -118,14 +109,14 @@ def _word_spans(points: U32) -> tuple[I64, I64]:
         classes = classes[base]
     before, after = classes[:-1], classes[1:]
     edges = (after != before) | (after == SINGLE)
-    # Each a list of its own: to part one of all edges takes several times as long.
+    # Two searches: splitting one list of all edges takes several times as long.
     starts = np.flatnonzero(edges & (after != OTHER)) + 1
     ends = np.flatnonzero(edges & (before != OTHER)) + 1
     return (starts, ends) if base is None else (base[starts], base[ends])
 
 
 def _drop_ignored(text: str, bounds: I64) -> tuple[U32, I64]:
-    """The code points of a text without IGNORED characters, and where its rows begin then."""
+    """The code points without IGNORED characters, and the bounds of rows among those left."""
     points = code_points(text)
     keep = character_classes().take(points) != IGNORED
     if keep.all():
@@ -134,7 +125,7 @@ def _drop_ignored(text: str, bounds: I64) -> tuple[U32, I64]:
 
 
 def _hash_spans(points: U32, starts: I64, ends: I64, seed: int) -> U64:
-    """The hashes of spans of characters."""
+    """The hash of each span of characters: shape (spans,)."""
     data = points.tobytes().decode("utf-32-le", "surrogatepass").encode("utf-8", "surrogatepass")
     if len(data) != len(points):
         # Every byte but a continuation byte (10xxxxxx) begins a character.
@@ -145,7 +136,7 @@ def _hash_spans(points: U32, starts: I64, ends: I64, seed: int) -> U64:
 
 
 def _hash_short_spans(points: U32, starts: I64, ends: I64, seed: int) -> U64:
-    """The same, quicker where many spans are one character long, as in Chinese."""
+    """The same as `_hash_spans`, faster if many spans are one character long, as in Chinese."""
     first = points.take(starts)
     tabled = (ends - starts == 1) & (first < _TABLED)
     hashes = _character_hashes(seed).take(first, mode="clip")
@@ -159,7 +150,7 @@ def _hash_short_spans(points: U32, starts: I64, ends: I64, seed: int) -> U64:
 
 
 def _only(points: U32, starts: I64, ends: I64) -> tuple[U32, I64, I64]:
-    """The characters of some spans without those between, and where each span is among them."""
+    """The characters inside spans, and the starts and ends of the spans among them."""
     steps = np.zeros(points.size + 1, np.int8)
     steps[starts] = 1
     steps[ends] -= 1
@@ -203,7 +194,7 @@ def _word_places(text: str) -> tuple[I64, I64]:
     points, _ = _drop_ignored(joined, bounds)
     starts, ends = _word_spans(points)
     kept = np.flatnonzero(character_classes().take(code_points(joined)) != IGNORED)
-    # What was joined begins with a line feed that the text has not.
+    # The joined text has one line feed more at its start.
     return kept[starts] - 1, kept[ends - 1]
 
 

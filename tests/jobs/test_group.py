@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import json
 import random
 import shutil
-import signal
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,13 +27,14 @@ from esdedup.dedup.groups import Grouping, Groups
 from esdedup.dedup.marks import mark_groups
 from esdedup.dedup.representative import KeepRule
 from esdedup.dedup.union_find import follow, join, singletons
+from esdedup.index import GroupOptions
 from esdedup.models import natural
 from esdedup.search import buckets
-from esdedup.search.limits import Limits
 from esdedup.sketch.sketch import sketch
 from esdedup.text.jaccard import jaccard
 from tests.conftest import delete_index
 from tests.helpers.commands import all_documents, call, run_command, words
+from tests.helpers.processes import await_true, start_command
 
 EDGES = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=60)
 
@@ -125,7 +125,7 @@ def test_rules_of_what_stays(rule: str, first: str, tmp_path: Path) -> None:
                 {"id": "1", "text": text + " more"},
             ]
         )
-        (group,) = index.groups(Grouping(method="components", keep=KeepRule.parse(rule)))
+        (group,) = index.groups(method="components", keep=rule)
     assert group.representative == first
     assert {group.representative, *(member.id for member in group.members)} == {"1", "2", "10"}
 
@@ -140,7 +140,7 @@ def test_a_field_that_no_document_has(tmp_path: Path) -> None:
     with esdedup.open(tmp_path / "a.db") as index:
         index.add([{"id": "1", "text": "some text"}])
         with pytest.raises(esdedup.UsageError, match="first:day: no document has"):
-            index.groups(Grouping(method="components", keep=KeepRule.parse("oldest:day")))
+            index.groups(method="components", keep="oldest:day")
 
 
 # Groups on made-up texts
@@ -258,7 +258,7 @@ def test_groups_are_those_of_all_pairs(
 ) -> None:
     monkeypatch.setattr(buckets, "PAIRS_A_BLOCK", block)
     with esdedup.open(stored) as index:
-        found = index.groups(Grouping(method=method))
+        found = index.groups(method=method)
     expected = components(list(texts), pairs) if method == "components" else leaders(texts, pairs)
     assert partition_of(found) == expected
     assert found.capped.buckets == 0
@@ -275,8 +275,8 @@ def test_groups_are_those_of_all_pairs(
 
 def test_a_chain_is_one_component_and_several_leaders(stored: Path) -> None:
     with esdedup.open(stored) as index:
-        joined = partition_of(index.groups(Grouping(method="components")))
-        led = partition_of(index.groups(Grouping(method="leader")))
+        joined = partition_of(index.groups(method="components"))
+        led = partition_of(index.groups(method="leader"))
     ids = [f"chain-1-{number}" for number in range(12)]
     assert {joined[id] for id in ids} == {"chain-1-0"}
     assert len({led[id] for id in ids}) > 1
@@ -296,7 +296,7 @@ def test_groups_by_hamming_distance(
         if (numbers[a] ^ numbers[b]).bit_count() <= (distance or 3)
     }
     with esdedup.open(stored) as index:
-        found = index.groups(Grouping(Limits("hamming", distance=distance), method))
+        found = index.groups(metric="hamming", distance=distance, method=method)
     expected = components(list(texts), near) if method == "components" else leaders(texts, near)
     assert partition_of(found) == expected
     assert found.grouping.limits.distance == (distance or 3)
@@ -311,13 +311,13 @@ def test_equal_texts_are_one_row_and_texts_without_words_are_in_no_group(tmp_pat
     empty = [{"id": f"x{number}", "text": text} for number, text in enumerate(["", "", "!", "!"])]
     with esdedup.open(tmp_path / "a.db") as index:
         index.add([*equal, *empty])
-        for grouping in (
-            Grouping(), Grouping(method="components"), Grouping(Limits("hamming")),
-            Grouping(exact=True),
-        ):  # fmt: skip
-            (group,) = index.groups(grouping)
+        every: list[GroupOptions] = [
+            {}, {"method": "components"}, {"metric": "hamming"}, {"exact": True}
+        ]  # fmt: skip
+        for options in every:
+            (group,) = index.groups(**options)
             assert (group.representative, len(group.members)) == ("e0", 2_999)
-            assert index.groups(grouping).capped.buckets == 0
+            assert index.groups(**options).capped.buckets == 0
             assert {member.digest for member in group.members} == {group.digest}
 
 
@@ -331,7 +331,7 @@ def test_exact_groups_with_tokens_of_one_kind(kind: str, tmp_path: Path) -> None
     )
     with esdedup.open(tmp_path / "a.db", scheme=scheme) as index:
         index.add([{"id": f"{n}", "text": text} for n, text in enumerate(["同", "同", "", ""])])
-        (group,) = index.groups(Grouping(exact=True))
+        (group,) = index.groups(exact=True)
     assert (group.representative, [each.id for each in group.members]) == ("0", ["1"])
 
 
@@ -340,10 +340,9 @@ def test_a_bucket_that_is_cut_short_is_told_and_still_joined(tmp_path: Path) -> 
     texts = [" ".join([*base[:at], f"v{at}", *base[at + 1 :]]) for at in range(150)]
     with esdedup.open(tmp_path / "a.db") as index:
         index.add([{"id": str(at), "text": text} for at, text in enumerate(texts)])
-        limits = Limits(threshold=0.8, max_per_bucket=5)
-        (group,) = index.groups(Grouping(limits, "components"))
+        (group,) = index.groups(method="components", max_per_bucket=5)
         assert len(group.members) == 149
-        cut = index.groups(Grouping(limits, "components")).capped
+        cut = index.groups(method="components", max_per_bucket=5).capped
         assert cut.buckets > 0
         assert 5 < cut.largest <= 150
         found = index.pairs(threshold=0.8, max_per_bucket=5)
@@ -376,17 +375,11 @@ def opened(target: list[str]) -> esdedup.Index:
     return esdedup.open(target[1], target[3])
 
 
-def command(target: list[str], *arguments: str) -> list[str]:
-    return [sys.executable, str(Path(__file__).parents[2] / "cli.py"), *arguments, *target]
-
-
 def run(target: list[str], *arguments: str, cwd: Path | None = None) -> dict[str, Any]:
-    done = subprocess.run(
-        command(target, *arguments), capture_output=True, text=True, check=False, cwd=cwd
-    )
-    assert done.returncode == 0, done.stderr
-    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return answer
+    with contextlib.chdir(cwd or Path.cwd()):
+        done = run_command(*arguments, *target)
+    assert done.status == 0, done.err
+    return done.json[-1]
 
 
 def marks(target: list[str]) -> dict[str, tuple[Any, ...]]:
@@ -404,6 +397,7 @@ def add(target: list[str], texts: dict[str, str]) -> None:
         index.add([{"id": id, "text": text, "n": 1} for id, text in texts.items()])
 
 
+@pytest.mark.also_on_elasticsearch8
 def test_every_document_gets_its_group(
     target: list[str], texts: dict[str, str], pairs: dict[tuple[str, str], float], tmp_path: Path
 ) -> None:
@@ -540,7 +534,7 @@ def test_a_run_that_was_killed_goes_on_to_the_same_groups(
         pass
 
     with opened(target) as index:
-        expected = partition_of(index.groups(grouping))
+        expected = partition_of(index.groups(method=method))
         kills, steps_done = 0, 0
 
         def on_step(name: str, done: int, total: int) -> None:
@@ -561,28 +555,31 @@ def test_a_run_that_was_killed_goes_on_to_the_same_groups(
                 kills += 1
         assert kills > 3
         assert partition_of(found) == expected
-        plain = index.groups(grouping)
+        plain = index.groups(method=method)
         assert np.array_equal(found.value, plain.value, equal_nan=True)
 
 
-def test_killed_at_any_moment_the_same_command_completes_it(
-    target: list[str], tmp_path: Path
-) -> None:
+def test_killed_twice_the_same_command_completes_it(tmp_path: Path) -> None:
+    target = ["--db", str(tmp_path / "a.db")]
     texts = planted(700, seed=9)
     add(target, texts)
     with opened(target) as index:
         expected = partition_of(index.groups())
-    rng = random.Random(1)
-    for _ in range(4):
-        process = subprocess.Popen(
-            command(target, "group"), cwd=tmp_path, stderr=subprocess.DEVNULL
-        )
-        time.sleep(rng.uniform(0.3, 2.5))
-        process.send_signal(signal.SIGKILL)
+
+    def begun() -> bool:
+        return any(path.is_dir() for path in tmp_path.iterdir())
+
+    def marked() -> bool:
+        return process.poll() is not None or any(mark[0] for mark in marks(target).values())
+
+    for moment in (begun, marked):
+        process = start_command("group", *target, cwd=tmp_path, stderr=subprocess.DEVNULL)
+        await_true(moment.__name__, moment)
+        process.kill()
         process.wait()
     run(target, "group", cwd=tmp_path)
     assert {id: mark[0] for id, mark in marks(target).items()} == expected
-    assert not list(tmp_path.glob("*.group"))
+    assert not any(path.is_dir() for path in tmp_path.iterdir())
 
 
 def test_a_folder_of_other_work_is_refused(tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.also_on_elasticsearch8
 def test_they_write_what_one_process_writes(
     place: Place, target: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -136,6 +136,7 @@ def assert_safe(page: Page) -> None:
     assert len(page.source.encode()) < 1_000_000
 
 
+@pytest.mark.also_on_elasticsearch8
 def test_numbers_are_those_of_cluster(place: Place) -> None:
     fill(place, near_duplicates())
     for options in (
@@ -176,7 +177,7 @@ def test_counts_of_groups_and_copies(place: Place) -> None:
     fill(place, documents)
     line, _, _ = reported(place)
     with esdedup.open(place.target, place.index) as index:
-        groups = index.groups(Grouping())
+        groups = index.groups()
         texts = {each["id"]: each["text"] for each in documents}
         copies = equal = 0
         for group in groups:

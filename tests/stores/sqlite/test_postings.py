@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import esdedup
@@ -152,7 +152,6 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(STEPS)
 def test_whatever_was_done_all_that_is_there_is_found(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, object]]
