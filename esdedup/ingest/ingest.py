@@ -69,11 +69,12 @@ def ingest(
     records: single ones, or chunks of them. workers: processes that read and sketch, if more than
     1; they take only chunks. on_duplicate: what to do with near-duplicates of earlier
     documents, by default nothing. dead_letter: called with every record that is not written.
-    on_batch: called after each batch with the report so far. fresh: returns what the index says
-    now, which may change while this runs.
+    on_batch: called after each batch with the report so far. fresh: returns the index's current
+    meta, which may change during the run.
 
     Raises the errors of the store, and StoreError if a worker was killed or can't be started. The
-    last report given to `on_batch` tells what was acknowledged. The same call again completes it.
+    last report given to `on_batch` counts the acknowledged records. The same call again completes
+    the work.
     """
     current = fresh or (lambda: meta)
     policy = on_duplicate or DuplicatePolicy()
@@ -114,7 +115,7 @@ def _in_batches(
 class _Batch:
     """Documents to write together, and the records that are not documents.
 
-    sketched_for: what the index said when the items were sketched, or None if they are not.
+    sketched_for: the index's meta when the items were sketched, or None if they are not.
     """
 
     items: list[Item]
