@@ -186,16 +186,20 @@ def url(request: pytest.FixtureRequest) -> str:
     return found
 
 
+# Our largest requests have 8 MiB, so only tests that want to be refused are.
+KILLABLE_SETTINGS = {"http.max_content_length": "10mb"}
+
+
 @pytest.fixture(scope="session")
 def _elasticsearch_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     with NodeFactory(tmp_path_factory.mktemp("elasticsearch")) as factory:
-        yield factory(ELASTICSEARCH)
+        yield factory(ELASTICSEARCH, settings=KILLABLE_SETTINGS)
 
 
 @pytest.fixture(scope="session")
 def _opensearch_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     with NodeFactory(tmp_path_factory.mktemp("opensearch")) as factory:
-        yield factory(OPENSEARCH)
+        yield factory(OPENSEARCH, settings=KILLABLE_SETTINGS)
 
 
 @pytest.fixture
@@ -227,13 +231,6 @@ def tidied(node: Node) -> Node:
         for name in answer.read().decode().split():
             delete_index(node.url, name)
     return node
-
-
-@pytest.fixture
-def node_factory(tmp_path: Path) -> Iterator[NodeFactory]:
-    """Starts nodes with settings of their own, which belong to one test."""
-    with NodeFactory(tmp_path / "nodes") as factory:
-        yield factory
 
 
 def delete_index(url: str, name: str) -> None:

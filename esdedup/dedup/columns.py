@@ -190,7 +190,8 @@ def _digests(store: Store, batch: Sequence[Document], field: str) -> U64:
 
 def _values(store: Store, batch: Sequence[Document], reading: Reading) -> tuple[Mask, U64]:
     """True for each document with tokens, and the values of all, shape (documents, width)."""
-    found = [value_at(document.source, reading.paths[1]) for document in batch]
+    path = reading.paths[1]
+    found = [value_at(document.source, path) for document in batch]
     has = np.array([value is not None for value in found], np.bool_)
     values = np.zeros((len(batch), reading.width), np.uint64)
     if reading.metric is None or not has.any():

@@ -30,7 +30,7 @@ from esdedup.stores.mapping import IndexMeta
 Action = str | bytes | Mapping[str, Any]
 _BATCH = 1_000
 """Actions sketched at once. With fewer, a document costs more and the sending thread waits more
-often (`benchmarks/enrich.py`)."""
+often (`benchmarks/own/enrich.py`)."""
 
 log = logging.getLogger("esdedup")
 

@@ -10,7 +10,8 @@ import heapq
 import itertools
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from esdedup.exceptions import UsageError
 from esdedup.models import Document
@@ -49,6 +50,10 @@ class HotBucket:
     def entry(self) -> str:
         """The entry of a stop list for this token."""
         return f"{self.kind}:{self.token}"
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object, with the token as a stop list has it."""
+        return {**asdict(self), "token": self.entry}
 
 
 @dataclass(frozen=True)

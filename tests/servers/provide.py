@@ -118,7 +118,7 @@ class NodeFactory:
         self._home = home
         self._nodes: list[Node] = []
 
-    def __call__(self, server: Server = ELASTICSEARCH, **options: Any) -> Node:
+    def __call__(self, server: Server, **options: Any) -> Node:
         """A running node; `options` are those of Node.start."""
         home = self._home / f"node-{len(self._nodes) + 1}"
         with refusing():
