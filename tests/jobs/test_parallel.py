@@ -156,14 +156,11 @@ def test_a_worker_that_is_killed_as_it_waits_is_told(folder: Path) -> None:
 
 
 def test_interrupted_at_any_moment_it_says_so(folder: Path) -> None:
+    write_lines(folder / "many.jsonl", [{"text": f"text {n} of many"} for n in range(100_000)])
+    command = [sys.executable, str(CLI), "index", "many.jsonl", "--workers", "2"]
     for seconds in (0.5, 0.7, 0.9, 1.1, 1.4):
-        command = [sys.executable, str(CLI), "index", "-", "--workers", "2"]
         with subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
+            command, stderr=subprocess.PIPE, text=True, start_new_session=True
         ) as process:
             time.sleep(seconds)
             children = workers_of(process)
