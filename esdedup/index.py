@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -35,7 +36,7 @@ from esdedup.stores import BulkPolicy, LocalStore, Store, open_cluster, reached
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.connection import Connection, connection_to
 from esdedup.stores.elastic.indices import check_apart
-from esdedup.stores.fields import text_of
+from esdedup.stores.fields import has_field, text_of
 from esdedup.stores.mapping import META_SECONDS, IndexMeta
 from esdedup.stores.stop_list import stop_entries
 
@@ -260,7 +261,7 @@ class Index:
         """
         if not isinstance(on_duplicate, DuplicatePolicy):
             on_duplicate = DuplicatePolicy(on_duplicate)
-        records = _records(documents)
+        records = _records(documents, id_field)
         self.create()
         report = ingest(
             self.store,
@@ -268,7 +269,6 @@ class Index:
             records,
             _raise,
             id_field=id_field,
-            random_ids=True,
             on_duplicate=on_duplicate,
             fresh=lambda: self.meta,
         )
@@ -631,17 +631,21 @@ def _working(path: str | Path | None) -> Iterator[WorkFolder | None]:
         folder.remove()
 
 
-def _records(documents: Iterable[Mapping[str, Any]]) -> Iterator[Record]:
+def _records(
+    documents: Iterable[Mapping[str, Any]], id_field: str | None = None
+) -> Iterator[Record]:
+    """The records of documents. id_field: give a random id to documents without this field."""
     if isinstance(documents, (Mapping, str)):
         raise UsageError("give a list of documents, not a single one")
-    return _numbered(documents)
+    return _numbered(documents, id_field)
 
 
-def _numbered(documents: Iterable[Mapping[str, Any]]) -> Iterator[Record]:
+def _numbered(documents: Iterable[Mapping[str, Any]], id_field: str | None) -> Iterator[Record]:
     for number, source in enumerate(documents, 1):
         if not isinstance(source, Mapping):
             raise RecordError(f"document {number}: use a mapping, not {type(source).__name__}")
-        yield Record("document", number, source)
+        absent = id_field is not None and not has_field(source, id_field)
+        yield Record("document", number, source, uuid.uuid4().hex if absent else None)
 
 
 def _raise(record: BadRecord) -> None:

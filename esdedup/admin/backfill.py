@@ -332,7 +332,7 @@ def _page(cluster: Cluster, job: _Job) -> tuple[_Done, _Job | None]:
     try:
         hits, point = cluster.page(job.point, job.body())
         if not hits:
-            left = replace(job, slices=job.slices[1:], after=None)
+            left = replace(job, point=point, slices=job.slices[1:], after=None)
             return ChangeReport(), left if left.slices else None
         store = ClusterStore(cluster, job.index)
         done = _update(store, list(map(held_of, hits)), job.plan)

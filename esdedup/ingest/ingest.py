@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -49,19 +49,16 @@ class IngestReport(Counts):
     truncated: int = 0
 
 
-OnBatch = Callable[[IngestReport], None]
-
-
 def ingest(
     store: Store,
     meta: IndexMeta,
-    records: Iterable[Record | BadRecord],
+    records: Iterable[Record | BadRecord | Chunk],
     dead_letter: DeadLetter,
     *,
+    workers: int = 1,
     id_field: str | None = None,
-    random_ids: bool = False,
     on_duplicate: DuplicatePolicy | None = None,
-    on_batch: OnBatch | None = None,
+    on_batch: Callable[[IngestReport], None] | None = None,
     fresh: Callable[[], IndexMeta] | None = None,
 ) -> IngestReport:
     """Writes records with their tokens. What counts as created or updated is durable.
@@ -69,66 +66,56 @@ def ingest(
     A record's id is its `id_field`, by default `id` if it has one. A record without one gets the id
     "file:line". Such a document is only created: it never replaces another text.
 
-    random_ids: give a random id to a record without one, instead of "file:line".
-    on_duplicate: what to do with near-duplicates of earlier documents, by default nothing.
-    dead_letter: called with every record that is not written, and why.
-    on_batch: called after each batch with the report so far.
-    fresh: returns what the index says now. It may name a next scheme while this runs.
+    records: single ones, or chunks of them. workers: processes that read and sketch, if more than
+    1; they take only chunks. on_duplicate: what to do with near-duplicates of earlier
+    documents, by default nothing. dead_letter: called with every record that is not written.
+    on_batch: called after each batch with the report so far. fresh: returns the index's current
+    meta, which may change during the run.
 
-    Raises the errors of the store. The last report given to `on_batch` tells what was acknowledged,
-    and the same call again completes it.
+    Raises the errors of the store, and StoreError if a worker was killed or can't be started. The
+    last report given to `on_batch` counts the acknowledged records. The same call again completes
+    the work.
     """
     current = fresh or (lambda: meta)
+    policy = on_duplicate or DuplicatePolicy()
+    originals = Originals(store, current, policy) if policy.action != "keep" else None
+    if workers > 1:
+        # A document that is to be marked can't be encoded yet.
+        encode = store.encode if originals is None else None
+        given = ((chunk, current()) for chunk in records)
+        made = in_order(workers, partial(_prepare, id_field, encode), given)
+    else:
+        made = _in_batches(records, meta.text_field, id_field)
+    report = IngestReport()
+    with closing(made):
+        for batch in made:
+            writer = _Writer(store, current(), dead_letter, policy, originals)
+            report += writer.write(batch)
+            for record in batch.bad:
+                dead_letter(record)
+            report += IngestReport(read=len(batch), failed=len(batch.bad))
+            if on_batch is not None:
+                on_batch(report)
+    return report
 
-    def read() -> Iterator[_Batch]:
-        for batch in batches(records):
-            yield _Batch(*items_of(batch, meta.text_field, id_field, random_ids=random_ids))
 
-    return _write_all(store, current, read(), dead_letter, on_duplicate, on_batch)
-
-
-def ingest_chunks(
-    store: Store,
-    meta: IndexMeta,
-    chunks: Iterable[Chunk],
-    dead_letter: DeadLetter,
-    *,
-    workers: int = 1,
-    id_field: str | None = None,
-    on_duplicate: DuplicatePolicy | None = None,
-    on_batch: OnBatch | None = None,
-    fresh: Callable[[], IndexMeta] | None = None,
-) -> IngestReport:
-    """Writes the records of chunks, as `ingest` does.
-
-    workers: processes that read and sketch, if more than 1.
-
-    Raises the errors of `ingest`, and StoreError if a process was killed or can't be started.
-    """
-    if workers == 1:
-        records = itertools.chain.from_iterable(chunk.records() for chunk in chunks)
-        return ingest(
-            store,
-            meta,
-            records,
-            dead_letter,
-            id_field=id_field,
-            on_duplicate=on_duplicate,
-            on_batch=on_batch,
-            fresh=fresh,
-        )
-    current = fresh or (lambda: meta)
-    encode = store.encode if on_duplicate is None or on_duplicate.action == "keep" else None
-    work = partial(_prepare, id_field, encode)
-    with closing(in_order(workers, work, ((chunk, current()) for chunk in chunks))) as ready:
-        return _write_all(store, current, ready, dead_letter, on_duplicate, on_batch)
+def _in_batches(
+    records: Iterable[Record | BadRecord | Chunk],
+    text_field: str,
+    id_field: str | None,
+) -> Generator[_Batch | _EncodedBatch]:
+    single = itertools.chain.from_iterable(
+        [each] if isinstance(each, (Record, BadRecord)) else each.records() for each in records
+    )
+    for batch in batches(single):
+        yield _Batch(*items_of(batch, text_field, id_field))
 
 
 @dataclass(frozen=True)
 class _Batch:
     """Documents to write together, and the records that are not documents.
 
-    sketched_for: what the index said when the items were sketched, or None if they are not.
+    sketched_for: the index's meta when the items were sketched, or None if they are not.
     """
 
     items: list[Item]
@@ -159,7 +146,7 @@ class _EncodedBatch:
 def _prepare(
     id_field: str | None,
     encode: Callable[[Document], Any] | None,
-    given: tuple[Chunk, IndexMeta],
+    given: tuple[Any, IndexMeta],
 ) -> _Batch | _EncodedBatch:
     """Reads and sketches a chunk, in a worker process.
 
@@ -186,29 +173,6 @@ def _read_chunk(chunk: Chunk, text_field: str, id_field: str | None) -> _Batch:
     return _Batch(*items_of(chunk.records(), text_field, id_field))
 
 
-def _write_all(
-    store: Store,
-    current: Callable[[], IndexMeta],
-    batches: Iterable[_Batch | _EncodedBatch],
-    dead_letter: DeadLetter,
-    on_duplicate: DuplicatePolicy | None,
-    on_batch: OnBatch | None,
-) -> IngestReport:
-    """Writes batches by the policy. current: returns what the index says now."""
-    policy = on_duplicate or DuplicatePolicy()
-    originals = Originals(store, current, policy) if policy.action != "keep" else None
-    report = IngestReport()
-    for batch in batches:
-        writer = _Writer(store, current(), dead_letter, policy, originals)
-        report += writer.write_batch(batch)
-        for record in batch.bad:
-            dead_letter(record)
-        report += IngestReport(read=len(batch), failed=len(batch.bad))
-        if on_batch is not None:
-            on_batch(report)
-    return report
-
-
 @dataclass(frozen=True)
 class _Writer:
     """Writes a batch by the policy. originals: None if near-duplicates are kept."""
@@ -219,14 +183,14 @@ class _Writer:
     policy: DuplicatePolicy
     originals: Originals | None
 
-    def write_batch(self, batch: _Batch | _EncodedBatch) -> IngestReport:
+    def write(self, batch: _Batch | _EncodedBatch) -> IngestReport:
         """Writes the documents of a batch; the records are not counted as read."""
         if isinstance(batch, _EncodedBatch):
             if batch.sketched_for == self.meta:
                 return self._write_encoded(batch)
             batch = batch.read()
         items = batch.items
-        if batch.sketched_for != self.meta:
+        if batch.sketched_for not in (None, self.meta):
             # The index names another scheme by now.
             items = [replace(item, sketched=None) for item in items]
         if self.originals is None:

@@ -63,7 +63,7 @@ def in_order(workers: int, work: Callable[[Item], Done], items: Iterable[Item]) 
 def in_pieces(
     workers: int, work: Callable[[Item], tuple[Done, Item | None]], items: Iterable[Item]
 ) -> Generator[Done]:
-    """Yields what comes of the items, piece by piece, in any order.
+    """Yields the results of all pieces of the items, in any order.
 
     work: returns the result of a piece of an item, and the rest of the item or None. It is called
     again with the rest. workers: processes that work at the same time.
@@ -150,10 +150,10 @@ def _portable(work: Callable[[Any], Any], item: Any) -> Any:
 
 def be_a_program() -> None:
     """Sets up garbage collection and logging of a process that is esdedup's alone."""
-    # Documents have no cycles, and to search many of them for such takes a sixth of the time.
+    # Documents have no cycles. Searching many of them for cycles takes a sixth of the time.
     gc.set_threshold(100_000, 20, 20)
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(message)s")
-    # Our own messages say what the clients log of a failed request.
+    # The clients log failed requests, which our own messages report.
     logging.getLogger("elastic_transport").setLevel(logging.CRITICAL)
     logging.getLogger("opensearch").setLevel(logging.CRITICAL)
 

@@ -37,7 +37,7 @@ from esdedup.cli.output import (
     wants_json,
 )
 from esdedup.exceptions import UsageError
-from esdedup.ingest.ingest import IngestReport, ingest_chunks
+from esdedup.ingest.ingest import IngestReport, ingest
 from esdedup.ingest.near_duplicates import DuplicatePolicy, OnDuplicate
 from esdedup.search.limits import ACTING
 from esdedup.stores import BulkPolicy
@@ -99,7 +99,7 @@ def index(
             documents(report.read)
 
         with resumable(lambda: _done(last)):
-            report = ingest_chunks(
+            report = ingest(
                 opened.store,
                 opened.meta,
                 chunks_of(files, options.format, advance),
