@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, NamedTuple, Self, get_args
 
 from esdedup.exceptions import UsageError
 
@@ -64,6 +64,17 @@ class Document:
     def tokens_in(self, field: str) -> Mapping[str, Any]:
         """Returns the values under a field of ours, empty if there are none."""
         return tokens_in(self.source, field)
+
+
+class Encoded(NamedTuple):
+    """A document as its store writes it.
+
+    digest: of its text. form: what the store's `encode` returns.
+    """
+
+    id: str
+    digest: str
+    form: Any
 
 
 def tokens_in(source: Mapping[str, Any], field: str) -> Mapping[str, Any]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from esdedup.models import (
     WHOLE,
     Candidates,
     Change,
     Document,
+    Encoded,
     Held,
     RecallQuery,
     Share,
@@ -47,8 +48,18 @@ class Store(Protocol):
         """
         ...
 
-    def write(self, documents: Sequence[Document], *, create: bool = False) -> WriteReport:
-        """Writes documents; those counted as created or updated are durable.
+    @staticmethod
+    def encode(document: Document) -> Any:
+        """Returns a document as it is written. A worker process can do this, and send the result.
+
+        Raises RecordError if the document can't be stored.
+        """
+        ...
+
+    def write(
+        self, documents: Sequence[Document | Encoded], *, create: bool = False
+    ) -> WriteReport:
+        """Writes documents; what is reported as created or updated is durable.
 
         create: leave a document whose id is taken as it is, and report a conflict. Raises
         StoreUnavailable, with the number of documents acknowledged, when the retries run out.

@@ -114,24 +114,19 @@ class Cluster:
                 self.client.close_point_in_time(point)
 
     def pages(self, point: str, body: Mapping[str, Any]) -> Iterator[list[dict[str, Any]]]:
-        """Gives the hits of a search over a point in time, page by page.
-
-        body: with a sort; its `size` may be changed between two pages.
-        """
-        after: list[Any] | None = None
-        while True:
-            search = {**body, "pit": {"id": point, "keep_alive": _KEEP_ALIVE}}
-            if after is not None:
-                search["search_after"] = after
-            # An answer from a part of the shards would lack documents without telling.
-            partial = {"allow_partial_search_results": "false"}
-            _, answer = self.ask("POST", "/_search", search, partial)
-            point = answer["pit_id"]
-            hits: list[dict[str, Any]] = answer["hits"]["hits"]
-            if not hits:
-                return
-            after = hits[-1]["sort"]
+        """Yields the hits of a search over a point in time, page by page. body: with a sort."""
+        hits, point = self.page(point, body)
+        while hits:
             yield hits
+            hits, point = self.page(point, {**body, "search_after": hits[-1]["sort"]})
+
+    def page(self, point: str, body: Mapping[str, Any]) -> tuple[list[dict[str, Any]], str]:
+        """Returns the hits of one page, and the point in time to get the next page from."""
+        search = {**body, "pit": {"id": point, "keep_alive": _KEEP_ALIVE}}
+        # A part of the shards would be a silent truncation.
+        partial = {"allow_partial_search_results": "false"}
+        _, answer = self.ask("POST", "/_search", search, partial)
+        return answer["hits"]["hits"], answer["pit_id"]
 
     def bulk(self, actions: Sequence[Action], where: str, path: str = "") -> WriteReport:
         """Sends bulk actions until each is written or has failed; see `write_actions`."""

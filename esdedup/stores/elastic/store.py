@@ -20,6 +20,7 @@ from esdedup.models import (
     Candidates,
     Change,
     Document,
+    Encoded,
     Failure,
     Held,
     RecallQuery,
@@ -119,15 +120,21 @@ class ClusterStore:
         put = index_mapping(meta, mapping.get("_meta"))
         self.cluster.ask("PUT", f"{self._path}/_mapping", put)
 
-    def write(self, documents: Sequence[Document], *, create: bool = False) -> WriteReport:
+    @staticmethod
+    def encode(document: Document) -> bytes:
+        return line(document.source, f"document {document.id!r}")
+
+    def write(
+        self, documents: Sequence[Document | Encoded], *, create: bool = False
+    ) -> WriteReport:
         verb = "create" if create or self._creates_only else "index"
         actions = [
             Action(
-                document.id,
-                line({verb: {"_id": document.id}})
-                + line(document.source, f"document {document.id!r}"),
+                each.id,
+                line({verb: {"_id": each.id}})
+                + (each.form if isinstance(each, Encoded) else self.encode(each)),
             )
-            for document in documents
+            for each in documents
         ]
         try:
             return self.cluster.bulk(actions, self.where, self._path)
