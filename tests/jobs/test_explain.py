@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import esdedup
-from esdedup.analysis.html import render
+from esdedup.analysis.html import page as html_page
 from esdedup.models import FIELD, Document
 from esdedup.sketch.banding import candidate_probability
 from tests.conftest import delete_index
@@ -98,7 +98,7 @@ def test_tokens_that_met_are_stored_in_both(url: str) -> None:
         with esdedup.open(url, name) as index:
             index.add(DOCUMENTS)
             pair = index.explain("d", "e")
-        assert pair.left.stored == pair.right.stored == "current"
+        assert pair.left.stored_tokens == pair.right.stored_tokens == "current"
         stored = [call(url, "GET", f"/{name}/_source/{id}")[FIELD] for id in ("d", "e")]
         for kind in ("minhash", "simhash"):
             part = getattr(pair, kind)
@@ -184,11 +184,11 @@ def test_stored_tokens_of_another_scheme(file: Path) -> None:
         found = index.get("a")
         foreign = {**found.source, FIELD: {**found.tokens, "scheme": "v1-000000000000"}}
         index.store.write([Document("a", foreign)])
-        assert index.explain("a", "b").left.stored == "other scheme"
+        assert index.explain("a", "b").left.stored_tokens == "other scheme"
         stale = {**found.source, FIELD: {**found.tokens, "digest": "0" * 16}}
         index.store.write([Document("a", stale)])
         pair = index.explain("a", "b")
-    assert (pair.left.stored, pair.right.stored) == ("stale", "current")
+    assert (pair.left.stored_tokens, pair.right.stored_tokens) == ("stale", "current")
     shown = command(file, "a", "b", "--table").out
     assert "a: its stored tokens are of another text" in shown
 
@@ -196,25 +196,25 @@ def test_stored_tokens_of_another_scheme(file: Path) -> None:
 def test_json_names(file: Path) -> None:
     (line,) = map(json.loads, command(file, "a", "b").out.splitlines())
     assert list(line) == [
-        "left", "right", "scheme", "similarity", "shared_shingles", "union_shingles", "duplicates",
-        "minhash", "simhash",
+        "index", "text_field", "scheme", "unit", "size", "left", "right", "shared", "union",
+        "similarity", "duplicates", "minhash", "simhash", "warnings", "units",
     ]  # fmt: skip
     assert line["left"] == {
         "id": "a",
-        "words": 14,
         "shingles": 12,
         "digest": line["left"]["digest"],
         "stored_tokens": "current",
-        "shown": "original",
+        "words": 14,
+        "original": True,
         "shared": [[0, len(SECOND)]],
     }
     assert list(line["minhash"]) == [
-        "permutations", "estimate", "standard_error", "bands", "rows", "chance", "met",
+        "permutations", "bands", "rows", "estimate", "standard_error", "chance", "met",
     ]  # fmt: skip
     assert list(line["simhash"]) == [
-        "bits", "distance", "left", "right", "differing", "segments", "guarantee", "met",
+        "bits", "distance", "left", "right", "blocks", "segments", "guarantee", "met", "differing",
     ]  # fmt: skip
-    assert set(line["minhash"]["met"][0]) == {"position", "token"}
+    assert set(line["minhash"]["met"][0]) == {"position", "token", "blocks"}
 
 
 def test_the_terminal_shows_texts_as_they_are(file: Path) -> None:
@@ -298,7 +298,7 @@ def test_the_page_marks_what_is_shared(file: Path) -> None:
 
 
 def test_the_policy_lets_the_page_s_own_styles_in() -> None:
-    source = render("base")
+    source = html_page("base")
     (style,) = re.findall("<style>(.*?)</style>", source, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     assert f"'sha256-{digest}'" in source

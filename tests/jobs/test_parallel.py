@@ -161,7 +161,7 @@ def test_what_is_wrong_is_said_alike(folder: Path, workers: str) -> None:
     (folder / name).write_text("one text")
     done = run_command("index", name, "--db", "name.db", *more)
     assert done.status == 1
-    assert "the id is no valid Unicode" in done.err
+    assert "the id is not valid Unicode" in done.err
 
 
 @pytest.mark.parametrize(
