@@ -1,22 +1,10 @@
 """Searches of a cluster: recall queries for candidates, the sizes of buckets, and scans.
 
-<<<<<<< HEAD
-A recall query is a `bool.should` of `constant_score` clauses, one a group of tokens, so that the
-score is the number of groups that met: where more candidates share enough than are fetched, the
-ones that share most come first. Plain `terms` scores all alike and leaves to chance which ones
-come; what the ranking costs is measured by `benchmarks/recall_query.py` at
-commit 4d72008.
-
-Candidates from a cluster: recall queries sent many at once, and their answers read.
-
-How many documents of a cluster hold a token: the sizes of buckets.
-=======
 A recall query is a `bool.should` of `constant_score` clauses, one for each group of tokens, so that
 the score is the number of groups that a document shares. If more documents share enough groups than
 are fetched, those that share most come first. Plain `terms` would score all of them alike, and
 chance would decide. `benchmarks/recall_query.py` at commit 4d72008 measured the cost of the
 ranking.
->>>>>>> main
 """
 
 from __future__ import annotations
