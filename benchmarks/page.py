@@ -1,9 +1,9 @@
 """Puts the tables of all results into the page of benchmarks, between the marks that name them.
 
-    python benchmarks/page.py [--check]
+    python -m benchmarks.page [--check]
 
 Each benchmark says how its results read as tables (`tables`). --check: changes nothing, and ends
-with status 1 where the page shows other figures than the results.
+with status 1 if the page shows other figures than the results.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import re
 import sys
 from pathlib import Path
 
-from measuring import RESULTS
+from benchmarks.lib.measuring import RESULTS
 
-PAGE = Path(__file__).parent.parent / "docs" / "explanation" / "benchmarks.md"
+PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "benchmarks.md"
 SECTION = re.compile(r"(<!-- (\w+) -->\n).*?(<!-- /\2 -->)", re.DOTALL)
 
 
@@ -27,14 +27,15 @@ def rendered(page: str) -> str:
     def filled(found: re.Match[str]) -> str:
         name = found[2]
         document = json.loads((RESULTS / f"{name}.json").read_text("utf-8"))
-        tables = importlib.import_module(name).tables(document)
+        folder = "own" if (RESULTS.parent / "own" / f"{name}.py").exists() else "peers"
+        tables = importlib.import_module(f"benchmarks.{folder}.{name}").tables(document)
         return f"{found[1]}{provenance(document)}\n\n{tables.strip()}\n{found[3]}"
 
     return SECTION.sub(filled, page)
 
 
 def provenance(document: dict[str, object]) -> str:
-    """Where figures come from, in a sentence."""
+    """The command, date, machine and versions of figures, in a sentence."""
     machine, versions = document["machine"], document["versions"]
     assert isinstance(machine, dict)
     assert isinstance(versions, dict)

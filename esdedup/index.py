@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self, TypedDict, Unpack
 
-from esdedup.admin.stop_list import put_stop_list
 from esdedup.analysis.explain import Explanation, explain
 from esdedup.analysis.report import Report, Wanted, report
 from esdedup.dedup.checkpoint import OnStep, WorkFolder
@@ -39,6 +38,7 @@ from esdedup.stores.connection import Connection, connection_to
 from esdedup.stores.elastic.indices import check_apart
 from esdedup.stores.fields import has_field, text_of
 from esdedup.stores.mapping import META_SECONDS, IndexMeta
+from esdedup.stores.stop_list import stop_entries
 
 DEFAULT_FILE = "esdedup.db"
 DEFAULT_INDEX = "documents"
@@ -566,7 +566,8 @@ class Index:
         Raises UsageError if one is not a token of the index's scheme.
         """
         self._meta = None
-        kept = put_stop_list(self.store, self.meta, tokens)
+        kept = stop_entries(tokens, self.meta.scheme)
+        self.store.put_stop(self.meta, kept)
         self._meta = None
         return kept
 

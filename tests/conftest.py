@@ -53,6 +53,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     for marker in (
         "also_on_elasticsearch8: runs on Elasticsearch 8 without --all",
+        "nightly: runs with --all only",
         "xdist_group(name): runs in the same process as the rest of the group",
     ):
         config.addinivalue_line("markers", marker)
@@ -79,7 +80,7 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: object) -> None:
-    """Tells a test process, when it is made, where it can ask for servers."""
+    """Gives a test process the address at which it can ask for servers."""
     config: pytest.Config = node.config  # type: ignore[attr-defined]
     if _shared not in config.stash:
         config.stash[_shared] = SharedProvider()
@@ -102,7 +103,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _only_with_all(item: pytest.Item) -> bool:
-    """A test on Elasticsearch 8, unless it is of the stores' contract or marked to run there."""
+    """Tells tests marked as nightly, and those on Elasticsearch 8 but for a few.
+
+    The stores' contract runs there, and tests that are marked to: one of each feature.
+    """
+    if item.get_closest_marker("nightly") is not None:
+        return True
     chosen = getattr(item, "callspec", None)
     return (
         chosen is not None
@@ -123,6 +129,17 @@ def _killable_nodes(item: pytest.Item) -> set[str]:
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Notes the servers that the selected tests need, so that they can start in parallel."""
     session.config.stash[_wanted] = servers_wanted(session.items)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _without_options_of_the_developer() -> Iterator[None]:
+    """Commands take options from the environment too."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in list(os.environ):
+            ours = name.startswith(("ESDEDUP_TEST_", "ESDEDUP_REQUIRE_"))
+            if (name.startswith("ESDEDUP_") and not ours) or name == "FORCE_COLOR":
+                patch.delenv(name)
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -169,16 +186,20 @@ def url(request: pytest.FixtureRequest) -> str:
     return found
 
 
+# Our largest requests have 8 MiB, so only tests that want to be refused are.
+KILLABLE_SETTINGS = {"http.max_content_length": "10mb"}
+
+
 @pytest.fixture(scope="session")
 def _elasticsearch_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     with NodeFactory(tmp_path_factory.mktemp("elasticsearch")) as factory:
-        yield factory(ELASTICSEARCH)
+        yield factory(ELASTICSEARCH, settings=KILLABLE_SETTINGS)
 
 
 @pytest.fixture(scope="session")
 def _opensearch_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     with NodeFactory(tmp_path_factory.mktemp("opensearch")) as factory:
-        yield factory(OPENSEARCH)
+        yield factory(OPENSEARCH, settings=KILLABLE_SETTINGS)
 
 
 @pytest.fixture
@@ -201,7 +222,7 @@ def killable(request: pytest.FixtureRequest) -> Node:
 
 
 def tidied(node: Node) -> Node:
-    """Starts a node again if it is down, and deletes what the test before left on it."""
+    """Starts a node again if it is down, and deletes all indices on it."""
     if node.pid is None or not node.running:
         node.restart()
     else:
@@ -210,13 +231,6 @@ def tidied(node: Node) -> Node:
         for name in answer.read().decode().split():
             delete_index(node.url, name)
     return node
-
-
-@pytest.fixture
-def node_factory(tmp_path: Path) -> Iterator[NodeFactory]:
-    """Starts nodes with settings of their own, which belong to one test."""
-    with NodeFactory(tmp_path / "nodes") as factory:
-        yield factory
 
 
 def delete_index(url: str, name: str) -> None:

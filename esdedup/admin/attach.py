@@ -1,4 +1,4 @@
-"""Our fields into the mapping of indices that exist: shown first, then put."""
+"""Adds our fields to the mapping of indices that exist: planned first, then put."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from esdedup.admin.preflight import Obstacle, obstacles
-from esdedup.admin.templates import TemplatePlan, install_template, plan_template
 from esdedup.exceptions import PermissionDenied, StoreError, UsageError
 from esdedup.sketch.scheme import Scheme
-from esdedup.stores.elastic.client import Cluster
+from esdedup.stores import Cluster, Target, reached
 from esdedup.stores.elastic.indices import IndexState, Named, path_of, resolve, states
+from esdedup.stores.elastic.templates import TemplatePlan, install_template, plan_template
 from esdedup.stores.mapping import IndexMeta, index_mapping, meta_of
 
 
 @dataclass(frozen=True)
-class Change:
-    """What is to be put into an index's mapping, or None where it is there; and what hinders it."""
+class MappingChange:
+    """The change of an index's mapping, None if it has our fields, and what stands in its way."""
 
     index: str
     mapping: Mapping[str, Any] | None
@@ -28,17 +28,17 @@ class Change:
 class AttachPlan:
     """The changes for all indices behind a name, and the template for the next ones.
 
-    template: for a data stream, else None.
+    template: None unless the name is of a data stream.
     """
 
     named: Named
     meta: IndexMeta
-    changes: tuple[Change, ...]
+    changes: tuple[MappingChange, ...]
     template: TemplatePlan | None
 
     @property
     def hindrances(self) -> list[Obstacle]:
-        """What must be out of the way first."""
+        """The obstacles that must be out of the way first."""
         return [
             obstacle
             for change in self.changes
@@ -49,20 +49,33 @@ class AttachPlan:
 
 
 def plan_attach(
-    cluster: Cluster,
+    target: Target,
     name: str,
     scheme: Scheme | None = None,
     text_field: str | None = None,
     field: str | None = None,
 ) -> AttachPlan:
-    """What attaching would change; nothing is changed yet.
+    """Returns what attaching would change; nothing is changed yet.
 
-    scheme, text_field, field: for indices that have none; by default those of the others behind
-    the name, else the default ones. Raises SchemeMismatch where indices hold something else,
-    IndexNotFound, and UsageError where no field of that name holds a text.
+    name: an index, alias or data stream. scheme, text_field, field: for indices that have none; by
+    default those of the others behind the name, else the default ones. Raises SchemeMismatch if
+    indices hold something else, IndexNotFound if there is no such name, and UsageError if no field
+    of that name holds a text.
     """
-    named = resolve(cluster, name)
-    found = states(cluster, named)
+    with reached(target) as cluster:
+        named = resolve(cluster, name)
+        found = states(cluster, named)
+        return _plan(cluster, named, found, scheme, text_field, field)
+
+
+def _plan(
+    cluster: Cluster,
+    named: Named,
+    found: list[IndexState],
+    scheme: Scheme | None,
+    text_field: str | None,
+    field: str | None,
+) -> AttachPlan:
     metas = {state.name: meta_of(state.mapping) for state in found}
     wanted = _wanted([meta for meta in metas.values() if meta], scheme, text_field, field)
     changes = []
@@ -73,9 +86,9 @@ def plan_attach(
         mapping = None
         if stored is None or stored.next != wanted.next:
             mapping = index_mapping(wanted, state.mapping.get("_meta"))
-        changes.append(Change(state.name, mapping, tuple(obstacles(state, wanted))))
+        changes.append(MappingChange(state.name, mapping, tuple(obstacles(state, wanted))))
     if text_field is None:
-        # What nobody named and no index has is a mistake to be told at once.
+        # A text field by default that no index has is a mistake to be told at once.
         require_text_field(found, wanted)
     template = plan_template(cluster, named, wanted) if named.kind == "data stream" else None
     return AttachPlan(named, wanted, tuple(changes), template)
@@ -94,7 +107,7 @@ def _wanted(
 
 
 def require_text_field(found: list[IndexState], meta: IndexMeta) -> None:
-    """Raises UsageError where indices have fields, and none the one that shall hold the text."""
+    """Raises UsageError if the indices have fields, and none of them has the text field."""
     missing = [
         obstacle.reason
         for state in found
@@ -106,12 +119,30 @@ def require_text_field(found: list[IndexState], meta: IndexMeta) -> None:
         raise UsageError(f"index {found[0].name!r}: {missing[0]}")
 
 
-def attach(cluster: Cluster, plan: AttachPlan) -> None:
-    """Puts what a plan shows.
+def attach(
+    target: Target,
+    what: str | AttachPlan,
+    scheme: Scheme | None = None,
+    text_field: str | None = None,
+    field: str | None = None,
+) -> AttachPlan:
+    """Adds our fields to an index, or to all behind an alias or data stream; no document changes.
 
-    Raises StoreError where something hinders it, before anything is changed; PermissionDenied with
-    the privilege that is lacking; SchemeMismatch where another client was faster with another one.
+    what: a name, or a plan of `plan_attach`, which has the other arguments already. scheme,
+    text_field, field: as in `plan_attach`.
+
+    Returns the plan that was carried out. Raises StoreError, before anything is changed, if
+    something stands in the way; PermissionDenied with the privilege that is lacking; SchemeMismatch
+    if another client was faster with another scheme; and the errors of `plan_attach`.
     """
+    with reached(target) as cluster:
+        if isinstance(what, str):
+            what = plan_attach(cluster, what, scheme, text_field, field)
+        _put(cluster, what)
+    return what
+
+
+def _put(cluster: Cluster, plan: AttachPlan) -> None:
     if plan.hindrances:
         raise StoreError("; ".join(str(obstacle) for obstacle in plan.hindrances))
     for change in plan.changes:
@@ -127,7 +158,7 @@ def attach(cluster: Cluster, plan: AttachPlan) -> None:
 
 
 def put_mapping(cluster: Cluster, index: str, mapping: Mapping[str, Any]) -> None:
-    """Puts a mapping, and explains a refusal."""
+    """Puts a mapping. Raises the server's refusal with an explanation."""
     try:
         cluster.ask("PUT", f"{path_of(index)}/_mapping", mapping)
     except PermissionDenied as error:

@@ -1,10 +1,8 @@
-"""Tokens for the documents that an index holds already.
+"""Gives the documents that an index holds already their tokens.
 
 Only documents without the scheme's id are read, so that a run that was killed goes on where it
-was. Slices of a point in time share the work among processes, slices by sequence number among
-machines: those stay the same whoever asks, while slices of a point in time are its own.
-
-How hard to work: processes, machines, and documents a second.
+was. Processes share the work by slices of a point in time. Machines share it by slices of sequence
+numbers, which are the same for every machine that asks.
 """
 
 from __future__ import annotations
@@ -23,10 +21,9 @@ from esdedup.exceptions import StoreError, UsageError
 from esdedup.ingest.processes import OnItem, in_processes
 from esdedup.ingest.refresh import fields_to_read, forget, renew
 from esdedup.models import MOST_SLICES, WHOLE, Failure, Held, Share
-from esdedup.stores import BulkPolicy
+from esdedup.stores import BulkPolicy, Cluster, Target, connect, reached
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.connection import Connection
-from esdedup.stores.elastic.client import Cluster
 from esdedup.stores.elastic.documents import held_of
 from esdedup.stores.elastic.errors import PointInTimeLost
 from esdedup.stores.elastic.indices import IndexState, Named, attached, path_of
@@ -36,15 +33,16 @@ from esdedup.stores.elastic.store import ClusterStore
 from esdedup.stores.mapping import TOKEN_PATHS, IndexMeta
 
 _LANES = 8
-"""Slices of a machine's share, whatever its workers."""
+"""Slices of a machine's share, for any number of workers."""
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How hard to work.
+    """How hard to work: processes, machines, and documents a second.
 
-    workers: processes. share: this machine's. rate: most documents a second, or None; of all
-    workers of this machine together.
+    workers: number of processes. share: this machine's part of the work. rate: maximum number of
+    documents a second, of all workers of this machine together; None for no limit. Raises
+    UsageError for values out of range.
     """
 
     workers: int = 1
@@ -61,7 +59,7 @@ class Effort:
 def slices(effort: Effort) -> list[list[dict[str, Any] | None]]:
     """The slices of a search that each worker reads, one after the other; None for all of it.
 
-    A machine's share is the same whatever the number of its workers, and of the others'.
+    A machine's share does not depend on the number of workers, here or on other machines.
     """
     workers, share = effort.workers, effort.share
     if share.of > 1:
@@ -85,11 +83,11 @@ class Pace:
         self._read = 0
 
     def page(self, most: int) -> int:
-        """How many documents to read at once: the cluster is not hit by more than a second's."""
+        """The number of documents to read at once: at most those of a second, and `most`."""
         return most if self._rate is None else max(1, min(most, math.ceil(self._rate)))
 
     def keep(self, read: int) -> None:
-        """Sleeps where these documents came too soon."""
+        """Sleeps if these documents came too soon. read: their number."""
         self._read += read
         if self._rate is not None:
             time.sleep(max(0.0, self._began + self._read / self._rate - time.monotonic()))
@@ -99,19 +97,18 @@ log = logging.getLogger("esdedup")
 _PAGE_DOCUMENTS = 1_000
 _PAGE_CHARACTERS = 8_000_000
 Work = Literal["fill", "renew", "forget"]
-"""Tokens for documents without; for those whose text changed; or none any more."""
+"""Give tokens to documents without; renew them if the text changed; or remove them."""
 _Done = ChangeReport | PointInTimeLost
-"""What became of a page, or why there are no more."""
+"""The counts of a page, or the error that ended the pages early."""
 OnUpdate = Callable[[ChangeReport], None]
 
 
 @dataclass(frozen=True)
 class BackfillPlan:
-    """The indices to fill, those that can't be, and the documents that wait for it.
+    """The indices to fill, those that can't be filled, and the documents to read.
 
-    waiting: an estimate; documents of this share that lack the scheme's id, or that have it where
-    stale ones are looked for. work: what is done with them. marks_in: the field whose groups and
-    marks are taken over.
+    query: finds the documents. work: what is done with them. waiting: about how many of them this
+    share has. marks_in: the field whose groups and marks are taken over, or None.
     """
 
     named: Named
@@ -125,33 +122,36 @@ class BackfillPlan:
 
 
 def plan_backfill(
-    cluster: Cluster,
+    target: Target,
     name: str,
     *,
     stale: bool = False,
     following: bool = False,
     effort: Effort | None = None,
 ) -> BackfillPlan:
-    """What there is to fill. stale: renew tokens that no longer fit their text, instead.
+    """Returns what there is to fill; nothing is changed yet.
 
-    following: fill the scheme that the index is changing to. Raises IndexNotFound where there is no
-    such name, StoreError where it is not attached.
+    name: an index, alias or data stream. stale: renew tokens that no longer fit their text,
+    instead. following: fill the scheme that the index is changing to. effort: says this machine's
+    share. Raises IndexNotFound if there is no such name or it is not attached, and StoreError if it
+    is not changing its scheme and `following` asks for that.
     """
-    named, found, meta = attached(cluster, name)
-    marks_in = None
-    if following:
-        if meta.next is None:
-            raise StoreError(f"{name!r} is not changing its scheme")
-        meta, marks_in = meta.next, meta.field
-    chosen, left_out = _fillable(found, meta)
-    query = sketched(meta) if stale else _lacking(found, meta)
-    work: Work = "renew" if stale else "fill"
-    waiting = _count(cluster, chosen, query, effort)
+    with reached(target) as cluster:
+        named, found, meta = attached(cluster, name)
+        marks_in = None
+        if following:
+            if meta.next is None:
+                raise StoreError(f"{name!r} is not changing its scheme")
+            meta, marks_in = meta.next, meta.field
+        chosen, left_out = _fillable(found, meta)
+        query = sketched(meta) if stale else _lacking(found, meta)
+        work: Work = "renew" if stale else "fill"
+        waiting = _count(cluster, chosen, query, effort)
     return BackfillPlan(named, meta, chosen, left_out, query, work, waiting, marks_in)
 
 
 def plan_forgetting(cluster: Cluster, name: str, effort: Effort | None = None) -> BackfillPlan:
-    """What there is to empty after a change of the scheme. Raises StoreError where nothing is."""
+    """Returns what there is to empty after a change of the scheme. Raises StoreError if nothing."""
     named, found, meta = attached(cluster, name)
     if meta.former is None:
         raise StoreError(f"{name!r} has no field of a former scheme")
@@ -181,47 +181,57 @@ def _fillable(
 
 
 def _lacking(found: list[IndexState], meta: IndexMeta) -> dict[str, Any]:
-    """Documents without the scheme's id; without the text neither, where a query can tell that."""
+    """The query for documents without the scheme's id; with the text, if a query can tell that."""
     if all(searchable_text(state, meta) for state in found):
         return with_text(not_sketched(meta), meta)
     return not_sketched(meta)
 
 
 def backfill(
-    connection: Connection,
-    cluster: Cluster,
-    plan: BackfillPlan,
-    effort: Effort,
+    target: Target,
+    what: str | BackfillPlan,
+    effort: Effort = Effort(),
     on_update: OnUpdate | None = None,
+    *,
+    stale: bool = False,
 ) -> ChangeReport:
-    """Fills until no document waits, or only some that others wrote meanwhile and keep writing.
+    """Gives documents their tokens until none waits, or only some that others keep writing.
 
-    A document is counted once it is written. A point in time that is lost with a node is opened
-    anew, and what was counted of it stays.
+    A document that somebody changes at the same time is read again, never overwritten. If a point
+    in time is lost with a node, another one is opened.
 
-    on_update: called with what became of a page of documents. Raises the errors of the store;
-    what was written stays, and the same again goes on from there.
+    what: the name of an index, alias or data stream, or a plan of `plan_backfill`. on_update:
+    called with the counts of each page of documents. stale: renew tokens that no longer fit their
+    text, instead; a plan says that itself.
+
+    Returns the counts of all documents; the ids of failures are "index/id". Raises the errors of
+    the store and of `plan_backfill`, and StoreError if an index can't be filled, before anything is
+    changed, unless a plan was given. After an error the same call goes on from there.
     """
     total = ChangeReport()
-    for index in plan.indices:
-        total += _fill(connection, cluster, plan, index, effort, on_update)
+    with reached(target) as cluster:
+        if isinstance(what, str):
+            what = plan_backfill(cluster, what, stale=stale, effort=effort)
+            if what.left_out:
+                raise StoreError("; ".join(map(str, what.left_out)))
+        for index in what.indices:
+            total += _fill(cluster, what, index, effort, on_update)
     return total
 
 
 def _fill(
-    connection: Connection,
     cluster: Cluster,
     plan: BackfillPlan,
     index: str,
     effort: Effort,
     on_update: OnUpdate | None,
 ) -> ChangeReport:
-    """Pass after pass over one index, as others may have written since the last one began."""
+    """Reads one index pass after pass, because others may write during a pass."""
     total, fruitless, before = ChangeReport(), 0, math.inf
     while True:
-        done, lost = _pass(connection, cluster, plan, index, effort, on_update)
+        done, lost = _pass(cluster, plan, index, effort, on_update)
         cluster.ask("POST", f"{path_of(index)}/_refresh")
-        # What can't be written is read again by the next pass, and counted then.
+        # A document that can't be written is read again by the next pass, and counted then.
         total = replace(total, read=total.settled, without_text=0, failures=[]) + done
         if lost is not None:
             fruitless = 0 if done.written else fruitless + 1
@@ -232,25 +242,27 @@ def _fill(
         if plan.work == "renew" or not done.written:
             return total
         if done.written > before / 2:
-            # Pass after pass would find some, and none would be the last.
+            # Every pass would find some, and no pass would be the last.
             log.warning("Others keep writing documents to %r that need this: run it again", index)
             return total
         before = done.written
 
 
 def _pass(
-    connection: Connection,
     cluster: Cluster,
     plan: BackfillPlan,
     index: str,
     effort: Effort,
     on_update: OnUpdate | None,
 ) -> tuple[ChangeReport, PointInTimeLost | None]:
-    """Everything that waits in one index at this moment; why it ended early, if it did."""
+    """Reads all that waits in one index at this moment.
+
+    Returns the counts, and the error if a point in time was lost.
+    """
     total, lost = ChangeReport(), None
     with cluster.point_in_time(path_of(index)) as point:
         jobs = [_Job(index, point, plan, some, effort) for some in slices(effort)]
-        for done in _done(connection, cluster, jobs):
+        for done in _done(cluster, jobs):
             if isinstance(done, PointInTimeLost):
                 lost = done
                 continue
@@ -262,7 +274,7 @@ def _pass(
 
 @dataclass(frozen=True)
 class _Job:
-    """What one worker does."""
+    """The part of a pass that one worker does."""
 
     index: str
     point: str
@@ -281,20 +293,18 @@ class _Job:
         return body if slice is None else {**body, "slice": slice}
 
 
-def _done(connection: Connection, cluster: Cluster, jobs: Sequence[_Job]) -> Iterator[_Done]:
-    """What became of each page, from one process a job; from this one where there is but one."""
+def _done(cluster: Cluster, jobs: Sequence[_Job]) -> Iterator[_Done]:
+    """Gives the counts of each page, from one process a job; a single job is done in this one."""
     if len(jobs) == 1:
         yield from _work(cluster, jobs[0])
     else:
-        begin = functools.partial(_work_alone, connection, cluster.policy)
+        begin = functools.partial(_work_alone, cluster.connection, cluster.policy)
         results: Iterator[_Done] = in_processes(len(jobs), begin, jobs)
         yield from results
 
 
 @contextmanager
 def _work_alone(connection: Connection, policy: BulkPolicy) -> Iterator[OnItem[_Job, _Done]]:
-    from esdedup.stores import connect
-
     cluster = retrying(lambda: connect(connection, policy), policy)
     try:
         yield functools.partial(_work, cluster)
@@ -303,7 +313,10 @@ def _work_alone(connection: Connection, policy: BulkPolicy) -> Iterator[OnItem[_
 
 
 def _work(cluster: Cluster, job: _Job) -> Iterator[_Done]:
-    """Page by page; a lost point in time is no reason to stop what others write at this moment."""
+    """Changes documents page by page.
+
+    A lost point in time is given as a result, and not raised, because other workers go on.
+    """
     pace = Pace(job.effort)
     most = pace.page(_PAGE_DOCUMENTS)
     store = ClusterStore(cluster, job.index)
@@ -332,6 +345,6 @@ def _named(failure: Failure, index: str) -> Failure:
 
 
 def _page_of(hits: Sequence[Mapping[str, Any]], most: int) -> int:
-    """How many documents to read next, so that long ones do not fill the memory."""
+    """The number of documents to read next, so that long ones do not fill the memory."""
     characters = sum(len(str(hit.get("_source", ""))) for hit in hits)
     return max(1, min(most, _PAGE_CHARACTERS * len(hits) // max(1, characters)))

@@ -1,4 +1,4 @@
-"""What is right and what is not with the tokens of an index that others write to."""
+"""Diagnoses an index that others write to: its mapping, and documents whose tokens are wrong."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from esdedup.admin.preflight import Obstacle, hindrances, obstacles, searchable_text
-from esdedup.admin.templates import TemplatePlan, plan_template
 from esdedup.exceptions import PermissionDenied
 from esdedup.ingest.refresh import digests
 from esdedup.sketch.scheme import Scheme
-from esdedup.stores.elastic.client import Cluster
+from esdedup.stores import Cluster, Target, reached
 from esdedup.stores.elastic.indices import IndexState, Named, path_of, resolve, states
 from esdedup.stores.elastic.queries import bare, other_scheme, scan_body, sketched, with_text
+from esdedup.stores.elastic.templates import TemplatePlan, plan_template
 from esdedup.stores.fields import value_at
 from esdedup.stores.mapping import IndexMeta, meta_of
 
@@ -24,7 +24,7 @@ _PAGE = 2_000
 
 @dataclass(frozen=True)
 class Tally:
-    """Documents of one kind: how many, and the ids of the first few."""
+    """A number of documents, and the ids of the first few."""
 
     count: int = 0
     examples: tuple[str, ...] = ()
@@ -37,10 +37,10 @@ class Tally:
 class IndexCheck:
     """The findings on one index.
 
-    meta: what it says of its tokens, None where it is not attached; then nothing is counted below.
-    bare: documents without tokens that may have the text; where they are few, only those that
-    have it. other: with another scheme's tokens. stale: whose text is another than their tokens
-    were made of, None where that was not looked at.
+    meta: what it says of its tokens; None if it is not attached, and then nothing is counted.
+    bare: documents without tokens that may have the text; if they are few, only those that have
+    it. other: documents with another scheme's tokens. stale: documents whose tokens were made of
+    another text than they have; None if texts were not read.
     """
 
     index: str
@@ -66,7 +66,7 @@ class IndexCheck:
 class Check:
     """The findings on all indices behind a name, and on the template of the next ones.
 
-    schemes: the ids that they hold; more than one can't be searched together.
+    template: None unless the name is of a data stream. good: there is nothing to do.
     """
 
     named: Named
@@ -75,7 +75,7 @@ class Check:
 
     @property
     def schemes(self) -> list[str]:
-        """The ids of the schemes that the indices say to hold."""
+        """The ids of the indices' schemes; indices of different ones can't be searched together."""
         return sorted({check.meta.scheme.id for check in self.indices if check.meta is not None})
 
     @property
@@ -89,26 +89,27 @@ class Check:
 
 
 def check(
-    cluster: Cluster,
+    target: Target,
     name: str,
     *,
     stale: bool = True,
     on_scan: Callable[[int], None] | None = None,
 ) -> Check:
-    """Looks at everything behind a name; changes nothing.
+    """Looks at all indices behind a name, and changes nothing.
 
     stale: read every text, to find tokens that no longer fit it. on_scan: called with the number
-    of documents read since the last call. Raises IndexNotFound where there is no such name.
+    of documents read since the last call. Raises IndexNotFound if there is no such name.
     """
-    named = resolve(cluster, name)
-    found = states(cluster, named)
-    metas = [meta for state in found if (meta := meta_of(state.mapping)) is not None]
-    template = None
-    if named.kind == "data stream" and metas:
-        # Who may not see templates is told of the rest.
-        with contextlib.suppress(PermissionDenied):
-            template = plan_template(cluster, named, metas[-1])
-    checks = tuple(_check(cluster, state, stale, on_scan) for state in found)
+    with reached(target) as cluster:
+        named = resolve(cluster, name)
+        found = states(cluster, named)
+        metas = [meta for state in found if (meta := meta_of(state.mapping)) is not None]
+        template = None
+        if named.kind == "data stream" and metas:
+            # A user who may not see templates is told of the rest.
+            with contextlib.suppress(PermissionDenied):
+                template = plan_template(cluster, named, metas[-1])
+        checks = tuple(_check(cluster, state, stale, on_scan) for state in found)
     return Check(named, checks, template)
 
 
@@ -117,7 +118,7 @@ def _check(
 ) -> IndexCheck:
     meta = meta_of(state.mapping)
     if meta is None:
-        # Which field holds the text, nobody has said yet.
+        # Nobody has said yet which field holds the text.
         return IndexCheck(state.name, None, tuple(hindrances(state, IndexMeta(Scheme()))))
     found = tuple(obstacles(state, meta))
     if state.closed:
@@ -155,7 +156,7 @@ def _hits(
 def _bare(
     cluster: Cluster, path: str, query: Mapping[str, Any], meta: IndexMeta, readable: bool
 ) -> Tally:
-    """Documents that match; where one page holds them all, only those whose text is a string."""
+    """The documents that match; if one page holds them all, only those whose text is a string."""
     tally = _tally(cluster, path, query)
     if not readable or not 0 < tally.count <= _PAGE:
         return tally

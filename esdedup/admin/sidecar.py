@@ -1,22 +1,26 @@
-"""An index beside one whose documents can't be updated: the same ids, the text, and its tokens.
+"""Fills a sidecar: an index beside one whose documents can't be updated.
 
-It is searched as any index of ours. The text is kept there too, unindexed, because a candidate is
-verified by it.
+It has the same ids, the texts, and their tokens, and is searched as any index of ours. The text is
+there, unindexed, because candidates are verified by it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from esdedup.admin.attach import plan_attach
 from esdedup.admin.preflight import Obstacle, field_at, obstacles
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.ingest.documents import fields_of
 from esdedup.ingest.refresh import digests
 from esdedup.models import FIELD, Failure
+from esdedup.sketch.scheme import Scheme
+from esdedup.stores import Cluster, Target, reached
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.elastic.bulk import Action
-from esdedup.stores.elastic.client import Cluster, line
+from esdedup.stores.elastic.client import line
 from esdedup.stores.elastic.errors import reason_of
 from esdedup.stores.elastic.indices import (
     IndexState,
@@ -34,18 +38,78 @@ from esdedup.stores.mapping import IndexMeta, index_mapping, meta_of
 _PAGE = 1_000
 _COMPARED = ("scheme", "digest", "origin")
 
-
 _MARK = f"{FIELD}_sidecar_of"
-"""The key of the mapping's `_meta` that says that an index is one: only such a one is written to,
-because its documents are replaced."""
+"""The key of the mapping's `_meta` that marks a sidecar. Only a marked index is written to, because
+its documents are replaced."""
 
 
-def make_sidecar(cluster: Cluster, named: Named, sidecar: str, meta: IndexMeta) -> None:
-    """Makes the index, if there is none.
+@dataclass(frozen=True)
+class SidecarPlan:
+    """The indices to read, what stands in the way of reading others, and the documents to read.
 
-    Raises UsageError where the name is of something else than a sidecar of this very name,
-    SchemeMismatch where it holds another scheme.
+    sidecar: the name of the index to fill. waiting: the number of documents.
     """
+
+    named: Named
+    sidecar: str
+    meta: IndexMeta
+    chosen: tuple[IndexState, ...]
+    left_out: tuple[Obstacle, ...]
+    waiting: int
+
+
+def plan_sidecar(
+    target: Target,
+    name: str,
+    sidecar: str,
+    scheme: Scheme | None = None,
+    text_field: str | None = None,
+) -> SidecarPlan:
+    """Returns what there is to read for a sidecar; nothing is changed yet.
+
+    name: an index, alias or data stream. sidecar: the name of the index to fill. scheme,
+    text_field: as in `plan_attach`, whose errors are raised.
+    """
+    with reached(target) as cluster:
+        plan = plan_attach(cluster, name, scheme, text_field)
+        chosen, left_out = _readable(cluster, plan.named, plan.meta)
+        waiting = sum(cluster.count(path_of(state.name)) for state in chosen)
+    return SidecarPlan(plan.named, sidecar, plan.meta, tuple(chosen), tuple(left_out), waiting)
+
+
+def fill_sidecar(
+    target: Target,
+    plan: SidecarPlan,
+    on_update: Callable[[ChangeReport], None] | None = None,
+) -> ChangeReport:
+    """Makes the sidecar if there is none, and writes every document that it lacks or has otherwise.
+
+    Nothing is deleted from it. on_update: called with the counts of each page of documents. Raises
+    UsageError if the name is of another index than a sidecar of this name, SchemeMismatch if it
+    holds another scheme, and the errors of the store. After an error the same call goes on.
+    """
+    total = ChangeReport()
+    with reached(target) as cluster:
+        _make(cluster, plan.named, plan.sidecar, plan.meta)
+        for state in plan.chosen:
+            for hits in _pages(cluster, state, plan.meta):
+                done = _fill(cluster, hits, plan.sidecar, plan.meta)
+                total += done
+                if on_update is not None:
+                    on_update(done)
+        cluster.ask("POST", f"{path_of(plan.sidecar)}/_refresh")
+    return total
+
+
+def _pages(cluster: Cluster, state: IndexState, meta: IndexMeta) -> Iterator[list[dict[str, Any]]]:
+    body = scan_body({"match_all": {}}, [meta.text_field], _PAGE)
+    if _is_hidden(state, meta):
+        body |= {"_source": False, **(_reading(state, meta) or {})}
+    with cluster.point_in_time(path_of(state.name)) as point:
+        yield from cluster.pages(point, body)
+
+
+def _make(cluster: Cluster, named: Named, sidecar: str, meta: IndexMeta) -> None:
     check_name(sidecar)
     mapping = {"dynamic": False, **index_mapping(meta, {_MARK: named.name})}
     status, answer = cluster.ask(
@@ -59,18 +123,18 @@ def make_sidecar(cluster: Cluster, named: Named, sidecar: str, meta: IndexMeta) 
     origins = {state.mapping.get("_meta", {}).get(_MARK) for state in found}
     if len(found) != 1 or found[0].name != sidecar or origins != {named.name}:
         raise UsageError(
-            f"sidecar {sidecar!r}: it exists and is no sidecar of {named.name!r}, so that filling"
-            " it could replace others' documents: name an index that does not exist"
+            f"sidecar {sidecar!r}: it exists and is not a sidecar of {named.name!r}, so that"
+            " filling it could replace others' documents: name an index that does not exist"
         )
     stored = meta_of(found[0].mapping)
     if stored is not None:
         stored.require(meta, f"index {sidecar!r}")
 
 
-def readable(
+def _readable(
     cluster: Cluster, named: Named, meta: IndexMeta
 ) -> tuple[list[IndexState], list[Obstacle]]:
-    """The indices whose texts can be read, and what is wrong with the others."""
+    """The indices whose texts can be read, and what stands in the way of reading the others."""
     chosen: list[IndexState] = []
     left_out: list[Obstacle] = []
     for state in states(cluster, named):
@@ -83,32 +147,6 @@ def readable(
     return chosen, left_out
 
 
-def fill_sidecar(
-    cluster: Cluster,
-    chosen: Sequence[IndexState],
-    sidecar: str,
-    meta: IndexMeta,
-    on_update: Callable[[ChangeReport], None] | None = None,
-) -> ChangeReport:
-    """Writes every document that the sidecar lacks, or has with another text.
-
-    Nothing is deleted from it. Raises the errors of the store; the same again goes on.
-    """
-    total = ChangeReport()
-    for state in chosen:
-        body = scan_body({"match_all": {}}, [meta.text_field], _PAGE)
-        if _is_hidden(state, meta):
-            body |= {"_source": False, **(_reading(state, meta) or {})}
-        with cluster.point_in_time(path_of(state.name)) as point:
-            for hits in cluster.pages(point, body):
-                done = _fill(cluster, hits, sidecar, meta)
-                total += done
-                if on_update is not None:
-                    on_update(done)
-    cluster.ask("POST", f"{path_of(sidecar)}/_refresh")
-    return total
-
-
 def _is_hidden(state: IndexState, meta: IndexMeta) -> bool:
     disabled, filters = source_limits(state.mapping, state.setting("mapping.source.mode"))
     # A filter may leave the text out of `_source`; a copy that is kept elsewhere is whole.
@@ -116,7 +154,7 @@ def _is_hidden(state: IndexState, meta: IndexMeta) -> bool:
 
 
 def _reading(state: IndexState, meta: IndexMeta) -> dict[str, Any] | None:
-    """How to get the text without `_source`, or None where it is kept nowhere."""
+    """How a search reads the text without `_source`; None if it is not kept elsewhere."""
     field = field_at(state.mapping, meta.text_field) or {}
     if str(field.get("store", "false")).lower() == "true":
         return {"stored_fields": [meta.text_field]}
@@ -175,7 +213,7 @@ def _lines(
 def _known(
     cluster: Cluster, ids: list[str], sidecar: str, meta: IndexMeta
 ) -> dict[str, tuple[Any, Any, Any]]:
-    """The scheme, digest and origin of those documents that the sidecar has."""
+    """The scheme, digest and origin of the documents that the sidecar has."""
     if not ids:
         return {}
     paths = {"_source_includes": ",".join(f"{meta.field}.{n}" for n in _COMPARED)}

@@ -1,40 +1,49 @@
-"""Another scheme for an index that is searched and written to meanwhile.
+"""Changes the scheme, or the text field, of an index that is searched and written to all the time.
 
-The new scheme gets a field of its own beside the old one; `_meta` names it as the next. Writers
-that read `_meta` fill both. When every document has it, `_meta` makes it the one that searches use,
-and names the old field as the former one; last, that is emptied. Each step can be repeated.
+The new scheme gets a field of its own beside the old one, and `_meta` names it as the next. Writers
+that read `_meta` fill both fields. When every document has the new field, `_meta` makes it the one
+that searches use, and names the old field as the former one, which is emptied last. Each step can
+be repeated, so that a change that was stopped goes on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from esdedup.admin.attach import put_mapping, require_text_field
+from esdedup.admin.backfill import BackfillPlan, Effort, backfill, plan_backfill, plan_forgetting
 from esdedup.admin.preflight import hindrances
-from esdedup.admin.templates import renew_template
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.models import FIELD
 from esdedup.sketch.scheme import Scheme
-from esdedup.stores.elastic.client import Cluster
+from esdedup.stores import Cluster, Target, reached
+from esdedup.stores.changes import ChangeReport
 from esdedup.stores.elastic.indices import IndexState, attached, path_of, resolve, states
 from esdedup.stores.elastic.queries import sketched
+from esdedup.stores.elastic.templates import renew_template
 from esdedup.stores.mapping import META_SECONDS, IndexMeta, index_mapping, meta_of
 
 WAIT_SECONDS = META_SECONDS + 2.0
-"""How long after a step every reader and writer has seen it."""
+"""The seconds after a step in which every reader and writer sees it."""
+
+_ROUNDS = 3
+"""While documents are filled, a data stream may get another index, or one from a writer that knows
+no esdedup. Documents that the last round leaves lack the old tokens too."""
 
 Stage = Literal["begin", "fill", "forget", "done"]
 
 
 @dataclass(frozen=True)
 class SwitchPlan:
-    """Where the change of an index's scheme stands.
+    """How far the change of an index's scheme is.
 
-    stage: "begin" where nothing is done yet, "fill" where documents are given the next tokens,
-    "forget" where the old field is to be emptied, "done" where there is nothing to do.
-    meta: what the index says. following: what it shall say at last.
+    stage: "begin" if nothing is done yet, "fill" if documents get the next tokens, "forget" if the
+    old field is to be emptied, "done" if there is nothing to do. meta: of the index now. following:
+    of the index at the end.
     """
 
     name: str
@@ -43,17 +52,67 @@ class SwitchPlan:
     following: IndexMeta
 
 
+@dataclass(frozen=True)
+class SwitchReport:
+    """The change that was made, and the documents of its two steps.
+
+    filled: documents that got the next tokens; None if all had them already. emptied: documents
+    that lost the old ones; None if those were kept.
+    """
+
+    plan: SwitchPlan
+    filled: ChangeReport | None
+    emptied: ChangeReport | None
+
+
+Fill = Callable[[BackfillPlan], ChangeReport]
+"""Carries a plan out, as `backfill` does."""
+
+Wait = Callable[[str], None]
+"""Waits for `WAIT_SECONDS`; the argument says for what."""
+
+
+def switch(
+    target: Target,
+    name: str,
+    scheme: Scheme | None = None,
+    text_field: str | None = None,
+    *,
+    keep: bool = False,
+    effort: Effort = Effort(),  # noqa: B008
+) -> SwitchReport:
+    """Changes the scheme or the text field of an index; searches and writers go on all the time.
+
+    name: an index, alias or data stream. scheme, text_field: the new ones; None to go on with a
+    change that has begun. keep: leave the old tokens in the documents for now.
+
+    After an error the same call goes on from there. Raises the errors of the steps: `plan_switch`,
+    `begin`, `fill_next`, `complete` and `empty_former`.
+    """
+    with reached(target) as cluster:
+        plan = plan_switch(cluster, name, scheme, text_field)
+        fill = functools.partial(backfill, cluster, effort=effort)
+        filled = emptied = None
+        if plan.stage in ("begin", "fill"):
+            begin(cluster, plan)
+            filled = fill_next(cluster, plan, fill)
+            complete(cluster, plan)
+        if not keep and plan.stage != "done":
+            emptied = empty_former(cluster, plan, plan_forgetting(cluster, name), fill)
+    return SwitchReport(plan, filled, emptied)
+
+
 def plan_switch(
     cluster: Cluster, name: str, scheme: Scheme | None, text_field: str | None = None
 ) -> SwitchPlan:
-    """Where it stands, so that a change that was stopped goes on.
+    """Returns how far a change is, so that one that was stopped goes on.
 
-    scheme, text_field: the new ones; None to go on with a change that has begun. Raises UsageError
-    where that is to others, or none has begun, or no index has such a text field; IndexNotFound
-    where there is no such index or no tokens.
+    scheme, text_field: as in `switch`. Raises UsageError if a change to others has begun, if none
+    has begun and none is asked for, or if no index has such a text field; IndexNotFound if there
+    is no such index or it has no tokens.
     """
     _, found, meta = attached(cluster, name)
-    # Where it was stopped at its first step, only some of the indices name the next scheme.
+    # If it was stopped at its first step, only some of the indices name the next scheme.
     following = meta.next or _begun(found)
     if following is not None:
         _require_same(name, following, scheme, text_field)
@@ -76,10 +135,12 @@ def plan_switch(
 
 
 def begin(cluster: Cluster, plan: SwitchPlan) -> None:
-    """Puts the next field into the mapping; writers fill it from now on.
+    """Puts the next field into the mapping, if it is not there; writers fill it from now on.
 
-    Raises StoreError, before anything is changed, where something hinders it.
+    Raises StoreError, before anything is changed, if something stands in the way.
     """
+    if plan.stage != "begin":
+        return
     _, found, meta = attached(cluster, plan.name)
     in_the_way = [str(each) for state in found for each in hindrances(state, plan.following)]
     if in_the_way:
@@ -87,11 +148,41 @@ def begin(cluster: Cluster, plan: SwitchPlan) -> None:
     _put(cluster, plan.name, replace(meta, next=plan.following))
 
 
-def complete(cluster: Cluster, plan: SwitchPlan) -> None:
-    """Makes the next scheme the one that searches use.
+def sleep(_: str) -> None:
+    """Waits until every reader and writer has seen the last step."""
+    time.sleep(WAIT_SECONDS)
 
-    Call it when no document waits. Raises StoreError where the index is not being changed so, or
-    where documents have tokens of the old scheme and none has any of the next.
+
+def fill_next(cluster: Cluster, plan: SwitchPlan, fill: Fill, wait: Wait = sleep) -> ChangeReport:
+    """Gives documents the next tokens, round after round, until no document waits.
+
+    Raises StoreError if an index can't be filled, or a document was not updated.
+    """
+    wait("until every writer fills both")
+    total = ChangeReport()
+    for _ in range(_ROUNDS):
+        filling = plan_backfill(cluster, plan.name, following=True)
+        if filling.left_out:
+            raise StoreError(
+                f"{plan.name!r} can't change its scheme while indices are left out:"
+                f" {'; '.join(map(str, filling.left_out))}"
+            )
+        report = fill(filling)
+        total += report
+        if report.failures:
+            raise StoreError(
+                f"{_failed(report)}: searches go on with the old scheme. Switch again to go on"
+            )
+        if not report.written:
+            break
+    return total
+
+
+def complete(cluster: Cluster, plan: SwitchPlan) -> None:
+    """Makes the next scheme the one that searches use; call it when no document waits.
+
+    Raises StoreError if the index is not changing to this scheme, or if documents have tokens of
+    the old scheme and none has tokens of the next one.
     """
     _, _, meta = attached(cluster, plan.name)
     if meta.next is None or meta.next.scheme.id != plan.following.scheme.id:
@@ -105,8 +196,39 @@ def complete(cluster: Cluster, plan: SwitchPlan) -> None:
     _put(cluster, plan.name, replace(meta.next, former=meta.field, spent=meta.spent))
 
 
-def finish(cluster: Cluster, plan: SwitchPlan) -> None:
-    """Says that the former field is empty."""
+def empty_former(
+    cluster: Cluster,
+    plan: SwitchPlan,
+    forgetting: BackfillPlan,
+    fill: Fill,
+    wait: Wait = sleep,
+) -> ChangeReport:
+    """Removes the old tokens from the documents.
+
+    forgetting: of `plan_forgetting`. Raises StoreError if an index still has the field, or a
+    document was not updated.
+    """
+    wait("until no reader uses them")
+    report = fill(forgetting)
+    if report.failures:
+        raise StoreError(f"{_failed(report)}. Switch again to go on")
+    if forgetting.left_out:
+        raise StoreError(
+            f"indices were left out and still have the field {forgetting.meta.former!r}:"
+            f" {'; '.join(map(str, forgetting.left_out))}. Switch again to go on"
+        )
+    _finish(cluster, plan)
+    return report
+
+
+def _failed(report: ChangeReport) -> str:
+    first = report.failures[0]
+    count = f"{report.failed:,} document{'s were' if report.failed > 1 else ' was'}"
+    return f"{count} not updated, such as {first.id}: {first.reason}"
+
+
+def _finish(cluster: Cluster, plan: SwitchPlan) -> None:
+    """Says in `_meta` that the former field is empty."""
     _, _, meta = attached(cluster, plan.name)
     if meta.former is not None:
         spent = (*(name for name in meta.spent if name != meta.former), meta.former)
@@ -130,7 +252,7 @@ def _require_same(
 
 
 def _free_field(found: list[IndexState], meta: IndexMeta) -> str:
-    """A field for the next tokens: one that was emptied, or one that no index has."""
+    """The field for the next tokens: one that was emptied, or one that no index has."""
     taken = {name for state in found for name in state.mapping.get("properties", {})}
     names = [FIELD, *(f"{FIELD}_{number}" for number in range(2, len(taken) + 3))]
     free = [name for name in names if name not in taken or name in meta.spent]
@@ -138,7 +260,7 @@ def _free_field(found: list[IndexState], meta: IndexMeta) -> str:
 
 
 def _put(cluster: Cluster, name: str, meta: IndexMeta) -> None:
-    """Puts it for all indices behind a name, and for those that are made next."""
+    """Puts it into all indices behind a name, and into the template of those that are made next."""
     named = resolve(cluster, name)
     for state in states(cluster, named):
         others: Mapping[str, Any] = state.mapping.get("_meta", {})

@@ -1,1 +1,1 @@
-"""What an index holds, and which parameters to choose."""
+"""Reports on an index, and helps to choose its parameters."""

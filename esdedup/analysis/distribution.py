@@ -1,8 +1,10 @@
-"""How values are spread: over bins, and over ranges of sizes; and rows taken from all over them."""
+"""Distributions of values: counts in bins, bars of them, and rows taken from all bins."""
 
 from __future__ import annotations
 
 import itertools
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,47 +15,56 @@ BINS = 20
 
 _SINGLE_SIZES = 10
 _STEPS = (1, 2, 5)
+_DECADES = 6
 _SEED = 0
 
 
 @dataclass(frozen=True)
 class Bin:
-    """A bin of values, from `low` to `high`, and how many are in it.
+    """A bin of values, from `low` to `high`, and the number of values in it.
 
-    A bin of similarities holds its lower edge and not its upper one, but the last one holds 1; of
-    distances it holds both.
+    A bin of similarities holds its lower edge and not its upper one, but the last one holds 1. Bins
+    of distances and of sizes hold both edges.
     """
 
+    name: str
     low: float
     high: float
-    count: float
+    count: float = 0
 
 
 @dataclass(frozen=True)
-class SizeRange:
-    """Groups of `least` to `most` documents: how many, and their documents together."""
+class SizeRange(Bin):
+    """Number of groups of `low` to `high` documents. documents: in all of them together."""
 
-    least: int
-    most: int
-    groups: int
-    documents: int
+    documents: int = 0
 
 
 def similarity_bins(threshold: float) -> list[Bin]:
-    """Empty bins of equal width from a threshold to 1, below them one of all that is less."""
+    """Empty bins of equal width from a threshold to 1, after one bin of all that is less."""
     edges = np.linspace(threshold, 1.0, BINS + 1).tolist() if threshold < 1.0 else [1.0, 1.0]
-    return [Bin(0.0, threshold, 0), *(Bin(a, b, 0) for a, b in itertools.pairwise(edges))]
+    near = [Bin(_range(f"{a:.4g}", f"{b:.4g}"), a, b) for a, b in itertools.pairwise(edges)]
+    return [Bin(f"less than {threshold:g}", 0.0, threshold), *near]
 
 
 def distance_bins(distance: int, bits: int) -> list[Bin]:
     """Empty bins of equal width of distances in bits, the far ones first.
 
-    The first one holds what is farther than `distance`.
+    The first bin is of all above `distance`.
     """
     width = -(-(distance + 1) // BINS)
     lows = range(0, distance + 1, width)
-    near = [Bin(low, min(low + width - 1, distance), 0) for low in lows]
-    return [Bin(min(distance + 1, bits), bits, 0), *reversed(near)]
+    near = [_bits(low, min(low + width - 1, distance)) for low in lows]
+    return [Bin(f"more than {distance} bits", min(distance + 1, bits), bits), *reversed(near)]
+
+
+def similarity_histogram(counts: F64) -> tuple[Bin, ...]:
+    """Bins of equal width from 0 to 1 with their counts, shape (n,)."""
+    edges = [at / counts.size for at in range(counts.size + 1)]
+    return tuple(
+        Bin(f"{low:.2f} to {high:.2f}", low, high, count)
+        for (low, high), count in zip(itertools.pairwise(edges), counts.tolist(), strict=True)
+    )
 
 
 def bins_of_similarities(values: F64, bins: list[Bin]) -> I64:
@@ -72,7 +83,7 @@ def bins_of_distances(values: F64, bins: list[Bin]) -> I64:
 def size_ranges(sizes: I64) -> list[SizeRange]:
     """Sizes of groups, 2 or more each: 2 to 10 one by one, larger ones in ranges up to the largest.
 
-    Ranges without any group are there too.
+    Ranges without any group are included.
     """
     largest = int(sizes.max()) if sizes.size else 1
     rounded = (step * 10**power for power in itertools.count(1) for step in _STEPS)
@@ -85,17 +96,43 @@ def size_ranges(sizes: I64) -> list[SizeRange]:
         if before >= largest:
             return found
         inside = sizes[(sizes > before) & (sizes <= end)]
-        found.append(SizeRange(before + 1, end, int(inside.size), int(inside.sum())))
+        name = _range(f"{before + 1:,}", f"{end:,}")
+        found.append(SizeRange(name, before + 1, end, int(inside.size), int(inside.sum())))
         before = end
     return found
+
+
+def bars(bins: Sequence[Bin], log_scale: bool = False) -> list[tuple[Bin, float]]:
+    """Bins, the last first, each with the length of its bar in percent."""
+    counts = [each.count for each in bins]
+    if log_scale:
+        # One pair has a bar too, if the scale has room for it.
+        decades = min(_DECADES, logarithmic(counts, 1)[1] + 1)
+        heights, _ = logarithmic(counts, max(2, decades))
+    else:
+        heights = [count / max(1.0, *counts) for count in counts]
+    lengths = [round(100 * max(0.0, height), 2) for height in heights]
+    return [*zip(bins, lengths, strict=True)][::-1]
+
+
+def logarithmic(values: Sequence[float], decades: int) -> tuple[list[float], int]:
+    """Heights of values on a logarithmic scale, and the power of ten at its top.
+
+    The scale ends `decades` powers of ten below the top; a smaller value has no height.
+    """
+    largest = max(values, default=0.0)
+    top = math.ceil(math.log10(largest)) if largest > 0 else 0
+    return [
+        (math.log10(value) - (top - decades)) / decades if value > 0 else 0.0 for value in values
+    ], top
 
 
 def spread(bin_of: I64, group_of: I64, count: int) -> I64:
     """Rows from all over the bins: shape (up to `count`,), each once.
 
     bin_of, group_of: of n rows, shape (n,). One row of each bin that has any, then a second one of
-    each; of fewer rows than bins from evenly spaced ones, the lowest and the highest among them. Of
-    groups that no row was taken of yet, as long as a bin has such. The same rows give the same.
+    each. With fewer rows than bins, the bins are evenly spaced, with the lowest and the highest
+    among them. Rows of groups that have none yet come first. The same rows give the same.
     """
     order = np.random.default_rng(_SEED).permutation(bin_of.size)
     left = {number: order[bin_of[order] == number] for number in np.unique(bin_of).tolist()}
@@ -112,3 +149,11 @@ def spread(bin_of: I64, group_of: I64, count: int) -> I64:
             left[numbers[at]] = np.delete(rows, place)
         left = {number: rows for number, rows in left.items() if rows.size}
     return np.array(chosen, np.int64)
+
+
+def _range(low: str, high: str) -> str:
+    return low if low == high else f"{low} to {high}"
+
+
+def _bits(low: int, high: int) -> Bin:
+    return Bin(f"{_range(str(low), str(high))} bit{'' if high == 1 else 's'}", low, high)

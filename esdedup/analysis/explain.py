@@ -1,22 +1,24 @@
-"""Why two documents of an index are similar, or not: all that the scheme says of the pair.
+"""Explains why two documents of an index are similar, or not.
 
-Everything is made anew from the texts, with the index's own scheme, so that what is said holds
-whatever tokens are stored.
+Tokens are computed again from both texts with the index's own scheme. So the explanation holds for
+the texts as they are, whatever tokens are stored.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 
+from esdedup.analysis.html import page
+from esdedup.analysis.to_json import to_json
 from esdedup.exceptions import RecordError, StoreError, UsageError
 from esdedup.models import Document
 from esdedup.sketch.banding import candidate_probability
-from esdedup.sketch.minhash import MinHash, estimate_jaccard, signatures
+from esdedup.sketch.minhash import estimate_jaccard, signatures
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.segments import Layout, segment_values
 from esdedup.sketch.simhash import to_hex
@@ -26,48 +28,74 @@ from esdedup.stores.base import Store
 from esdedup.stores.fields import text_of
 from esdedup.stores.mapping import IndexMeta
 from esdedup.text.arrays import U64, Ragged
-from esdedup.text.highlight import MarkedText, mark_shared
+from esdedup.text.highlight import MarkedText, Span, mark_shared
 from esdedup.text.jaccard import hamming, jaccard
 from esdedup.text.shingles import Unit
 
 StoredTokens = Literal["current", "stale", "other scheme", "none"]
-"""What a document holds: tokens of its text; of another text; of another scheme; none at all."""
+"""Tokens that a document holds: of its text, of another text, of another scheme, or none."""
+_STORED = {
+    "stale": "its stored tokens are of another text: it was changed since",
+    "other scheme": "its stored tokens are of another scheme than the index's",
+    "none": "it has no stored tokens",
+}
 
 
 @dataclass(frozen=True)
 class ExplainedDocument:
     """One document of the pair.
 
-    text: with what it shares with the other. shingles: distinct ones. digest: of the normalised
-    text, 16 hexadecimal digits. stored: what its stored tokens are worth.
+    shingles: number of distinct ones. digest: of the normalised text, 16 hexadecimal digits.
+    stored_tokens: the state of the tokens in the index. text: with the parts that the other text
+    has too.
     """
 
     id: str
-    text: MarkedText
     shingles: int
     digest: str
-    stored: StoredTokens
+    stored_tokens: StoredTokens
+    text: MarkedText = field(repr=False)
+
+    @property
+    def words(self) -> int:
+        """Number of words, or of characters if the shingles are of those."""
+        return len(self.text.words)
+
+    @property
+    def original(self) -> bool:
+        """True if `text` is as it was written, False if it is normalised."""
+        return self.text.original
+
+    @property
+    def shared(self) -> tuple[Span, ...]:
+        """Stretches of the text in shared shingles, each (start, end)."""
+        return self.text.shared
 
 
 @dataclass(frozen=True)
 class Meeting:
     """A token that both documents have.
 
-    position: of its band or segment, from 0. blocks: those of its segment, from 0; none of a band.
+    position: of its band or segment, from 0. blocks: those of the segment, from 0; empty for a
+    band.
     """
 
     position: int
     token: str
     blocks: tuple[int, ...] = ()
 
+    def __str__(self) -> str:
+        several = f" (blocks {'+'.join(map(str, self.blocks))})" if len(self.blocks) > 1 else ""
+        return f"{self.position}:{self.token}{several}"
+
 
 @dataclass(frozen=True)
 class ExplainedBands:
-    """What MinHash says of the pair.
+    """The pair by MinHash.
 
     estimate: of the Jaccard similarity, from full signatures. standard_error: sqrt(J (1 - J) / k)
-    of such an estimate, J being the exact similarity and k the permutations. chance: that two texts
-    of this similarity meet in any band. met: the bands that are equal.
+    of such an estimate, with the exact similarity J and k permutations. chance: probability that
+    two texts of this similarity meet in any band. met: the equal bands.
     """
 
     permutations: int
@@ -89,12 +117,12 @@ class Block:
 
 @dataclass(frozen=True)
 class ExplainedSegments:
-    """What SimHash says of the pair.
+    """The pair by SimHash.
 
-    bits: of a fingerprint. distance: differing bits. left, right: fingerprints, in hexadecimal.
-    blocks: the same in binary, as the layout cuts them. segments: how many there are. guarantee:
-    the distance up to which two fingerprints surely have an equal segment. met: the segments that
-    are equal.
+    bits: of a fingerprint. distance: number of differing bits. left, right: fingerprints, in
+    hexadecimal. blocks: the same in binary, as the layout cuts them. segments: their number.
+    guarantee: distance up to which two fingerprints always have an equal segment. met: the equal
+    segments.
     """
 
     bits: int
@@ -117,19 +145,21 @@ class ExplainedSegments:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What is known of a pair of documents.
+    """Similarity of two documents, and the tokens in which they meet.
 
-    scheme: its id. unit, size: of a shingle. similarity: exact Jaccard similarity, 0 to 1, of
-    `shared` shingles in both among `union` in either. duplicates: the texts are equal once they are
-    normalised. minhash, simhash: None where the scheme has none of it, or where a text has no
-    shingle, and so no token.
+    index: where the documents are. scheme: its id. unit, size: of a shingle. shared: number of
+    shingles in both texts. union: in either. similarity: exact Jaccard similarity, 0 to 1.
+    duplicates: the normalised texts are equal. minhash, simhash: None if the scheme lacks it, or if
+    a text has no shingle and so no token.
     """
 
-    left: ExplainedDocument
-    right: ExplainedDocument
+    index: str
+    text_field: str
     scheme: str
     unit: Unit
     size: int
+    left: ExplainedDocument
+    right: ExplainedDocument
     shared: int
     union: int
     similarity: float
@@ -137,11 +167,51 @@ class Explanation:
     minhash: ExplainedBands | None
     simhash: ExplainedSegments | None
 
+    @property
+    def warnings(self) -> list[str]:
+        """Sentences to read before the rest is believed."""
+        return [
+            f"{side.id}: {warning}"
+            for side in (self.left, self.right)
+            for warning in _warnings(side, self.units)
+        ]
+
+    @property
+    def units(self) -> str:
+        """Units of the texts: words, or characters."""
+        return "characters" if self.unit == "char" else "words"
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object of everything but the texts."""
+        document: dict[str, Any] = to_json(self)
+        return document
+
+    def html(self) -> str:
+        """A page with both texts, as one file that loads nothing."""
+        return page("explain", pair=self)
+
+    def facts(self) -> list[tuple[str, str, str]]:
+        """The main figures in words: (name, value, remark)."""
+        shingles = f"shingles {self.unit}:{self.size} in both, {self.union:,} in either"
+        found = [("Jaccard similarity", f"{self.similarity:.3f}", f"{self.shared:,} {shingles}")]
+        if (bands := self.minhash) is not None:
+            error = f"standard error {bands.standard_error:.3f}, {bands.permutations} permutations"
+            chance = f"{_percent(bands.chance)} of pairs this similar meet in a band"
+            found.append(("MinHash estimate", f"{bands.estimate:.3f}", error))
+            found.append(("bands met", f"{len(bands.met)} of {bands.bands}", chance))
+        if (segments := self.simhash) is not None:
+            sure = f"up to {segments.guarantee}, a segment always meets"
+            met = f"{len(segments.met)} of {segments.segments}"
+            found.append(("Hamming distance", f"{segments.distance} of {segments.bits} bits", sure))
+            found.append(("segments met", met, ""))
+        equal = ("yes", "equal") if self.duplicates else ("no", "different")
+        return [*found, ("exact duplicates", equal[0], f"the normalised texts are {equal[1]}")]
+
 
 def explain(store: Store, meta: IndexMeta, left: str, right: str) -> Explanation:
-    """What the index's scheme says of two documents, given by id.
+    """Explains by the index's scheme why two documents, given by id, are similar or not.
 
-    Raises UsageError for the same id twice, StoreError where a document does not exist or has no
+    Raises UsageError if both ids are the same, StoreError if a document does not exist or has no
     text.
     """
     if left == right:
@@ -154,10 +224,10 @@ def explain(store: Store, meta: IndexMeta, left: str, right: str) -> Explanation
     one, other = (
         ExplainedDocument(
             documents[row].id,
-            marked[row],
             int(sets.counts[row]),
             sketches.digests[row],
             _stored(documents[row].tokens_in(meta.field), scheme, sketches.digests[row]),
+            marked[row],
         )
         for row in (0, 1)
     )
@@ -165,11 +235,13 @@ def explain(store: Store, meta: IndexMeta, left: str, right: str) -> Explanation
     similarity = float(jaccard(sets, np.array([0]), np.array([1]))[0])
     filled = bool(sketches.filled.all())
     return Explanation(
-        left=one,
-        right=other,
+        index=store.where,
+        text_field=meta.text_field,
         scheme=scheme.id,
         unit=scheme.shingling.unit,
         size=scheme.shingling.size,
+        left=one,
+        right=other,
         shared=shared,
         union=one.shingles + other.shingles - shared,
         similarity=similarity,
@@ -177,6 +249,22 @@ def explain(store: Store, meta: IndexMeta, left: str, right: str) -> Explanation
         minhash=_bands(scheme, sketches, sets, similarity) if filled else None,
         simhash=_segments(scheme, sketches) if filled else None,
     )
+
+
+def _warnings(side: ExplainedDocument, units: str) -> list[str]:
+    found = []
+    if side.stored_tokens in _STORED:
+        found.append(f"{_STORED[side.stored_tokens]}. The current text is explained")
+    if not side.shingles:
+        found.append(f"the text has no {units}, so it has no tokens")
+    if not side.original:
+        found.append(f"the text is shown normalised: its {units} can't be found in the original")
+    return found
+
+
+def _percent(chance: float) -> str:
+    # Only certainty is shown as 100%.
+    return ">99.9%" if 0.9995 <= chance < 1.0 else f"{100 * chance:.1f}%"
 
 
 def _both(store: Store, left: str, right: str) -> tuple[Document, Document]:
@@ -214,14 +302,10 @@ def _bands(
         bands=minhash.bands,
         rows=minhash.rows,
         estimate=float(estimate_jaccard(full[:1], full[1:])[0]),
-        standard_error=_standard_error(similarity, minhash),
+        standard_error=math.sqrt(similarity * (1.0 - similarity) / minhash.permutations),
         chance=candidate_probability(similarity, minhash.bands, minhash.rows),
         met=_met(sketches.bands, minhash.token_bits),
     )
-
-
-def _standard_error(similarity: float, minhash: MinHash) -> float:
-    return math.sqrt(similarity * (1.0 - similarity) / minhash.permutations)
 
 
 def _segments(scheme: Scheme, sketches: Sketches) -> ExplainedSegments | None:
@@ -255,7 +339,7 @@ def _blocks(left: str, right: str, layout: Layout) -> tuple[Block, ...]:
 
 
 def _met(values: U64, bits: int) -> tuple[Meeting, ...]:
-    """The tokens that two rows of values, shape (2, count), have in common."""
+    """The equal tokens of two rows. values: shape (2, count)."""
     tokens, _ = encode(values, bits)
     equal = np.flatnonzero(values[0] == values[1])
     return tuple(Meeting(position, tokens[position]) for position in equal.tolist())

@@ -1,4 +1,4 @@
-"""Weights for SimHash from a corpus, from a table of document frequencies, or as given."""
+"""Gives a scheme weights for SimHash: from a corpus, from document frequencies, or by hand."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from esdedup.text.words import tokenise
 
 
 def count_corpus(scheme: Scheme, batches: Iterable[Sequence[str]]) -> Frequencies:
-    """In how many of the texts each of the scheme's features is; see `count_documents`."""
+    """Number of texts that have each of the scheme's features, see `count_documents`."""
     return count_documents(_features(batch, scheme) for batch in batches)
 
 
 def weighted_by_corpus(scheme: Scheme, counted: Frequencies, limit: int = 4096) -> Scheme:
-    """The scheme with inverse document frequencies as counted, frozen into it."""
-    # One more than the limit tells what the others weigh.
+    """The scheme with the inverse document frequencies of a corpus frozen into it."""
+    # One more than the limit gives the weight of all others.
     most = counted.most(limit + 1)
     return _with_table(scheme, inverse_document_frequency(most, counted.documents, limit))
 
@@ -37,8 +37,10 @@ def weighted_by_frequencies(
 ) -> Scheme:
     """The scheme with inverse document frequencies from a table.
 
-    frequencies: documents by feature; a feature is as many words as the scheme's feature size.
-    documents: how many were counted. Raises UsageError for a name that is no single feature.
+    frequencies: number of documents by feature; a feature has the scheme's feature size in words.
+    documents: number of all that were counted.
+
+    Raises UsageError for a name that is not exactly one feature.
     """
     hashes = _named(list(frequencies), scheme)
     counted = dict(zip(hashes, frequencies.values(), strict=True))

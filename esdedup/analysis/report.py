@@ -1,30 +1,35 @@
-"""What an index holds of duplicates: the numbers, and examples that people can look at.
+"""Reports the duplicates of an index: numbers, and examples that people can look at.
 
-Of the documents' texts only those of examples are read, so that memory grows with the documents as
-it does in `clustering.find_groups`, and with no text.
-
-Documents of groups as examples: how two differ, and how a text begins.
+Only the texts of examples are read. So memory grows with the documents as in `groups.find_groups`,
+and not with their texts.
 """
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
+from esdedup.analysis.describe import describe
 from esdedup.analysis.distribution import (
     BINS,
     Bin,
     SizeRange,
+    bars,
     bins_of_distances,
     bins_of_similarities,
     distance_bins,
     similarity_bins,
+    similarity_histogram,
     size_ranges,
     spread,
 )
+from esdedup.analysis.html import page
 from esdedup.analysis.sampling import sample_neighbours
+from esdedup.analysis.to_json import to_json
 from esdedup.dedup.checkpoint import OnStep, WorkFolder
 from esdedup.dedup.groups import Grouping, Groups, find_groups
 from esdedup.exceptions import UsageError
@@ -33,6 +38,8 @@ from esdedup.models import Statistics
 from esdedup.search.buckets import Capped
 from esdedup.search.hot_buckets import HotBuckets, hot_buckets
 from esdedup.search.limits import distance_for, require_simhash
+from esdedup.search.warnings import cut_buckets, lacking_recall, without_tokens
+from esdedup.sketch.scheme import Scheme
 from esdedup.stores.base import Store
 from esdedup.stores.fields import value_at
 from esdedup.stores.mapping import IndexMeta
@@ -41,18 +48,22 @@ from esdedup.text.highlight import Excerpt, differing, excerpts, mark_shared
 
 _EXCERPT = 2_400
 _LONGEST = 1_000_000
-"""Characters: shown of a text, and of the longest that is compared with another to be shown."""
+"""Characters: shown of a text, and of the longest text that is compared to be shown."""
 _SNIPPET = 200
+_LARGEST = 10
+"""Groups that are shown."""
+_FEWEST = 10
+"""Documents in a hot bucket, at least: any two may share a token by chance."""
 
 
 @dataclass(frozen=True)
 class LargeGroup:
-    """A group: the document that stays, the beginning of its text, and how many there are.
+    """A large group. text: beginning of the representative's.
 
-    farthest: similarity, or distance, of the one that is least like it.
+    farthest: similarity, or distance, of the duplicate that is least like the representative.
     """
 
-    id: str
+    representative: str
     text: str
     documents: int
     farthest: float
@@ -60,93 +71,34 @@ class LargeGroup:
 
 @dataclass(frozen=True)
 class ExampleText:
-    """A document of an example. characters: of its whole text. original: not normalised."""
+    """A document of an example.
+
+    characters: of its whole text. original: False if it is shown normalised.
+    """
 
     id: str
-    pieces: tuple[Excerpt, ...]
     characters: int
     original: bool
+    pieces: tuple[Excerpt, ...] = field(repr=False)
 
 
 @dataclass(frozen=True)
 class Example:
-    """A duplicate and the document that stays; value: their similarity, or distance.
+    """A duplicate beside the representative of its group.
 
-    same_words: no word differs, only punctuation, or how often something is said.
+    value: their similarity, or distance. same_words: the texts differ only in punctuation, or in
+    how often they repeat something.
     """
 
-    stays: ExampleText
-    goes: ExampleText
+    representative: ExampleText
+    duplicate: ExampleText
     value: float
     same_words: bool
 
 
-def example(store: Store, meta: IndexMeta, groups: Groups, row: int) -> Example | None:
-    """A row and the one that stays; None where a text is not the one that was grouped."""
-    rows = int(groups.representative[row]), row
-    left, right = (groups.ids[each] for each in rows)
-    texts = _texts(store, meta, [left, right])
-    if len(texts) < 2 or max(map(len, texts.values())) > _LONGEST:
-        return None
-    if digests([texts[left], texts[right]], meta) != [f"{groups.digests[r]:016x}" for r in rows]:
-        return None
-    scheme = meta.scheme
-    both = mark_shared(
-        (texts[left], texts[right]), scheme.normalisation, scheme.shingling, scheme.seed
-    )
-    stays, goes = (
-        ExampleText(id, excerpts(text, _EXCERPT), len(texts[id]), text.original)
-        for id, text in zip((left, right), both, strict=True)
-    )
-    return Example(stays, goes, float(groups.value[row]), not any(map(differing, both)))
-
-
-def largest_groups(
-    store: Store, meta: IndexMeta, groups: Groups, count: int
-) -> tuple[LargeGroup, ...]:
-    """The largest groups, at most so many, the largest first."""
-    counts = np.bincount(groups.representative, minlength=len(groups.ids))
-    heads = [row for row in np.argsort(-counts, kind="stable")[:count].tolist() if counts[row] > 1]
-    texts = {}
-    for row in heads:
-        # One by one, because a text may be large.
-        found = _texts(store, meta, [groups.ids[row]])
-        texts[row] = snippet(found.get(groups.ids[row], ""))
-    worst = np.nanmax if groups.grouping.by_distance else np.nanmin
-    return tuple(
-        LargeGroup(
-            groups.ids[row],
-            texts[row],
-            int(counts[row]),
-            float(worst(groups.value[groups.representative == row])),
-        )
-        for row in heads
-    )
-
-
-def snippet(text: str) -> str:
-    """The beginning of a text, on one line."""
-    line = " ".join(text[: 2 * _SNIPPET].split())
-    return line if len(line) <= _SNIPPET and len(text) <= 2 * _SNIPPET else f"{line[:_SNIPPET]}…"
-
-
-def _texts(store: Store, meta: IndexMeta, ids: Sequence[str]) -> dict[str, str]:
-    found = {
-        document.id: value_at(document.source, meta.text_field)
-        for document in store.get(ids, [meta.text_field])
-    }
-    return {id: text for id, text in found.items() if isinstance(text, str)}
-
-
-_LARGEST = 10
-"""Groups that are shown."""
-_FEWEST = 10
-"""Documents of a bucket that is called hot: any two may share a token by chance."""
-
-
 @dataclass(frozen=True)
 class Wanted:
-    """How much is wanted: pairs as examples, hot buckets, documents of the sample for `pairs`."""
+    """Parts of a report: numbers of examples, of hot buckets, and of documents to sample."""
 
     examples: int = 8
     hot: int = 10
@@ -155,9 +107,10 @@ class Wanted:
 
 @dataclass(frozen=True)
 class AllPairs:
-    """How alike any two documents are, by a random sample: pairs in bins from 0 to 1, expected.
+    """Estimated similarities of all pairs of documents, by a random sample.
 
-    truncated: documents of the sample that had more candidates than were looked at.
+    bins: expected pairs, from 0 to 1. sampled: documents of the sample. truncated: those of them
+    that had more candidates than were verified.
     """
 
     bins: tuple[Bin, ...]
@@ -167,56 +120,120 @@ class AllPairs:
 
 @dataclass(frozen=True)
 class Report:
-    """What is known of an index and its groups of duplicates.
+    """The groups of duplicates of an index in numbers, with examples.
 
-    grouped: documents with tokens, which were grouped. sizes: how many groups there are of each
-    size of two or more. duplicates: documents that do not stay. copies: those of them whose
-    normalised text another document of the group has too. equal: those whose text is that of the
-    one that stays. chained: those less like it than was asked for. bins: of the others than equal
-    ones, the least like first. examples_left_out: their texts were gone, changed, or too long.
-    pairs: None where they were not asked for or can't be told.
+    made: when, in UTC. documents: with tokens, which were grouped. groups: of two or more. sizes:
+    number of groups by size. duplicates: documents that are not representatives. copies: duplicates
+    whose normalised text another document of the group has too. equal: those with the text of the
+    representative. chained: those less like it than the threshold. bins: similarities or distances
+    to the representative of all but the equal ones, the least like first. examples_left_out: their
+    texts were gone, changed, or too long. pairs: None if not asked for, or if nothing can be
+    sampled. capped_buckets: buckets not compared in full; capped_largest: documents of the largest
+    of them. expected_recall: share of pairs at the threshold that is found. stopped_tokens: in the
+    index's stop list.
     """
 
-    statistics: Statistics
+    made: str
+    text_field: str
+    scheme: Scheme = field(repr=False)
     grouping: Grouping
-    grouped: int
-    sizes: Mapping[int, int]
-    ranges: tuple[SizeRange, ...]
+    statistics: Statistics
+    documents: int
+    groups: int
     duplicates: int
     copies: int
     equal: int
     chained: int
+    sizes: Mapping[int, int]
+    ranges: tuple[SizeRange, ...]
     bins: tuple[Bin, ...]
     largest: tuple[LargeGroup, ...]
     examples: tuple[Example, ...]
     examples_left_out: int
     hot: HotBuckets
     pairs: AllPairs | None
-    capped: Capped
-    recall: float
+    capped_buckets: int
+    capped_largest: int
+    expected_recall: float
+    stopped_tokens: int
 
     @property
-    def groups(self) -> int:
-        """Groups of two or more."""
-        return sum(self.sizes.values())
+    def scheme_id(self) -> str:
+        """The id of the index's scheme."""
+        return self.scheme.id
 
     @property
     def share(self) -> float:
-        """Of all documents, those that do not stay."""
-        return self.duplicates / max(1, self.statistics.documents, self.grouped)
+        """Share of duplicates among all documents."""
+        return self.duplicates / max(1, self.statistics.documents, self.documents)
 
     @property
-    def saved(self) -> int:
-        """Bytes that go with the duplicates, if they are as large as documents are on average."""
+    def bytes_saved(self) -> int:
+        """Estimated size of the duplicates, if they are as large as documents are on average."""
         return round(self.statistics.bytes * self.share)
 
     @property
-    def shown(self) -> int:
-        """Documents whose text, or some of it, is in here."""
-        ids = {each.id for each in self.largest} | {each.id for each in self.hot.buckets}
+    def texts_shown(self) -> int:
+        """Number of documents whose text, or a part of it, is in the report."""
+        ids = {each.representative for each in self.largest} | {b.id for b in self.hot.buckets}
         for each in self.examples:
-            ids |= {each.stays.id, each.goes.id}
+            ids |= {each.representative.id, each.duplicate.id}
         return len(ids)
+
+    @property
+    def options(self) -> str:
+        """The grouping as options of the command line."""
+        grouping = self.grouping
+        if grouping.exact:
+            return f"--exact --keep {grouping.keep}"
+        limits = grouping.limits
+        limit = f"--threshold {limits.threshold:g} --recall {limits.recall:g} "
+        if grouping.by_distance:
+            limit = "" if limits.distance is None else f"--distance {limits.distance} "
+        return (
+            f"--method {grouping.method} --metric {limits.metric} {limit}"
+            f"--keep {grouping.keep} --max-per-bucket {limits.max_per_bucket}"
+        )
+
+    @property
+    def warnings(self) -> list[str]:
+        """Sentences to read before the rest is believed."""
+        return [each for each in _warnings(self) if each is not None]
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object of everything but the texts of examples."""
+        document: dict[str, Any] = to_json(self)
+        return document
+
+    def html(self, index: str = "the index") -> str:
+        """A page with the texts of examples, as one file that loads nothing.
+
+        index: its name, for the title.
+        """
+        scheme = describe(self.scheme, max(1, self.statistics.documents))
+        return page("report", report=self, index=index, bars=bars, scheme=scheme)
+
+    def facts(self) -> list[tuple[str, str, str]]:
+        """The main figures in words: (name, value, remark)."""
+        size, saved = _megabytes(self.statistics.bytes), _megabytes(self.bytes_saved)
+        return [
+            (
+                "documents",
+                f"{self.statistics.documents:,}",
+                f"{self.documents:,} with tokens, which were compared",
+            ),
+            ("groups", f"{self.groups:,}", "of two documents or more; one of each stays"),
+            ("duplicates", f"{self.duplicates:,}", f"{self.share:.1%} of all documents"),
+            ("copies of equal text", f"{self.copies:,}", "of the duplicates, once normalised"),
+            ("dedup would save", f"about {saved}", f"of {size}, if all documents are of one size"),
+        ]
+
+    def in_words(self, value: float) -> str:
+        """A similarity, or a distance, as text."""
+        if self.grouping.by_distance:
+            return f"{value} bit{'' if value == 1 else 's'}"
+        # Only equal texts are shown as 1.
+        return ">0.999" if 0.9995 <= value < 1.0 else f"{value:.3f}"
 
 
 def report(
@@ -228,9 +245,9 @@ def report(
     work: WorkFolder | None = None,
     on_step: OnStep | None = None,
 ) -> Report:
-    """What an index holds of duplicates; nothing is changed.
+    """Groups the documents of an index and reports on the groups; changes nothing.
 
-    work: as in `find_groups`. Raises what that raises, and the errors of the store.
+    work: as in `find_groups`. Raises the errors of that, and of the store.
     """
     step = on_step or (lambda *_: None)
     statistics = store.statistics(meta)
@@ -243,32 +260,38 @@ def report(
     counts = np.bincount(bin_of, minlength=len(empty)).tolist()
     bins = tuple(replace(each, count=count) for each, count in zip(empty, counts, strict=True))
     chosen = unlike[spread(bin_of, groups.representative[unlike], wanted.examples)]
-    examples = [example(store, meta, groups, row) for row in _by_likeness(groups, chosen)]
+    examples = [_example(store, meta, groups, row) for row in _by_likeness(groups, chosen)]
     step("Examples", len(examples), len(examples))
     sizes, numbers = np.unique(groups.sizes, return_counts=True)
     return Report(
-        statistics=statistics,
+        made=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        text_field=meta.text_field,
+        scheme=meta.scheme,
         grouping=grouping,
-        grouped=len(groups.ids),
-        sizes=dict(zip(sizes.tolist(), numbers.tolist(), strict=True)),
-        ranges=tuple(size_ranges(groups.sizes)),
+        statistics=statistics,
+        documents=len(groups.ids),
+        groups=groups.sizes.size,
         duplicates=followers.size,
         copies=_copies(groups, followers),
         equal=int(same.sum()),
         chained=int(bins[0].count),
+        sizes=dict(zip(sizes.tolist(), numbers.tolist(), strict=True)),
+        ranges=tuple(size_ranges(groups.sizes)),
         bins=bins,
-        largest=largest_groups(store, meta, groups, _LARGEST),
+        largest=_largest_groups(store, meta, groups),
         examples=tuple(each for each in examples if each is not None),
         examples_left_out=sum(each is None for each in examples),
         hot=_hot(store, meta, wanted.hot),
         pairs=_all_pairs(store, meta, wanted.sample, step),
-        capped=groups.capped,
-        recall=groups.recall,
+        capped_buckets=groups.capped.buckets,
+        capped_largest=groups.capped.largest,
+        expected_recall=groups.recall,
+        stopped_tokens=len(meta.stop),
     )
 
 
 def _binned(meta: IndexMeta, groups: Groups, rows: I64) -> tuple[list[Bin], I64]:
-    """Empty bins, and which of them each row is in."""
+    """Empty bins, and the number of the bin of each row."""
     grouping, values = groups.grouping, groups.value[rows]
     if grouping.by_distance:
         layout = require_simhash(meta.scheme)
@@ -284,11 +307,64 @@ def _copies(groups: Groups, followers: I64) -> int:
 
 
 def _by_likeness(groups: Groups, rows: I64) -> list[int]:
-    """Rows, the most like the one that stays first."""
+    """Rows, the most like the representative first."""
     value = groups.value[rows]
     order = np.argsort(value if groups.grouping.by_distance else -value, kind="stable")
     found: list[int] = rows[order].tolist()
     return found
+
+
+def _example(store: Store, meta: IndexMeta, groups: Groups, row: int) -> Example | None:
+    """A row and its representative, or None if a text is not the one that was grouped."""
+    rows = int(groups.representative[row]), row
+    left, right = (groups.ids[each] for each in rows)
+    texts = _texts(store, meta, [left, right])
+    if len(texts) < 2 or max(map(len, texts.values())) > _LONGEST:
+        return None
+    if digests([texts[left], texts[right]], meta) != [f"{groups.digests[r]:016x}" for r in rows]:
+        return None
+    scheme = meta.scheme
+    both = mark_shared(
+        (texts[left], texts[right]), scheme.normalisation, scheme.shingling, scheme.seed
+    )
+    representative, duplicate = (
+        ExampleText(id, len(texts[id]), text.original, excerpts(text, _EXCERPT))
+        for id, text in zip((left, right), both, strict=True)
+    )
+    same_words = not any(map(differing, both))
+    return Example(representative, duplicate, _exactly(groups, groups.value[row]), same_words)
+
+
+def _largest_groups(store: Store, meta: IndexMeta, groups: Groups) -> tuple[LargeGroup, ...]:
+    counts = np.bincount(groups.representative, minlength=len(groups.ids))
+    order = np.argsort(-counts, kind="stable")[:_LARGEST]
+    worst = np.nanmax if groups.grouping.by_distance else np.nanmin
+    found = []
+    for row in order[counts[order] > 1].tolist():
+        id = groups.ids[row]
+        # One by one, because a text may be large.
+        text = _snippet(_texts(store, meta, [id]).get(id, ""))
+        farthest = worst(groups.value[groups.representative == row])
+        found.append(LargeGroup(id, text, int(counts[row]), _exactly(groups, farthest)))
+    return tuple(found)
+
+
+def _exactly(groups: Groups, value: float) -> float:
+    return int(value) if groups.grouping.by_distance else float(value)
+
+
+def _snippet(text: str) -> str:
+    """The beginning of a text, on one line."""
+    line = " ".join(text[: 2 * _SNIPPET].split())
+    return line if len(line) <= _SNIPPET and len(text) <= 2 * _SNIPPET else f"{line[:_SNIPPET]}…"
+
+
+def _texts(store: Store, meta: IndexMeta, ids: Sequence[str]) -> dict[str, str]:
+    found = {
+        document.id: value_at(document.source, meta.text_field)
+        for document in store.get(ids, [meta.text_field])
+    }
+    return {id: text for id, text in found.items() if isinstance(text, str)}
 
 
 def _hot(store: Store, meta: IndexMeta, count: int) -> HotBuckets:
@@ -296,7 +372,7 @@ def _hot(store: Store, meta: IndexMeta, count: int) -> HotBuckets:
         return HotBuckets([], 0, 0)
     found = hot_buckets(store, meta, count, over=_FEWEST - 1)
     return replace(
-        found, buckets=[replace(each, text=snippet(each.text)) for each in found.buckets]
+        found, buckets=[replace(each, text=_snippet(each.text)) for each in found.buckets]
     )
 
 
@@ -313,9 +389,54 @@ def _all_pairs(store: Store, meta: IndexMeta, count: int, step: OnStep) -> AllPa
     try:
         found = sample_neighbours(store, meta, count, on_query=on_query)
     except UsageError:
-        # Tokens without texts: their documents were changed since.
+        # The documents have tokens and no texts: they were changed since.
         return None
     # Each pair is a neighbour to both.
     pairs = found.neighbours.histogram(BINS) * found.neighbours.documents / 2
-    bins = (Bin(at / BINS, (at + 1) / BINS, n) for at, n in enumerate(pairs.tolist()))
-    return AllPairs(tuple(bins), found.sampled, found.truncated)
+    return AllPairs(similarity_histogram(pairs), found.sampled, found.truncated)
+
+
+def _warnings(found: Report) -> list[str | None]:
+    grouping, limits = found.grouping, found.grouping.limits
+    capped = Capped(found.capped_buckets, found.capped_largest)
+    warnings = [without_tokens(found.statistics), cut_buckets(capped, limits.max_per_bucket)]
+    if not grouping.exact and not grouping.by_distance:
+        recall = found.expected_recall
+        warnings.append(lacking_recall(recall, limits.least_similarity, limits.recall))
+    if found.stopped_tokens and not grouping.exact:
+        tokens = _counted(found.stopped_tokens, "token is", "tokens are")
+        warnings.append(
+            f"{tokens} in the index's stop list: documents that share no other token were not"
+            " compared"
+        )
+    if found.chained:
+        chained = _counted(found.chained, "duplicate is", "duplicates are")
+        warnings.append(
+            f"{chained} joined by a chain of similar documents, and less like the representative"
+            " than the threshold: --method leader leaves them"
+        )
+    if found.examples_left_out:
+        examples = _counted(found.examples_left_out, "example is", "examples are")
+        warnings.append(
+            f"{examples} left out: a text is gone, has changed since its tokens were made (esdedup"
+            " check), or is longer than a million characters"
+        )
+    if found.pairs is not None and found.pairs.truncated:
+        sampled = _counted(found.pairs.truncated, "sampled document has", "sampled documents have")
+        warnings.append(
+            f"{sampled} more candidates than were verified: the estimate for all pairs lacks pairs"
+            " of little similarity"
+        )
+    return warnings
+
+
+def _counted(count: int, one: str, many: str) -> str:
+    return f"{count:,} {one if count == 1 else many}"
+
+
+def _megabytes(count: int) -> str:
+    """Bytes in a unit that reads well."""
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= size:
+            return f"{count / size:,.1f} {unit}"
+    return f"{count:,} bytes"

@@ -1,9 +1,9 @@
-"""Texts of an index: all of them, or a random sample; and how alike they are."""
+"""Reads the texts of an index, all or a random sample, and estimates how alike they are."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -23,14 +23,14 @@ OnDocuments = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Sampled:
-    """What a sample says of an index.
+    """The neighbours of a document of an index, estimated from a sample.
 
-    neighbours: of a document of it. sampled: documents with a text. without_text: others, left
-    out. truncated: sampled documents with more candidates than were looked at, so that neighbours
-    of little similarity are missing from what is expected.
+    sampled: documents with a text. without_text: others, left out. truncated: sampled documents
+    with more candidates than were verified; the estimate lacks neighbours of little similarity
+    then.
     """
 
-    neighbours: Neighbours
+    neighbours: Neighbours = field(repr=False)
     sampled: int
     without_text: int
     truncated: int
@@ -45,8 +45,10 @@ def texts_of_index(
 ) -> Iterator[list[str]]:
     """The texts of all documents with tokens, or of a random sample, in batches.
 
-    on_read: called with the documents of each batch. Documents whose text was taken away since are
-    left out.
+    Documents that lost their text since are left out.
+
+    sample: number of random documents; None for all.
+    on_read: called with the number of documents of each batch.
     """
     paths = [meta.text_field]
     batches = (
@@ -66,13 +68,15 @@ def sample_neighbours(
     candidates: int = 1_000,
     on_query: OnDocuments | None = None,
 ) -> Sampled:
-    """The neighbours of an index's documents, by a random sample.
+    """Estimates the neighbours of an index's documents from a random sample.
 
-    What is little alike is counted in all pairs of the sample; what is much alike, and too rare
-    to be met there, by queries of the index for each sampled text.
+    All pairs of the sample tell of little similarity. Much similarity is too rare there, so that
+    the index is queried for each sampled text.
 
-    candidates: to verify, for a query. on_query: called with the texts asked for since.
-    Raises UsageError where the index has no MinHash tokens or not two texts.
+    candidates: maximum number of documents to verify for a query.
+    on_query: called with the number of texts of each request.
+
+    Raises UsageError if the index has no MinHash tokens, or fewer than two texts.
     """
     minhash = meta.scheme.minhash
     if minhash is None:
@@ -85,7 +89,7 @@ def sample_neighbours(
     least = least_met(minhash, len(found), corpus)
     truncated = 0
     if least <= 1.0:
-        # By the S-curve of all bands, which says how many were not found.
+        # Without the stop list, because the S-curve of all bands tells how many are not found.
         whole = replace(meta, stop=())
         limits = Limits(
             "jaccard", least, matches=candidates, candidates=candidates, recall=ONE_BAND
@@ -103,7 +107,7 @@ def _found(
     limits: Limits,
     on_query: OnDocuments | None,
 ) -> tuple[list[float], int]:
-    """The similarities of all matches, and how many queries had too many candidates."""
+    """The similarities of all matches, and the number of queries with too many candidates."""
     values: list[float] = []
     truncated = 0
     for first in range(0, len(queries), QUERIES_AT_ONCE):

@@ -1,10 +1,8 @@
-"""How alike the documents of a corpus are, and what bands and rows will do with that.
+"""Predicts what bands and rows find and cost, from how alike the documents of a corpus are.
 
-A neighbour of a document is any other one, of whatever similarity. How many neighbours of each
-similarity a document has is estimated from a sample; everything else follows from the S-curve of
+A neighbour of a document is any other one, whatever its similarity. A sample tells how many
+neighbours of each similarity a document has. Everything else follows from the S-curve of
 `banding.py`.
-
-The schemes that reach a recall at a threshold, and what each costs.
 """
 
 from __future__ import annotations
@@ -13,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from esdedup.exceptions import UsageError
 from esdedup.sketch.banding import bands_needed, candidate_probability, choose_banding
@@ -21,25 +18,38 @@ from esdedup.sketch.minhash import MinHash
 from esdedup.sketch.segments import Layout
 from esdedup.sketch.simhash import SimHash
 from esdedup.sketch.tokens import MAX_TOKENS
-from esdedup.text.arrays import F32, F64, I64, Ragged, offsets_of, ranges
+from esdedup.text.arrays import F32, F64, I64, Mask, Ragged, offsets_of, ranges
 
+LAYOUTS = (Layout(64, 4), Layout(64, 8), Layout(64, 6, 3), Layout(128, 4), Layout(128, 8))
+"""Layouts of segments to choose from: few tokens, more distance, or few candidates."""
 _FREQUENT = 16
-"""A shingle that more than one in so many texts have is counted by a matrix product."""
+"""A matrix product counts the shingles that more than 1 in 16 texts have."""
 _BINS = 20
-"""Of so many bins of similarity the pairs are taken together to weigh them."""
+"""Bins of similarity in which pairs are weighed together."""
 _FEWEST_PAIRS = 30
 _CELLS_A_BLOCK = 1 << 19
 """Pairs of texts whose shared shingles are counted at once."""
+# Bytes of a document in an index of Elasticsearch, `_source` included, merged: measured, see
+# docs/explanation/scale.md and `benchmarks/index_size.py` at commit 4d72008. 23 tokens of bands and
+# 4 of segments take 461 bytes, 20 and 4 take 415. Tokens of 36 bits in place of 30 take 40 more for
+# 20 of them. No segments and no fingerprint take 70 less. 128 single values take 1,390, see
+# docs/explanation/design.md.
+_BYTES_A_BAND_TOKEN = 15.0
+_BYTES_MORE_A_SIX_BITS = 2.0
+_BYTES_A_SEGMENT_TOKEN = 11.0
+_BYTES_A_VALUE = 10.9
+_BYTES_A_FINGERPRINT = 25.0
+_BYTES_OF_THE_FIELD = 45.0
 
 
 @dataclass(frozen=True)
 class Neighbours:
     """The expected neighbours of a document, by similarity.
 
-    similarity: exact Jaccard similarities, ascending, shape (n,), 0 to 1. expected: how many
-    neighbours of that similarity a document has, shape (n,); together one less than `documents`.
-    seen: how many neighbours were seen of each similarity, shape (n,): what is known from few is
-    known badly.
+    similarity: exact Jaccard similarities, ascending, shape (n,), 0 to 1. expected: number of
+    neighbours of that similarity that a document has, shape (n,); together one less than
+    `documents`. seen: number of neighbours of each similarity in the sample, shape (n,): few make
+    a bad estimate.
     """
 
     similarity: F64
@@ -48,12 +58,12 @@ class Neighbours:
     documents: float
 
     def of(self, documents: float) -> Neighbours:
-        """The neighbours in a larger or smaller corpus of the same kind."""
+        """Returns the neighbours in a larger or smaller corpus of the same kind."""
         scale = max(0.0, documents - 1) / max(1.0, self.documents - 1)
         return replace(self, expected=self.expected * scale, documents=documents)
 
     def weighted(self, weights: F64) -> Neighbours:
-        """Of the neighbours of each similarity so large a share: shape (n,)."""
+        """Returns a share of the neighbours. weights: the share of each similarity, shape (n,)."""
         return replace(self, expected=self.expected * weights)
 
     def histogram(self, bins: int) -> F64:
@@ -66,16 +76,16 @@ class Neighbours:
         return counted
 
     def seen_from(self, similarity: float) -> int:
-        """How many neighbours at or over a similarity were seen."""
+        """Number of neighbours at or over a similarity in the sample."""
         return int(self.seen[self.similarity >= similarity].sum())
 
 
 @dataclass(frozen=True)
 class Expectation:
-    """What a query expects, in documents on average, with a threshold on similarity.
+    """Documents that a query meets on average, with a threshold on similarity.
 
-    candidates: to be fetched and verified. similar: neighbours at or over the threshold. missed:
-    those of them that are no candidates. wasted: candidates below the threshold.
+    candidates: documents to fetch and verify. similar: neighbours at or over the threshold. missed:
+    similar ones that are not candidates. wasted: candidates below the threshold.
     """
 
     candidates: float
@@ -85,12 +95,12 @@ class Expectation:
 
     @property
     def recall(self) -> float | None:
-        """The share of similar neighbours that is found, or None where there are none."""
+        """Share of similar neighbours that is found, or None if there are none."""
         return 1.0 - self.missed / self.similar if self.similar > 0 else None
 
 
 def unrelated(documents: float, similarity: float) -> Neighbours:
-    """A corpus whose documents are all of one similarity to each other, by chance."""
+    """Neighbours in a corpus whose documents are all of one similarity to each other."""
     return Neighbours(
         np.array([similarity]),
         np.array([max(0.0, documents - 1)]),
@@ -100,7 +110,7 @@ def unrelated(documents: float, similarity: float) -> Neighbours:
 
 
 def expectation(neighbours: Neighbours, threshold: float, minhash: MinHash) -> Expectation:
-    """What the bands of a scheme make of a corpus."""
+    """Predicts the candidates of a query by the bands of a scheme."""
     met = neighbours.expected * meeting(neighbours.similarity, minhash)
     near = neighbours.similarity >= threshold
     similar = float(neighbours.expected[near].sum())
@@ -110,24 +120,25 @@ def expectation(neighbours: Neighbours, threshold: float, minhash: MinHash) -> E
 
 
 def meeting(similarity: F64, minhash: MinHash) -> F64:
-    """The chance that two documents share a band's token: the shape of `similarity`.
+    """Chance that two documents share a band's token: the shape of `similarity`.
 
-    The S-curve of `banding.candidate_probability`, and beside it that tokens of so few bits
-    collide.
+    It is the S-curve of `banding.candidate_probability`, raised by collisions of short tokens.
     """
     alike = similarity**minhash.rows
     one = alike + (1.0 - alike) * 2.0**-minhash.token_bits
-    with np.errstate(divide="ignore"):  # Equal documents meet surely: the logarithm of 0.
+    with np.errstate(divide="ignore"):  # Equal documents always meet: the logarithm of 0.
         met: F64 = -np.expm1(minhash.bands * np.log1p(-one))
     return met
 
 
 def from_pairs(sets: Ragged, documents: float) -> Neighbours:
-    """Neighbours by all pairs of a random sample of a corpus.
+    """Estimates neighbours from all pairs of a random sample of a corpus.
 
-    sets: sorted and without repetitions, as `shingles.distinct` gives them. documents: of the
-    corpus. Unbiased, and good for what is frequent; a similarity that one pair in a million has is
-    seldom met in a sample.
+    The estimate is unbiased, and good for frequent similarities. A sample seldom has a pair of a
+    similarity that one pair in a million has.
+
+    sets: sorted and without repetitions, as `shingles.distinct` gives them.
+    documents: number of them in the corpus.
 
     Raises UsageError for fewer than two texts.
     """
@@ -141,10 +152,11 @@ def from_pairs(sets: Ragged, documents: float) -> Neighbours:
 
 
 def least_met(minhash: MinHash, sampled: int, documents: float) -> float:
-    """The similarity from which the tokens find a neighbour more surely than the sample does.
+    """The least similarity at which tokens find a neighbour more often than the sample has it.
 
-    A neighbour of a sampled document is in the sample too with the chance (n - 1) / (N - 1); the
-    tokens find it with that of the S-curve. 1 or more where the sample is all there is.
+    A neighbour of a sampled document is in the sample too with the chance (n - 1) / (N - 1). The
+    tokens find it with the chance of the S-curve. The result is 1 or more if the sample is the
+    whole corpus.
     """
     chance = (sampled - 1) / max(1.0, documents - 1)
     if chance >= 1.0:
@@ -156,12 +168,14 @@ def least_met(minhash: MinHash, sampled: int, documents: float) -> float:
 def with_found(
     neighbours: Neighbours, found: F64, sampled: int, minhash: MinHash, least: float
 ) -> Neighbours:
-    """The same, but what is more alike than `least` also by what the tokens found.
+    """Improves the estimate for neighbours over `least` by those that the tokens found.
+
+    Each found one is weighed by the inverse of its chance to be found: Horvitz and Thompson, "A
+    generalization of sampling without replacement from a finite universe", JASA 1952, section 3.
+    If the pairs of the sample tell something too, the mean of both is taken, see `_share_of_pairs`.
 
     found: similarities of the neighbours that queries for all `sampled` documents found, shape
-    (m,). Each stands for as many as its chance to be found says: Horvitz and Thompson, "A
-    generalization of sampling without replacement from a finite universe", JASA 1952, section 3.
-    Where pairs of the sample say something too, the mean of both is taken, see `_share_of_pairs`.
+    (m,).
     """
     value, count = np.unique(found[found >= least], return_counts=True)
     expected = count / (meeting(value, minhash) * sampled)
@@ -174,18 +188,18 @@ def with_found(
     order = np.argsort(similarity, kind="stable")
     similarity, every, seen = similarity[order], every[order], seen[order]
     if similarity.size and similarity[0] == 0.0:
-        # Whatever is not alike is unlike: in all there are as many as there are documents.
+        # All neighbours together are one less than the documents.
         every[0] = max(0.0, neighbours.documents - 1 - every[1:].sum())
     return replace(neighbours, similarity=similarity, expected=every, seen=seen)
 
 
 def _share_of_pairs(by_pairs: Neighbours, at: F64, minhash: MinHash, least: float) -> F64:
-    """How much the pairs of the sample say of similarities, the rest being by tokens: 0 to 1.
+    """Weight of the sample's pairs at each similarity, 0 to 1; the rest is that of the tokens.
 
-    A mean weighted by the inverse of the variances, taken for the worst case: that all pairs of a
-    similarity are of one cluster, as copies of one paragraph are. Then tokens find all of them or
-    none, and the relative variance is (1 - p) / p where the chance is p; that of the pairs of k
-    documents is 4 / k. Fewer than 30 pairs say nothing: they are seen by luck.
+    The weights are the inverse of the variances in the worst case: all pairs of a similarity are of
+    one group, as copies of one paragraph are. Then tokens find all of them or none, with a relative
+    variance of (1 - p) / p for the chance p. The relative variance of the pairs of k documents is
+    4 / k. Fewer than 30 pairs have no weight: a sample has them by luck.
     """
     bins = np.minimum((by_pairs.similarity * _BINS).astype(np.int64), _BINS - 1)
     pairs = np.bincount(bins, by_pairs.seen / 2, _BINS)[
@@ -201,8 +215,10 @@ def _share_of_pairs(by_pairs: Neighbours, at: F64, minhash: MinHash, least: floa
 def pair_similarities(sets: Ragged) -> tuple[F64, I64]:
     """(distinct similarities, pairs of each) of all pairs of sets: ascending, 0 among them.
 
-    sets: sorted and without repetitions. Exact; an empty set has similarity 0 to any. Memory grows
-    with n * n / 2 at most, in blocks; time with the postings that pairs of sets share.
+    The similarities are exact; an empty set has similarity 0 to any. Memory grows with n * n / 2 at
+    most, in blocks. Time grows with the postings that pairs of sets share.
+
+    sets: sorted and without repetitions.
     """
     values, counts = np.zeros(1), np.zeros(1, np.int64)
     for first, shared in _shared(sets):
@@ -221,7 +237,7 @@ def pair_similarities(sets: Ragged) -> tuple[F64, I64]:
 
 
 def _shared(sets: Ragged) -> Iterator[tuple[int, I64]]:
-    """Blocks of rows: (number of the first, shared elements with every row, shape (rows, n))."""
+    """Blocks of rows: (first row, number of elements shared with every row, shape (rows, n))."""
     texts = len(sets)
     if not sets.hashes.size:
         return
@@ -247,8 +263,8 @@ def _shared(sets: Ragged) -> Iterator[tuple[int, I64]]:
         yield first, shared + np.rint(matrix[first:last] @ matrix.T).astype(np.int64)
 
 
-def _matrix(identity: I64, row_of: I64, frequent: NDArray[np.bool_], texts: int) -> F32:
-    """Which texts have which frequent shingles, as 0 and 1: shape (texts, frequent ones)."""
+def _matrix(identity: I64, row_of: I64, frequent: Mask, texts: int) -> F32:
+    """A matrix of 1 if a text has a frequent shingle, else 0: shape (texts, frequent ones)."""
     column = np.cumsum(frequent) - 1
     matrix = np.zeros((texts, int(frequent.sum())), np.float32)
     chosen = frequent[identity]
@@ -256,44 +272,32 @@ def _matrix(identity: I64, row_of: I64, frequent: NDArray[np.bool_], texts: int)
     return matrix
 
 
-# Bytes a document in an index of Elasticsearch, `_source` included, merged: measured, see
-# docs/explanation/scale.md and `benchmarks/index_size.py`. 23 tokens of bands and 4 of segments
-# take 461 bytes, 20 and 4 take 415; tokens of 36 bits in place of 30 take 40 more for 20 of them;
-# no segments and no fingerprint take 70 less. 128 single values take 1,390, see
-# docs/explanation/design.md.
-_BYTES_A_BAND_TOKEN = 15.0
-_BYTES_MORE_A_SIX_BITS = 2.0
-_BYTES_A_SEGMENT_TOKEN = 11.0
-_BYTES_A_VALUE = 10.9
-_BYTES_A_FINGERPRINT = 25.0
-_BYTES_OF_THE_FIELD = 45.0
-LAYOUTS = (Layout(64, 4), Layout(64, 8), Layout(64, 6, 3), Layout(128, 4), Layout(128, 8))
-"""Layouts of segments to choose from: few tokens, more distance, or few candidates."""
-
-
 @dataclass(frozen=True)
 class Choice:
-    """A way to cut signatures that reaches the recall, and what it costs.
+    """Bands and rows that reach the recall, with their cost.
 
-    tokens: a document, those of segments and single values included. bytes: a document, about.
-    at_threshold: the chance that a pair of just the threshold's similarity meets. expected: of a
-    query. chosen: what `banding.choose_banding` takes.
+    tokens: of a document, those of segments and single values included. bytes: of a document,
+    estimated. recall_at_threshold: chance that a pair exactly at the threshold meets. expected: by
+    a query. chosen: True for the choice of `banding.choose_banding`, or of the given rows.
     """
 
     minhash: MinHash
     tokens: int
     bytes: float
-    at_threshold: float
+    recall_at_threshold: float
     expected: Expectation
     chosen: bool = False
 
 
 @dataclass(frozen=True)
 class LayoutChoice:
-    """A layout of segments: tokens a document, the distance that equality alone guarantees, and
-    chance candidates of a query."""
+    """A layout of segments with its cost.
 
-    layout: Layout
+    layout: as `segments.parse_layout` reads it. tokens: of a document. distance: guaranteed by
+    equal segments. candidates: of a query, by chance.
+    """
+
+    layout: str
     tokens: int
     distance: int
     candidates: float
@@ -307,13 +311,13 @@ def choices(
     simhash: SimHash | None,
     rows: int | None = None,
 ) -> list[Choice]:
-    """Each number of rows with the bands that it needs, fewest rows first.
+    """All numbers of rows, each with the bands that it needs, fewest rows first.
 
-    minhash: how many permutations, token bits and single values there are. simhash: what the
-    scheme has beside it. rows: chosen by hand, in place of the most that are within the
-    permutations.
+    minhash: the permutations, token bits and single values to use.
+    simhash: the other part of the scheme.
+    rows: the number to choose; None for the most that the permutations allow.
 
-    Raises UsageError where no number of rows reaches the recall, or the given one does not.
+    Raises UsageError if no number of rows reaches the recall, or if the given one does not.
     """
     _, best = choose_banding(threshold, recall, minhash.permutations)
     found = [
@@ -334,17 +338,20 @@ def choices(
 
 
 def layout_choices(documents: float) -> list[LayoutChoice]:
-    """What the layouts of segments cost at so many documents."""
+    """The layouts of segments with their cost. documents: number of them in the index."""
     return [
         LayoutChoice(
-            layout, len(layout.widths), layout.guarantee(), layout.expected_candidates(documents)
+            str(layout),
+            len(layout.widths),
+            layout.guarantee(),
+            layout.expected_candidates(documents),
         )
         for layout in LAYOUTS
     ]
 
 
 def bytes_a_document(minhash: MinHash, simhash: SimHash | None) -> float:
-    """About how many bytes the field takes in an index of Elasticsearch."""
+    """Estimated bytes of the field of one document in an index of Elasticsearch."""
     longer = (minhash.token_bits - 30) / 6 * _BYTES_MORE_A_SIX_BITS
     bands = minhash.bands * (_BYTES_A_BAND_TOKEN + longer) + minhash.signature * _BYTES_A_VALUE
     if simhash is None:

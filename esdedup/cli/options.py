@@ -23,10 +23,7 @@ from esdedup.exceptions import UsageError
 from esdedup.index import DEFAULT_FILE, DEFAULT_INDEX, Index, open
 from esdedup.models import Metric
 from esdedup.search.limits import ACTING, LOOKING, MAX_PER_BUCKET, RECALL, Limits
-from esdedup.sketch.banding import background_candidates, candidate_probability, steepest_similarity
-from esdedup.sketch.minhash import MinHash
 from esdedup.sketch.scheme import Scheme
-from esdedup.sketch.segments import Layout
 from esdedup.stores import BulkPolicy, Cluster, connect
 from esdedup.stores.connection import Connection, connection_to
 
@@ -362,12 +359,6 @@ class GroupingOptions:
         return Grouping(limits, self.method, KeepRule.parse(self.keep), self.exact)
 
 
-CHANCE_SIMILARITY = 0.02
-"""Jaccard similarity that unrelated texts are taken to have, for the cost of a query."""
-MOST_DOCUMENTS = 1e15
-_RADII = 3
-
-
 def scheme_in(path: Path | None) -> Scheme | None:
     """The scheme in a file, if one is named. Raises UsageError where it can't be read."""
     if path is None:
@@ -378,66 +369,6 @@ def scheme_in(path: Path | None) -> Scheme | None:
         raise UsageError(f"scheme file {path}: {error.strerror}") from error
     except ValueError as error:
         raise UsageError(f"scheme file {path}: {error}") from error
-
-
-def write_scheme(path: Path, scheme: Scheme) -> None:
-    """Writes a file that `scheme_in` reads. Raises UsageError where it can't be written."""
-    try:
-        path.write_text(json.dumps(scheme.to_json(), ensure_ascii=False) + "\n", "utf-8")
-    except OSError as error:
-        raise UsageError(f"--output {path}: {error.strerror}") from error
-
-
-def describe(
-    scheme: Scheme, documents: float, chance: float = CHANCE_SIMILARITY
-) -> list[tuple[str, str]]:
-    """What a scheme does and costs at so many documents: (name, text) rows."""
-    form = scheme.normalisation.form
-    fold = "case folded" if scheme.normalisation.casefold else "case kept"
-    shingling = scheme.shingling
-    stop = f", {len(shingling.stop_words)} stop words" if shingling.stop_words else ""
-    rows = [
-        ("scheme", scheme.id),
-        ("text", f"{form}, {fold}; shingles {shingling}{stop}"),
-    ]
-    if scheme.minhash is not None:
-        rows += _describe_bands(scheme.minhash, documents, chance)
-    if scheme.simhash is not None:
-        rows += _describe_layout(scheme.simhash.layout, documents)
-    return rows
-
-
-def _describe_bands(minhash: MinHash, documents: float, chance: float) -> list[tuple[str, str]]:
-    bands, rows = minhash.bands, minhash.rows
-    recalls = ", ".join(
-        f"{100 * candidate_probability(similarity, bands, rows):.1f}% at {similarity}"
-        for similarity in (0.3, 0.5, 0.7, 0.8, 0.9)
-    )
-    expected = background_candidates(documents, chance, bands, rows)
-    single = f", {minhash.signature} single values" if minhash.signature else ""
-    return [
-        ("MinHash", f"{bands} bands of {rows} rows of {minhash.permutations} permutations{single}"),
-        ("recall by Jaccard", f"{recalls}; steepest at {steepest_similarity(bands, rows):.2f}"),
-        (
-            "chance candidates a query",
-            f"about {expected:,.1f} at {documents:,.0f} documents"
-            f" that are {chance} alike by chance",
-        ),
-    ]
-
-
-def _describe_layout(layout: Layout, documents: float) -> list[tuple[str, str]]:
-    rows = [("SimHash", f"{layout.bits} bits, segments {layout}, {len(layout.widths)} tokens")]
-    for radius in range(_RADII):
-        rows.append(
-            (
-                f"Hamming distance up to {layout.guarantee(radius)}",
-                f"guaranteed with {layout.probes(radius):,} terms a query; about"
-                f" {layout.expected_candidates(documents, radius):,.1f} chance candidates"
-                f" at {documents:,.0f} documents",
-            )
-        )
-    return rows
 
 
 def check_metric_options(metric: str, threshold: float | None, distance: int | None) -> None:

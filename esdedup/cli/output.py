@@ -32,14 +32,15 @@ from rich.text import Text
 from esdedup.exceptions import UsageError
 from esdedup.models import FIELD, Match, Result
 from esdedup.search.limits import Limits
+from esdedup.search.warnings import GOOD_RECALL, percent
 from esdedup.stores.fields import value_at
+from esdedup.text.characters import visible
 
 Kind = Literal["number", "key", "line", "text"]
 _KEPT_WIDTH = 40
 _LEAST_LINE = 10
 _SNIPPET = 80
 WIDTH_WITHOUT_TERMINAL = 120
-_SHOWN = {point: "\ufffd" for point in (*range(32), *range(127, 160)) if point not in (9, 10)}
 _ESCAPED = {point: f"\\u{point:04x}" for point in range(127, 160)}
 """What JSON would hold as it is; all of it stands in strings."""
 
@@ -53,11 +54,6 @@ def print_json(document: dict[str, Any]) -> None:
     """One line of JSON on standard output."""
     line = json.dumps(document, ensure_ascii=only_plain()).translate(_ESCAPED)
     sys.stdout.write(line + "\n")
-
-
-def visible(text: str) -> str:
-    """The text with control characters shown, which a terminal would obey."""
-    return text.translate(_SHOWN)
 
 
 def print_table(
@@ -144,10 +140,6 @@ def message(text: str) -> None:
     typer.echo(visible(text), err=True)
 
 
-_GOOD_RECALL = 0.95
-"""Less is said, whatever is printed."""
-
-
 def answer(result: Result, id: str | None, with_source: bool) -> dict[str, Any]:
     """An answer as JSON."""
     return {
@@ -171,59 +163,6 @@ def _match(match: Match, with_source: bool) -> dict[str, Any]:
     if with_source:
         document["source"] = {name: value for name, value in match.source.items() if name != FIELD}
     return document
-
-
-def lacking(result: Result, limits: Limits, values: bool) -> str | None:
-    """What a look can't find, in words, or None. values: the index has tokens of single values."""
-    if limits.threshold is None:
-        return _lacking_nearest(result, limits, values)
-    if result.recall is None or result.blind:
-        return None
-    if result.stopped:
-        return _lacking_bands(result.recall, limits.threshold)
-    return lacking_recall(result.recall, limits.threshold, limits.recall)
-
-
-def lacking_recall(expected: float, threshold: float, wanted: float) -> str | None:
-    """What is said where much of what is at the threshold is not found, or None."""
-    if expected >= _GOOD_RECALL:
-        return None
-    at, share = f"{threshold:g}", _percent(expected)
-    if expected >= wanted:
-        return f"Of documents at Jaccard {at} about {share} are found: raise --recall"
-    return (
-        f"Of documents at Jaccard {at} this index finds about {share}: make one with esdedup"
-        f" scheme --threshold {at}"
-    )
-
-
-def _lacking_bands(expected: float, threshold: float) -> str | None:
-    """What is said where it may be for want of the bands that were left out."""
-    if expected >= _GOOD_RECALL:
-        return None
-    return (
-        f"Of documents at Jaccard {threshold:g} about {_percent(expected)} are found by the bands"
-        " that were looked up"
-    )
-
-
-def _lacking_nearest(result: Result, limits: Limits, values: bool) -> str | None:
-    found, wanted = len(result.matches), limits.matches
-    if result.blind and not found:
-        return None
-    better = "" if values else ": an index of esdedup scheme --signature 128 finds more"
-    if found < wanted and not result.truncated:
-        token = "a token that was looked up" if result.stopped else "a token"
-        return f"Only {found} of {wanted} were found, as no other document shares {token}{better}"
-    if result.recall is None or result.recall >= _GOOD_RECALL:
-        return None
-    share = f"Of documents as near as the last about {_percent(result.recall)} are found"
-    return share + (better or ": raise --candidates")
-
-
-def _percent(share: float) -> str:
-    """A share that does not round to all or nothing."""
-    return f"{min(99.9, 100 * share):.3g}%" if share > 0 else "none"
 
 
 def show(result: Result, limits: Limits, text_field: str) -> None:
@@ -252,10 +191,10 @@ def show(result: Result, limits: Limits, text_field: str) -> None:
 
 
 def _title(result: Result, limits: Limits) -> str | None:
-    if result.recall is None or result.recall < _GOOD_RECALL:
+    if result.recall is None or result.recall < GOOD_RECALL:
         return None
     at = "as near as the last" if limits.threshold is None else f"at Jaccard {limits.threshold:g}"
-    return f"Of documents {at} about {_percent(result.recall)} are found"
+    return f"Of documents {at} about {percent(result.recall)} are found"
 
 
 Advance = Callable[[int], None]

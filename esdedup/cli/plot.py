@@ -1,30 +1,60 @@
-"""The figure of `esdedup tune --plot`, drawn by matplotlib.
+"""Draws the S-curve of bands above the neighbours of a document: as a table, and as a figure.
 
-Plots for a terminal, of block characters; of plain ones where it has no others.
-
-What `esdedup tune` draws in a terminal: the S-curve above the similarities, on one axis.
+The table has bars of block characters, or of plain ones if the terminal has no others. The figure
+is made by matplotlib.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from esdedup.analysis.distribution import BINS, bars, similarity_histogram
 from esdedup.analysis.tuning import Choice, Neighbours, meeting
-from esdedup.cli.output import only_plain
+from esdedup.cli.output import Kind, only_plain, print_table
 from esdedup.exceptions import MissingExtra, UsageError
 from esdedup.sketch.minhash import MinHash
 
 ENDINGS = (".png", ".svg", ".pdf")
 _BINS = 50
+_PERCENT_A_BLOCK = 6.25
+
+
+def print_chart(minhash: MinHash, threshold: float, neighbours: Neighbours | None) -> None:
+    """Prints the S-curve, and the neighbours if they are known, by similarity.
+
+    Bars of neighbours are on a logarithmic scale.
+    """
+    curve = similarity_histogram(meeting((np.arange(BINS) + 0.5) / BINS, minhash))
+    columns: list[tuple[str, Kind]] = [("similarity", "key"), ("met", "number"), ("", "key")]
+    rows = [
+        [
+            f"{each.name} {'<' * (each.low <= threshold < each.high)}",
+            f"{each.count:.1%}",
+            _bar(length),
+        ]
+        for each, length in bars(curve)
+    ]
+    if neighbours is not None:
+        columns += [("neighbours", "number"), ("", "key")]
+        seen = bars(similarity_histogram(neighbours.histogram(BINS)), log_scale=True)
+        for row, (each, length) in zip(rows, seen, strict=True):
+            row += [f"{each.count:,.3g}", _bar(length)]
+    title = (
+        f"S-curve of {minhash.bands} bands of {minhash.rows} rows; < is the threshold {threshold:g}"
+    )
+    print_table(columns, rows, title=title)
+
+
+def _bar(percent: float) -> str:
+    return ("#" if only_plain() else "█") * round(percent / _PERCENT_A_BLOCK)
 
 
 def check_figure(path: Path) -> None:
-    """Raises UsageError for another ending, MissingExtra where matplotlib is not installed."""
+    """Raises UsageError for another ending, MissingExtra if matplotlib is not installed."""
     if path.suffix.lower() not in ENDINGS:
         raise UsageError(f"--plot {path}: use a name that ends in {', '.join(ENDINGS)}")
     if not path.parent.is_dir():
@@ -38,16 +68,22 @@ def check_figure(path: Path) -> None:
 def draw(
     path: Path, choices: Sequence[Choice], threshold: float, neighbours: Neighbours, title: str
 ) -> None:
-    """The S-curves of all choices, and below them who meets: saved as the ending of `path` says."""
+    """Saves the figure, with the S-curves of all choices, in the format of the path's ending."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    # The same figures give the same file.
+    # A fixed salt and no dates, so that the same choices give the same file.
     with mpl.rc_context({"svg.hashsalt": "esdedup"}):
         figure = Figure(figsize=(8, 7), layout="constrained")
-        curves, bars = figure.subplots(2, 1, sharex=True)
-        _draw_curves(curves, choices, threshold)
-        _draw_neighbours(bars, choices, threshold, neighbours)
+        curves, below = figure.subplots(2, 1, sharex=True)
+        _draw_curves(curves, choices)
+        _draw_neighbours(below, choices, neighbours)
+        for axes, corner in ((curves, "upper left"), (below, "upper right")):
+            axes.axvline(
+                threshold, color="tab:red", linestyle="--", linewidth=1.2, label="threshold"
+            )
+            axes.grid(visible=True, alpha=0.25)
+            axes.legend(loc=corner, fontsize=9)
         figure.suptitle(title, fontsize=11)
         date = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
         metadata: dict[str, Any] = date.get(path.suffix.lower(), {"Software": None})
@@ -57,7 +93,7 @@ def draw(
             raise UsageError(f"--plot {path}: {error.strerror}") from error
 
 
-def _draw_curves(axes: Any, choices: Sequence[Choice], threshold: float) -> None:
+def _draw_curves(axes: Any, choices: Sequence[Choice]) -> None:
     similarity = np.linspace(0, 1, 501)
     for choice in choices:
         bands, rows = choice.minhash.bands, choice.minhash.rows
@@ -70,123 +106,22 @@ def _draw_curves(axes: Any, choices: Sequence[Choice], threshold: float) -> None
             label=f"{bands} bands of {rows} rows" if choice.chosen else None,
         )
     axes.plot([], [], color="0.72", linewidth=1.0, label="other numbers of rows")
-    axes.axvline(threshold, color="tab:red", linestyle="--", linewidth=1.2, label="threshold")
     axes.set_ylabel("chance to be a candidate")
     axes.set_ylim(0, 1.02)
-    axes.grid(visible=True, alpha=0.25)
-    axes.legend(loc="upper left", fontsize=9)
 
 
-def _draw_neighbours(
-    axes: Any, choices: Sequence[Choice], threshold: float, neighbours: Neighbours
-) -> None:
+def _draw_neighbours(axes: Any, choices: Sequence[Choice], neighbours: Neighbours) -> None:
     (chosen,) = [choice for choice in choices if choice.chosen]
     met = neighbours.weighted(meeting(neighbours.similarity, chosen.minhash))
     places, width = (np.arange(_BINS) + 0.5) / _BINS, 1.0 / _BINS
     every = neighbours.histogram(_BINS)
     axes.bar(places, every, width, color="0.85", edgecolor="0.7", linewidth=0.5, label="all")
     axes.bar(places, met.histogram(_BINS), width * 0.6, color="tab:blue", label="candidates")
-    axes.axvline(threshold, color="tab:red", linestyle="--", linewidth=1.2)
-    if (every > 0).any():
+    if (filled := every[every > 0]).size:
         axes.set_yscale("log")
-    axes.set_ylim(*_limits(every))
+        axes.set_ylim(max(1e-6, float(filled.min()) / 3), float(filled.max()) * 3)
+    else:
+        axes.set_ylim(0.1, 1.0)
     axes.set_xlim(0, 1)
     axes.set_xlabel("Jaccard similarity")
     axes.set_ylabel("neighbours of a document")
-    axes.grid(visible=True, alpha=0.25)
-    axes.legend(loc="upper right", fontsize=9)
-
-
-def _limits(every: Any) -> tuple[float, float]:
-    """From a tenth of what matters least to above the highest bar."""
-    filled = every[every > 0]
-    if not filled.size:
-        return 0.1, 1.0
-    return max(1e-6, float(filled.min()) / 3), float(filled.max()) * 3
-
-
-_EIGHTHS = " ▁▂▃▄▅▆▇█"
-_PLAIN = "  .-=+*##"
-_MARGIN = 8
-"""Characters before the plot, for the labels."""
-
-
-def bars(
-    heights: Sequence[float], lines: int, labels: Sequence[str], *, plain: bool = False
-) -> list[str]:
-    """Bars of one character's width. heights: 0 to 1. labels: of the lines, from the top."""
-    blocks = _PLAIN if plain else _EIGHTHS
-    eighths = [round(8 * lines * min(1.0, max(0.0, height))) for height in heights]
-    rows = []
-    for line in range(lines):
-        below = 8 * (lines - 1 - line)
-        cells = "".join(blocks[min(8, max(0, height - below))] for height in eighths)
-        label = labels[line] if line < len(labels) else ""
-        rows.append(f"{label:>{_MARGIN - 1}} {cells}".rstrip())
-    return rows
-
-
-def axis(width: int, mark: float, *, plain: bool = False) -> list[str]:
-    """An axis from 0 to 1, and below it its numbers and a mark at one of its places."""
-    dash, tick, arrow = ("-", "+", "^") if plain else ("─", "┴", "▲")
-    line = [dash] * width
-    numbers = [" "] * (width + 4)
-    for tenth in range(0, 11, 2):
-        at = min(round(tenth / 10 * width), width - 1)
-        line[at] = tick
-        for offset, character in enumerate(f"{tenth / 10:g}"):
-            numbers[at + offset] = character
-    marks = [" "] * width
-    marks[min(math.floor(mark * width), width - 1)] = arrow
-    margin = " " * _MARGIN
-    return [
-        margin + "".join(line),
-        margin + "".join(numbers).rstrip(),
-        margin + "".join(marks).rstrip() + f" {mark:g}",
-    ]
-
-
-def logarithmic(values: Sequence[float], decades: int) -> tuple[list[float], int]:
-    """Heights of values on a logarithmic scale, and the power of ten at its top.
-
-    The scale is of `decades` powers of ten below the largest value; what is less has no height.
-    """
-    largest = max(values, default=0.0)
-    top = math.ceil(math.log10(largest)) if largest > 0 else 0
-    return [
-        (math.log10(value) - (top - decades)) / decades if value > 0 else 0.0 for value in values
-    ], top
-
-
-_WIDTH = 70
-"""With the labels less than the 80 columns of the narrowest terminal."""
-_LINES = 8
-
-
-def chart(minhash: MinHash, threshold: float, neighbours: Neighbours | None) -> list[str]:
-    """The lines of the plot, the similarities left out where none are known."""
-    plain = only_plain()
-    places = (np.arange(_WIDTH) + 0.5) / _WIDTH
-    curve = meeting(places, minhash).tolist()
-    labels = ["100%", "", "", "", "50%"]
-    lines = [
-        f"S-curve of {minhash.bands} bands of {minhash.rows} rows: the chance to be a candidate,",
-        "by Jaccard similarity",
-        *bars(curve, _LINES, labels, plain=plain),
-        *axis(_WIDTH, threshold, plain=plain),
-    ]
-    if neighbours is not None:
-        lines += ["Neighbours of a document, by similarity, on a logarithmic scale"]
-        lines += _histogram(neighbours, plain=plain)
-        lines += axis(_WIDTH, threshold, plain=plain)
-    return lines
-
-
-def _histogram(neighbours: Neighbours, *, plain: bool) -> list[str]:
-    heights, top = logarithmic(neighbours.histogram(_WIDTH).tolist(), _LINES)
-    labels = [_power(top - line) for line in range(_LINES)]
-    return bars(heights, _LINES, labels, plain=plain)
-
-
-def _power(exponent: int) -> str:
-    return f"{10.0**exponent:,g}" if -4 <= exponent <= 5 else f"1e{exponent}"

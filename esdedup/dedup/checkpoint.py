@@ -30,7 +30,6 @@ from esdedup.dedup.union_find import singletons
 from esdedup.exceptions import EsdedupError, StoreError, UsageError
 from esdedup.models import Share
 from esdedup.stores.base import Store
-from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.sqlite.database import held_alone
 from esdedup.text.arrays import F64, I64
 
@@ -71,7 +70,6 @@ class WorkFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._kept_at = time.monotonic()
-        self._shares = 1
 
     @staticmethod
     @contextmanager
@@ -90,29 +88,48 @@ class WorkFolder:
         # A run that was killed early may have left other files of ours, but no job.
         if _JOB not in names and any(not _is_ours(name) for name in names):
             raise UsageError(f"{path}: the folder is not empty, and not a work folder of esdedup")
-        with _locked(path):
-            yield WorkFolder(path)
+        with held_alone(path / _LOCK, "wait for it, or name another folder (--work)"):
+            try:
+                yield WorkFolder(path)
+            finally:
+                # The folder is removed with its lock, unless work is left in it.
+                if not (path / _JOB).exists():
+                    with suppress(OSError):
+                        (path / _LOCK).unlink()
+                        path.rmdir()
 
-    def claim(self, store: Store, meta: IndexMeta, parameters: Mapping[str, Any]) -> None:
-        """Begins the work, or goes on with it.
+    def read(self, store: Store, reading: Reading, job: Mapping[str, Any], step: OnStep) -> Columns:
+        """The columns of all documents. Reads the shares that are not in the folder yet.
 
-        parameters: of the job; a checkpoint is used only by a job with the same ones.
+        job: parameters that tell the run from others: only a run with the same ones goes on.
 
-        Raises UsageError if the folder holds the work of another job.
+        Raises UsageError if the folder holds the work of another run.
         """
-        job = {
-            "index": store.where,
-            "scheme": meta.scheme.id,
-            "field": meta.field,
-            "stop": list(meta.stop),
-            **parameters,
-        }
+        meta = reading.meta
+        documents = store.statistics(meta).sketched
+        index = {"index": store.where, "scheme": meta.scheme.id, "field": meta.field}
+        whole = {**index, "stop": list(meta.stop), **job}
+        shares = self._claimed_shares(whole, shares_of(documents))
+        files = [self.path / f"share-{number:04d}.npz" for number in range(1, shares + 1)]
+        done = 0
+
+        def on_read(count: int) -> None:
+            nonlocal done
+            done += count
+            step("Reading tokens", min(done, documents), documents)
+
+        with _naming(self.path):
+            for number, file in enumerate(files, 1):
+                read_share(store, reading, Share(number, shares), file, on_read)
+            return read_columns(files, reading, self.path)
+
+    def _claimed_shares(self, job: Mapping[str, Any], shares: int) -> int:
+        """The number of shares of a job, for which it claims the folder: `shares` for a new one."""
         held = self._held_job()
         if held is None:
-            self._shares = shares_of(store.statistics(meta).sketched)
             with _naming(self.path), written_whole(self.path / _JOB) as out:
-                out.write(json.dumps({**job, "shares": self._shares}).encode())
-            return
+                out.write(json.dumps({**job, "shares": shares}).encode())
+            return shares
         differing = [name for name, value in job.items() if held.get(name) != value]
         if differing:
             raise UsageError(
@@ -120,7 +137,7 @@ class WorkFolder:
                 f" ({held.get(differing[0])}, not {job[differing[0]]}): finish that, remove the"
                 " folder, or name another one (--work)"
             )
-        self._shares = held["shares"]
+        return int(held["shares"])
 
     def _held_job(self) -> dict[str, Any] | None:
         file = self.path / _JOB
@@ -135,31 +152,14 @@ class WorkFolder:
             " one (--work)"
         )
 
-    def read(self, store: Store, reading: Reading, step: OnStep) -> Columns:
-        """The columns of all documents. Reads the shares that are not in the folder yet."""
-        documents = store.statistics(reading.meta).sketched
-        files = [self.path / f"share-{number:04d}.npz" for number in range(1, self._shares + 1)]
-        done = 0
-
-        def on_read(count: int) -> None:
-            nonlocal done
-            done += count
-            step("Reading tokens", min(done, documents), documents)
-
-        with _naming(self.path):
-            for number, file in enumerate(files, 1):
-                read_share(store, reading, Share(number, self._shares), file, on_read)
-            return read_columns(files, reading, self.path)
-
     def checkpoint(self, rows: int) -> Checkpoint:
         """The last checkpoint, or the state before any of `rows` rows is done."""
         file = self.path / _STATE
         if not file.exists():
             return Checkpoint(singletons(rows), singletons(rows), np.zeros(rows))
         with _naming(self.path), file.open("rb") as raw, np.load(raw) as state:
-            found = Checkpoint(
-                state["partition"], state["partner"], state["value"], int(state["rows"])
-            )
+            partition, partner, value = (state[name] for name in ("partition", "partner", "value"))
+            found = Checkpoint(partition, partner, value, int(state["rows"]))
         if found.partition.size != rows:
             raise StoreError(f"{self.path}: the files do not belong together: remove the folder")
         return found
@@ -174,7 +174,7 @@ class WorkFolder:
         return found
 
     def remove(self) -> None:
-        """Removes our files. The folder goes with its lock if nothing else is in it."""
+        """Removes our files. The folder itself goes at the end, if nothing else is in it."""
         with _naming(self.path):
             for file in [*self.path.iterdir()]:
                 if _is_ours(file.name) and not file.name.startswith(_LOCK):
@@ -184,19 +184,6 @@ class WorkFolder:
 def _is_ours(name: str) -> bool:
     patterns = (_JOB, _STATE, f"{_LOCK}*", "share-*.npz", "values.npy", "*.tmp")
     return any(fnmatchcase(name, pattern) for pattern in patterns)
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Keeps other runs out of a folder. Removes the folder if no work is left in it."""
-    with held_alone(path / _LOCK, "wait for it, or name another folder (--work)"):
-        try:
-            yield
-        finally:
-            if not (path / _JOB).exists():
-                with suppress(OSError):
-                    (path / _LOCK).unlink()
-                    path.rmdir()
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from esdedup.dedup.representative import KeepRule
 from esdedup.exceptions import StoreError
 from esdedup.models import Document, Metric, Share
+from esdedup.search.limits import require_minhash, require_simhash
 from esdedup.sketch.simhash import from_hex
 from esdedup.sketch.tokens import decode
 from esdedup.stores.base import Store
@@ -71,12 +72,10 @@ class Reading:
     @property
     def width(self) -> int:
         """The number of values of a document."""
-        scheme = self.meta.scheme
-        if self.metric == "jaccard" and scheme.minhash is not None:
-            return scheme.minhash.bands
-        if self.metric == "hamming" and scheme.simhash is not None:
-            return scheme.simhash.layout.bits // 64
-        return 0
+        if self.metric is None:
+            return 0
+        scheme, by_bands = self.meta.scheme, self.metric == "jaccard"
+        return require_minhash(scheme).bands if by_bands else require_simhash(scheme).bits // 64
 
 
 def shares_of(documents: int) -> int:
@@ -171,9 +170,8 @@ def _mapped_values(
 
 def value_type(reading: Reading) -> type[np.unsignedinteger[Any]]:
     """The narrowest type that holds a document's values."""
-    minhash = reading.meta.scheme.minhash
-    narrow = reading.metric == "jaccard" and minhash is not None and minhash.token_bits <= 32
-    return np.uint32 if narrow else np.uint64
+    by_bands, scheme = reading.metric == "jaccard", reading.meta.scheme
+    return np.uint32 if by_bands and require_minhash(scheme).token_bits <= 32 else np.uint64
 
 
 def _digests(store: Store, batch: Sequence[Document], field: str) -> U64:
@@ -196,16 +194,15 @@ def _values(store: Store, batch: Sequence[Document], reading: Reading) -> tuple[
     found = [value_at(document.source, path) for document in batch]
     has = np.array([value is not None for value in found], np.bool_)
     values = np.zeros((len(batch), reading.width), np.uint64)
-    if reading.metric is not None and has.any():
-        values[has] = _decoded(store, [each for each in found if each is not None], reading)
-    return has, values
-
-
-def _decoded(store: Store, found: Sequence[Any], reading: Reading) -> U64:
-    minhash = reading.meta.scheme.minhash
+    if reading.metric is None or not has.any():
+        return has, values
+    tokens = [value for value in found if value is not None]
     try:
-        if reading.metric == "jaccard" and minhash is not None:
-            return decode(found, minhash.bands, minhash.token_bits)
-        return from_hex(found)
+        if reading.metric == "jaccard":
+            minhash = require_minhash(reading.meta.scheme)
+            values[has] = decode(tokens, minhash.bands, minhash.token_bits)
+        else:
+            values[has] = from_hex(tokens)
     except ValueError as error:
         raise StoreError(f"{store.where}: tokens do not fit the index's scheme: {error}") from error
+    return has, values

@@ -177,8 +177,8 @@ def find_groups(
     if metric is not None:
         grouping.limits.check_for_pairs(meta.scheme)
     with temporary_folder() if work is None else nullcontext(work) as folder:
-        folder.claim(store, meta, grouping.to_json())
-        columns = folder.read(store, Reading(meta, metric, grouping.keep), step)
+        reading = Reading(meta, metric, grouping.keep)
+        columns = folder.read(store, reading, grouping.to_json(), step)
         if metric is None:
             return _exact(grouping, columns)
         if metric == "hamming":

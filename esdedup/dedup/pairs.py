@@ -83,8 +83,7 @@ def similar_pairs(
     limits.check_for_pairs(meta.scheme)
     step = on_step or (lambda *_: None)
     with temporary_folder() as folder:
-        folder.claim(store, meta, {})
-        columns = folder.read(store, Reading(meta, limits.metric, KeepRule()), step)
+        columns = folder.read(store, Reading(meta, limits.metric, KeepRule()), {}, step)
         return pairs_among(columns, texts_in(store, meta.text_field), meta, limits, step)
 
 

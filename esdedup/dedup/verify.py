@@ -7,11 +7,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from esdedup.dedup.union_find import join, singletons
-from esdedup.exceptions import RecordError
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import shingle_sets
 from esdedup.stores.base import Store
-from esdedup.stores.fields import text_of
+from esdedup.stores.fields import value_at
 from esdedup.text.arrays import F64, I64, Ragged
 from esdedup.text.jaccard import jaccard_of_rows
 
@@ -31,7 +30,8 @@ def texts_in(store: Store, field: str) -> TextsOf:
 
     def texts_of(ids: list[str]) -> list[str]:
         found = {document.id: document.source for document in store.get(ids, [field])}
-        return [_text(found.get(id), field) for id in ids]
+        texts = [value_at(found.get(id, {}), field) for id in ids]
+        return [text if isinstance(text, str) else "" for text in texts]
 
     return texts_of
 
@@ -71,13 +71,6 @@ class ExactSimilarity:
         self._shingles += sets.hashes.size
         self._documents += len(rows)
         return sets
-
-
-def _text(source: object, field: str) -> str:
-    try:
-        return text_of(source, field) if source is not None else ""
-    except RecordError:
-        return ""
 
 
 def _by_group(left: I64, right: I64) -> I64:

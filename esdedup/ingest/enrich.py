@@ -30,7 +30,7 @@ from esdedup.stores.mapping import IndexMeta
 Action = str | bytes | Mapping[str, Any]
 _BATCH = 1_000
 """Sketched at once: of fewer, a document costs more, and the sending thread is held up more often
-(`benchmarks/enrich.py`)."""
+(`benchmarks/own/enrich.py`)."""
 
 log = logging.getLogger("esdedup")
 

@@ -1,110 +1,95 @@
-"""A `_bulk` body cut into parts that the upstream takes, with the tokens put in.
+"""Reads the body of a `_bulk` request as actions, and cuts it into parts with tokens put in.
 
-The lines of a `_bulk` body as actions. What can't be understood is kept as it was written.
+Lines that can't be understood are kept as they are: the servers report them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from esdedup.proxy.http import Answer, BadEncoding, Headers, unpacked
-from esdedup.proxy.metadata import LookupFailed, Schemes
+from esdedup.proxy.http import Answer, Failed, Request, Unreadable, unpacked
+from esdedup.proxy.metadata import Schemes
 from esdedup.proxy.splice import Source, with_tokens
-from esdedup.proxy.upstream import NoAnswer
 
 _WITH_SOURCE = ("index", "create", "update")
 _OPERATIONS = (*_WITH_SOURCE, "delete")
 _LONGEST_LINE = 128 << 20
-"""More than the servers take in a whole request, unless someone has raised their limit."""
+"""More than the servers take in a whole request, unless their limit was raised."""
+_BLOCK_DOCUMENTS = 1_000
+_BLOCK_BYTES = 4 << 20
+_PART_BYTES = 8 << 20
+_PART_ACTIONS = 50_000
+"""Deletes are short, but each has an answer."""
 
 
-class LineTooLong(Exception):
-    """A line is longer than can be held here."""
+@dataclass(frozen=True, slots=True)
+class Item:
+    """The start of the answer to an action. index: of the action, or of the request's path."""
+
+    operation: str
+    index: str | None
+    id: Any
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """Lines of one action as they came, ends of line included.
+    """The lines of one action as they came, ends of line included.
 
-    operation: empty for lines that are no action. index, id: as the action line has them.
-    source: the line after the action line, or nothing.
+    line: the action line. item: None if the line is not an action. source: the line after it, or
+    nothing.
     """
 
-    operation: str
     line: bytes
-    index: str | None = None
-    id: Any = None
+    item: Item | None = None
     source: bytes = b""
 
-    @property
-    def size(self) -> int:
-        """Bytes in all."""
-        return len(self.line) + len(self.source)
+
+async def actions_of(chunks: AsyncIterable[bytes], index: str | None) -> AsyncIterator[Action]:
+    """The actions of a body, in order. index: of actions that name none. Raises Unreadable."""
+    waiting: Action | None = None
+    lost = False
+    async for line in _lines(chunks):
+        if waiting is not None:
+            yield replace(waiting, source=line)
+            waiting = None
+        elif not line.strip():
+            yield Action(line)
+        elif (item := _item(line, index)) is None:
+            # The next lines may be sources or actions, until one looks like an action.
+            yield Action(line, None if lost else Item("index", index, None))
+            lost = True
+        else:
+            lost = False
+            if item.operation in _WITH_SOURCE:
+                waiting = Action(line, item)
+            else:
+                yield Action(line, item)
+    if waiting is not None:
+        yield waiting
 
 
-async def actions_of(chunks: AsyncIterable[bytes]) -> AsyncIterator[Action]:
-    """The actions of a body, in order. Raises LineTooLong."""
-    reader = _Reader()
+async def _lines(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    tail: list[bytes] = []
+    size = 0
     async for chunk in chunks:
-        for line in reader.lines(chunk):
-            if action := reader.action(line):
-                yield action
-    for action in reader.rest():
-        yield action
-
-
-class _Reader:
-    """Cuts chunks into lines and puts the lines of an action together."""
-
-    def __init__(self) -> None:
-        self._tail: list[bytes] = []
-        self._tail_size = 0
-        self._waiting: Action | None = None
-        self._lost = False
-
-    def lines(self, chunk: bytes) -> Iterator[bytes]:
-        """Whole lines; the last part stays for the next chunk."""
         *whole, last = chunk.split(b"\n")
         for line in whole:
-            yield b"".join([*self._tail, line, b"\n"])
-            self._tail, self._tail_size = [], 0
-        self._tail.append(last)
-        self._tail_size += len(last)
-        if self._tail_size > _LONGEST_LINE:
-            raise LineTooLong(f"a line of more than {_LONGEST_LINE >> 20} MiB")
-
-    def action(self, line: bytes) -> Action | None:
-        """The action that this line completes, if it does."""
-        if self._waiting is not None:
-            done, self._waiting = replace(self._waiting, source=line), None
-            return done
-        if not line.strip():
-            return Action("", line)
-        action = _parsed(line)
-        if action is None:
-            # Sources can't be told from actions until the next line that looks like one.
-            known, self._lost = self._lost, True
-            return Action("" if known else "index", line)
-        self._lost = False
-        if action.operation in _WITH_SOURCE:
-            self._waiting = action
-            return None
-        return action
-
-    def rest(self) -> Iterator[Action]:
-        """What the body ends with, where it does not end with a whole action."""
-        line = b"".join(self._tail)
-        if line and (action := self.action(line)):
-            yield action
-        if self._waiting is not None:
-            yield self._waiting
+            yield b"".join([*tail, line, b"\n"])
+            tail, size = [], 0
+        tail.append(last)
+        size += len(last)
+        if size > _LONGEST_LINE:
+            reason = f"a line of more than {_LONGEST_LINE >> 20} MiB"
+            raise Unreadable.error(413, "content_too_long_exception", reason)
+    if size:
+        yield b"".join(tail)
 
 
-def _parsed(line: bytes) -> Action | None:
+def _item(line: bytes, default: str | None) -> Item | None:
     try:
         parsed = json.loads(line)
     except (ValueError, RecursionError):
@@ -117,28 +102,12 @@ def _parsed(line: bytes) -> Action | None:
     index = target.get("_index")
     if index is not None and not isinstance(index, str):
         return None
-    return Action(operation, line, index, target.get("_id"))
-
-
-_BLOCK_DOCUMENTS = 1_000
-_BLOCK_BYTES = 4 << 20
-_PART_BYTES = 8 << 20
-_PART_ACTIONS = 50_000
-"""Deletes are short, but each has an answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """What the answer to an action starts with."""
-
-    operation: str
-    index: str | None
-    id: object
+    return Item(operation, index or default, target.get("_id"))
 
 
 @dataclass(frozen=True)
 class Part:
-    """Lines for one request, and their items. refused: why they can't be sent, if they can't."""
+    """Lines for one request, and their items. refused: the reason not to send them, if any."""
 
     body: bytes
     items: list[Item]
@@ -153,9 +122,11 @@ class _Growing:
     size: int = 0
     items: list[Item] = field(default_factory=list)
 
-    def add(self, line: bytes) -> None:
-        self.lines.append(line)
-        self.size += len(line)
+    def add(self, action: Action, source: bytes) -> None:
+        self.lines += (action.line, source)
+        self.size += len(action.line) + len(source)
+        if action.item is not None:
+            self.items.append(action.item)
 
     def part(self, refusal: Answer | None) -> Part:
         return Part(b"".join(self.lines), self.items, refusal)
@@ -168,85 +139,89 @@ class _Growing:
 class BulkBody:
     """The body of a `_bulk` request.
 
-    refusal: why nothing further shall be sent. The actions that follow are then only told.
+    refusal: the reason to send nothing further. Actions after it are reported, not sent.
     """
 
     def __init__(
-        self,
-        chunks: AsyncIterable[bytes],
-        encoding: str,
-        index: str | None,
-        headers: Headers,
-        schemes: Schemes,
+        self, chunks: AsyncIterable[bytes], request: Request, index: str | None, schemes: Schemes
     ) -> None:
-        """index: the one that the request's path names, if any."""
+        """index: named by the request's path, if any."""
         self.refusal: Answer | None = None
         self._chunks = chunks
-        self._encoding = encoding
-        self._default = index
-        self._headers = headers
+        self._request = request
+        self._index = index
         self._schemes = schemes
 
     async def parts(self) -> AsyncGenerator[Part, None]:
-        """The parts in order; refused ones from where something keeps them from being made."""
+        """The parts in order. After a failure to make one, all are refused."""
         growing = _Growing()
         try:
-            async for block in _blocks(actions_of(unpacked(self._chunks, self._encoding))):
-                # Noted here: it can be set while the block is at work, which then has its items.
+            chunks = unpacked(self._chunks, self._request.encoding)
+            async for block in _blocks(actions_of(chunks, self._index)):
+                # Read once: it can be set while the block is enriched, which then has its items.
                 refused = self.refusal is not None
                 try:
                     if not refused:
                         await self._enrich(block, growing)
-                except (LookupFailed, NoAnswer) as error:
+                except Failed as error:
                     if growing.lines:
                         yield growing.part(self.refusal)
                         growing = _Growing()
                     self.refusal, refused = error.answer, True
                 if refused:
-                    growing.items += [self._item(action) for action in block if action.operation]
+                    growing.items += [action.item for action in block if action.item is not None]
                 if growing.full:
                     yield growing.part(self.refusal)
                     growing = _Growing()
-        except (BadEncoding, LineTooLong) as error:
-            self.refusal = self.refusal or _unreadable(error)
-            # One item at least: what can't be read may not look like nothing.
-            growing.items = growing.items or [Item("index", self._default, None)]
+        except Unreadable as error:
+            self.refusal = self.refusal or error.answer
+            # At least one item: an unreadable body must not look like an empty one.
+            growing.items = growing.items or [Item("index", self._index, None)]
             yield growing.part(self.refusal)
             return
         if growing.lines or growing.items:
             yield growing.part(self.refusal)
 
     async def _enrich(self, block: list[Action], growing: _Growing) -> None:
-        names = {self._index(action) for action in block if action.source}
+        """Adds the actions of a block to a part, with tokens. Raises Failed."""
+        names = {action.item.index for action in block if action.item and action.source}
         metas = {
-            name: await self._schemes.meta(name, self._headers)
-            for name in names
-            if name is not None
+            name: await self._schemes.meta(name, self._request.headers) for name in names if name
         }
         sources = {
-            row: Source(action.source, meta, action.operation == "update")
+            row: Source(action.source, meta, action.item.operation == "update")
             for row, action in enumerate(block)
-            if action.source and (meta := metas.get(self._index(action) or "")) is not None
+            if action.item and action.source and (meta := metas.get(action.item.index or ""))
         }
-        done = {}
+        done: dict[int, bytes] = {}
         if sources:
             enriched = await asyncio.to_thread(with_tokens, list(sources.values()))
             done = dict(zip(sources, enriched, strict=True))
         for row, action in enumerate(block):
-            growing.add(action.line)
-            growing.add(done.get(row, action.source))
-            if action.operation:
-                growing.items.append(self._item(action))
+            growing.add(action, done.get(row, action.source))
 
-    def _index(self, action: Action) -> str | None:
-        return action.index or self._default
 
-    def _item(self, action: Action) -> Item:
-        return Item(action.operation, self._index(action), action.id)
+async def _blocks(actions: AsyncIterator[Action]) -> AsyncIterator[list[Action]]:
+    """Actions in lists of bounded size. The last ones before an error come too."""
+    block: list[Action] = []
+    size = 0
+    try:
+        async for action in actions:
+            block.append(action)
+            size += len(action.line) + len(action.source)
+            if len(block) == _BLOCK_DOCUMENTS or size >= _BLOCK_BYTES:
+                yield block
+                block, size = [], 0
+    except Unreadable:
+        if block:
+            yield block
+        raise
+    if block:
+        yield block
 
 
 async def ahead(parts: AsyncGenerator[Part, None]) -> AsyncGenerator[Part, None]:
-    """The parts, each made while the caller still works on the one before."""
+    """The parts. Each is made while the caller works on the one before."""
 
     async def following() -> Part | None:
         return await anext(parts, None)
@@ -260,30 +235,5 @@ async def ahead(parts: AsyncGenerator[Part, None]) -> AsyncGenerator[Part, None]
         task.cancel()
         await asyncio.wait({task})
         if not task.cancelled():
-            task.exception()  # Seen: nobody asks for it any more.
+            task.exception()  # Retrieved, or asyncio logs it as never retrieved.
         await parts.aclose()
-
-
-async def _blocks(actions: AsyncIterator[Action]) -> AsyncIterator[list[Action]]:
-    """Actions in lists of bounded size; the last ones before an error too."""
-    block: list[Action] = []
-    size = 0
-    try:
-        async for action in actions:
-            block.append(action)
-            size += action.size
-            if len(block) == _BLOCK_DOCUMENTS or size >= _BLOCK_BYTES:
-                yield block
-                block, size = [], 0
-    except (BadEncoding, LineTooLong):
-        if block:
-            yield block
-        raise
-    if block:
-        yield block
-
-
-def _unreadable(error: BadEncoding | LineTooLong) -> Answer:
-    if isinstance(error, LineTooLong):
-        return Answer.error(413, "content_too_long_exception", str(error))
-    return Answer.error(400, "parse_exception", str(error))

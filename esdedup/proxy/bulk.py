@@ -1,23 +1,32 @@
-"""A `_bulk` request: its parts sent one after the other, and one answer made of theirs.
+"""Handles a `_bulk` request: sends its parts one after the other, and merges their answers.
 
-One part is on its way at a time, while the next is being made: actions on the same document stay
-in order, and after a failure nothing further is sent.
-
-Several answers to `_bulk` made one.
+One part is on its way at a time, while the next one is made. So actions on the same document stay
+in order, and nothing further is sent after a failure.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import tempfile
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
 from typing import IO, Any, Self
 
 from esdedup.proxy.body import BulkBody, Item, Part, ahead
-from esdedup.proxy.http import Answer, Body, Headers, Request, Send, packed, reply
+from esdedup.proxy.http import (
+    Answer,
+    Body,
+    Failed,
+    Headers,
+    Request,
+    Send,
+    chained,
+    packed,
+    reply,
+    stream,
+)
 from esdedup.proxy.metadata import Schemes
-from esdedup.proxy.upstream import NoAnswer, Upstream, relay
+from esdedup.proxy.upstream import Upstream
 
 _IN_MEMORY = 4 << 20
 _PIECE = 1 << 16
@@ -26,8 +35,84 @@ UNSENT = "not sent, because an earlier part of the same request failed: "
 UNKNOWN = "may be written or not: "
 
 
+@dataclass(frozen=True)
+class Bulk:
+    """One `_bulk` request of a client. index: named by the request's path, if any."""
+
+    upstream: Upstream
+    schemes: Schemes
+    request: Request
+    index: str | None
+
+    async def run(self, body: Body, send: Send) -> None:
+        """Sends the body's actions, and answers. Raises Failed if none was acknowledged."""
+        source = BulkBody(body, self.request, self.index, self.schemes)
+        parts = ahead(source.parts())
+        try:
+            first = await anext(parts, Part(b"", []))
+            second = await anext(parts, None)
+            if second is None:
+                await self._single(first, body, send)
+            else:
+                await self._several(chained([first, second], parts), source, send)
+        finally:
+            await parts.aclose()
+
+    async def _single(self, part: Part, body: Body, send: Send) -> None:
+        if part.refused is not None:
+            await reply(send, part.refused)
+        else:
+            await self.upstream.forward(self.request, *await self._encoded(part), body, send)
+
+    async def _several(self, parts: AsyncIterator[Part], source: BulkBody, send: Send) -> None:
+        failure: Answer | None = None
+        with MergedAnswer() as merged:
+            async for part in parts:
+                if failure is not None:
+                    merged.refuse(part.items, failure, UNSENT)
+                    continue
+                failure = await self._send(part, merged)
+                source.refusal = source.refusal or failure
+            if failure is not None and not merged.parts:
+                await reply(send, failure)
+            else:
+                await stream(send, 200, merged.headers(), merged.body())
+
+    async def _send(self, part: Part, merged: MergedAnswer) -> Answer | None:
+        """Sends a part and adds its answer. Returns the failure, if any."""
+        remark, failure = "", part.refused
+        if failure is None:
+            try:
+                answer = await self._post(part)
+                if answer.status == 200:
+                    merged.add(answer)
+                    return None
+                failure = answer
+            except Failed as error:
+                remark, failure = UNKNOWN, error.answer
+            except ValueError as error:
+                remark, failure = UNKNOWN, Answer.error(502, "bad_gateway", str(error))
+        merged.refuse(part.items, failure, remark)
+        return failure
+
+    async def _post(self, part: Part) -> Answer:
+        headers, body = await self._encoded(part)
+        # The proxy reads the answer itself, so it must be JSON, and not compressed.
+        headers = [
+            (name, value)
+            for name, value in headers
+            if name != b"accept-encoding" and (name != b"accept" or b"json" in value)
+        ]
+        return await self.upstream.ask(self.request.method, self.request.target, headers, body)
+
+    async def _encoded(self, part: Part) -> tuple[Headers, bytes]:
+        if self.request.encoding in ("", "identity"):
+            return self.request.headers, part.body
+        return await packed(self.request.headers, part.body)
+
+
 class MergedAnswer:
-    """Items in order, past some megabytes in a temporary file, and what stands before them."""
+    """Several answers to `_bulk` made one. Items beyond some megabytes are in a temporary file."""
 
     def __init__(self) -> None:
         self._items: IO[bytes] = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115
@@ -36,7 +121,7 @@ class MergedAnswer:
         self.parts = 0
 
     def add(self, answer: Answer) -> None:
-        """Takes an answer of the upstream in. Raises ValueError where it can't be read."""
+        """Adds an answer of the upstream. Raises ValueError if it can't be read."""
         parsed = json.loads(answer.body)
         items = parsed.pop("items", []) if isinstance(parsed, dict) else None
         if not isinstance(items, list):
@@ -49,33 +134,22 @@ class MergedAnswer:
         self.parts += 1
 
     def refuse(self, items: Iterable[Item], failure: Answer, remark: str) -> None:
-        """Reports items as failed by what the upstream answered."""
+        """Adds items that failed because the upstream answered `failure`."""
         error = _cause(failure)
         error["reason"] = f"{remark}{error['reason']}"
-        refused = [
-            {
-                item.operation: {
-                    "_index": item.index,
-                    "_id": item.id,
-                    "status": failure.status,
-                    "error": error,
-                }
-            }
-            for item in items
-        ]
-        self._write(refused)
+        outcome = {"status": failure.status, "error": error}
+        self._write(
+            [{item.operation: {"_index": item.index, "_id": item.id} | outcome} for item in items]
+        )
         self._fields["errors"] = True
 
-    def head(self) -> tuple[int, Headers]:
-        """The status and the headers of the answer."""
+    def headers(self) -> Headers:
+        """The headers of the merged answer."""
         length = len(self._opening()) + self._items.tell() + len(b"]}")
-        return 200, [
-            (b"content-length", str(length).encode()),
-            *self._headers,
-        ]
+        return [(b"content-length", str(length).encode()), *self._headers]
 
-    def body(self) -> Iterator[bytes]:
-        """The body, in pieces."""
+    async def body(self) -> AsyncIterator[bytes]:
+        """The body of the merged answer, in pieces."""
         yield self._opening()
         self._items.seek(0)
         while piece := self._items.read(_PIECE):
@@ -99,7 +173,7 @@ class MergedAnswer:
 
 
 def _merged(before: Any, value: Any) -> Any:
-    """`errors` is true where any part's is; `took` and `ingest_took` are sums."""
+    """Merges a field: `errors` is true if any is; `took` and `ingest_took` are added up."""
     if isinstance(value, bool):
         return bool(before) or value
     if isinstance(value, int) and isinstance(before, int):
@@ -108,111 +182,10 @@ def _merged(before: Any, value: Any) -> Any:
 
 
 def _cause(failure: Answer) -> dict[str, str]:
-    """The type and the reason of an error as the servers answer it, or as anything else does."""
+    """The type and the reason of an error, in the servers' form or any other."""
     try:
         error = json.loads(failure.body)["error"]
         return {"type": str(error["type"]), "reason": str(error["reason"])}
     except (ValueError, KeyError, TypeError):
         text = failure.body[:500].decode("utf-8", "replace").strip()
         return {"type": "upstream_error", "reason": text or f"status {failure.status}"}
-
-
-class Bulk:
-    """One `_bulk` request of a client."""
-
-    def __init__(self, upstream: Upstream, request: Request, encoding: str) -> None:
-        self._upstream = upstream
-        self._request = request
-        self._encoding = encoding
-
-    async def run(self, body: Body, index: str | None, schemes: Schemes, send: Send) -> None:
-        """Sends the body's actions, and answers. Raises NoAnswer where none was acknowledged."""
-        source = BulkBody(body, self._encoding, index, self._request.headers, schemes)
-        parts = ahead(source.parts())
-        try:
-            begun: list[Part] = []
-            async for part in parts:
-                begun.append(part)
-                if len(begun) == 2:
-                    break
-            if len(begun) == 2:
-                await self._several(_chained(begun, parts), source, send)
-            else:
-                await self._single(begun[0] if begun else Part(b"", []), send)
-        finally:
-            await parts.aclose()
-
-    async def _single(self, part: Part, send: Send) -> None:
-        if part.refused is not None:
-            await reply(send, part.refused)
-            return
-        headers, packed_body = await self._packed(part)
-        async with self._upstream.exchange(
-            self._request.method, self._request.target, headers, packed_body
-        ) as response:
-            await relay(send, response)
-
-    async def _several(self, parts: AsyncIterator[Part], source: BulkBody, send: Send) -> None:
-        failure: Answer | None = None
-        with MergedAnswer() as merged:
-            async for part in parts:
-                if failure is not None:
-                    merged.refuse(part.items, failure, UNSENT)
-                    continue
-                failure = await self._send(part, merged)
-                source.refusal = source.refusal or failure
-            if failure is not None and not merged.parts:
-                await reply(send, failure)
-            else:
-                await _answer(merged, send)
-
-    async def _send(self, part: Part, merged: MergedAnswer) -> Answer | None:
-        """Sends a part and takes its answer in; where it failed, what failed it."""
-        remark, failure = "", part.refused
-        if failure is None:
-            try:
-                answer = await self._post(part)
-                if answer.status == 200:
-                    merged.add(answer)
-                    return None
-                failure = answer
-            except NoAnswer as error:
-                remark, failure = UNKNOWN, error.answer
-            except ValueError as error:
-                remark, failure = UNKNOWN, Answer.error(502, "bad_gateway", str(error))
-        merged.refuse(part.items, failure, remark)
-        return failure
-
-    async def _post(self, part: Part) -> Answer:
-        headers, packed_body = await self._packed(part)
-        # The answer is read here, so it must be JSON, and plain.
-        headers = [
-            (name, value)
-            for name, value in headers
-            if name != b"accept-encoding" and (name != b"accept" or b"json" in value)
-        ]
-        return await self._upstream.ask(
-            self._request.method, self._request.target, headers, packed_body
-        )
-
-    async def _packed(self, part: Part) -> tuple[Headers, bytes]:
-        if self._encoding in ("", "identity"):
-            return self._request.headers, part.body
-        headers = [pair for pair in self._request.headers if pair[0] != b"content-encoding"]
-        headers.append((b"content-encoding", b"gzip"))
-        return headers, await asyncio.to_thread(packed, part.body)
-
-
-async def _chained(begun: list[Part], rest: AsyncIterator[Part]) -> AsyncIterator[Part]:
-    while begun:
-        yield begun.pop(0)
-    async for part in rest:
-        yield part
-
-
-async def _answer(merged: MergedAnswer, send: Send) -> None:
-    status, headers = merged.head()
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    for piece in merged.body():
-        await send({"type": "http.response.body", "body": piece, "more_body": True})
-    await send({"type": "http.response.body", "body": b""})

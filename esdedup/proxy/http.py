@@ -1,7 +1,4 @@
-"""One request of a client and the answers to it, over ASGI.
-
-Compressed bodies: unpacked while they come, and packed again for the upstream.
-"""
+"""Requests, bodies and answers over ASGI, and the content encodings of bodies."""
 
 from __future__ import annotations
 
@@ -19,25 +16,48 @@ from collections.abc import (
     MutableMapping,
 )
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self, TypeVar
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
-_HOP = frozenset(
+T = TypeVar("T")
+
+READABLE = ("", "identity", "gzip", "x-gzip", "deflate")
+"""Content encodings that `unpacked` reads."""
+_HOP_BY_HOP = frozenset(
     b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer"
     b" transfer-encoding upgrade".split()
 )
+_PIECE = 1 << 20
+_GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
 
 
 class ClientGone(Exception):
     """The client hung up: nobody waits for an answer."""
 
 
+class Failed(Exception):
+    """A request can't be completed. answer: the client gets it instead."""
+
+    def __init__(self, reason: str, answer: Answer) -> None:
+        super().__init__(reason)
+        self.answer = answer
+
+    @classmethod
+    def error(cls, status: int, kind: str, reason: str) -> Self:
+        """A failure that is answered in the form of the servers' errors."""
+        return cls(reason, Answer.error(status, kind, reason))
+
+
+class Unreadable(Failed):
+    """A body can't be read to its end."""
+
+
 @dataclass(frozen=True)
 class Request:
-    """The head of a request. target: path and query string as the client wrote them."""
+    """The head of a request."""
 
     method: str
     path: bytes
@@ -55,6 +75,16 @@ class Request:
         """Path and query string as the client wrote them."""
         return self.path + (b"?" + self.query if self.query else b"")
 
+    @property
+    def encoding(self) -> str:
+        """The content encoding of the body, in lower case."""
+        return self.header(b"content-encoding").lower()
+
+    @property
+    def has_body(self) -> bool:
+        """True if the request has a body, even an empty one."""
+        return any(name in (b"content-length", b"transfer-encoding") for name, _ in self.headers)
+
     def header(self, name: bytes) -> str:
         """The value of a header, or an empty string."""
         return b", ".join(v for n, v in self.headers if n == name).decode("latin-1")
@@ -70,18 +100,16 @@ class Answer:
 
     @staticmethod
     def error(status: int, kind: str, reason: str) -> Answer:
-        """An error in the form that the servers give theirs."""
+        """An error in the form that the servers use."""
         cause = {"type": kind, "reason": reason}
         body = json.dumps({"error": {"root_cause": [cause], **cause}, "status": status}).encode()
-        headers = [
-            (b"content-type", b"application/json"),
-            (b"content-length", str(len(body)).encode()),
-        ]
+        length = str(len(body)).encode()
+        headers = [(b"content-type", b"application/json"), (b"content-length", length)]
         return Answer(status, headers, body)
 
 
 class Body:
-    """The chunks of a request's body. They can be read once; raises ClientGone."""
+    """The chunks of a request's body, to be read once. Raises ClientGone."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
@@ -103,12 +131,12 @@ class Body:
         raise StopAsyncIteration
 
     async def drain(self) -> None:
-        """Reads what is left: many clients read no answer before they have sent everything."""
+        """Reads the rest: many clients read no answer before they have sent everything."""
         async for _ in self:
             pass
 
     async def while_connected(self, work: Coroutine[Any, Any, None]) -> None:
-        """Does the work, but drops it and raises ClientGone when the client hangs up."""
+        """Does the work. Cancels it and raises ClientGone if the client hangs up."""
         task, watch = asyncio.create_task(work), asyncio.create_task(self._hung_up())
         try:
             await asyncio.wait({task, watch}, return_when=asyncio.FIRST_COMPLETED)
@@ -126,15 +154,23 @@ class Body:
             pass
 
 
+async def chained(first: list[T], rest: AsyncIterable[T]) -> AsyncIterator[T]:
+    """All of a list, which is emptied on the way, then all of an iterator."""
+    while first:
+        yield first.pop(0)
+    async for each in rest:
+        yield each
+
+
 def end_to_end(headers: Headers) -> Headers:
-    """The headers without those that speak of one connection only."""
+    """The headers without those that concern a single connection."""
     named = {
         token.strip().lower()
         for name, value in headers
         if name.lower() == b"connection"
         for token in value.split(b",")
     }
-    return [pair for pair in headers if pair[0].lower() not in _HOP | named]
+    return [pair for pair in headers if pair[0].lower() not in _HOP_BY_HOP | named]
 
 
 async def reply(send: Send, answer: Answer) -> None:
@@ -143,19 +179,23 @@ async def reply(send: Send, answer: Answer) -> None:
     await send({"type": "http.response.body", "body": answer.body})
 
 
-_STEP = 1 << 20
-_DETECT = zlib.MAX_WBITS | 32
-"""For zlib: gzip or zlib, whichever the header says."""
-READABLE = ("", "identity", "gzip", "x-gzip", "deflate")
-"""Content encodings that can be unpacked here."""
+async def stream(send: Send, status: int, headers: Headers, chunks: AsyncIterable[bytes]) -> None:
+    """Sends an answer while its body is made."""
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    async for chunk in chunks:
+        await send({"type": "http.response.body", "body": chunk, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
 
 
-class BadEncoding(Exception):
-    """The body is not what its content-encoding says."""
+async def packed(headers: Headers, body: bytes) -> tuple[Headers, bytes]:
+    """Returns headers and body with content-encoding gzip, lightly: only the upstream reads it."""
+    kept = [pair for pair in headers if pair[0] != b"content-encoding"]
+    done = await asyncio.to_thread(gzip.compress, body, 1, mtime=0)
+    return [*kept, (b"content-encoding", b"gzip")], done
 
 
 async def unpacked(chunks: AsyncIterable[bytes], encoding: str) -> AsyncIterator[bytes]:
-    """The bytes of a body, in pieces of bounded size. Raises BadEncoding."""
+    """The bytes of a body, in pieces of bounded size. Raises Unreadable."""
     if encoding in ("", "identity"):
         async for chunk in chunks:
             yield chunk
@@ -167,24 +207,19 @@ async def unpacked(chunks: AsyncIterable[bytes], encoding: str) -> AsyncIterator
     unpacker.finish()
 
 
-def packed(body: bytes) -> bytes:
-    """The body with content-encoding gzip; lightly, as it goes no further than the upstream."""
-    return gzip.compress(body, 1, mtime=0)
-
-
 class _Unpacker:
-    """Unpacks gzip, of several members too, and zlib or bare deflate."""
+    """Unpacks gzip of one or more members, zlib, and bare deflate."""
 
     def __init__(self) -> None:
-        self._stream = zlib.decompressobj(_DETECT)
+        self._stream = zlib.decompressobj(_GZIP_OR_ZLIB)
         self._begun = False
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
         piece = b""
-        # After a full piece there may be more, though all input is taken in.
-        while chunk or len(piece) == _STEP:
+        # After a full piece there may be more, even if all input is taken in.
+        while chunk or len(piece) == _PIECE:
             if self._stream.eof:
-                self._stream = zlib.decompressobj(_DETECT)
+                self._stream = zlib.decompressobj(_GZIP_OR_ZLIB)
             piece = self._decompress(chunk)
             self._begun = True
             chunk = self._stream.unconsumed_tail or self._stream.unused_data
@@ -193,15 +228,18 @@ class _Unpacker:
 
     def finish(self) -> None:
         if self._begun and not self._stream.eof:
-            raise BadEncoding("the compressed body breaks off")
+            raise self._error("the compressed body breaks off")
 
     def _decompress(self, chunk: bytes) -> bytes:
         try:
-            return self._stream.decompress(chunk, _STEP)
+            return self._stream.decompress(chunk, _PIECE)
         except zlib.error as error:
             if self._begun:
-                raise BadEncoding(f"the compressed body can't be unpacked: {error}") from error
-        # Many mean bare deflate, without zlib's header, by "deflate".
+                raise self._error(f"the compressed body can't be unpacked: {error}") from error
+        # Many clients call bare deflate, without zlib's header, "deflate".
         self._begun = True
         self._stream = zlib.decompressobj(-zlib.MAX_WBITS)
         return self._decompress(chunk)
+
+    def _error(self, reason: str) -> Unreadable:
+        return Unreadable.error(400, "parse_exception", reason)

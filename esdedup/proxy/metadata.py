@@ -1,4 +1,4 @@
-"""Which documents get tokens: what the mappings of the upstream's indices say."""
+"""Looks up the schemes of indices in the upstream's mappings, and keeps them for some seconds."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from urllib.parse import quote
 
 from esdedup.exceptions import UsageError
 from esdedup.models import FIELD
-from esdedup.proxy.http import Answer, Headers
+from esdedup.proxy.http import Failed, Headers
 from esdedup.proxy.upstream import Upstream
 from esdedup.stores.mapping import IndexMeta, meta_of
 
 _SECONDS = 10.0
 _ENTRIES = 1_000
 _IDENTITY = (b"authorization", b"es-security-runas-user")
-# The number is asked for because an index without any of the rest would not be in the answer.
+# The uuid is requested because an index without the other fields would be missing in the answer.
 _ASKED = (
     b"?filter_path=*.mappings._meta." + FIELD.encode() + b",*.aliases.*.is_write_index"
     b",*.settings.index.uuid"
@@ -30,14 +30,6 @@ _GENERATION = re.compile(r"^\.ds-.*-(\d{6,})$")
 log = logging.getLogger(__name__)
 
 
-class LookupFailed(Exception):
-    """The upstream could not say what an index holds; sent again, the request may pass."""
-
-    def __init__(self, answer: Answer) -> None:
-        super().__init__(f"status {answer.status}")
-        self.answer = answer
-
-
 @dataclass(frozen=True)
 class _Entry:
     meta: IndexMeta | None
@@ -45,16 +37,18 @@ class _Entry:
 
 
 class Schemes:
-    """The metas of indices, asked for with the clients' own credentials and kept a while."""
+    """The metas of indices, read with the clients' own credentials and cached."""
 
     def __init__(self, upstream: Upstream) -> None:
         self._upstream = upstream
         self._entries: OrderedDict[tuple[str, tuple[bytes, ...]], _Entry] = OrderedDict()
 
     async def meta(self, index: str, headers: Headers) -> IndexMeta | None:
-        """What an index, alias or data stream says of its tokens; None: no tokens.
+        """The meta of an index, alias or data stream; None if its documents get no tokens.
 
-        headers: the client's, whose rights count. Raises LookupFailed and NoAnswer.
+        headers: of the client, whose privileges count.
+
+        Raises Failed if the upstream does not answer, or asks to try again later.
         """
         if not _is_one_name(index):
             return None
@@ -69,14 +63,14 @@ class Schemes:
         return entry.meta
 
     def forget(self) -> None:
-        """Asks anew from now on: a mapping may have been changed."""
+        """Clears the cache, because a mapping may have changed."""
         self._entries.clear()
 
     async def _ask(self, index: str, identity: Headers) -> IndexMeta | None:
         target = b"/" + quote(index, safe="").encode() + _ASKED
         answer = await self._upstream.ask("GET", target, identity)
         if answer.status == 429 or answer.status >= 500:
-            raise LookupFailed(answer)
+            raise Failed(f"status {answer.status}", answer)
         if answer.status != 200:
             if answer.status == 403:
                 log.warning("no right to read the mapping of %r: its documents pass", index)
@@ -89,9 +83,9 @@ class Schemes:
 
 
 def _of_write_index(name: str, answer: dict[str, Any]) -> IndexMeta | None:
-    """What the index says that documents sent to a name go to; the others do not matter.
+    """The meta of the index that takes the documents sent to a name.
 
-    answer: by index, with what `_ASKED` names.
+    answer: the parts of each index that `_ASKED` names.
     """
     index = _write_index(name, answer)
     return None if index is None else meta_of(answer[index].get("mappings", {}))
@@ -102,7 +96,7 @@ def _write_index(name: str, answer: dict[str, Any]) -> str | None:
         return next(iter(answer), None)
     generations = {index: _GENERATION.search(index) for index in answer}
     if all(generations.values()):
-        # Of a data stream the last.
+        # A data stream writes to its last index.
         numbers = {index: int(found[1]) for index, found in generations.items() if found}
         return max(numbers, key=numbers.__getitem__)
     chosen = [
@@ -114,7 +108,7 @@ def _write_index(name: str, answer: dict[str, Any]) -> str | None:
 
 
 def _is_one_name(index: str) -> bool:
-    """Whether this can name an index to write to, rather than many, or a path of the API."""
+    """True if this can name one index to write to, not several, nor a path of the API."""
     return (
         bool(index)
         and index[0] not in "_-"

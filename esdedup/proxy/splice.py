@@ -1,7 +1,7 @@
-"""Tokens put into the JSON of documents, which stays as it was written otherwise.
+"""Puts tokens into the JSON of documents, and changes nothing else.
 
-Numbers keep their digits and keys their order, as nothing is serialised again: our field is put
-before the last brace of the document's own text.
+Numbers keep their digits and keys their order, because nothing is serialised again: the token field
+is inserted before the last brace of the document's own text.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from esdedup.sketch.scheme import Scheme
 from esdedup.stores.fields import value_at
 from esdedup.stores.mapping import IndexMeta
 
-# Integers as floats: Python refuses to read those of more than 4,300 digits. None is looked at.
+# Integers are read as floats, because Python refuses integers of more than 4,300 digits. Their
+# values are not used.
 _JSON = json.JSONDecoder(parse_int=float)
 _BLANK = " \t\n\r"
 
@@ -27,7 +28,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Source:
-    """The JSON of a document, or of an update's body, for an index with a scheme."""
+    """The JSON of a document, or of the body of an update, for an index with a scheme."""
 
     body: bytes
     meta: IndexMeta
@@ -36,7 +37,7 @@ class Source:
 
 @dataclass(frozen=True)
 class _Spot:
-    """Where in a source our field goes: in place of [start, end), with `glue` before it."""
+    """A place for a token field in a source: instead of [start, end), with `glue` before it."""
 
     row: int
     start: int
@@ -48,7 +49,7 @@ class _Spot:
 
 
 def with_tokens(sources: Sequence[Source]) -> list[bytes]:
-    """The sources with their tokens; one without the text, or that is no JSON, as it was."""
+    """The sources with their tokens. One without a text, or not valid JSON, is unchanged."""
     decoded: dict[int, str] = {}
     spots: dict[str, list[_Spot]] = {}
     for row, source in enumerate(sources):
@@ -72,7 +73,7 @@ def _read(row: int, source: Source) -> tuple[str, list[_Spot]]:
         whole = source.body.decode()
         return whole, list(_spots(row, source, whole))
     except ValueError:
-        return "", []  # No JSON: the server has words of its own for that.
+        return "", []  # Not valid JSON: the server reports it.
     except Exception as error:
         log.warning("a document passes without tokens: %s: %s", type(error).__name__, error)
         return "", []
@@ -104,7 +105,7 @@ def _spot(
     text = value_at(document, meta.text_field)
     if not isinstance(text, str):
         return
-    # While an index changes its scheme, a document gets both.
+    # While an index changes its scheme, a document gets the tokens of both.
     for one in meta.all:
         start, end, glue = span[1] - 1, span[1] - 1, f',"{one.field}":'
         if one.field in document:
@@ -115,9 +116,9 @@ def _spot(
 
 
 def _members(whole: str, start: int) -> Iterator[tuple[str, int, int, Any]]:
-    """The keys of the object that starts there, with the spans and values of their values.
+    """Yields each key of the object at `start`, with the start, end and value of its value.
 
-    The object has been parsed before, so that its form is right.
+    The object has been parsed before, so it is valid.
     """
     at = _skip(whole, start + 1)
     while whole[at] != "}":
@@ -137,7 +138,7 @@ def _skip(whole: str, at: int) -> int:
 
 
 def _sketched(spots: list[_Spot], scheme: Scheme) -> Iterator[tuple[_Spot, str]]:
-    """The tokens of all spots, as JSON; a spot that they can't be made for is left out."""
+    """Yields each spot with its tokens as JSON. A spot that fails is logged and left out."""
     try:
         fields = added_fields(
             [spot.text for spot in spots], [spot.partial for spot in spots], scheme

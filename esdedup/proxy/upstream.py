@@ -1,4 +1,4 @@
-"""The server behind the proxy."""
+"""Sends requests to the servers behind the proxy."""
 
 from __future__ import annotations
 
@@ -9,27 +9,17 @@ from contextlib import asynccontextmanager
 import httpx
 
 from esdedup.exceptions import UsageError
-from esdedup.proxy.http import Answer, Headers, Request, Send, end_to_end
+from esdedup.proxy.http import Answer, Body, Failed, Headers, Request, Send, end_to_end, stream
 
 _CONNECT_SECONDS = 10.0
 _KEPT_CONNECTIONS = 100
 
 
-class NoAnswer(Exception):
-    """The upstream gave no answer: it can't be reached, broke off (502), or was late (504)."""
-
-    def __init__(self, status: int, reason: str) -> None:
-        """The answer is what the client is told."""
-        super().__init__(reason)
-        kind = "gateway_timeout" if status == 504 else "bad_gateway"
-        self.answer = Answer.error(status, kind, reason)
-
-
 class Upstream:
-    """Sends requests to the upstream, adding no header and following no redirect."""
+    """The servers behind the proxy. Adds no header and follows no redirect."""
 
     def __init__(self, url: str, *, ca_certs: str | None = None, timeout: float = 3600.0) -> None:
-        """timeout: seconds that the upstream may stay silent. Raises UsageError."""
+        """timeout: seconds that the upstream may stay silent. Raises UsageError if url is wrong."""
         self.url = _checked(url)
         self._prefix = self.url.raw_path.rstrip(b"/")
         seconds = {"connect": _CONNECT_SECONDS, "read": timeout, "write": timeout, "pool": None}
@@ -56,9 +46,11 @@ class Upstream:
         headers: Headers,
         body: bytes | AsyncIterable[bytes] | None = None,
     ) -> AsyncIterator[httpx.Response]:
-        """An answer whose body is still to be read. Raises NoAnswer.
+        """An answer whose body is still to be read.
 
         A body in chunks is sent with the client's content-length, or chunked.
+
+        Raises Failed if the upstream can't be reached, breaks off (502), or is late (504).
         """
         request = httpx.Request(
             method,
@@ -74,17 +66,39 @@ class Upstream:
             finally:
                 await response.aclose()
         except httpx.TimeoutException as error:
-            raise NoAnswer(504, f"{self} did not answer in time ({_name(error)})") from error
+            reason = f"{self} did not answer in time ({_name(error)})"
+            raise Failed.error(504, "gateway_timeout", reason) from error
         except httpx.TransportError as error:
-            raise NoAnswer(502, f"{self} gave no answer ({_name(error)})") from error
+            reason = f"{self} gave no answer ({_name(error)})"
+            raise Failed.error(502, "bad_gateway", reason) from error
+
+    async def forward(
+        self,
+        request: Request,
+        headers: Headers,
+        content: bytes | AsyncIterable[bytes] | None,
+        body: Body,
+        send: Send,
+    ) -> None:
+        """Sends a client's request on, and passes the answer back while it comes.
+
+        headers, content: sent in place of the request's own. body: read to its end first.
+
+        Raises Failed.
+        """
+        target = request.target
+        async with self.exchange(request.method, target, headers, content) as response:
+            await body.drain()
+            passed = _answer_headers(response)
+            await stream(send, response.status_code, passed, response.aiter_raw())
 
     async def ask(
         self, method: str, target: bytes, headers: Headers, body: bytes | None = None
     ) -> Answer:
-        """A whole answer, its body as it came. Raises NoAnswer."""
+        """A whole answer, its body as it came. Raises Failed."""
         async with self.exchange(method, target, headers, body) as response:
             whole = b"".join([chunk async for chunk in response.aiter_raw()])
-            return Answer(response.status_code, answer_headers(response), whole)
+            return Answer(response.status_code, _answer_headers(response), whole)
 
     def __str__(self) -> str:
         return f"the upstream {self.url}"
@@ -117,28 +131,8 @@ class _Chunks(httpx.AsyncByteStream):
             yield chunk
 
 
-def answer_headers(response: httpx.Response) -> Headers:
-    """The headers of an answer that the client gets."""
+def _answer_headers(response: httpx.Response) -> Headers:
     return end_to_end(response.headers.raw)
-
-
-async def relay(send: Send, response: httpx.Response) -> None:
-    """Passes an answer on while it comes. Raises NoAnswer's causes before its first byte only."""
-    await send(
-        {
-            "type": "http.response.start",
-            "status": response.status_code,
-            "headers": answer_headers(response),
-        }
-    )
-    async for chunk in response.aiter_raw():
-        await send({"type": "http.response.body", "body": chunk, "more_body": True})
-    await send({"type": "http.response.body", "body": b""})
-
-
-def has_body(request: Request) -> bool:
-    """Whether a body belongs to the request, an empty one included."""
-    return any(name in (b"content-length", b"transfer-encoding") for name, _ in request.headers)
 
 
 def _checked(url: str) -> httpx.URL:

@@ -32,11 +32,6 @@ class Column:
     rows: I64
     first: I64
 
-    @property
-    def sizes(self) -> I64:
-        """The number of rows of each bucket, shape (buckets,)."""
-        return np.diff(np.append(np.unique(self.first), self.rows.size))
-
 
 @dataclass(frozen=True)
 class Capped:
@@ -79,10 +74,10 @@ def bucket_column(values: Unsigned, stopped: U64 | None = None) -> Column:
 
 def capped(columns: Sequence[Column], cap: int) -> Capped:
     """The buckets that a cap cuts short."""
-    sizes = [column.sizes for column in columns]
-    over = sum(int((each > cap).sum()) for each in sizes)
-    largest = max((int(each.max()) for each in sizes if each.size), default=0)
-    return Capped(over, largest) if over else Capped()
+    buckets = [np.unique(column.first, return_counts=True)[1] for column in columns]
+    sizes = np.concatenate([np.empty(0, np.int64), *buckets])
+    over = sizes[sizes > cap]
+    return Capped(over.size, int(over.max(initial=0)))
 
 
 def blocks_of_rows(columns: Sequence[Column], rows: int, cap: int = NO_CAP) -> Iterator[range]:

@@ -7,10 +7,10 @@ tokens are frequent, and the store counts the documents that hold each of those.
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from esdedup.exceptions import UsageError
@@ -51,6 +51,10 @@ class HotBucket:
         """The entry of a stop list for this token."""
         return f"{self.kind}:{self.token}"
 
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object, with the token as a stop list has it."""
+        return {**asdict(self), "token": self.entry}
+
 
 @dataclass(frozen=True)
 class HotBuckets:
@@ -64,15 +68,6 @@ class HotBuckets:
     buckets: list[HotBucket]
     sampled: int
     sure: int
-
-
-@dataclass(frozen=True)
-class _Seen:
-    """A token, the number of documents of the sample that hold it, and the id of one of them."""
-
-    token: str
-    count: int
-    id: str
 
 
 def hot_buckets(
@@ -99,60 +94,53 @@ def hot_buckets(
     if not (wanted := [kind for kind in kinds if kind in has]):
         raise UsageError(f"the index has no {' or '.join(kinds)} tokens")
     total = store.statistics(meta).sketched
-    looked, seen = _seen(store, meta, wanted, sampled, total)
-    found: list[tuple[int, str, _Seen]] = []
+    looked, holders = _holders(store, meta, wanted, sampled, total)
+    found: list[tuple[int, str, str, str]] = []
     sure = 0
     for kind in wanted:
-        counted = heapq.nsmallest(MOST_COUNTED, seen[kind], key=lambda s: (-s.count, s.token))
-        sizes = store.bucket_sizes(kind, [each.token for each in counted], meta)
-        found += [(n, kind, each) for n, each in zip(sizes, counted, strict=True) if n > over]
+        held = holders[kind]
+        counted = heapq.nsmallest(MOST_COUNTED, held, key=lambda token: (-len(held[token]), token))
+        sizes = store.bucket_sizes(kind, counted, meta)
+        for size, token in zip(sizes, counted, strict=True):
+            if size > over:
+                found.append((size, kind, token, held[token][0]))
         # If not all were counted, some left out may be as frequent as the last one counted.
-        least = 2 if len(counted) == len(seen[kind]) else counted[-1].count + 1
+        least = 2 if len(counted) == len(held) else len(held[counted[-1]]) + 1
         sure = max(sure, least if looked >= total else _sure(looked, total, least))
-    largest = sorted(found, key=lambda each: (-each[0], each[1], each[2].token))[:count]
+    largest = sorted(found, key=lambda each: (-each[0], each[1], each[2]))[:count]
     return HotBuckets(_described(store, meta, largest, total), looked, sure)
 
 
-def _seen(
+def _holders(
     store: Store, meta: IndexMeta, kinds: Sequence[str], count: int, total: int
-) -> tuple[int, dict[str, list[_Seen]]]:
-    """The number of sampled documents, and the tokens of each kind that two or more hold."""
-    counts: dict[str, Counter[str]] = {kind: Counter() for kind in kinds}
-    first: dict[str, dict[str, str]] = {kind: {} for kind in kinds}
-    looked = 0
-    for document in _sample(store, meta, [f"{meta.field}.{kind}" for kind in kinds], count, total):
-        looked += 1
-        for kind in kinds:
-            tokens = _strings(value_at(document.source, f"{meta.field}.{kind}"))
-            counts[kind].update(tokens)
-            for token in tokens:
-                first[kind].setdefault(token, document.id)
-    return looked, {
-        kind: [
-            _Seen(token, held, first[kind][token])
-            for token, held in counts[kind].items()
-            # Others may have written something that is not a token: it can't be stopped.
-            if held > 1 and is_token(token, kind, meta.scheme)
-        ]
-        for kind in kinds
-    }
+) -> tuple[int, dict[str, dict[str, list[str]]]]:
+    """The number of sampled documents; by kind and token the ids of those that hold it, if two.
 
-
-def _sample(
-    store: Store, meta: IndexMeta, paths: list[str], count: int, total: int
-) -> Iterator[Document]:
-    """`count` random documents, by a fixed seed, or all if there are no more."""
+    Samples `count` random documents, by a fixed seed, or all if there are no more.
+    """
+    paths = [f"{meta.field}.{kind}" for kind in kinds]
     if total > count:
-        yield from store.sample(paths, meta, count, seed=0)
-        return
-    for batch in store.scan(paths, meta):
-        yield from batch
-
-
-def _strings(value: Any) -> set[str]:
-    """The strings in a field's value: others may have written something else there."""
-    values = value if isinstance(value, list) else [value]
-    return {each for each in values if isinstance(each, str)}
+        sample: Iterable[Document] = store.sample(paths, meta, count, seed=0)
+    else:
+        sample = itertools.chain.from_iterable(store.scan(paths, meta))
+    holders: dict[str, dict[str, list[str]]] = {kind: {} for kind in kinds}
+    looked = 0
+    for document in sample:
+        looked += 1
+        for kind, path in zip(kinds, paths, strict=True):
+            value = value_at(document.source, path)
+            # Others may have written something else there, which can't be stopped.
+            values = value if isinstance(value, list) else [value]
+            for token in {each for each in values if isinstance(each, str)}:
+                holders[kind].setdefault(token, []).append(document.id)
+    return looked, {
+        kind: {
+            token: ids
+            for token, ids in held.items()
+            if len(ids) > 1 and is_token(token, kind, meta.scheme)
+        }
+        for kind, held in holders.items()
+    }
 
 
 def _sure(sampled: int, total: int, least: int) -> int:
@@ -170,25 +158,16 @@ def _sure(sampled: int, total: int, least: int) -> int:
 
 
 def _described(
-    store: Store, meta: IndexMeta, found: Sequence[tuple[int, str, _Seen]], total: int
+    store: Store, meta: IndexMeta, found: Sequence[tuple[int, str, str, str]], total: int
 ) -> list[HotBucket]:
-    """The buckets of (size, kind, token), with the text of a document that is in each."""
-    examples = sorted({seen.id for _, _, seen in found})
-    documents = {each.id: each for each in store.get(examples, [meta.text_field])}
+    """The buckets of (size, kind, token, id of a document), with the text of that document."""
+    ids = sorted({id for *_, id in found})
+    sources = {each.id: each.source for each in store.get(ids, [meta.text_field])}
     described = []
-    for size, kind, seen in found:
-        positions, _ = stopped_buckets([f"{kind}:{seen.token}"], kind, meta.scheme)
-        example = documents.get(seen.id)
-        text = value_at(example.source, meta.text_field) if example is not None else None
-        described.append(
-            HotBucket(
-                kind,
-                int(positions[0]),
-                seen.token,
-                size,
-                min(1.0, size / total) if total else 0.0,
-                seen.id,
-                text if isinstance(text, str) else "",
-            )
-        )
+    for size, kind, token, id in found:
+        positions, _ = stopped_buckets([f"{kind}:{token}"], kind, meta.scheme)
+        share = min(1.0, size / total) if total else 0.0
+        text = value_at(sources.get(id, {}), meta.text_field)
+        text = text if isinstance(text, str) else ""
+        described.append(HotBucket(kind, int(positions[0]), token, size, share, id, text))
     return described

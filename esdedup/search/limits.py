@@ -58,7 +58,8 @@ class Limits:
         if self.metric not in ("jaccard", "hamming"):
             raise UsageError(f"metric {self.metric!r}: use jaccard or hamming")
         if self.threshold is not None:
-            check_threshold(self.threshold)
+            if not 0.0 < self.threshold <= 1.0:
+                raise UsageError(f"threshold {self.threshold}: use a similarity above 0, up to 1")
         elif self.metric == "hamming":
             raise UsageError("the nearest documents are found by metric jaccard")
         elif self.max_bucket is not None:
@@ -67,7 +68,8 @@ class Limits:
             raise UsageError(f"matches {self.matches}: use at least 1")
         if not 1 <= self.candidates <= MAX_CANDIDATES:
             raise UsageError(f"candidates {self.candidates}: use 1 to {MAX_CANDIDATES}")
-        check_recall(self.recall)
+        if not 0.0 < self.recall < 1.0:
+            raise UsageError(f"recall {self.recall}: use a share between 0 and 1, such as 0.99")
         if self.max_bucket is not None and self.max_bucket < 1:
             raise UsageError(f"max bucket {self.max_bucket}: use at least 1 document")
         if self.max_per_bucket < 1:
@@ -89,18 +91,6 @@ class Limits:
         else:
             require_minhash(scheme)
             _ = self.least_similarity
-
-
-def check_threshold(threshold: float) -> None:
-    """Raises UsageError if a threshold is not above 0, up to 1."""
-    if not 0.0 < threshold <= 1.0:
-        raise UsageError(f"threshold {threshold}: use a similarity above 0, up to 1")
-
-
-def check_recall(recall: float) -> None:
-    """Raises UsageError if a recall is not between 0 and 1."""
-    if not 0.0 < recall < 1.0:
-        raise UsageError(f"recall {recall}: use a share between 0 and 1, such as 0.99")
 
 
 def narrowed_scheme(scheme: Scheme, metric: Metric, nearest: bool = False) -> Scheme:

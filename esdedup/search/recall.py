@@ -6,7 +6,7 @@ A store takes it from there. `stores.elastic.queries.recall_body` makes the JSON
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -47,18 +47,13 @@ def recall_queries(
 def band_queries(meta: IndexMeta, bands: U64, queries: Sequence[Query]) -> list[RecallQuery]:
     """Queries for documents that share bands; one for each row of `bands`, shape (n, bands)."""
     rows = encode(bands, require_minhash(meta.scheme).token_bits)
-    return [
-        _recall_query("minhash", [[token] for token in row], meta, query)
-        for row, query in zip(rows, queries, strict=True)
-    ]
+    return _queries(meta, "minhash", ([[token] for token in row] for row in rows), queries)
 
 
 def value_queries(meta: IndexMeta, values: U64, queries: Sequence[Query]) -> list[RecallQuery]:
     """Queries for documents that share values of the signature; one for each row of `values`."""
-    return [
-        _recall_query("signature", [[token] for token in row], meta, query)
-        for row, query in zip(encode(values, VALUE_BITS), queries, strict=True)
-    ]
+    rows = encode(values, VALUE_BITS)
+    return _queries(meta, "signature", ([[token] for token in row] for row in rows), queries)
 
 
 def segment_queries(
@@ -79,18 +74,17 @@ def segment_queries(
         positions = np.full(probes.shape[1], position)
         for row, tokens in enumerate(encode_at(probes, positions, count, layout.segment_bits)):
             groups[row].append(tokens)
+    return _queries(meta, "simhash", groups, queries)
+
+
+def _queries(
+    meta: IndexMeta, kind: TokenKind, groups: Iterable[list[list[str]]], queries: Sequence[Query]
+) -> list[RecallQuery]:
+    """The queries for groups of tokens, one list of groups for each query."""
     return [
-        _recall_query("simhash", tokens, meta, query)
-        for tokens, query in zip(groups, queries, strict=True)
+        RecallQuery(kind, own, query.exclude, meta.field, query.filters, originals=query.originals)
+        for own, query in zip(groups, queries, strict=True)
     ]
-
-
-def _recall_query(
-    kind: TokenKind, groups: list[list[str]], meta: IndexMeta, query: Query
-) -> RecallQuery:
-    return RecallQuery(
-        kind, groups, query.exclude, meta.field, query.filters, originals=query.originals
-    )
 
 
 def with_least_bands(query: RecallQuery, scheme: Scheme, limits: Limits) -> RecallQuery:

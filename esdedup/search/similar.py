@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from esdedup.exceptions import RecordError, UsageError
+from esdedup.exceptions import UsageError
 from esdedup.models import Candidate, Match, Query, RecallQuery, Result
 from esdedup.search.limits import (
     Limits,
@@ -34,7 +34,7 @@ from esdedup.sketch.simhash import from_hex
 from esdedup.sketch.sketch import Sketches, shingle_sets, sketch
 from esdedup.stores.base import Store
 from esdedup.stores.elastic.queries import QUERIES_AT_ONCE, recall_body
-from esdedup.stores.fields import text_of
+from esdedup.stores.fields import value_at
 from esdedup.stores.mapping import IndexMeta
 from esdedup.text.arrays import U64
 from esdedup.text.jaccard import hamming, jaccard_with
@@ -78,10 +78,7 @@ def similar(
         for row, each in zip(rows, found, strict=True):
             matches = _matches(meta, sketches, row, each.found, limits)[: limits.matches]
             results[row] = replace(
-                results[row],
-                matches=matches,
-                candidates=len(each.found),
-                truncated=each.truncated,
+                results[row], matches=matches, candidates=len(each.found), truncated=each.truncated
             )
 
     asked = [row for row in rows if recalls[row].groups]
@@ -136,14 +133,15 @@ def _matches(
 def jaccard_matches(meta: IndexMeta, shingles: U64, candidates: Sequence[Candidate]) -> list[Match]:
     """The candidates with their Jaccard similarities, the most similar first, ties by id.
 
-    shingles: the sorted set of the query's text. A candidate without a text is left out.
+    shingles: the sorted set of the query's text. A candidate without a text is left out: others may
+    have taken the text away and left the tokens.
     """
-    found = [candidate for candidate in candidates if _has_text(candidate, meta)]
-    texts = [text_of(candidate.document.source, meta.text_field) for candidate in found]
-    similarity = jaccard_with(shingles, shingle_sets(texts, meta.scheme))
+    texts = [value_at(each.document.source, meta.text_field) for each in candidates]
+    found = [each for each, text in zip(candidates, texts, strict=True) if isinstance(text, str)]
+    sets = shingle_sets([text for text in texts if isinstance(text, str)], meta.scheme)
     matches = [
         Match(candidate.document.id, value, None, candidate.matched, candidate.document.source)
-        for candidate, value in zip(found, similarity.tolist(), strict=True)
+        for candidate, value in zip(found, jaccard_with(shingles, sets).tolist(), strict=True)
     ]
     return sorted(matches, key=by_similarity)
 
@@ -167,15 +165,6 @@ def _hamming_matches(meta: IndexMeta, own: U64, candidates: Sequence[Candidate])
         for candidate, value in zip(found, distances.tolist(), strict=True)
     ]
     return sorted(matches, key=lambda match: (match.distance, match.id))
-
-
-def _has_text(candidate: Candidate, meta: IndexMeta) -> bool:
-    """True unless an update by others took the text away and left the tokens."""
-    try:
-        text_of(candidate.document.source, meta.text_field)
-    except RecordError:
-        return False
-    return True
 
 
 def _has_fingerprint(candidate: Candidate, meta: IndexMeta, words: int) -> bool:

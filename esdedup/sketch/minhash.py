@@ -6,7 +6,7 @@ Rajaraman, Ullman, "Mining of Massive Datasets", section 3.4.
 The k permutations are h_i(x) = a_i * x + b_i mod 2**32, with a_i odd, over the upper 32 bits x of
 the shingle hashes. The seed fixes a_i and b_i (`hashing.keys`). Shingle hashes are already mixed.
 So this simplest family reaches the binomial error, also on sets of 5 shingles:
-`benchmarks/minhash_families.py` compares it with one-permutation hashing.
+`benchmarks/minhash_families.py` at commit 4d72008 compares it with one-permutation hashing.
 """
 
 from __future__ import annotations

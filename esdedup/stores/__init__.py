@@ -1,40 +1,77 @@
-"""Stores, and the choice between them."""
+"""Stores documents and their tokens: in a cluster, or in a local SQLite file.
+
+`base.Store` is what a store can do; everything above this package works on any store. A new store
+is a folder beside `elastic` and `sqlite` with a class that has the methods of `Store`, and a
+function here that opens it. `tests/stores/contract` holds for every store: add it to the `STORES`
+there.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from esdedup.exceptions import MissingExtra
 from esdedup.stores.base import Store
-from esdedup.stores.connection import Connection
+from esdedup.stores.connection import Connection, connection_to
 from esdedup.stores.elastic.client import Cluster
 from esdedup.stores.elastic.retry import BulkPolicy
 from esdedup.stores.sqlite.store import LocalStore
 
-__all__ = ["BulkPolicy", "Cluster", "LocalStore", "Store", "connect", "open_cluster"]
+__all__ = [
+    "BulkPolicy",
+    "Cluster",
+    "LocalStore",
+    "Store",
+    "Target",
+    "connect",
+    "open_cluster",
+    "reached",
+]
+
+Target = str | Connection | Cluster
+"""A cluster: its URL, how to connect to it, or one that is connected."""
 
 
 def open_cluster(connection: Connection, index: str, policy: BulkPolicy | None = None) -> Store:
-    """The store for an index of a cluster; raises what `connect` raises."""
+    """Opens an index of a cluster; raises the errors of `connect`."""
     from esdedup.stores.elastic.store import ClusterStore
 
     return ClusterStore(connect(connection, policy), index)
 
 
 def connect(connection: Connection, policy: BulkPolicy | None = None) -> Cluster:
-    """A cluster to send requests to; which product it runs is found out by asking it.
+    """Connects to a cluster, and asks it which product it runs.
 
-    Raises StoreUnavailable, AuthenticationFailed or UsageError where it can't be reached, and
-    MissingExtra where its client is not installed.
+    Raises StoreUnavailable, AuthenticationFailed or UsageError if it can't be reached, and
+    MissingExtra if its client is not installed.
     """
     # Imported here, because the clients take longer to load than all the rest.
     from esdedup.stores.elastic.elasticsearch import ElasticsearchClient, identify
 
     product, version = identify(connection)
     if product == "elasticsearch":
-        return Cluster(ElasticsearchClient(connection, version), policy)
+        return Cluster(ElasticsearchClient(connection, version), connection, policy)
     try:
         from esdedup.stores.elastic.opensearch import OpenSearchClient
     except ImportError as error:
         raise MissingExtra(
             f"{connection.shown} runs OpenSearch: pip install 'esdedup[opensearch]'"
         ) from error
-    return Cluster(OpenSearchClient(connection, version), policy)
+    return Cluster(OpenSearchClient(connection, version), connection, policy)
+
+
+@contextmanager
+def reached(target: Target) -> Iterator[Cluster]:
+    """Connects to a cluster for the time of a `with`; one that is connected stays so.
+
+    Raises the errors of `connect`.
+    """
+    if isinstance(target, Cluster):
+        yield target
+        return
+    cluster = connect(connection_to(target) if isinstance(target, str) else target)
+    try:
+        yield cluster
+    finally:
+        cluster.client.close()

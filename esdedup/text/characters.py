@@ -25,6 +25,9 @@ of South-East Asia that put no spaces between words). A MARK belongs to the char
 IGNORED characters (format controls, soft hyphen) are dropped."""
 
 
+_SHOWN = {point: "\ufffd" for point in (*range(32), *range(127, 160)) if point not in (9, 10)}
+
+
 def _table(runs: list[list[int]]) -> NDArray[np.uint8]:
     starts = np.array([start for start, _ in runs] + [CODE_POINTS])
     values = np.array([value for _, value in runs], np.uint8)
@@ -55,3 +58,8 @@ def unassigned() -> Mask:
 def code_points(text: str) -> U32:
     """The code points of a text, shape (len(text),). Lone surrogates are kept."""
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
+
+
+def visible(text: str) -> str:
+    """The text with control characters shown, which a terminal would obey."""
+    return text.translate(_SHOWN)

@@ -44,9 +44,6 @@ ARTICLES = [
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith("ESDEDUP_")]:
-        if not name.startswith(("ESDEDUP_TEST_", "ESDEDUP_REQUIRE_")):
-            monkeypatch.delenv(name)
     write_lines(tmp_path / "articles.jsonl", ARTICLES)
     return tmp_path
 
@@ -367,7 +364,7 @@ def in_ascii(*arguments: str) -> str:
 
 
 def in_terminal(*arguments: str, columns: int = 120) -> str:
-    """What a terminal shows."""
+    """Returns the text that a terminal shows."""
     done = run(*arguments, terminal=True, environment=terminal_of(columns))
     return without_colours(done.out + done.err)
 
@@ -381,7 +378,7 @@ def without_colours(shown: str) -> str:
 
 
 def in_real_terminal(*arguments: str) -> str:
-    """What a terminal shows of a process."""
+    """Returns the text that a terminal shows of a process."""
     master, slave = pty.openpty()
     environment = {**os.environ, **terminal_of(120)}
     process = start_command(*arguments, stdout=slave, stderr=slave, stdin=slave, env=environment)
@@ -528,7 +525,7 @@ def test_a_server_that_dies_loses_nothing_acknowledged(killable: Node) -> None:
     process = start_command(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def written() -> bool:
-        """Whether several requests have been answered."""
+        """Tells if several requests have been answered."""
         answer = call(killable.url, "GET", "/_stats/indexing")
         return bool(answer["_all"]["primaries"].get("indexing", {}).get("index_total", 0) > 4_000)
 

@@ -1,4 +1,4 @@
-"""What documents hold is shown on a terminal, and never obeyed by it."""
+"""Control characters of documents are shown on a terminal, which does not obey them."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ DOCUMENTS = [
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    for name in ("ESDEDUP_URL", "ESDEDUP_DB", "ESDEDUP_INDEX", "FORCE_COLOR"):
-        monkeypatch.delenv(name, raising=False)
     path = tmp_path / "documents.db"
     with esdedup.open(path) as index:
         index.add(DOCUMENTS)

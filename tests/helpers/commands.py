@@ -1,4 +1,4 @@
-"""What tests on clusters share: plain requests, made-up texts, and names nobody else uses."""
+"""Commands in this process, plain requests to servers, and made-up texts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from esdedup.cli import main
 
 
 def call(url: str, method: str, path: str, body: Any = None) -> Any:
-    """A request of somebody else's; `body` is an object, or a list, sent as lines."""
+    """Sends a request; `body` is an object, or a list, sent as lines."""
     data = None
     if isinstance(body, list):
         data = "".join(json.dumps(line) + "\n" for line in body).encode()
@@ -39,7 +39,7 @@ def call(url: str, method: str, path: str, body: Any = None) -> Any:
 
 
 def fill(url: str, index: str, documents: dict[str, dict[str, Any]], verb: str = "index") -> None:
-    """Documents of others, by id, visible when this returns."""
+    """Writes documents without tokens, by id, and refreshes."""
     lines = [line for id, source in documents.items() for line in ({verb: {"_id": id}}, source)]
     for first in range(0, len(lines), 4_000):
         answer = call(url, "POST", f"/{index}/_bulk", lines[first : first + 4_000])
@@ -48,21 +48,21 @@ def fill(url: str, index: str, documents: dict[str, dict[str, Any]], verb: str =
 
 
 def all_documents(url: str, index: str) -> dict[str, dict[str, Any]]:
-    """The sources of all documents, up to 10,000, by id."""
+    """Returns the sources of all documents, at most 10,000, by id."""
     call(url, "POST", f"/{index}/_refresh")
     answer = call(url, "POST", f"/{index}/_search", {"size": 10_000})
     return {hit["_id"]: hit["_source"] for hit in answer["hits"]["hits"]}
 
 
 def words(seed: int, count: int = 40) -> str:
-    """A text like no other seed's."""
+    """Returns a text that is unlike that of any other seed."""
     rng = np.random.default_rng(seed)
     return " ".join(f"w{number}" for number in rng.integers(0, 10**9, count).tolist())
 
 
 @dataclass(frozen=True)
 class Ran:
-    """What a command answered."""
+    """The output and exit status of a command."""
 
     status: int
     out: str
@@ -74,7 +74,7 @@ class Ran:
 
 
 def esdedup_command(url: str, *arguments: str) -> Ran:
-    """A command on a cluster, in this process, as if its output were a pipe."""
+    """Runs a command on a cluster in this process."""
     return run_command(*arguments, "--url", url)
 
 
@@ -86,7 +86,7 @@ def run_command(
 ) -> Ran:
     """Runs a command in this process, as if its input and output were pipes, or a terminal.
 
-    What the program sets for its whole process is as before afterwards.
+    Settings of the process that the program changes are restored.
     """
     status: Any = 0
     out, err = _Output(terminal), _Output(terminal)
@@ -118,7 +118,7 @@ class _Output(io.StringIO):
 
 @contextlib.contextmanager
 def _process_settings_kept() -> Iterator[None]:
-    """Gives the program a process without handlers of logs, and undoes what it sets."""
+    """Gives the program a process without handlers of logs, and restores its settings."""
     loggers = [logging.getLogger(name) for name in (None, "elastic_transport", "opensearch")]
     levels = [logger.level for logger in loggers]
     handlers, thresholds = loggers[0].handlers, gc.get_threshold()
@@ -133,6 +133,6 @@ def _process_settings_kept() -> Iterator[None]:
 
 
 def write_lines(path: Path, records: list[Any]) -> None:
-    """A file of JSON lines; what is text is written as it is."""
+    """Writes a file of JSON lines. Strings are written as they are."""
     lines = [r if isinstance(r, str) else json.dumps(r, ensure_ascii=False) for r in records]
     path.write_text("".join(line + "\n" for line in lines), "utf-8", "surrogateescape")

@@ -24,7 +24,7 @@ STORES = ["local", "elasticsearch", "elasticsearch8", "opensearch"]
 
 @dataclass(frozen=True)
 class Place:
-    """Where a store of one test is: a file or an address, and an index nobody else uses."""
+    """A store of one test: a file or an address, and an index that nobody else uses."""
 
     target: str | Path
     index: str
@@ -35,7 +35,7 @@ class Place:
         return open_cluster(esdedup.Connection((self.target,)), self.index, policy)
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
-        """A request of somebody else's; `path` begins behind the index's name."""
+        """Sends a request; `path` begins after the name of the index."""
         data = None if body is None else json.dumps(body).encode()
         headers = {"content-type": "application/json"}
         address = f"{self.target}/{self.index}{path}"
@@ -85,5 +85,5 @@ def scanned(store: Store, *paths: str, meta: IndexMeta = META) -> list[Document]
 
 
 def plain(found: Document) -> dict[str, Any]:
-    """What the caller gave of a document."""
+    """The fields of a document that the caller gave."""
     return {name: value for name, value in found.source.items() if name != FIELD}

@@ -1,4 +1,4 @@
-"""Commands in processes of their own, and waiting for what they do."""
+"""Commands in processes of their own, and conditions to wait for."""
 
 from __future__ import annotations
 

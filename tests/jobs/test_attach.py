@@ -41,6 +41,7 @@ def expected(text: str, meta: IndexMeta = META) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.also_on_elasticsearch8
 def test_an_index_from_bare_to_searched(url: str, name: str) -> None:
     mapping = {"_meta": {"team": "news"}, "properties": {"body": {"type": "text"}}}
     call(url, "PUT", f"/{name}", {"mappings": mapping})

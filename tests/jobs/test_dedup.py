@@ -173,6 +173,7 @@ def undone(store: Store, others: Place, path: Path) -> UndoReport:
 # There and back
 
 
+@pytest.mark.also_on_elasticsearch8
 @pytest.mark.parametrize("action", ACTIONS)
 def test_what_is_undone_is_the_same_index(
     place: Place, others: Place, store: Store, action: Action
@@ -395,7 +396,12 @@ def test_killed_between_two_steps(
 
 @pytest.mark.parametrize(
     ("place", "action"),
-    [("local", "delete"), ("local", "move"), ("elasticsearch", "delete"), ("opensearch", "move")],
+    [
+        ("local", "delete"),
+        ("opensearch", "move"),
+        pytest.param("local", "move", marks=pytest.mark.nightly),
+        pytest.param("elasticsearch", "delete", marks=pytest.mark.nightly),
+    ],
     indirect=["place"],
 )
 def test_killed_in_the_midst(

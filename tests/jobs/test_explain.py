@@ -7,10 +7,7 @@ import hashlib
 import html.parser
 import json
 import math
-import os
 import re
-import subprocess
-import sys
 import uuid
 from pathlib import Path
 from typing import Any
@@ -18,11 +15,11 @@ from typing import Any
 import pytest
 
 import esdedup
-from esdedup.analysis.html import render
+from esdedup.analysis.html import page as html_page
 from esdedup.models import FIELD, Document
 from esdedup.sketch.banding import candidate_probability
 from tests.conftest import delete_index
-from tests.helpers.commands import call, esdedup_command
+from tests.helpers.commands import Ran, call, esdedup_command, run_command
 
 ROOT = Path(__file__).parents[2]
 SECOND = "The council met on Monday and voted for the new bridge over the"
@@ -52,20 +49,10 @@ def explained(path: Path, left: str, right: str) -> esdedup.Explanation:
         return index.explain(left, right)
 
 
-def command(
-    path: Path, *arguments: str, status: int = 0, **environment: str
-) -> subprocess.CompletedProcess[str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("ESDEDUP_")}
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "cli.py"), "explain", *arguments, "--db", str(path)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env={**kept, **environment},
-    )
-    assert done.returncode == status, (done.returncode, done.stdout, done.stderr)
-    assert "Traceback" not in done.stderr
+def command(path: Path, *arguments: str, status: int = 0, **environment: str) -> Ran:
+    done = run_command("explain", *arguments, "--db", str(path), environment=environment)
+    assert done.status == status, done
+    assert "Traceback" not in done.err
     return done
 
 
@@ -104,13 +91,14 @@ def test_what_met_is_what_a_search_meets(file: Path) -> None:
         assert distances[right] == pair.simhash.distance
 
 
+@pytest.mark.also_on_elasticsearch8
 def test_tokens_that_met_are_stored_in_both(url: str) -> None:
     name = f"esdedup-test-{uuid.uuid4().hex[:12]}"
     try:
         with esdedup.open(url, name) as index:
             index.add(DOCUMENTS)
             pair = index.explain("d", "e")
-        assert pair.left.stored == pair.right.stored == "current"
+        assert pair.left.stored_tokens == pair.right.stored_tokens == "current"
         stored = [call(url, "GET", f"/{name}/_source/{id}")[FIELD] for id in ("d", "e")]
         for kind in ("minhash", "simhash"):
             part = getattr(pair, kind)
@@ -155,7 +143,7 @@ def test_texts_without_words_have_no_tokens_that_could_meet(file: Path) -> None:
     assert pair.minhash is None
     assert pair.simhash is None
     assert explained(file, "a", "empty").simhash is None
-    shown = command(file, "a", "empty", "--table").stdout
+    shown = command(file, "a", "empty", "--table").out
     assert "empty: the text has no words, so it has no tokens" in shown
 
 
@@ -165,11 +153,11 @@ def test_what_a_scheme_lacks_is_absent(tmp_path: Path, missing: str) -> None:
     scheme = esdedup.Scheme(**{missing: None})  # type: ignore[arg-type]
     with esdedup.open(path, scheme=scheme) as index:
         index.add(DOCUMENTS)
-    (line,) = map(json.loads, command(path, "a", "b", "--html", str(page)).stdout.splitlines())
+    (line,) = map(json.loads, command(path, "a", "b", "--html", str(page)).out.splitlines())
     assert line[missing] is None
     assert line["similarity"] == 11 / 13
     assert line["simhash" if missing == "minhash" else "minhash"] is not None
-    shown = command(path, "a", "b", "--table").stdout + page.read_text("utf-8")
+    shown = command(path, "a", "b", "--table").out + page.read_text("utf-8")
     gone, there = ("MinHash", "Hamming") if missing == "minhash" else ("Hamming", "MinHash")
     assert gone not in shown
     assert there in shown
@@ -187,7 +175,7 @@ def test_segments_of_several_blocks(tmp_path: Path) -> None:
     assert [set(meeting.blocks) <= equal for meeting in pair.simhash.met] == (
         [True] * math.comb(len(equal), 2)
     )
-    shown = command(tmp_path / "x.db", "a", "b", "--table").stdout
+    shown = command(tmp_path / "x.db", "a", "b", "--table").out
     assert shown.count("^") == pair.simhash.distance
 
 
@@ -196,46 +184,46 @@ def test_stored_tokens_of_another_scheme(file: Path) -> None:
         found = index.get("a")
         foreign = {**found.source, FIELD: {**found.tokens, "scheme": "v1-000000000000"}}
         index.store.write([Document("a", foreign)])
-        assert index.explain("a", "b").left.stored == "other scheme"
+        assert index.explain("a", "b").left.stored_tokens == "other scheme"
         stale = {**found.source, FIELD: {**found.tokens, "digest": "0" * 16}}
         index.store.write([Document("a", stale)])
         pair = index.explain("a", "b")
-    assert (pair.left.stored, pair.right.stored) == ("stale", "current")
-    shown = command(file, "a", "b", "--table").stdout
+    assert (pair.left.stored_tokens, pair.right.stored_tokens) == ("stale", "current")
+    shown = command(file, "a", "b", "--table").out
     assert "a: its stored tokens are of another text" in shown
 
 
 def test_json_names(file: Path) -> None:
-    (line,) = map(json.loads, command(file, "a", "b").stdout.splitlines())
+    (line,) = map(json.loads, command(file, "a", "b").out.splitlines())
     assert list(line) == [
-        "left", "right", "scheme", "similarity", "shared_shingles", "union_shingles", "duplicates",
-        "minhash", "simhash",
+        "index", "text_field", "scheme", "unit", "size", "left", "right", "shared", "union",
+        "similarity", "duplicates", "minhash", "simhash", "warnings", "units",
     ]  # fmt: skip
     assert line["left"] == {
         "id": "a",
-        "words": 14,
         "shingles": 12,
         "digest": line["left"]["digest"],
         "stored_tokens": "current",
-        "shown": "original",
+        "words": 14,
+        "original": True,
         "shared": [[0, len(SECOND)]],
     }
     assert list(line["minhash"]) == [
-        "permutations", "estimate", "standard_error", "bands", "rows", "chance", "met",
+        "permutations", "bands", "rows", "estimate", "standard_error", "chance", "met",
     ]  # fmt: skip
     assert list(line["simhash"]) == [
-        "bits", "distance", "left", "right", "differing", "segments", "guarantee", "met",
+        "bits", "distance", "left", "right", "blocks", "segments", "guarantee", "met", "differing",
     ]  # fmt: skip
-    assert set(line["minhash"]["met"][0]) == {"position", "token"}
+    assert set(line["minhash"]["met"][0]) == {"position", "token", "blocks"}
 
 
 def test_the_terminal_shows_texts_as_they_are(file: Path) -> None:
-    shown = command(file, DOCUMENTS[5]["id"], DOCUMENTS[6]["id"], "--table").stdout
+    shown = command(file, DOCUMENTS[5]["id"], DOCUMENTS[6]["id"], "--table").out
     assert "<⟦script⟧>⟦alert⟧(⟦2⟧)</⟦script⟧> [⟦bold⟧]⟦all⟧[/⟦bold⟧]" in shown
     assert "[red]x[/red]" in shown
     assert "\x1b" not in shown
     assert "[/⟦bold⟧]\ufffd[7" in shown
-    coloured = command(file, "d", "e", "--table", FORCE_COLOR="1", TERM="xterm-256color").stdout
+    coloured = command(file, "d", "e", "--table", FORCE_COLOR="1", TERM="xterm-256color").out
     assert "⟦" not in coloured
     assert re.search("\x1b\\[30;42m今天下午\x1b\\[0m三", coloured)
 
@@ -244,7 +232,7 @@ def test_long_runs_of_shared_words_are_left_out_and_counted(file: Path) -> None:
     run = " ".join(f"w{number}" for number in range(200))
     with esdedup.open(file) as index:
         index.add([{"id": "x", "text": f"one {run}"}, {"id": "y", "text": f"two {run}"}])
-    shown = command(file, "x", "y", "--table", "--html", str(file.parent / "x.html")).stdout
+    shown = command(file, "x", "y", "--table", "--html", str(file.parent / "x.html")).out
     assert shown.count("176 shared words left out") == 2
     assert "w100" not in shown
     assert run in (file.parent / "x.html").read_text("utf-8")
@@ -310,7 +298,7 @@ def test_the_page_marks_what_is_shared(file: Path) -> None:
 
 
 def test_the_policy_lets_the_page_s_own_styles_in() -> None:
-    source = render("base")
+    source = html_page("base")
     (style,) = re.findall("<style>(.*?)</style>", source, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     assert f"'sha256-{digest}'" in source
@@ -325,14 +313,14 @@ def test_a_page_is_overwritten_but_no_folder(file: Path) -> None:
     folder = file.parent / "folder"
     folder.mkdir()
     done = command(file, "a", "b", "--html", str(folder), status=2)
-    assert done.stdout == ""
-    assert f"Error: --html {folder}: Is a directory" in done.stderr
+    assert done.out == ""
+    assert f"Error: --html {folder}: Is a directory" in done.err
 
 
 def test_errors(file: Path) -> None:
-    assert "give the ids of two documents" in command(file, "a", "a", status=2).stderr
-    assert "has no document 'x'" in command(file, "a", "x", status=1).stderr
+    assert "give the ids of two documents" in command(file, "a", "a", status=2).err
+    assert "has no document 'x'" in command(file, "a", "x", status=1).err
     with esdedup.open(file) as index:
         index.store.write([Document("no text", {"title": "only"})])
     done = command(file, "no text", "a", status=1)
-    assert "document 'no text': the field 'text' is missing" in done.stderr
+    assert "document 'no text': the field 'text' is missing" in done.err

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import json
 import random
 import shutil
-import signal
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,6 +34,7 @@ from esdedup.sketch.sketch import sketch
 from esdedup.text.jaccard import jaccard
 from tests.conftest import delete_index
 from tests.helpers.commands import all_documents, call, run_command, words
+from tests.helpers.processes import await_true, start_command
 
 EDGES = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=60)
 
@@ -375,17 +375,11 @@ def opened(target: list[str]) -> esdedup.Index:
     return esdedup.open(target[1], target[3])
 
 
-def command(target: list[str], *arguments: str) -> list[str]:
-    return [sys.executable, str(Path(__file__).parents[2] / "cli.py"), *arguments, *target]
-
-
 def run(target: list[str], *arguments: str, cwd: Path | None = None) -> dict[str, Any]:
-    done = subprocess.run(
-        command(target, *arguments), capture_output=True, text=True, check=False, cwd=cwd
-    )
-    assert done.returncode == 0, done.stderr
-    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return answer
+    with contextlib.chdir(cwd or Path.cwd()):
+        done = run_command(*arguments, *target)
+    assert done.status == 0, done.err
+    return done.json[-1]
 
 
 def marks(target: list[str]) -> dict[str, tuple[Any, ...]]:
@@ -403,6 +397,7 @@ def add(target: list[str], texts: dict[str, str]) -> None:
         index.add([{"id": id, "text": text, "n": 1} for id, text in texts.items()])
 
 
+@pytest.mark.also_on_elasticsearch8
 def test_every_document_gets_its_group(
     target: list[str], texts: dict[str, str], pairs: dict[tuple[str, str], float], tmp_path: Path
 ) -> None:
@@ -564,24 +559,27 @@ def test_a_run_that_was_killed_goes_on_to_the_same_groups(
         assert np.array_equal(found.value, plain.value, equal_nan=True)
 
 
-def test_killed_at_any_moment_the_same_command_completes_it(
-    target: list[str], tmp_path: Path
-) -> None:
+def test_killed_twice_the_same_command_completes_it(tmp_path: Path) -> None:
+    target = ["--db", str(tmp_path / "a.db")]
     texts = planted(700, seed=9)
     add(target, texts)
     with opened(target) as index:
         expected = partition_of(index.groups())
-    rng = random.Random(1)
-    for _ in range(4):
-        process = subprocess.Popen(
-            command(target, "group"), cwd=tmp_path, stderr=subprocess.DEVNULL
-        )
-        time.sleep(rng.uniform(0.3, 2.5))
-        process.send_signal(signal.SIGKILL)
+
+    def begun() -> bool:
+        return any(path.is_dir() for path in tmp_path.iterdir())
+
+    def marked() -> bool:
+        return process.poll() is not None or any(mark[0] for mark in marks(target).values())
+
+    for moment in (begun, marked):
+        process = start_command("group", *target, cwd=tmp_path, stderr=subprocess.DEVNULL)
+        await_true(moment.__name__, moment)
+        process.kill()
         process.wait()
     run(target, "group", cwd=tmp_path)
     assert {id: mark[0] for id, mark in marks(target).items()} == expected
-    assert not list(tmp_path.glob("*.group"))
+    assert not any(path.is_dir() for path in tmp_path.iterdir())
 
 
 def test_a_folder_of_other_work_is_refused(tmp_path: Path) -> None:

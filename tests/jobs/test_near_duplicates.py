@@ -238,9 +238,7 @@ def test_empty_texts_are_like_nothing(index: esdedup.Index) -> None:
     assert (report.created, report.duplicates) == (3, 0)
 
 
-@settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     members=st.lists(st.integers(0, 6), max_size=40),
     sizes=st.lists(st.integers(1, 9), min_size=1, max_size=40),

@@ -36,6 +36,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.also_on_elasticsearch8
 def test_they_write_what_one_process_writes(
     place: Place, target: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,7 +161,7 @@ def test_what_is_wrong_is_said_alike(folder: Path, workers: str) -> None:
     (folder / name).write_text("one text")
     done = run_command("index", name, "--db", "name.db", *more)
     assert done.status == 1
-    assert "the id is no valid Unicode" in done.err
+    assert "the id is not valid Unicode" in done.err
 
 
 @pytest.mark.parametrize(

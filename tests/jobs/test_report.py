@@ -136,6 +136,7 @@ def assert_safe(page: Page) -> None:
     assert len(page.source.encode()) < 1_000_000
 
 
+@pytest.mark.also_on_elasticsearch8
 def test_numbers_are_those_of_cluster(place: Place) -> None:
     fill(place, near_duplicates())
     for options in (
@@ -148,11 +149,10 @@ def test_numbers_are_those_of_cluster(place: Place) -> None:
         (expected,) = command(place, "group", "--dry-run", *options).json
         assert {name: line[name] for name in expected} == expected, options
         assert line["groups"]
-        name = "distance" if "hamming" in options else "similarity"
-        numbers = [each["number"] for each in line[name]]
-        assert sum(numbers) + line["equal_to_kept"] == line["duplicates"]
-        assert line["share"] == line["duplicates"] / line["indexed"]
-        assert line["bytes_saved_estimate"] == round(line["bytes"] * line["share"])
+        counts = [each["count"] for each in line["bins"]]
+        assert sum(counts) + line["equal"] == line["duplicates"]
+        assert line["share"] == line["duplicates"] / line["statistics"]["documents"]
+        assert line["bytes_saved"] == round(line["statistics"]["bytes"] * line["share"])
         assert f"{line['duplicates']:,}" in page.shown
         assert_safe(page)
         assert not Path(f"{place.index}.report").exists()
@@ -184,14 +184,14 @@ def test_counts_of_groups_and_copies(place: Place) -> None:
             copies += len(members) - len(set(members))
             equal += members[1:].count(members[0])
         found = report(index.store, index.meta, Grouping(), Wanted(examples=0, hot=0))
-    assert (line["copies"], line["equal_to_kept"]) == (copies, equal)
+    assert (line["copies"], line["equal"]) == (copies, equal)
     assert copies > equal > 0
     values = [each.similarity for group in groups for each in group.members]
-    for each in line["similarity"]:
-        last = each["to"] == 1.0
-        inside = [v for v in values if each["from"] <= v and (v < each["to"] or last)]
-        assert each["number"] == len(inside) - (equal if last else 0)
-    assert sum(each.groups for each in found.ranges) == found.groups == line["groups"]
+    for each in line["bins"]:
+        last = each["high"] == 1.0
+        inside = [v for v in values if each["low"] <= v and (v < each["high"] or last)]
+        assert each["count"] == len(inside) - (equal if last else 0)
+    assert sum(each.count for each in found.ranges) == found.groups == line["groups"]
     assert line["sizes"] == {str(k): v for k, v in sorted(Counter(groups.sizes.tolist()).items())}
     assert [each["documents"] for each in line["largest"]] == groups.sizes[:10].tolist()
     assert (found.examples, found.hot.buckets) == ((), [])
@@ -201,16 +201,16 @@ def test_counts_of_groups_and_copies(place: Place) -> None:
 def test_examples_are_from_all_over_the_range_and_marked(place: Place) -> None:
     fill(place, near_duplicates(60))
     line, page, _ = reported(place, "--threshold", "0.5", "--examples", "6")
-    values = [each["similarity"] for each in line["examples"]]
+    values = [each["value"] for each in line["examples"]]
     assert len(values) == 6
     assert values == sorted(values, reverse=True)
-    full = [each for each in line["similarity"] if each["number"]]
-    assert full[0]["from"] <= values[-1] < full[0]["to"]
-    assert full[-1]["from"] <= values[0] <= full[-1]["to"]
+    full = [each for each in line["bins"] if each["count"]]
+    assert full[0]["low"] <= values[-1] < full[0]["high"]
+    assert full[-1]["low"] <= values[0] <= full[-1]["high"]
     assert {"new", "某", "另"} & {*page.marked}
     again, _, _ = reported(place, "--threshold", "0.5", "--examples", "6")
     assert again["examples"] == line["examples"]
-    assert len({each["stays"] for each in line["examples"]}) > 1
+    assert len({each["representative"]["id"] for each in line["examples"]}) > 1
 
 
 @local
@@ -229,7 +229,9 @@ def test_an_example_in_english_and_one_in_chinese(place: Place) -> None:
         ],
     )
     line, page, _ = reported(place)
-    assert {(each["stays"], each["goes"]) for each in line["examples"]} == {
+    assert {
+        (each["representative"]["id"], each["duplicate"]["id"]) for each in line["examples"]
+    } == {
         ("a", "b"), ("c", "d"), ("e", "f"),
     }  # fmt: skip
     assert sorted(page.marked[1:]) == sorted([english.split()[100], "changed", han[150], "変"])
@@ -269,14 +271,14 @@ def test_an_empty_index_and_one_without_duplicates(place: Place) -> None:
     fill(place, [])
     line, page, ran = reported(place)
     assert (line["documents"], line["groups"], line["pairs"]) == (0, 0, None)
-    assert (line["share"], line["bytes_saved_estimate"]) == (0, 0)
+    assert (line["share"], line["bytes_saved"]) == (0, 0)
     assert "no documents with tokens" in page.shown
     assert "holds texts of 0 documents" in ran.err
     fill(place, [{"id": str(number), "text": words(number)} for number in range(20)])
     line, page, _ = reported(place)
     assert (line["documents"], line["groups"], line["examples"]) == (20, 0, [])
-    assert sum(each["number"] for each in line["pairs"]["estimate"]) == pytest.approx(190)
-    assert "No document is as like another as was asked for" in page.shown
+    assert sum(each["count"] for each in line["pairs"]["bins"]) == pytest.approx(190)
+    assert "No two documents are similar enough to be duplicates" in page.shown
     assert_safe(page)
 
 
@@ -286,9 +288,11 @@ def test_hot_buckets_are_shown(place: Place) -> None:
     fill(place, [{"id": str(n), "text": f"{common} w{n}"} for n in range(29)])
     line, page, _ = reported(place, "--hot", "3")
     (stats,) = command(place, "stats", "--hot", "3").json
-    assert [each["token"] for each in line["hot"]] == [each["token"] for each in stats["hot"]]
-    assert line["hot"][0]["documents"] == 29
-    assert line["hot"][0]["token"] in page.shown
+    assert [each["token"] for each in line["hot"]["buckets"]] == [
+        each["token"] for each in stats["hot"]
+    ]
+    assert line["hot"]["buckets"][0]["documents"] == 29
+    assert line["hot"]["buckets"][0]["token"] in page.shown
     assert "esdedup stop TOKEN" in page.shown
 
 
@@ -310,12 +314,15 @@ def test_what_is_missing_is_said(place: Place) -> None:
     )
     assert line["chained"]
     assert line["capped_buckets"]
-    assert line["similarity"][0] == {"from": 0.0, "to": 0.85, "number": line["chained"]}
+    assert line["bins"][0] == {
+        "name": "less than 0.85", "low": 0.0, "high": 0.85, "count": line["chained"]
+    }  # fmt: skip
+    chained = "duplicate is" if line["chained"] == 1 else "duplicates are"
     for said in (
         "1 of 35 documents have no tokens",
         "hold more than 10 documents",
-        f"{line['chained']} of the duplicates are joined by a chain",
-        "1 tokens are in the index's stop list",
+        f"{line['chained']} {chained} joined by a chain",
+        "1 token is in the index's stop list",
     ):
         assert said in ran.err
         assert said in page.shown
@@ -332,8 +339,8 @@ def test_examples_whose_text_changed_are_left_out(place: Place) -> None:
         index.store.write([esdedup.Document("b", changed)])
     line, page, ran = reported(place)
     assert (line["duplicates"], line["examples"], line["examples_left_out"]) == (1, [], 1)
-    assert "1 examples are left out" in ran.err
-    assert "1 examples are left out" in page.shown
+    assert "1 example is left out" in ran.err
+    assert "1 example is left out" in page.shown
 
 
 @local
@@ -402,9 +409,9 @@ def test_each_size_is_in_one_range(sizes: list[int]) -> None:
     ranges = size_ranges(np.array(sizes, np.int64))
     assert sum(each.documents for each in ranges) == sum(sizes)
     for each in ranges:
-        inside = [size for size in sizes if each.least <= size <= each.most]
-        assert (each.groups, each.documents) == (len(inside), sum(inside))
-    assert all(a.most + 1 == b.least for a, b in itertools.pairwise(ranges))
+        inside = [size for size in sizes if each.low <= size <= each.high]
+        assert (each.count, each.documents) == (len(inside), sum(inside))
+    assert all(a.high + 1 == b.low for a, b in itertools.pairwise(ranges))
     assert len(ranges) <= 20
 
 

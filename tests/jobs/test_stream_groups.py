@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
 import sys
 import tempfile
-import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -31,10 +28,10 @@ from esdedup.search.limits import ONE_BAND, Limits
 from esdedup.sketch.sketch import shingle_sets, sketch
 from esdedup.text.jaccard import hamming, jaccard
 from tests.conftest import delete_index
-from tests.helpers.commands import call, esdedup_command
+from tests.helpers.commands import call, esdedup_command, run_command
+from tests.helpers.processes import await_true, start_command
 
 SCHEME = esdedup.Scheme()
-LAUNCHER = Path(__file__).parents[2] / "cli.py"
 JACCARD = DuplicatePolicy("group", 0.6)
 HAMMING = DuplicatePolicy("group", metric="hamming")
 Texts = dict[str, str]
@@ -197,9 +194,7 @@ def test_groups_are_those_of_the_rule(
     assert stored(index, texts) == expected
 
 
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     seed=st.integers(0, 10**6),
     runs=st.lists(
@@ -386,24 +381,22 @@ def test_enrich(elasticsearch_url: str) -> None:
     delete_index(elasticsearch_url, name)
 
 
-def test_a_killed_command_is_completed_by_the_same_command(tmp_path: Path) -> None:
-    texts = corpus(12_000)
+def test_a_killed_command_is_completed_by_the_same_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    texts = corpus(5_000)
     lines = [json.dumps({"id": id, "text": text}) + "\n" for id, text in texts.items()]
     (tmp_path / "some.jsonl").write_text("".join(lines), "utf-8")
-    command = [
-        sys.executable, str(LAUNCHER), "index", "some.jsonl",
-        "--group", "--threshold", "0.6",
-    ]  # fmt: skip
+    command = ["index", "some.jsonl", "--group", "--threshold", "0.6"]
     index = esdedup.open(tmp_path / "killed.db")
-    process = subprocess.Popen([*command, "--db", "killed.db"], cwd=tmp_path)
-    deadline = time.monotonic() + 120
-    while not _documents(index) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
+    process = start_command(*command, "--db", "killed.db", cwd=tmp_path)
+    await_true("documents are written", lambda: _documents(index) > 0)
+    process.kill()
     process.wait()
-    assert 0 < _documents(index) < 12_000
+    assert 0 < _documents(index) < 5_000
     for file in ("killed.db", "whole.db"):
-        subprocess.run([*command, "--db", file], cwd=tmp_path, check=True, capture_output=True)
+        assert run_command(*command, "--db", str(tmp_path / file)).status == 0
     with index, esdedup.open(tmp_path / "whole.db") as whole:
         assert stored(index, texts) == stored(whole, texts)
 
@@ -448,7 +441,6 @@ EDITS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(BASES, EDITS, st.sampled_from([0.3, 0.5, 0.8]), st.integers(1, 20), st.booleans())
 def test_leaders_of_a_whole_index_are_those_of_its_documents_in_their_order(
     bases: list[list[str]],

@@ -15,7 +15,7 @@ import esdedup
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "esdedup"
 SHIPPED = ["document.json", "minhash.json", "signature.json", "simhash.json"]
-PAGES = ["base.html", "explain.html", "report.html", "style.css"]
+PAGES = ["base.html", "explain.html", "facts.html", "report.html", "style.css"]
 
 
 @pytest.fixture(scope="module")

@@ -177,6 +177,7 @@ def test_point_in_time(setup: Setup, names: list[str]) -> None:
     assert httpx.request("DELETE", f"{url}{path}", json=body).status_code == 200
 
 
+@pytest.mark.also_on_elasticsearch8
 @pytest.mark.parametrize("compress", [False, True])
 def test_documents_of_an_attached_index_get_the_tokens_of_enrich(
     setup: Setup, names: list[str], compress: bool

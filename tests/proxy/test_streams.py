@@ -19,8 +19,8 @@ import pytest
 import esdedup
 from tests.conftest import delete_index
 from tests.servers.enriching import Enriching
+from tests.servers.node import Node
 from tests.servers.ports import free_port
-from tests.servers.provide import NodeFactory
 from tests.servers.proxy import Proxy
 
 LINES = int(os.environ.get("ESDEDUP_TEST_STREAM_LINES", "1_000_000"))
@@ -89,9 +89,9 @@ def test_a_long_stream_takes_little_memory(
 
 
 def test_what_is_acknowledged_survives_the_death_of_the_upstream(
-    node_factory: NodeFactory, tmp_path: Path
+    killable_elasticsearch: Node, tmp_path: Path
 ) -> None:
-    node, count = node_factory(), MANY
+    node, count = killable_elasticsearch, MANY
     with esdedup.open(node.url, "dying") as index:
         index.create()
 
@@ -184,7 +184,9 @@ def test_packed_bodies_that_break_off_are_refused(
         assert proxy.peak_mb < PEAK_MB
 
 
-def test_an_upstream_that_is_silent_or_not_there(node_factory: NodeFactory, tmp_path: Path) -> None:
+def test_an_upstream_that_is_silent_or_not_there(
+    killable_elasticsearch: Node, tmp_path: Path
+) -> None:
     nowhere = f"http://127.0.0.1:{free_port()}"
     with Enriching(nowhere, tmp_path) as proxy:
         for answer in (
@@ -194,7 +196,7 @@ def test_an_upstream_that_is_silent_or_not_there(node_factory: NodeFactory, tmp_
         ):
             assert answer.status_code == answer.json()["status"] == 502
             assert nowhere in answer.json()["error"]["reason"]
-    node = node_factory()
+    node = killable_elasticsearch
     assert node.pid is not None
     with Enriching(node.url, tmp_path, "--timeout", "1") as proxy:
         os.kill(node.pid, signal.SIGSTOP)
@@ -221,8 +223,10 @@ def connections(url: str) -> int:
     return len(sockets(url, 2))
 
 
-def test_a_client_that_hangs_up_ends_its_request(node_factory: NodeFactory, tmp_path: Path) -> None:
-    node = node_factory()
+def test_a_client_that_hangs_up_ends_its_request(
+    killable_elasticsearch: Node, tmp_path: Path
+) -> None:
+    node = killable_elasticsearch
     with esdedup.open(node.url, "left") as index:
         index.create()
     body = b"".join(lines("left", 1000))

@@ -50,7 +50,7 @@ def start_cluster(
     settings: Mapping[str, Any] | None = None,
     jvm_flags: Sequence[str] = QUICK_START,
 ) -> Cluster:
-    """A running cluster of so many nodes, with their homes below `home`."""
+    """Starts a cluster of `size` nodes, with their homes below `home`."""
     installation = install(product, version)
     for attempts_left in (2, 1, 0):
         # Every member knows the ports of all, so a port lost to another process costs a new try

@@ -1,4 +1,4 @@
-"""The same servers as containers, where a Docker engine answers."""
+"""The same servers as containers, if a Docker engine answers."""
 
 import functools
 import gc
@@ -39,7 +39,7 @@ ENVIRONMENTS = {
 
 @functools.cache
 def engine_answers() -> bool:
-    """Whether a Docker engine can be used; to be asked from the main thread.
+    """Tells if a Docker engine can be used; ask from the main thread first.
 
     Without one, docker leaves sockets behind, and pytest would blame the next test for them.
     """

@@ -1,4 +1,4 @@
-"""What a server with security would accept from a client."""
+"""Credentials that a server with security would accept from a client."""
 
 import base64
 import hmac
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Credentials:
-    """One of each kind; any kind that is set is enough, and none set means none needed."""
+    """One of each kind. Any kind that is set is enough. If none is set, none is needed."""
 
     basic: tuple[str, str] | None = None
     api_key: tuple[str, str] | None = None

@@ -37,12 +37,12 @@ class Enriching:
 
     @property
     def log(self) -> str:
-        """What it has logged."""
+        """The log of the proxy so far."""
         return self._log_file.read_text("utf-8")
 
     @property
     def peak_mb(self) -> float:
-        """The most memory that it has had resident."""
+        """The most memory that it has had resident, in MB."""
         status = Path(f"/proc/{self._process.pid}/status").read_text("ascii")
         found = re.search(r"VmHWM:\s+(\d+) kB", status)
         assert found is not None

@@ -32,7 +32,7 @@ class Jdk:
 
 
 def find_jdk() -> Jdk:
-    """The JDK to compile and run with; what the environment names comes first."""
+    """The JDK to compile and run with; one that the environment names comes first."""
     chosen = os.environ.get("ESDEDUP_TEST_JAVA_HOME")
     if chosen:
         jdk = inspect_jdk(Path(chosen))

@@ -24,7 +24,7 @@ STOP_SECONDS = 60.0
 # C1 alone: test nodes live for seconds to minutes, and on two cores C2 costs three nodes that
 # start together twice the time, while bulk indexing hardly gains. Serial: the other collectors
 # want more threads and memory than a heap of 512 MB repays. The archive of parsed classes halves
-# what is left; the JVM writes it when the first node ends. Measurements need other flags.
+# the rest; the JVM writes it when the first node ends. Measurements need other flags.
 QUICK_START = (
     "-XX:TieredStopAtLevel=1",
     "-XX:+UseSerialGC",
@@ -144,7 +144,7 @@ class Node:
         atexit.register(self.kill)
 
     def await_ready(self, nodes: int = 1) -> None:
-        """Waits until the cluster is yellow or green with at least so many nodes."""
+        """Waits until the cluster is yellow or green with at least `nodes` nodes."""
         deadline = time.monotonic() + START_SECONDS
         while not self._ready(nodes):
             if not self.running:

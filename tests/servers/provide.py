@@ -1,7 +1,7 @@
-"""Decides where the servers of a test session come from, and starts what it needs, in parallel.
+"""Finds or starts the servers that a test run needs, in parallel.
 
 A server comes from an address in the environment, from a container where a Docker engine answers,
-or from jars, in this order. Where none of them works, tests that need it are skipped.
+or from jars, in this order. If none of them works, tests that need it are skipped.
 """
 
 import contextlib
@@ -118,7 +118,7 @@ class NodeFactory:
         self._home = home
         self._nodes: list[Node] = []
 
-    def __call__(self, server: Server = ELASTICSEARCH, **options: Any) -> Node:
+    def __call__(self, server: Server, **options: Any) -> Node:
         """A running node; `options` are those of Node.start."""
         home = self._home / f"node-{len(self._nodes) + 1}"
         with refusing():

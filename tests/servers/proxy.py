@@ -40,7 +40,7 @@ class Answer:
 
 @dataclass
 class _Faults:
-    """What shall go wrong with the next _bulk requests; shared by all connections."""
+    """Faults of the next _bulk requests, shared by all connections."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     failures_left: int = 0

@@ -1,6 +1,7 @@
 """HTML pages, each one file: no scripts, nothing loaded, and a policy in it that forbids both.
 
-Values are escaped wherever they stand, so that a text that holds markup shows as text.
+Every value is escaped, so that a text that holds markup shows as text, and control characters in
+it are shown too.
 """
 
 from __future__ import annotations
@@ -11,18 +12,20 @@ import hashlib
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from esdedup.text.characters import visible
+
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 
-def render(name: str, **values: Any) -> str:
+def page(name: str, **values: Any) -> str:
     """The page of a template of this folder, with the shared styles of `base.html`.
 
-    name: without its ending. values: what the template names; one that is missing is an error.
+    name: without its ending. values: for the names in the template; a missing one is an error.
     """
     style = _read("style.css")
     digest = base64.b64encode(hashlib.sha256(style.encode("utf-8")).digest()).decode("ascii")
-    # The styles are known by their digest, because a strict policy lets no others in.
+    # The policy allows this one style, by its digest.
     return (
         _environment().get_template(f"{name}.html").render(values, style=style, style_digest=digest)
     )
@@ -30,13 +33,14 @@ def render(name: str, **values: Any) -> str:
 
 @functools.cache
 def _environment() -> Environment:
-    # Few commands make a page.
+    # Imported here, because few commands make a page.
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
     return Environment(
         loader=FunctionLoader(_read),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=lambda value: visible(value) if type(value) is str else value,
         trim_blocks=True,
         lstrip_blocks=True,
     )

@@ -11,7 +11,6 @@ import typer
 
 from esdedup.admin.attach import AttachPlan, attach, plan_attach
 from esdedup.admin.check import Check, IndexCheck, Tally, check
-from esdedup.admin.templates import install_template, plan_template
 from esdedup.cli.options import (
     AsJson,
     ClusterTarget,
@@ -23,6 +22,7 @@ from esdedup.cli.options import (
     with_target,
 )
 from esdedup.cli.output import message, print_json, print_table, progress, wants_json
+from esdedup.stores.elastic.templates import install_template, plan_template
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the change, and put nothing.")]
 Install = Annotated[bool, typer.Option("--install", help="Put it, and not only show it.")]

@@ -8,9 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from esdedup.admin.attach import plan_attach
 from esdedup.admin.backfill import BackfillPlan, Effort, OnUpdate, backfill, plan_backfill
-from esdedup.admin.sidecar import fill_sidecar, make_sidecar, readable
+from esdedup.admin.sidecar import fill_sidecar, plan_sidecar
 from esdedup.cli.files import DeadLetterFile
 from esdedup.cli.options import (
     AsJson,
@@ -27,7 +26,6 @@ from esdedup.ingest.files import BadRecord
 from esdedup.models import Share
 from esdedup.stores import BulkPolicy, Cluster
 from esdedup.stores.changes import ChangeReport
-from esdedup.stores.elastic.indices import path_of
 
 Stale = Annotated[
     bool,
@@ -104,11 +102,8 @@ def backfill_command(
             print_json({"waiting": plan.waiting, "indices": list(plan.indices)})
             return
         with DeadLetterFile(path) as letters:
-            connection = target.connection()
             report = run(
-                lambda on_update: backfill(connection, cluster, plan, effort, on_update),
-                plan.waiting,
-                letters,
+                lambda on_update: backfill(cluster, plan, effort, on_update), plan.waiting, letters
             )
     left_out = {obstacle.index for obstacle in plan.left_out}
     title = f"{plan.named.kind.capitalize()} {plan.named.name!r}, scheme {plan.meta.scheme.id}"
@@ -128,22 +123,16 @@ def _fill_sidecar(
     letter_path: Path,
     as_json: bool,
 ) -> None:
-    wanted = scheme_in(scheme)
-    plan = plan_attach(cluster, index, wanted, text_field)
-    make_sidecar(cluster, plan.named, sidecar, plan.meta)
-    chosen, left_out = readable(cluster, plan.named, plan.meta)
-    for obstacle in left_out:
+    plan = plan_sidecar(cluster, index, sidecar, scheme_in(scheme), text_field)
+    for obstacle in plan.left_out:
         message(f"Left out: {obstacle}")
-    waiting = sum(cluster.count(path_of(state.name)) for state in chosen)
     with DeadLetterFile(letter_path) as letters:
         report = run(
-            lambda on_update: fill_sidecar(cluster, chosen, sidecar, plan.meta, on_update),
-            waiting,
-            letters,
+            lambda on_update: fill_sidecar(cluster, plan, on_update), plan.waiting, letters
         )
     title = f"Sidecar index {sidecar!r} of {index!r}, scheme {plan.meta.scheme.id}"
-    show(report, title, len(left_out), as_json)
-    if report.failures or left_out:
+    show(report, title, len(plan.left_out), as_json)
+    if report.failures or plan.left_out:
         raise typer.Exit(1)
 
 

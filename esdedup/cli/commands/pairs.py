@@ -26,7 +26,6 @@ from esdedup.cli.options import (
     with_target,
 )
 from esdedup.cli.output import (
-    lacking_recall,
     message,
     print_json,
     print_table,
@@ -42,6 +41,7 @@ from esdedup.exceptions import UsageError
 from esdedup.models import Metric, Pair, Statistics
 from esdedup.search.buckets import Capped
 from esdedup.search.limits import MAX_PER_BUCKET, RECALL, Limits
+from esdedup.search.warnings import cut_buckets, lacking_recall, without_tokens
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.stop_list import stopped_tokens
@@ -139,19 +139,8 @@ def _answer(found: SimilarPairs, texts_of: TextsOf, limits: Limits, as_json: boo
 
 def tell_left_out(statistics: Statistics) -> None:
     """Says how many documents can't be compared."""
-    if (words := left_out(statistics)) is not None:
+    if (words := without_tokens(statistics)) is not None:
         message(words)
-
-
-def left_out(statistics: Statistics) -> str | None:
-    """How many documents can't be compared, in words, or None."""
-    skipped = statistics.documents - statistics.sketched
-    if not skipped:
-        return None
-    return (
-        f"{skipped:,} of {statistics.documents:,} documents have no tokens of this index's"
-        " scheme and are left out"
-    )
 
 
 def tell_stopped(stop: Sequence[str], metric: Metric) -> None:
@@ -171,19 +160,8 @@ def tell_recall(expected: float, threshold: float, recall: float) -> None:
 
 def tell_capped(cut: Capped, max_bucket: int) -> None:
     """Says where not every document of a bucket was compared with every other."""
-    if (words := capped(cut, max_bucket)) is not None:
+    if (words := cut_buckets(cut, max_bucket)) is not None:
         message(words)
-
-
-def capped(cut: Capped, max_bucket: int) -> str | None:
-    """Where not every document of a bucket was compared with every other, in words, or None."""
-    if not cut.buckets:
-        return None
-    return (
-        f"{cut.buckets:,} buckets hold more than {max_bucket:,} documents, up to"
-        f" {cut.largest:,}: each was compared with the first {max_bucket:,} of them, and a pair"
-        " may be missing. Raise --max-per-bucket"
-    )
 
 
 def _document(pair: Pair) -> dict[str, str | float | int | None]:

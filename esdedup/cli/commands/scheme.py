@@ -1,15 +1,18 @@
-"""esdedup scheme: choose parameters, see what they promise and cost, write them to a file."""
+"""esdedup scheme: choose parameters, see their recall and cost, and write them to a file."""
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from esdedup.analysis.describe import CHANCE_SIMILARITY, describe
 from esdedup.analysis.feature_weights import (
     count_corpus,
     weighted_as_given,
@@ -17,20 +20,11 @@ from esdedup.analysis.feature_weights import (
     weighted_by_frequencies,
 )
 from esdedup.analysis.sampling import texts_of_index
-from esdedup.cli.options import (
-    CHANCE_SIMILARITY,
-    MOST_DOCUMENTS,
-    AsJson,
-    Target,
-    describe,
-    with_target,
-    write_scheme,
-)
+from esdedup.cli.options import AsJson, Target, with_target
 from esdedup.cli.output import message, print_json, print_table, progress, wants_json
 from esdedup.exceptions import RecordError, UsageError
 from esdedup.ingest.files import Record, read_records
 from esdedup.models import MOST_SAMPLED
-from esdedup.sketch.banding import choose_banding
 from esdedup.sketch.minhash import MinHash
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.segments import parse_layout
@@ -40,146 +34,145 @@ from esdedup.stores.fields import text_of
 from esdedup.text.normalise import Form, Normalisation, normalise
 from esdedup.text.shingles import Shingling
 
-_TEXT, _MINHASH, _SIMHASH = "Text", "MinHash", "SimHash"
 _CORPUS_BATCH = 2_000
+MOST_DOCUMENTS = 1e15
+Output = Annotated[Path | None, typer.Option("--output", "-o", help="File to write the scheme to.")]
+Threshold = Annotated[
+    float, typer.Option("--threshold", "-t", help="Jaccard similarity to find ...")
+]
+Recall = Annotated[float, typer.Option(help="... with this probability.")]
+Chance = Annotated[
+    float, typer.Option(min=0, max=1, help="Similarity of unrelated texts, for the cost.")
+]
+
+
+def option(help: str, *names: str, panel: str | None = None, **checks: Any) -> Any:
+    """An option of a command. panel: heading under which it stands."""
+    return typer.Option(*names, rich_help_panel=panel, help=help, **checks)
+
+
+_text, _minhash, _simhash, _weights = (
+    functools.partial(option, panel=panel)
+    for panel in ("Text", "MinHash", "SimHash", "Weights of features")
+)
 
 
 @with_target
 def scheme(
     target: Target,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="File to write the scheme to.")
-    ] = None,
-    documents: Annotated[
-        float, typer.Option(min=1, max=MOST_DOCUMENTS, help="Say the cost at so many documents.")
-    ] = 1e6,
-    chance: Annotated[
-        float,
-        typer.Option(min=0, max=1, help="Jaccard similarity of unrelated texts, for the cost."),
-    ] = CHANCE_SIMILARITY,
-    form: Annotated[
-        Form, typer.Option("--normalise", rich_help_panel=_TEXT, help="Unicode normal form.")
-    ] = "NFKC",
-    casefold: Annotated[
-        bool, typer.Option("--casefold/--no-casefold", rich_help_panel=_TEXT, help="Fold case.")
-    ] = True,
+    output: Output = None,
+    threshold: Threshold = 0.5,
+    recall: Recall = 0.95,
     shingle: Annotated[
-        str,
-        typer.Option(rich_help_panel=_TEXT, help="word:N, char:N or jieba:N (Chinese words)."),
+        str, typer.Option(help="word:N, char:N or jieba:N (Chinese words).")
     ] = "word:3",
-    stop_words: Annotated[
-        Path | None, typer.Option(rich_help_panel=_TEXT, help="File of stop words, one a line.")
-    ] = None,
-    seed: Annotated[int, typer.Option(rich_help_panel=_TEXT, help="Key of all hashes.")] = 1,
-    minhash: Annotated[
-        bool, typer.Option("--minhash/--no-minhash", rich_help_panel=_MINHASH, help="Have bands.")
-    ] = True,
-    threshold: Annotated[
-        float,
-        typer.Option(rich_help_panel=_MINHASH, help="Jaccard similarity to be found ..."),
-    ] = 0.5,
-    recall: Annotated[
-        float, typer.Option(rich_help_panel=_MINHASH, help="... with this probability.")
-    ] = 0.95,
-    permutations: Annotated[
-        int, typer.Option(rich_help_panel=_MINHASH, help="Length of a signature.")
-    ] = 128,
-    bands: Annotated[
-        int | None, typer.Option(rich_help_panel=_MINHASH, help="Bands; with --rows.")
-    ] = None,
-    rows: Annotated[
-        int | None, typer.Option(rich_help_panel=_MINHASH, help="Rows a band; with --bands.")
-    ] = None,
-    token_bits: Annotated[
-        int, typer.Option(rich_help_panel=_MINHASH, help="Bits of a band token.")
-    ] = 30,
-    signature: Annotated[
-        int,
-        typer.Option(
-            rich_help_panel=_MINHASH,
-            help="Values of the signature to be tokens too, for similar --nearest, such as 128.",
-        ),
-    ] = 0,
-    simhash: Annotated[
-        bool,
-        typer.Option("--simhash/--no-simhash", rich_help_panel=_SIMHASH, help="Have segments."),
-    ] = True,
+    documents: Annotated[
+        float, typer.Option(min=1, max=MOST_DOCUMENTS, help="Tell the cost at this many documents.")
+    ] = 1e6,
+    chance: Chance = CHANCE_SIMILARITY,
+    form: Annotated[Form, _text("Unicode normal form.", "--normalise")] = "NFKC",
+    casefold: Annotated[bool, _text("Fold case.", "--casefold/--no-casefold")] = True,
+    stop_words: Annotated[Path | None, _text("File of stop words, one a line.")] = None,
+    seed: Annotated[int, _text("Key of all hashes.")] = 1,
+    minhash: Annotated[bool, _minhash("Make bands.", "--minhash/--no-minhash")] = True,
+    permutations: Annotated[int, _minhash("Length of a signature.")] = 128,
+    bands: Annotated[int | None, _minhash("Number of bands; with --rows.")] = None,
+    rows: Annotated[int | None, _minhash("Rows of a band; with --bands.")] = None,
+    token_bits: Annotated[int, _minhash("Bits of a band's token.")] = 30,
+    signature: Annotated[int, _minhash("Single values as tokens, for similar --nearest: 128.")] = 0,
+    simhash: Annotated[bool, _simhash("Make segments.", "--simhash/--no-simhash")] = True,
     segments: Annotated[
-        str,
-        typer.Option(
-            rich_help_panel=_SIMHASH,
-            help="Segments x bits, as 4x16, 2x32 or 4x32; or blocks and choice, as 6c3.",
-        ),
+        str, _simhash("Segments x bits: 4x16, 2x32, 4x32; or blocks: 6c3.")
     ] = "4x16",
-    bits: Annotated[
-        int, typer.Option(rich_help_panel=_SIMHASH, help="64 or 128, for blocks and choice.")
-    ] = 64,
-    features: Annotated[int, typer.Option(rich_help_panel=_SIMHASH, help="Tokens a feature.")] = 2,
-    weighting: Annotated[
-        Weighting, typer.Option(rich_help_panel=_SIMHASH, help="By occurrences, or each once.")
-    ] = "tf",
-    weights: Annotated[
-        Path | None,
-        typer.Option(
-            rich_help_panel=_SIMHASH,
-            help='JSON: {"weights": {feature: weight}} or'
-            ' {"documents": N, "frequencies": {feature: documents}}.',
-        ),
-    ] = None,
+    bits: Annotated[int, _simhash("64 or 128, for blocks such as 6c3.")] = 64,
+    features: Annotated[int, _simhash("Tokens of a feature.")] = 2,
+    weighting: Annotated[Weighting, _simhash("Weigh by occurrences, or each once.")] = "tf",
+    weights: Annotated[Path | None, _weights("JSON file of weights or of frequencies.")] = None,
     idf_from: Annotated[
-        list[str] | None,
-        typer.Option(rich_help_panel=_SIMHASH, help="Files to count document frequencies in."),
+        list[str] | None, _weights("Files to count document frequencies in.")
     ] = None,
-    text_field: Annotated[
-        str, typer.Option(rich_help_panel=_SIMHASH, help="Their field with the text.")
-    ] = "text",
+    text_field: Annotated[str, _weights("Field of these files with the text.")] = "text",
     idf_from_index: Annotated[
-        bool,
-        typer.Option(
-            "--idf-from-index",
-            rich_help_panel=_SIMHASH,
-            help="Count document frequencies in the index that --url, --db and --index name.",
-        ),
+        bool, _weights("Count document frequencies in the index.", "--idf-from-index")
     ] = False,
     sample: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            max=MOST_SAMPLED,
-            rich_help_panel=_SIMHASH,
-            show_default="all",
-            help="Count them in so many random documents of it.",
+        _weights(
+            "Count in this many random documents.", min=1, max=MOST_SAMPLED, show_default="all"
         ),
     ] = None,
     as_json: AsJson = None,
 ) -> None:
-    """Choose the parameters of an index, and see what they promise and cost.
+    """Choose the parameters of an index, and show their recall and cost.
 
-    With --output, or in a pipe, the scheme is written for `esdedup index --scheme`.
-    """
-    made = Scheme(
-        normalisation=Normalisation(form, casefold),
-        shingling=_shingling(shingle, stop_words, Normalisation(form, casefold)),
-        minhash=_minhash(threshold, recall, permutations, bands, rows, token_bits, signature)
-        if minhash
-        else None,
-        simhash=SimHash(parse_layout(segments, bits), features, weighting) if simhash else None,
-        seed=seed,
-    )
+    Example: esdedup scheme --threshold 0.7 --shingle char:5 -o scheme.json
+
+    With --output, or in a pipe, the scheme is written for esdedup index --scheme. A file for
+    --weights holds {"weights": {FEATURE: WEIGHT}}, or
+    {"documents": N, "frequencies": {FEATURE: DOCUMENTS}}.
+    """  # fmt: skip
+    normalisation = Normalisation(form, casefold)
+    others: dict[str, Any] = {
+        "normalisation": normalisation,
+        "shingling": _shingling(shingle, stop_words, normalisation),
+        "simhash": SimHash(parse_layout(segments, bits), features, weighting) if simhash else None,
+        "seed": seed,
+    }
+    if (bands is None) != (rows is None):
+        raise UsageError("--bands and --rows go together")
+    if not minhash:
+        made = Scheme(minhash=None, **others)
+    elif bands is not None and rows is not None:
+        made = Scheme(minhash=MinHash(permutations, bands, rows, token_bits, signature), **others)
+    else:
+        made = Scheme.for_threshold(
+            threshold,
+            recall=recall,
+            permutations=permutations,
+            token_bits=token_bits,
+            signature=signature,
+            **others,
+        )
     if [weights is not None, bool(idf_from), idf_from_index].count(True) > 1:
         raise UsageError("give one of --weights, --idf-from and --idf-from-index")
     if sample is not None and not idf_from_index:
         raise UsageError("--sample goes with --idf-from-index")
     if idf_from_index:
-        made = _counted_in(target, made, sample)
-    else:
-        made = _weighted(made, weights, idf_from, text_field)
-    if output is not None:
-        write_scheme(output, made)
+        made = _with_frequencies(made, _counted_in(target, made, sample))
+    elif idf_from:
+        made = _with_frequencies(made, count_corpus(made, _texts(idf_from, text_field)))
+    elif weights is not None:
+        made = _weighted(made, weights)
+    write_scheme(output, made)
     if wants_json(as_json):
         print_json(made.to_json())
     else:
         print_table([("", "text"), ("", "text")], describe(made, documents, chance))
+
+
+def write_scheme(path: Path | None, scheme: Scheme) -> None:
+    """Writes a scheme file, if one is named. Raises UsageError if it can't be written."""
+    if path is None:
+        return
+    try:
+        path.write_text(json.dumps(scheme.to_json(), ensure_ascii=False) + "\n", "utf-8")
+    except OSError as error:
+        raise UsageError(f"--output {path}: {error.strerror}") from error
+
+
+@contextmanager
+def counting(title: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """A bar of documents. Gives a function of the documents done since its last call."""
+    done = 0
+    with progress(title, total) as (advance, documents):
+
+        def on_done(count: int) -> None:
+            nonlocal done
+            done += count
+            advance(count)
+            documents(done)
+
+        yield on_done
 
 
 def _shingling(text: str, stop_words: Path | None, normalisation: Normalisation) -> Shingling:
@@ -193,34 +186,14 @@ def _shingling(text: str, stop_words: Path | None, normalisation: Normalisation)
     return Shingling(unit, int(size), chosen)  # type: ignore[arg-type]
 
 
-def _minhash(
-    threshold: float,
-    recall: float,
-    permutations: int,
-    bands: int | None,
-    rows: int | None,
-    token_bits: int,
-    signature: int,
-) -> MinHash:
-    if (bands is None) != (rows is None):
-        raise UsageError("--bands and --rows go together")
-    if bands is None or rows is None:
-        bands, rows = choose_banding(threshold, recall, permutations)
-    return MinHash(permutations, bands, rows, token_bits, signature)
-
-
-def _weighted(
-    scheme: Scheme, weights: Path | None, idf_from: list[str] | None, text_field: str
-) -> Scheme:
-    if idf_from:
-        return _with_frequencies(scheme, count_corpus(scheme, _texts(idf_from, text_field)))
-    if weights is None:
-        return scheme
-    table = _json_of_file(weights)
+def _weighted(scheme: Scheme, weights: Path) -> Scheme:
     try:
+        table = json.loads(_text_of_file(weights))
         if "weights" in table:
             return weighted_as_given(scheme, table["weights"], table.get("default", 1.0))
         return weighted_by_frequencies(scheme, table["frequencies"], table["documents"])
+    except json.JSONDecodeError as error:
+        raise UsageError(f"{weights}: not valid JSON: {error}") from error
     except (KeyError, TypeError, AttributeError) as error:
         raise UsageError(
             f'--weights {weights}: give {{"weights": {{feature: weight}}}} or'
@@ -228,25 +201,23 @@ def _weighted(
         ) from error
 
 
-def _counted_in(target: Target, scheme: Scheme, sample: int | None) -> Scheme:
+def _counted_in(target: Target, scheme: Scheme, sample: int | None) -> Frequencies:
+    read: list[int] = []
     with target.open() as index:
         total = index.statistics().sketched if sample is None else sample
-        with progress("Counting features", total) as (advance, documents):
-            read = 0
+        with counting("Counting features", total) as on_done:
 
             def on_read(count: int) -> None:
-                nonlocal read
-                read += count
-                advance(count)
-                documents(read)
+                read.append(count)
+                on_done(count)
 
             texts = texts_of_index(index.store, index.meta, sample, on_read=on_read)
             counted = count_corpus(scheme, texts)
     if not counted.documents:
         raise UsageError(f"{index.store.where} has no texts to count features in")
-    if read > counted.documents:
-        message(f"{read - counted.documents:,} documents without a text were left out")
-    return _with_frequencies(scheme, counted)
+    if (skipped := sum(read) - counted.documents) > 0:
+        message(f"documents without a text were left out: {skipped:,}")
+    return counted
 
 
 def _with_frequencies(scheme: Scheme, counted: Frequencies) -> Scheme:
@@ -260,7 +231,7 @@ def _with_frequencies(scheme: Scheme, counted: Frequencies) -> Scheme:
 
 
 def _texts(files: list[str], text_field: str) -> Iterator[list[str]]:
-    """The texts of files, in batches; records without a text are counted and left out."""
+    """The texts of files, in batches. Records without a text are counted and left out."""
     texts, skipped = [], 0
     for record in itertools.chain.from_iterable(read_records(file) for file in files):
         try:
@@ -282,10 +253,3 @@ def _text_of_file(path: Path) -> str:
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
-
-
-def _json_of_file(path: Path) -> Any:
-    try:
-        return json.loads(_text_of_file(path))
-    except json.JSONDecodeError as error:
-        raise UsageError(f"{path}: not valid JSON: {error}") from error

@@ -23,12 +23,13 @@ from esdedup.cli.options import (
     check_metric_options,
     with_target,
 )
-from esdedup.cli.output import answer, lacking, message, print_json, show, wants_json
+from esdedup.cli.output import answer, message, print_json, show, wants_json
 from esdedup.exceptions import RecordError, UsageError
 from esdedup.index import Index
 from esdedup.ingest.files import STDIN, BadRecord, Record, read_records
 from esdedup.models import Query, Result
 from esdedup.search.limits import RECALL, Limits
+from esdedup.search.warnings import lacking
 from esdedup.stores.fields import text_of, value_at
 
 _QUERIES_AT_ONCE = 500

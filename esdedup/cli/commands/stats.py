@@ -11,7 +11,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from esdedup.cli.options import AsJson, Target, Yes, describe, with_target
+from esdedup.analysis.describe import describe
+from esdedup.cli.options import AsJson, Target, Yes, with_target
 from esdedup.cli.output import message, print_json, print_table, snippet, wants_json
 from esdedup.exceptions import UsageError
 from esdedup.index import Index
@@ -71,7 +72,7 @@ def stats(target: Target, hot: Hot = None, as_json: AsJson = None) -> None:
 
 def bucket_document(bucket: HotBucket) -> dict[str, Any]:
     """A bucket as JSON, with the beginning of its text."""
-    return {**asdict(bucket), "token": bucket.entry, "text": snippet(bucket.text)}
+    return {**bucket.to_json(), "text": snippet(bucket.text)}
 
 
 def show_buckets(buckets: list[HotBucket], title: str) -> None:

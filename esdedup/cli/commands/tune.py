@@ -1,14 +1,15 @@
-"""esdedup tune: where to cut, and with how many bands and rows, by what the documents are like."""
+"""esdedup tune: choose bands and rows by how alike the documents are."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import typer
-
+from esdedup.analysis.describe import CHANCE_SIMILARITY
+from esdedup.analysis.distribution import similarity_histogram
 from esdedup.analysis.sampling import Sampled, sample_neighbours
+from esdedup.analysis.to_json import to_json
 from esdedup.analysis.tuning import (
     Choice,
     LayoutChoice,
@@ -17,17 +18,19 @@ from esdedup.analysis.tuning import (
     layout_choices,
     unrelated,
 )
-from esdedup.cli.options import (
-    CHANCE_SIMILARITY,
+from esdedup.cli.commands.scheme import (
     MOST_DOCUMENTS,
-    AsJson,
-    Target,
-    scheme_in,
-    with_target,
+    Chance,
+    Output,
+    Recall,
+    Threshold,
+    counting,
+    option,
     write_scheme,
 )
-from esdedup.cli.output import message, print_json, print_table, print_text, progress, wants_json
-from esdedup.cli.plot import chart, check_figure, draw
+from esdedup.cli.options import AsJson, Target, scheme_in, with_target
+from esdedup.cli.output import Kind, message, print_json, print_table, wants_json
+from esdedup.cli.plot import check_figure, draw, print_chart
 from esdedup.exceptions import UsageError
 from esdedup.models import MOST_SAMPLED
 from esdedup.sketch.minhash import MOST_PERMUTATIONS, MinHash
@@ -40,74 +43,57 @@ _BINS = 50
 @with_target
 def tune(
     target: Target,
-    threshold: Annotated[
-        float, typer.Option("--threshold", "-t", help="Jaccard similarity to be found ...")
-    ] = 0.8,
-    recall: Annotated[float, typer.Option(help="... with this probability.")] = 0.95,
+    threshold: Threshold = 0.8,
+    recall: Recall = 0.95,
+    sample: Annotated[
+        int | None,
+        option(
+            "Learn from this many documents of the index.",
+            min=2,
+            max=MOST_SAMPLED,
+            show_default="none: no index is read",
+        ),
+    ] = None,
+    output: Output = None,
+    plot: Annotated[Path | None, option("Draw to FILE.png, .svg or .pdf.")] = None,
     documents: Annotated[
         float | None,
-        typer.Option(
+        option(
+            "Tell the cost at this many documents.",
             min=1,
             max=MOST_DOCUMENTS,
             show_default="the index's, with --sample; else a million",
-            help="Say the cost at so many documents.",
-        ),
-    ] = None,
-    sample: Annotated[
-        int | None,
-        typer.Option(
-            min=2,
-            max=MOST_SAMPLED,
-            show_default="none: no index is asked",
-            help="Learn how alike the index's documents are from so many of them.",
-        ),
-    ] = None,
-    seed: Annotated[
-        # What servers take.
-        int,
-        typer.Option(min=-(2**63), max=2**63 - 1, help="Which random sample to take."),
-    ] = 1,
-    candidates: Annotated[
-        int,
-        typer.Option(min=1, max=10_000, help="Documents to compare each sampled one with."),
-    ] = 1_000,
-    chance: Annotated[
-        float,
-        typer.Option(min=0, max=1, help="Without a sample: similarity of unrelated texts."),
-    ] = CHANCE_SIMILARITY,
-    scheme: Annotated[
-        Path | None,
-        typer.Option(
-            show_default="the index's, with --sample; else the default one",
-            help="Scheme file to change the bands and rows of.",
-        ),
-    ] = None,
-    permutations: Annotated[
-        int | None,
-        typer.Option(
-            min=1, max=MOST_PERMUTATIONS, show_default="the scheme's", help="Length of a signature."
         ),
     ] = None,
     rows: Annotated[
         int | None,
-        typer.Option(
-            show_default="the most that the permutations allow",
-            help="Choose this row of the table.",
+        option("Choose this number of rows.", show_default="the most that the permutations allow"),
+    ] = None,
+    permutations: Annotated[
+        int | None,
+        option("Length of a signature.", min=1, max=MOST_PERMUTATIONS, show_default="the scheme's"),
+    ] = None,
+    scheme: Annotated[
+        Path | None,
+        option(
+            "Scheme file to change the bands and rows of.",
+            show_default="the index's, with --sample; else the default one",
         ),
     ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="File to write the chosen scheme to.")
-    ] = None,
-    plot: Annotated[
-        Path | None,
-        typer.Option(help="Draw S-curve and similarities: FILE.png, .svg or .pdf."),
-    ] = None,
+    chance: Chance = CHANCE_SIMILARITY,
+    candidates: Annotated[
+        int, option("Verify at most this many per sampled text.", min=1, max=10_000)
+    ] = 1_000,
+    # Servers take seeds of 64 bits.
+    seed: Annotated[int, option("Choose another random sample.", min=-(2**63), max=2**63 - 1)] = 1,
     as_json: AsJson = None,
 ) -> None:
-    """Choose bands and rows, and see what will be found, missed and verified in vain.
+    """Choose bands and rows, and show their recall and cost.
 
-    With --sample, by how alike the documents of an index are: --url, --db and --index name it.
-    """
+    Example: esdedup tune --sample 2000 --threshold 0.8 -o scheme.json
+
+    With --sample, the figures are of the documents of an index, which --url, --db and --index name.
+    """  # fmt: skip
     if plot is not None:
         check_figure(plot)
     if sample is not None and scheme is not None:
@@ -119,38 +105,37 @@ def tune(
         base, sampled = scheme_in(scheme) or Scheme(), None
         neighbours = unrelated(documents or _DOCUMENTS, chance)
     bands = base.minhash or MinHash()
-    found = choices(
-        threshold,
-        recall,
-        neighbours,
-        # One band of one row is only a place for the others to be put into.
-        replace(bands, permutations=permutations or bands.permutations, bands=1, rows=1),
-        base.simhash,
-        rows,
-    )
+    # The bands and rows here are replaced by those of each choice.
+    minhash = replace(bands, permutations=permutations or bands.permutations, bands=1, rows=1)
+    found = choices(threshold, recall, neighbours, minhash, base.simhash, rows)
     (chosen,) = [choice for choice in found if choice.chosen]
     made = replace(base, minhash=chosen.minhash)
-    if output is not None:
-        write_scheme(output, made)
+    write_scheme(output, made)
+    title = _title(neighbours, sampled, chosen)
     if plot is not None:
-        draw(plot, found, threshold, neighbours, _title(neighbours, sampled, chosen))
+        draw(plot, found, threshold, neighbours, title)
     layouts = layout_choices(neighbours.documents)
     if wants_json(as_json):
-        print_json(_document(threshold, recall, neighbours, sampled, found, layouts, made))
-    else:
-        _show(threshold, neighbours, sampled, found, layouts)
+        answer = {
+            "threshold": threshold,
+            "recall": recall,
+            "documents": neighbours.documents,
+            "choices": found,
+            "layouts": layouts,
+            "scheme": made,
+        }
+        if sampled is not None:
+            seen = sampled.neighbours.seen_from(threshold)
+            answer["sample"] = {**to_json(sampled), "neighbours_at_threshold": seen}
+            answer["histogram"] = similarity_histogram(neighbours.histogram(_BINS))
+        print_json(to_json(answer))
+        return
+    print_chart(chosen.minhash, threshold, neighbours if sampled else None)
+    _show(threshold, sampled, found, layouts, title)
 
 
 def _sampled(target: Target, count: int, seed: int, candidates: int) -> tuple[Scheme, Sampled]:
-    with target.open() as index, progress("Sampling", count) as (advance, documents):
-        done = 0
-
-        def on_query(asked: int) -> None:
-            nonlocal done
-            done += asked
-            advance(asked)
-            documents(done)
-
+    with target.open() as index, counting("Sampling", count) as on_query:
         sampled = sample_neighbours(index.store, index.meta, count, seed, candidates, on_query)
         scheme = index.scheme
     if sampled.without_text:
@@ -158,7 +143,7 @@ def _sampled(target: Target, count: int, seed: int, candidates: int) -> tuple[Sc
     if sampled.truncated:
         message(
             f"{sampled.truncated:,} sampled documents have more than {candidates:,} candidates:"
-            " what is little alike is more than is shown here; use more --candidates"
+            " there are more neighbours of little similarity than shown; use more --candidates"
         )
     return scheme, sampled
 
@@ -171,71 +156,23 @@ def _title(neighbours: Neighbours, sampled: Sampled | None, chosen: Choice) -> s
     )
 
 
-def _document(
-    threshold: float,
-    recall: float,
-    neighbours: Neighbours,
-    sampled: Sampled | None,
-    found: list[Choice],
-    layouts: list[LayoutChoice],
-    made: Scheme,
-) -> dict[str, Any]:
-    document: dict[str, Any] = {
-        "threshold": threshold,
-        "recall": recall,
-        "documents": neighbours.documents,
-        "choices": [_choice(choice) for choice in found],
-        "layouts": [{**asdict(each), "layout": str(each.layout)} for each in layouts],
-        "scheme": made.to_json(),
-    }
-    if sampled is not None:
-        document["sample"] = {
-            "documents": sampled.sampled,
-            "without_text": sampled.without_text,
-            "truncated": sampled.truncated,
-            "neighbours_at_threshold": sampled.neighbours.seen_from(threshold),
-        }
-        document["histogram"] = [
-            {"from": at / _BINS, "to": (at + 1) / _BINS, "neighbours": expected}
-            for at, expected in enumerate(neighbours.histogram(_BINS).tolist())
-        ]
-    return document
-
-
-def _choice(choice: Choice) -> dict[str, Any]:
-    return {
-        "chosen": choice.chosen,
-        "bands": choice.minhash.bands,
-        "rows": choice.minhash.rows,
-        "tokens": choice.tokens,
-        "bytes": choice.bytes,
-        "recall_at_threshold": choice.at_threshold,
-        "recall": choice.expected.recall,
-        **asdict(choice.expected),
-    }
-
-
 def _show(
     threshold: float,
-    neighbours: Neighbours,
     sampled: Sampled | None,
     found: list[Choice],
     layouts: list[LayoutChoice],
+    title: str,
 ) -> None:
-    (chosen,) = [choice for choice in found if choice.chosen]
-    for line in chart(chosen.minhash, threshold, neighbours if sampled else None):
-        print_text(line)
     names = ["banding", "tokens", "bytes", f"at {threshold:g}", "candidates"]
-    rows = [_cells(choice, sampled is not None) for choice in found]
     if sampled is not None:
-        names += ["recall", "missed", "in vain"]
-    columns = [(name, "number") for name in names]
-    print_table(columns, rows, title=_title(neighbours, sampled, chosen))  # type: ignore[arg-type]
+        names += ["recall", "missed", "wasted"]
+    columns: list[tuple[str, Kind]] = [(name, "number") for name in names]
+    print_table(columns, [_cells(choice)[: len(names)] for choice in found], title=title)
     print_table(
         [("segments", "text"), ("tokens", "number"), ("distance", "number"),
          ("chance candidates", "number")],
         [
-            (str(each.layout), str(each.tokens), str(each.distance), f"{each.candidates:,.1f}")
+            (each.layout, str(each.tokens), str(each.distance), f"{each.candidates:,.1f}")
             for each in layouts
         ],
         title="SimHash, by equality of segments",
@@ -243,31 +180,26 @@ def _show(
     if sampled is not None:
         message(
             f"{sampled.neighbours.seen_from(threshold):,} neighbours at or over {threshold:g} of"
-            f" {sampled.sampled:,} sampled documents were seen: from few, little is known"
+            f" {sampled.sampled:,} sampled documents were seen: few make a bad estimate"
         )
 
 
-def _cells(choice: Choice, sampled: bool) -> list[str]:
+def _cells(choice: Choice) -> list[str]:
     expected = choice.expected
-    cells = [
+    return [
         f"{'* ' * choice.chosen}{choice.minhash.bands} x {choice.minhash.rows}",
         str(choice.tokens),
         f"{choice.bytes:.0f}",
-        f"{100 * choice.at_threshold:.1f}%",
+        f"{100 * choice.recall_at_threshold:.1f}%",
         _number(expected.candidates),
+        "" if expected.recall is None else f"{100 * expected.recall:.2f}%",
+        _number(expected.missed),
+        _number(expected.wasted),
     ]
-    if sampled:
-        recall = expected.recall
-        cells += [
-            "" if recall is None else f"{100 * recall:.2f}%",
-            _number(expected.missed),
-            _number(expected.wasted),
-        ]
-    return cells
 
 
 def _number(value: float) -> str:
-    """Three digits, whatever the size."""
+    """A number with three digits."""
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.3g}" if value >= 0.001 or value == 0 else f"{value:.0e}"

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from esdedup.exceptions import StoreError, StoreUnavailable
 from esdedup.models import WriteReport
+from esdedup.stores.connection import Connection
 from esdedup.stores.elastic.bulk import Action, write_actions
 from esdedup.stores.elastic.errors import error_of, reason_of
 from esdedup.stores.elastic.retry import BulkPolicy, retrying
@@ -64,8 +65,11 @@ class Client(Protocol):
 class Cluster:
     """A cluster that is asked again while it is not ready."""
 
-    def __init__(self, client: Client, policy: BulkPolicy | None = None) -> None:
+    def __init__(
+        self, client: Client, connection: Connection, policy: BulkPolicy | None = None
+    ) -> None:
         self.client = client
+        self.connection = connection
         self.policy = policy or BulkPolicy()
 
     def ask(self, *request: Any, **options: Any) -> tuple[int, Any]:

@@ -3,7 +3,8 @@
 A recall query is a `bool.should` of `constant_score` clauses, one a group of tokens, so that the
 score is the number of groups that met: where more candidates share enough than are fetched, the
 ones that share most come first. Plain `terms` scores all alike and leaves to chance which ones
-come; what the ranking costs is measured by `benchmarks/recall_query.py`.
+come; what the ranking costs is measured by `benchmarks/recall_query.py`
+at commit 4d72008.
 
 Candidates from a cluster: recall queries sent many at once, and their answers read.
 

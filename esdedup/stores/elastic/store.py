@@ -40,7 +40,7 @@ from esdedup.stores.elastic.documents import (
     search_held,
 )
 from esdedup.stores.elastic.errors import reason_of
-from esdedup.stores.elastic.indices import check_name, path_of, put_stop, whole_source
+from esdedup.stores.elastic.indices import check_name, path_of, put_stop, resolve, whole_source
 from esdedup.stores.elastic.queries import (
     bucket_sizes,
     other_scheme,
@@ -49,6 +49,7 @@ from esdedup.stores.elastic.queries import (
     scan_body,
     sketched,
 )
+from esdedup.stores.elastic.templates import renew_template
 from esdedup.stores.mapping import TOKEN_PATHS, IndexMeta, common_meta, index_mapping
 
 _SCAN_PAGE = 2_000
@@ -219,6 +220,10 @@ class ClusterStore:
 
     def put_stop(self, meta: IndexMeta, stop: tuple[str, ...]) -> None:
         put_stop(self.cluster, self._index, meta, stop)
+        named = resolve(self.cluster, self._index)
+        if named.kind != "index" and (stored := self.meta()) is not None:
+            # For the indices that are made next behind the name.
+            renew_template(self.cluster, named, stored)
 
     def sample(self, paths: list[str], meta: IndexMeta, count: int, seed: int) -> list[Document]:
         check_sample(count)

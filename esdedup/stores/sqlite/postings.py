@@ -1,8 +1,9 @@
-"""Which documents of a local file hold a token: the lists that its searches read.
+"""Lists, for each token, the documents of a local file that hold it; searches read these lists.
 
-A document that comes in is not listed at once but when a search first asks: many are then sorted
-together, which takes them in several times as fast (`benchmarks/local_store.py`), and who only
-wants all pairs needs no lists. Searches find what is not listed yet as well, from its tokens.
+A new document is listed when a search first asks, and not at once. Many documents are then sorted
+together, which is several times as fast (`benchmarks/local_store.py` at
+commit 4d72008), and a run that wants only
+all pairs needs no lists. A search finds the documents that are not listed yet by their tokens.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from typing import Any
 from esdedup.models import TOKEN_KINDS
 
 LISTED_AT_ONCE = 100_000
-"""Documents, which take some seconds: others that write wait so long."""
+"""Number of documents; they take some seconds, for which other writers wait."""
 
 DIGEST = "json_extract(tokens, '$.digest')"
-"""What a document says of its text beside its tokens, in SQL."""
+"""The digest of a document's text, in SQL."""
 
 Tokens = Mapping[int, Mapping[str, Any]]
-"""The tokens of documents by their numbers."""
+"""Tokens by the numbers of their documents."""
 
 
 class Postings:
@@ -32,49 +33,33 @@ class Postings:
     def __init__(self, name: Callable[[str], str]) -> None:
         self._name = name
 
-    def create(self, db: sqlite3.Connection, listed: int) -> None:
-        """Makes the tables, where the documents up to a number are listed already."""
+    def create(self, db: sqlite3.Connection) -> None:
+        """Makes the tables."""
         for kind in TOKEN_KINDS:
             db.execute(
-                f"CREATE TABLE IF NOT EXISTS {self._name(kind)}(token TEXT NOT NULL,"
+                f"CREATE TABLE {self._name(kind)}(token TEXT NOT NULL,"
                 " document INTEGER NOT NULL, PRIMARY KEY(token, document)) WITHOUT ROWID"
             )
         db.execute(f"CREATE TABLE {self._name('listed')}(number INTEGER NOT NULL)")
-        db.execute(f"INSERT INTO {self._name('listed')} VALUES(?)", (listed,))
+        db.execute(f"INSERT INTO {self._name('listed')} VALUES(0)")
 
-    def listed(self, db: sqlite3.Connection) -> int | None:
-        """The number up to which documents are listed.
-
-        None where all are, in a file of an earlier release.
-        """
-        try:
-            row = db.execute(f"SELECT number FROM {self._name('listed')}").fetchone()
-        except sqlite3.OperationalError as error:
-            if "no such table" not in str(error):
-                raise
-            return None
-        return int(row[0])
+    def listed(self, db: sqlite3.Connection) -> int:
+        """The number up to which documents are listed."""
+        (number,) = db.execute(f"SELECT number FROM {self._name('listed')}").fetchone()
+        return int(number)
 
     def waiting(self, db: sqlite3.Connection) -> int:
-        """How many numbers are not listed yet."""
-        listed = self.listed(db)
-        return 0 if listed is None else max(0, self._last(db) - listed)
+        """The number of documents that are not listed yet, or a little more."""
+        return max(0, self._last(db) - self.listed(db))
 
     def next_number(self, db: sqlite3.Connection) -> int:
-        """A number for a new document, above all that are listed or were."""
-        listed = self.listed(db)
-        last = self._last(db)
-        if listed is None:
-            self.create(db, last)
-            return last + 1
-        # What was deleted leaves numbers free, which count as listed.
-        return max(last, listed) + 1
+        """A number for a new document, above all that are or were listed."""
+        # Deleted documents leave numbers free, which count as listed.
+        return max(self._last(db), self.listed(db)) + 1
 
     def extend(self, db: sqlite3.Connection) -> None:
-        """Lists the next documents, LISTED_AT_ONCE at most."""
+        """Lists the next documents, at most LISTED_AT_ONCE."""
         first = self.listed(db)
-        if first is None:
-            return
         last = min(self._last(db), first + LISTED_AT_ONCE)
         for kind in TOKEN_KINDS:
             # In the order of the tree, which takes them in faster.
@@ -87,21 +72,17 @@ class Postings:
         db.execute(f"UPDATE {self._name('listed')} SET number = max(number, ?)", (last,))
 
     def replace(self, db: sqlite3.Connection, old: Tokens, new: Tokens) -> None:
-        """Puts other tokens into the lists, for those of the documents that are listed."""
+        """Replaces the tokens of listed documents in the lists; others are not listed yet."""
         listed = self.listed(db)
-        old, new = _up_to(listed, old), _up_to(listed, new)
         for kind in TOKEN_KINDS:
-            before, after = _rows(kind, old), _rows(kind, new)
-            if not (before or after):
-                # A file of an earlier release has no table of a kind that came later.
-                continue
+            before, after = _rows(kind, old, listed), _rows(kind, new, listed)
             table = self._name(kind)
             gone = sorted(before - after)
             db.executemany(f"DELETE FROM {table} WHERE token = ? AND document = ?", gone)
             db.executemany(f"INSERT OR IGNORE INTO {table} VALUES(?, ?)", sorted(after - before))
 
     def holders(self, db: sqlite3.Connection, kind: str) -> str:
-        """A query for the documents that hold any token of a JSON array, the parameter 1.
+        """An SQL query for the documents that hold any token of a JSON array, the parameter 1.
 
         A document comes once for each token that it holds.
         """
@@ -111,7 +92,7 @@ class Postings:
             return f"SELECT number AS document FROM {documents} WHERE {DIGEST} {wanted}"
         found = f"SELECT document FROM {self._name(kind)} WHERE token {wanted}"
         listed = self.listed(db)
-        if listed is None or listed >= self._last(db):
+        if listed >= self._last(db):
             return found
         return (
             f"{found} UNION ALL SELECT number FROM {documents}, json_each(tokens, '$.{kind}')"
@@ -125,11 +106,10 @@ class Postings:
         return int(last)
 
 
-def _up_to(listed: int | None, tokens: Tokens) -> Tokens:
-    if listed is None:
-        return tokens
-    return {number: each for number, each in tokens.items() if number <= listed}
-
-
-def _rows(kind: str, tokens: Tokens) -> set[tuple[str, int]]:
-    return {(token, number) for number, each in tokens.items() for token in each.get(kind) or ()}
+def _rows(kind: str, tokens: Tokens, listed: int) -> set[tuple[str, int]]:
+    return {
+        (token, number)
+        for number, each in tokens.items()
+        if number <= listed
+        for token in each.get(kind) or ()
+    }

@@ -1,8 +1,9 @@
 """The local store: one SQLite file, no server.
 
-Tokens lie in a plain table, (token, document) in its primary key, and not in FTS5: that takes
-documents in twice as fast, but answers a query fourteen times as slowly, of which there are more
-(`benchmarks/local_store.py`).
+Tokens lie in a plain table with (token, document) as its primary key, and not in FTS5. FTS5 takes
+documents in twice as fast, but answers a query fourteen times as slowly, and queries are what there
+is more of (`benchmarks/local_store.py` at
+commit 4d72008).
 """
 
 from __future__ import annotations
@@ -45,20 +46,23 @@ from esdedup.stores.sqlite.tables import (
 
 log = logging.getLogger("esdedup")
 
+_LAYOUT = 1
+"""The number of the tables' layout, kept as the file's `user_version`."""
+
 _PAGE = 1_000
 
 _MANY = 100_000
-"""Documents that take seconds to list, which is said."""
+"""Number of documents that take seconds to list, so that a warning is logged."""
 
 _SECONDS_TO_READ = 1e-5
-"""What it takes to look for tokens in a document that is not listed, about."""
+"""About the time to look for tokens in a document that is not listed."""
 
 
 class LocalStore:
     """A store in one SQLite file, which may hold several indices.
 
-    Commits are durable when `write` returns (WAL, synchronous=FULL). One process writes at a time,
-    others wait; readers never wait and see whole commits.
+    Documents are durable when `write` returns (WAL, synchronous=FULL). One process writes at a
+    time, others wait. Readers never wait, and see whole commits.
     """
 
     def __init__(self, path: str | Path, index: str) -> None:
@@ -82,8 +86,8 @@ class LocalStore:
         with self._database.transaction() as db:
             if (stored := self._stored_meta(db)) is not None:
                 stored.require(meta, self.where)
-                self._tables.create_indices(db)
                 return
+            db.execute(f"PRAGMA user_version = {_LAYOUT}")
             db.execute(
                 "CREATE TABLE IF NOT EXISTS esdedup_indices(name TEXT PRIMARY KEY, meta TEXT)"
             )
@@ -116,15 +120,15 @@ class LocalStore:
         return WriteReport(created, updated, failures)
 
     def update(self, documents: Sequence[Document]) -> WriteReport:
-        latest: dict[str, Document] = {}
         failures: list[Failure] = []
         with self._writing() as db:
+            found = self._tables.held(db, [document.id for document in documents])
+            latest = {id: held.document for id, held in found.items()}
             for document in documents:
-                known = latest.get(document.id) or self._tables.whole(db, document.id)
-                if known is None:
+                if document.id not in latest:
                     failures.append(Failure(document.id, "there is no such document"))
                 else:
-                    whole = merged(known.source, document.source)
+                    whole = merged(latest[document.id].source, document.source)
                     latest[document.id] = Document(document.id, whole)
             self._put(db, latest)
         return WriteReport(updated=len(documents) - len(failures), failures=failures)
@@ -175,7 +179,7 @@ class LocalStore:
 
     def recall(self, queries: Sequence[RecallQuery], limit: int) -> list[Candidates]:
         if any(query.filters for query in queries):
-            raise UsageError("filters are queries of a cluster; a local file has none")
+            raise UsageError("filters are queries of a cluster; a local file takes none")
         with self._searching() as db:
             return self._tables.recall(db, queries, limit)
 
@@ -187,7 +191,7 @@ class LocalStore:
         source, chosen = columns_for(paths)
         with self._database.snapshot() as db:
             (last,) = db.execute(f"SELECT coalesce(max(number), 0) FROM {table}").fetchone()
-            # Stripes of numbers, in which a document stays whatever comes or goes meanwhile.
+            # A document stays in its stripe of numbers, whatever documents come or go.
             stripes = range(share.number - 1, last // _PAGE + 1, share.of)
             for first in (stripe * _PAGE for stripe in stripes):
                 rows = db.execute(
@@ -268,9 +272,10 @@ class LocalStore:
 
     @contextmanager
     def _searching(self) -> Iterator[sqlite3.Connection]:
-        """As `_reading`, after new documents were listed; those that can't be are read one by one.
+        """Gives a connection after new documents were listed.
 
-        For another process that writes, it waits no longer than reading them would take.
+        It waits for another process that writes no longer than reading the new documents takes,
+        and then leaves them unlisted.
         """
         self._require()
         postings = self._tables.postings
@@ -284,8 +289,8 @@ class LocalStore:
                     postings.extend(db)
                     waiting = postings.waiting(db)
         with self._database.reading() as db:
-            # Another process may list meanwhile: what is listed and what is not must be of one
-            # moment, lest a document is met twice.
+            # Another process may list documents at the same time. Without one moment for all
+            # reads, a document could be met twice.
             db.execute("BEGIN")
             try:
                 yield db
@@ -293,16 +298,22 @@ class LocalStore:
                 db.execute("COMMIT")
 
     def _require(self) -> None:
-        """Raises IndexNotFound where there is no such index."""
+        """Raises IndexNotFound if there is no such index."""
         if self.meta() is None:
             raise IndexNotFound(f"there is no {self.where}")
 
     def _stored_meta(self, db: sqlite3.Connection) -> IndexMeta | None:
-        (made,) = db.execute(
-            "SELECT count(*) FROM sqlite_master WHERE name = 'esdedup_indices'"
+        made, layout = db.execute(
+            "SELECT count(name), user_version FROM pragma_user_version"
+            " LEFT JOIN sqlite_master ON name = 'esdedup_indices'"
         ).fetchone()
         if not made:
             return None
+        if layout != _LAYOUT:
+            raise StoreError(
+                f"{self._database.path}: its tables have layout {layout}, and this esdedup needs"
+                f" layout {_LAYOUT}: index the documents again, into another file"
+            )
         row = db.execute(
             "SELECT meta FROM esdedup_indices WHERE name = ?", (self._index,)
         ).fetchone()

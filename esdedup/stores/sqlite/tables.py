@@ -1,7 +1,4 @@
-"""The tables of one index in a local file: which there are, and what lies in their rows.
-
-Documents as rows of the local store's tables.
-"""
+"""The tables of one index in a local file: documents as rows, by id, at random, or by token."""
 
 from __future__ import annotations
 
@@ -22,83 +19,16 @@ from esdedup.stores.sqlite.postings import DIGEST, Postings
 from esdedup.stores.to_json import to_json
 
 _VARIABLES = 500
-"""Values an SQL statement takes at once; SQLite's own limit is far above."""
+"""Maximum number of values in one SQL statement; SQLite's own limit is far above."""
 
-
-def as_document(id: str, source: str, tokens: str) -> Document:
-    """A document as callers get it, without its lists of tokens."""
-    kept = {name: value for name, value in json.loads(tokens).items() if name not in TOKEN_KINDS}
-    return Document(id, {**json.loads(source), **({FIELD: kept} if kept else {})})
-
-
-def is_ours(path: str) -> bool:
-    """Whether a dotted name is that of our field, or of one within."""
-    return path.split(".")[0] == FIELD
-
-
-def columns_for(paths: list[str]) -> tuple[str, Callable[[str, str], dict[str, Any]]]:
-    """The column of a document's own fields, in SQL, and what chooses fields of both columns.
-
-    The own fields need not be read for the sake of ours.
-    """
-    names = {path: path.removeprefix(f"{FIELD}.") for path in paths}
-    if all(path == f"{FIELD}.{name}" and "." not in name for path, name in names.items()):
-
-        def of_tokens(_: str, tokens: str) -> dict[str, Any]:
-            found = json.loads(tokens)
-            return {path: found[name] for path, name in names.items() if name in found}
-
-        return "NULL", of_tokens
-    return "source", lambda source, tokens: only(
-        {**json.loads(source), FIELD: json.loads(tokens)}, paths
-    )
-
-
-def merged(old: Any, new: Any) -> Any:
-    """As a cluster merges a partial document."""
-    if not (isinstance(old, Mapping) and isinstance(new, Mapping)):
-        return new
-    return {**old, **{key: merged(old.get(key), value) for key, value in new.items()}}
-
-
-def as_columns(document: Document) -> tuple[str, str, str | None, str]:
-    """The columns of a document: id, fields, scheme, tokens.
-
-    Raises RecordError for what can't be stored.
-    """
-    if not is_unicode(document.id):
-        raise RecordError(f"document {document.id!r}: the id is no valid Unicode")
-    source = {name: value for name, value in document.source.items() if name != FIELD}
-    return (
-        document.id,
-        to_json(source, f"document {document.id!r}"),
-        document.tokens.get("scheme"),
-        json.dumps(document.tokens),
-    )
-
-
-def chunks(values: Sequence[str]) -> Iterator[list[str]]:
-    """So few ids at a time as one statement takes."""
-    # What is no Unicode can't be stored, so that it can't be found either.
-    known = [value for value in values if is_unicode(value)]
-    return (known[i : i + _VARIABLES] for i in range(0, len(known), _VARIABLES))
-
-
-def is_unicode(text: str) -> bool:
-    """Whether a text is free of half surrogate pairs, which neither SQLite nor JSON take."""
-    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
-
-
-def marks(values: Sequence[object]) -> str:
-    """The place holders for values in a statement."""
-    return ",".join("?" * len(values))
-
-
-_DRAWN_AT_ONCE = 500
 ORIGINAL = "json_extract(tokens, '$.original')"
-"""What a document says that it is like, in SQL."""
+"""The id of the document that a document is marked as a duplicate of, in SQL."""
+
+Columns = tuple[str, str, str | None, str]
+"""The columns of a document: id, fields, scheme, tokens."""
+
 TokensOf = dict[str, tuple[int, dict[str, Any]]]
-"""By a document's id its number and its tokens."""
+"""The number and the tokens of documents, by their ids."""
 
 
 class Tables:
@@ -114,24 +44,18 @@ class Tables:
             f"CREATE TABLE {self.name('documents')}(number INTEGER PRIMARY KEY,"
             " id TEXT NOT NULL UNIQUE, source TEXT NOT NULL, scheme TEXT, tokens TEXT)"
         )
-        self.postings.create(db, 0)
-        self.create_indices(db)
-
-    def create_indices(self, db: sqlite3.Connection) -> None:
-        """Makes what files of an earlier esdedup lack."""
-        db.execute(
-            f"CREATE INDEX IF NOT EXISTS {self.name('digest')}"
-            f" ON {self.name('documents')}({DIGEST})"
-        )
+        db.execute(f"CREATE INDEX {self.name('digest')} ON {self.name('documents')}({DIGEST})")
+        self.postings.create(db)
 
     def read(
         self, db: sqlite3.Connection, ids: Sequence[str], paths: list[str] | None
     ) -> Iterator[Document]:
-        """Documents by id, without their tokens; paths: as of `Store.get`."""
-        # To parse tokens that nobody asks for would take most of the time.
-        tokens = "tokens" if paths is None or any(map(is_ours, paths)) else "'{}'"
+        """Gives documents by id, without their tokens. paths: as in `Store.get`."""
+        # To parse tokens that are not asked for would take most of the time.
+        tokens = "tokens" if paths is None or any(map(_is_ours, paths)) else "'{}'"
         rows = db.execute(
-            f"SELECT id, source, {tokens} FROM {self.name('documents')} WHERE id IN ({marks(ids)})",
+            f"SELECT id, source, {tokens} FROM {self.name('documents')}"
+            f" WHERE id IN ({_marks(ids)})",
             ids,
         )
         found = (as_document(*row) for row in rows)
@@ -139,31 +63,20 @@ class Tables:
             return found
         return (Document(document.id, only(document.source, paths)) for document in found)
 
-    def whole(self, db: sqlite3.Connection, id: str) -> Document | None:
-        """A document with its tokens."""
-        if not is_unicode(id):
-            return None
-        row = db.execute(
-            f"SELECT source, tokens FROM {self.name('documents')} WHERE id = ?", (id,)
-        ).fetchone()
-        if row is None:
-            return None
-        return Document(id, {**json.loads(row[0]), FIELD: json.loads(row[1])})
-
     def tokens_of(self, db: sqlite3.Connection, ids: Sequence[str]) -> TokensOf:
-        """The number and the tokens of those of the documents that exist."""
+        """The numbers and the tokens of the documents that exist."""
         found: dict[str, tuple[int, dict[str, Any]]] = {}
         for some in chunks(ids):
             for id, number, tokens in db.execute(
                 f"SELECT id, number, tokens FROM {self.name('documents')}"
-                f" WHERE id IN ({marks(some)})",
+                f" WHERE id IN ({_marks(some)})",
                 some,
             ):
                 found[id] = (number, json.loads(tokens))
         return found
 
     def forget(self, db: sqlite3.Connection, stored: TokensOf) -> None:
-        """Takes documents out, with their tokens."""
+        """Deletes documents with their tokens."""
         self.postings.replace(db, dict(stored.values()), {})
         db.executemany(
             f"DELETE FROM {self.name('documents')} WHERE number = ?",
@@ -173,16 +86,16 @@ class Tables:
     def sample(
         self, db: sqlite3.Connection, scheme: str, count: int, seed: int
     ) -> list[tuple[str, str, str]]:
-        """The id, fields and tokens of random documents of a scheme, all if there are no more."""
+        """The id, fields and tokens of at most `count` random documents of a scheme."""
         table = self.name("documents")
         (last,) = db.execute(f"SELECT coalesce(max(number), 0) FROM {table}").fetchone()
-        # Drawn by number, because to order a whole table at random is to read all of it.
+        # Drawn by number, because ordering a whole table at random would read all of it.
         drawn = _shuffled(last, seed)
         found: list[tuple[str, str, str]] = []
-        while len(found) < count and (some := list(itertools.islice(drawn, _DRAWN_AT_ONCE))):
+        while len(found) < count and (some := list(itertools.islice(drawn, _VARIABLES))):
             rows = db.execute(
                 f"SELECT number, id, source, tokens FROM {table}"
-                f" WHERE scheme = ? AND number IN ({marks(some)})",
+                f" WHERE scheme = ? AND number IN ({_marks(some)})",
                 (scheme, *some),
             )
             by_number = {number: (id, source, tokens) for number, id, source, tokens in rows}
@@ -195,11 +108,11 @@ class Tables:
         for some in chunks(ids):
             for id, source, tokens in db.execute(
                 f"SELECT id, source, tokens FROM {self.name('documents')}"
-                f" WHERE id IN ({marks(some)})",
+                f" WHERE id IN ({_marks(some)})",
                 some,
             ):
                 document = Document(id, {**json.loads(source), FIELD: json.loads(tokens)})
-                # What is the same again is as good as unchanged.
+                # A document that was changed and changed back counts as unchanged.
                 found[id] = Held(
                     document, xxhash.xxh3_128_hexdigest(f"{source}\0{tokens}".encode())
                 )
@@ -209,13 +122,13 @@ class Tables:
         self,
         db: sqlite3.Connection,
         documents: Sequence[Document],
-        columns: Sequence[tuple[str, str, str | None, str]],
+        columns: Sequence[Columns],
         stored: TokensOf,
     ) -> None:
-        """Puts documents in, in place of those of the same ids, which keep their numbers.
+        """Writes documents; one whose id exists is replaced, and its number stays.
 
-        columns: of each, by `as_columns`, which takes longer than to put them in. stored: what is
-        there of these ids.
+        columns: of each document, by `as_columns`, which takes longer than writing them. stored:
+        `tokens_of` their ids.
         """
         fresh = (document for document in documents if document.id not in stored)
         first = self.postings.next_number(db)
@@ -241,9 +154,9 @@ class Tables:
     def _candidates(
         self, db: sqlite3.Connection, query: RecallQuery, holders: str, limit: int
     ) -> Candidates:
-        # A document has one token of each position and a group is of one position, so that
-        # counting tokens counts groups. Only the best are joined: to sort whole documents would
-        # read them all.
+        # A document has one token of each position, and a group is of one position, so that
+        # counting tokens counts groups. Only the best are joined, because sorting whole documents
+        # would read them all.
         tokens = [token for group in query.groups for token in group]
         exclude = query.exclude if is_unicode(query.exclude or "") else None
         documents = self.name("documents")
@@ -263,11 +176,77 @@ class Tables:
         return Candidates(candidates[:limit], len(candidates) > limit)
 
     def name(self, name: str) -> str:
-        """The quoted name of one of the tables: documents, or one of the postings'."""
-        # SQLite's own names ignore case, and those that begin with sqlite_ are its own.
+        """The quoted name of one of the tables: documents, or one of the postings."""
+        # SQLite ignores case in names, and reserves those that begin with sqlite_.
         cased = re.sub("[A-Z^]", lambda found: f"^{found[0].lower()}", self._index)
         quoted = cased.replace('"', '""')
         return f'"{name}:{quoted}"'
+
+
+def as_columns(document: Document) -> Columns:
+    """Returns the columns of a document. Raises RecordError if it can't be stored."""
+    if not is_unicode(document.id):
+        raise RecordError(f"document {document.id!r}: the id is not valid Unicode")
+    source = {name: value for name, value in document.source.items() if name != FIELD}
+    return (
+        document.id,
+        to_json(source, f"document {document.id!r}"),
+        document.tokens.get("scheme"),
+        json.dumps(document.tokens),
+    )
+
+
+def as_document(id: str, source: str, tokens: str) -> Document:
+    """Returns a document as callers get it, without its lists of tokens."""
+    kept = {name: value for name, value in json.loads(tokens).items() if name not in TOKEN_KINDS}
+    return Document(id, {**json.loads(source), **({FIELD: kept} if kept else {})})
+
+
+def columns_for(paths: list[str]) -> tuple[str, Callable[[str, str], dict[str, Any]]]:
+    """Returns the column of a document's own fields, in SQL, and a function that picks the paths.
+
+    The column is NULL if only fields of ours are asked for, which spares reading the others.
+    """
+    names = {path: path.removeprefix(f"{FIELD}.") for path in paths}
+    if all(path == f"{FIELD}.{name}" and "." not in name for path, name in names.items()):
+
+        def of_tokens(_: str, tokens: str) -> dict[str, Any]:
+            found = json.loads(tokens)
+            return {path: found[name] for path, name in names.items() if name in found}
+
+        return "NULL", of_tokens
+    return "source", lambda source, tokens: only(
+        {**json.loads(source), FIELD: json.loads(tokens)}, paths
+    )
+
+
+def merged(old: Any, new: Any) -> Any:
+    """Merges a partial document into another, as a cluster does."""
+    if not (isinstance(old, Mapping) and isinstance(new, Mapping)):
+        return new
+    return {**old, **{key: merged(old.get(key), value) for key, value in new.items()}}
+
+
+def is_unicode(text: str) -> bool:
+    """Whether a text is free of half surrogate pairs, which neither SQLite nor JSON takes."""
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def chunks(values: Sequence[str]) -> Iterator[list[str]]:
+    """Gives ids in lists that one statement takes."""
+    # An id that is not valid Unicode can't be stored, so that it can't be found either.
+    known = [value for value in values if is_unicode(value)]
+    return (known[i : i + _VARIABLES] for i in range(0, len(known), _VARIABLES))
+
+
+def _is_ours(path: str) -> bool:
+    """Whether a dotted name is of our field, or of one below it."""
+    return path.split(".")[0] == FIELD
+
+
+def _marks(values: Sequence[object]) -> str:
+    """The place holders for values in a statement."""
+    return ",".join("?" * len(values))
 
 
 def _shuffled(last: int, seed: int) -> Iterator[int]:
@@ -279,7 +258,7 @@ def _shuffled(last: int, seed: int) -> Iterator[int]:
         if number not in drawn:
             drawn.add(number)
             yield number
-    # Where few are left, most draws would be of numbers that came already.
+    # If few numbers are left, most draws would be of numbers that came already.
     rest = [number for number in range(1, last + 1) if number not in drawn]
     source.shuffle(rest)
     yield from rest

@@ -5,11 +5,9 @@ Most tokens here are made by hand, so that what meets is known and not a matter 
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
 import json
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -508,13 +506,7 @@ def test_only_originals_where_they_are_asked_for(store: Store) -> None:
     assert len(ask(store, query("a")).found) == 23
 
 
-@pytest.mark.parametrize("old", [False, True])
-def test_documents_by_their_digests(place: Place, store: Store, old: bool) -> None:
-    if old and isinstance(place.target, Path):
-        # As a file that an earlier esdedup made, which the next run makes up for.
-        with contextlib.closing(sqlite3.connect(place.target)) as db:
-            db.execute(f'DROP INDEX "digest:{place.index}"')
-        store.create(META)
+def test_documents_by_their_digests(store: Store) -> None:
     write(store, [marked(document(f"d{n}", ["a"]), digest=f"{n % 5:016x}") for n in range(15)])
     write(store, [document("none"), Document("bare", {"text": ""})])
     digests = [f"{n:016x}" for n in (1, 3, 77)]

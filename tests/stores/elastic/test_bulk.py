@@ -15,21 +15,15 @@ from esdedup.ingest.ingest import ingest
 from esdedup.models import Document
 from esdedup.stores.elastic.bulk import Action, write_actions
 from tests.servers.node import Node
-from tests.servers.provide import ELASTICSEARCH, OPENSEARCH, NodeFactory, Server
 
 NAME = "bulk"
 
 
-@pytest.fixture(params=[ELASTICSEARCH, OPENSEARCH], ids=str)
-def node(request: pytest.FixtureRequest, node_factory: NodeFactory) -> Node:
-    server: Server = request.param
-    return node_factory(server, settings={"http.max_content_length": "1mb"})
-
-
 @pytest.fixture
-def index(node: Node) -> Iterator[esdedup.Index]:
-    policy = esdedup.BulkPolicy(retries=1, base=0.01)
-    with esdedup.open(node.url, NAME, policy=policy) as made:
+def index(killable: Node) -> Iterator[esdedup.Index]:
+    """An index on a node that takes requests of at most 10 MB."""
+    policy = esdedup.BulkPolicy(bytes=30_000_000, retries=1, base=0.01)
+    with esdedup.open(killable.url, NAME, policy=policy) as made:
         made.create()
         yield made
 
@@ -41,12 +35,12 @@ def call(node: Node, method: str, path: str, body: Any) -> None:
     urllib.request.urlopen(request).close()
 
 
-def test_what_a_server_refuses(node: Node, index: esdedup.Index) -> None:
-    # Two chunks' worth for the server, one for the policy: halved until it fits.
-    large = [{"id": str(n), "text": f"{n} " + "many words " * 4_000} for n in range(60)]
-    too_large = {"id": "giant", "text": "words " * 300_000}
+def test_what_a_server_refuses(killable: Node, index: esdedup.Index) -> None:
+    # Two requests' worth for the server, one for the policy: halved until it fits.
+    large = [{"id": str(n), "text": f"{n} one{'word' * 60_000}"} for n in range(60)]
+    too_large = {"id": "giant", "text": "word" * 2_800_000}
     wrong = {"id": "wrong", "text": "fits", "day": "no day"}
-    call(node, "PUT", f"/{NAME}/_mapping", {"properties": {"day": {"type": "date"}}})
+    call(killable, "PUT", f"/{NAME}/_mapping", {"properties": {"day": {"type": "date"}}})
     letters: list[BadRecord] = []
     given = [*large, too_large, wrong]
     records = (Record("file", line, source) for line, source in enumerate(given, 1))
@@ -58,11 +52,11 @@ def test_what_a_server_refuses(node: Node, index: esdedup.Index) -> None:
     index.store.refresh()
     assert index.statistics().documents == 60
 
-    call(node, "PUT", f"/{NAME}/_settings", {"index.blocks.write": True})
+    call(killable, "PUT", f"/{NAME}/_settings", {"index.blocks.write": True})
     with pytest.raises(esdedup.StoreError, match="blocked"):
         index.add([{"id": "1", "text": "x"}])
-    call(node, "PUT", f"/{NAME}/_settings", {"index.blocks.write": False})
-    call(node, "POST", f"/{NAME}/_close", None)
+    call(killable, "PUT", f"/{NAME}/_settings", {"index.blocks.write": False})
+    call(killable, "POST", f"/{NAME}/_close", None)
     for work in (
         lambda: index.add([{"id": "1", "text": "x"}]),
         lambda: list(index.pairs()),
@@ -71,8 +65,8 @@ def test_what_a_server_refuses(node: Node, index: esdedup.Index) -> None:
     ):
         with pytest.raises(esdedup.StoreError, match="closed"):
             work()
-    call(node, "POST", f"/{NAME}/_open", None)
-    call(node, "DELETE", f"/{NAME}", None)
+    call(killable, "POST", f"/{NAME}/_open", None)
+    call(killable, "DELETE", f"/{NAME}", None)
     with pytest.raises(esdedup.IndexNotFound):
         index.similar("x")
 

@@ -193,7 +193,7 @@ def test_every_choice_reaches_the_recall_within_the_permutations(
     found = choices(threshold, recall, unrelated(1e6, 0.02), MinHash(permutations, 1, 1), SimHash())
     for choice in found:
         assert choice.minhash.bands * choice.minhash.rows <= permutations
-        assert choice.at_threshold >= recall - 1e-9
+        assert choice.recall_at_threshold >= recall - 1e-9
         assert choice.tokens == choice.minhash.bands + 4
     (chosen,) = [choice.minhash for choice in found if choice.chosen]
     assert (chosen.bands, chosen.rows) == choose_banding(threshold, recall, permutations)
@@ -210,7 +210,8 @@ def test_rows_that_do_not_reach_the_recall_are_refused() -> None:
 
 
 def test_bytes_are_as_measured() -> None:
-    # By benchmarks/cluster.py and benchmarks/index_size.py, at 100,000 documents.
+    # By benchmarks/own/cluster.py and benchmarks/index_size.py (the latter at commit 4d72008), at
+    # 100,000 documents.
     assert bytes_a_document(MinHash(128, 23, 3), SimHash()) == pytest.approx(461, rel=0.02)
     assert bytes_a_document(MinHash(128, 20, 3), SimHash()) == pytest.approx(414.7, rel=0.02)
     assert bytes_a_document(MinHash(128, 20, 3, 36), SimHash()) == pytest.approx(454.5, rel=0.02)

@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import esdedup.ingest.files
@@ -41,7 +41,6 @@ LINES = [
     size=st.integers(1, 200),
     format=st.sampled_from(get_args(Format)),
 )
-@settings(deadline=None)
 def test_chunks_hold_the_records_of_their_file(
     tmp_path_factory: pytest.TempPathFactory,
     lines: list[str],

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xxhash
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from esdedup.exceptions import UsageError
@@ -210,7 +210,6 @@ def test_a_scheme_for_a_threshold_takes_all_other_parameters() -> None:
     st.lists(st.lists(st.integers(0, 2**64 - 1), max_size=6), min_size=1, max_size=4),
     st.sampled_from([1, 60, 100]),
 )
-@settings(max_examples=40)
 def test_fingerprints_are_those_of_the_reference(rows: list[list[int]], times: int) -> None:
     long = [row * times for row in rows]
     got = fingerprints(ragged(long))
@@ -368,7 +367,6 @@ def test_jaccard_across_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @given(st.integers(0, 2**32), st.sampled_from([0, 1]))
-@settings(max_examples=30)
 def test_candidate_pairs_are_complete_and_come_once(seed: int, radius: int) -> None:
     rng = np.random.default_rng(seed)
     values = rng.integers(0, 8, (30, 3), dtype=np.uint64)

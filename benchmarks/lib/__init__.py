@@ -1,0 +1,1 @@
+"""Parts that benchmarks share: texts, truth, servers, measuring."""

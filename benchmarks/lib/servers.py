@@ -1,0 +1,97 @@
+"""Servers for the benchmarks: one that runs, or nodes of their own, started from jars."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--url", help="a server that runs; otherwise nodes are started")
+    parser.add_argument(
+        "--product", choices=("elasticsearch", "opensearch"), default="elasticsearch"
+    )
+    parser.add_argument("--version", help="of the product, by default that of the tests")
+    parser.add_argument("--nodes", type=int, choices=(1, 3), default=1)
+    parser.add_argument("--heap", default="1g", help="of each node")
+
+
+@contextlib.contextmanager
+def served(options: argparse.Namespace) -> Iterator[str]:
+    """The address of the server that the options ask for; nodes that it starts are stopped."""
+    if options.url is not None:
+        yield options.url
+        return
+    # Nodes are made as for the tests, which need the packages of the `test` extra.
+    from tests.servers.cluster import start_cluster
+    from tests.servers.node import Node
+    from tests.servers.provide import ELASTICSEARCH, OPENSEARCH
+
+    default = ELASTICSEARCH if options.product == "elasticsearch" else OPENSEARCH
+    version = options.version or default.version
+    with tempfile.TemporaryDirectory(prefix="esdedup-benchmark-") as folder:
+        home, heap = Path(folder), options.heap
+        # No flags: those of the tests start nodes quickly, and make them slow.
+        if options.nodes == 1:
+            with Node.start(options.product, version, home, heap, jvm_flags=()) as node:
+                yield node.url
+        else:
+            with start_cluster(
+                options.product, version, home, options.nodes, heap, jvm_flags=()
+            ) as cluster:
+                yield cluster.urls[0]
+
+
+def drop(url: str, index: str) -> None:
+    """Deletes an index."""
+    urllib.request.urlopen(urllib.request.Request(f"{url}/{index}", method="DELETE")).close()
+
+
+@contextlib.contextmanager
+def redis_served() -> Iterator[int]:
+    """The port of a Redis of our own on this machine, which keeps nothing on disk."""
+    from tests.servers.ports import free_port
+
+    port = free_port()
+    command = [_redis(), "--port", str(port), "--bind", "127.0.0.1", "--save", ""]
+    with (
+        tempfile.TemporaryDirectory(prefix="esdedup-benchmark-") as folder,
+        subprocess.Popen([*command, "--dir", folder], stdout=subprocess.DEVNULL) as process,
+    ):
+        try:
+            while not _answers(port):
+                if process.poll() is not None:
+                    sys.exit(f"redis-server ended with status {process.returncode}")
+                time.sleep(0.1)
+            yield port
+        finally:
+            process.terminate()
+
+
+def redis_version() -> str:
+    """The version of the system's Redis."""
+    told = subprocess.run([_redis(), "--version"], check=True, capture_output=True, text=True)
+    return told.stdout.split("v=")[1].split()[0]
+
+
+def _redis() -> str:
+    found = shutil.which("redis-server")
+    if found is None:
+        sys.exit("there is no redis-server: apt-get install redis-server")
+    return found
+
+
+def _answers(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0) as link:
+        link.sendall(b"PING\r\n")
+        return link.recv(64).startswith(b"+PONG")
+    return False

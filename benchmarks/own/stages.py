@@ -1,0 +1,289 @@
+"""Splits the time of `esdedup index` into stages: microseconds a document, in one process.
+
+    python -m benchmarks.own.stages [--documents 10000] [--only local] [--url URL]
+
+The default scheme; JSON lines of made-up texts and of the corpora. The texts go through the
+product's own functions one after the other, in batches and blocks of the product's sizes, with a
+clock between. The documents are compared with those that the product makes. "The rest" is the time
+of the whole beyond its stages: accounts of records, ids, documents put together. By the clock; of
+each stage, and of the whole, the best round.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import esdedup
+from benchmarks.lib import corpora, measuring, servers
+from benchmarks.lib import texts as made_up
+from esdedup.index import Index
+from esdedup.ingest.documents import with_tokens
+from esdedup.ingest.files import BATCH_DOCUMENTS, BadRecord, Record, read_records
+from esdedup.ingest.ingest import ingest
+from esdedup.models import Document
+from esdedup.sketch import sketch as sketching
+from esdedup.sketch.minhash import band_hashes, signatures
+from esdedup.sketch.scheme import Scheme
+from esdedup.sketch.simhash import fingerprints
+from esdedup.stores.elastic.client import line
+from esdedup.stores.elastic.store import ClusterStore
+from esdedup.stores.mapping import IndexMeta
+from esdedup.stores.to_json import to_json
+from esdedup.text.normalise import normalise
+from esdedup.text.shingles import shingle
+from esdedup.text.words import tokenise
+
+CHARACTERS = 400
+AT_ONCE = 2_000
+"""Documents sketched at once (`documents.py`)."""
+
+NAME = "esdedup-benchmark-stages"
+SKETCHING = ("normalise", "split", "shingle", "sign", "simhash", "digest", "tokens")
+STAGES = ("read", *SKETCHING, "serialise", "send")
+
+
+class Clock:
+    """Seconds by stage."""
+
+    def __init__(self) -> None:
+        self.seconds = dict.fromkeys(STAGES, 0.0)
+
+    def __call__(self, stage: str, work: Callable[..., Any], *arguments: Any) -> Any:
+        """Does work and adds its time to the stage; returns its result."""
+        began = time.perf_counter()
+        result = work(*arguments)
+        self.seconds[stage] += time.perf_counter() - began
+        return result
+
+
+def through_stages(file: Path, index: Index, clock: Clock) -> None:
+    """Indexes a file, stage by stage."""
+    meta = index.meta
+    records: list[Record] = clock("read", _read, file)
+    for first in range(0, len(records), BATCH_DOCUMENTS):
+        batch = records[first : first + BATCH_DOCUMENTS]
+        documents = [
+            document
+            for start in range(0, len(batch), AT_ONCE)
+            for document in sketched(batch[start : start + AT_ONCE], meta, clock)
+        ]
+        write(documents, index, clock)
+
+
+def _read(file: Path) -> list[Record]:
+    return [record for record in read_records(str(file)) if isinstance(record, Record)]
+
+
+def sketched(records: list[Record], meta: IndexMeta, clock: Clock) -> list[Document]:
+    """Documents with their tokens, each step of `sketch` by itself."""
+    scheme = meta.scheme
+    plain = [Document(str(record.source["id"]), record.source) for record in records]
+    texts = [record.source[meta.text_field] for record in records]
+    parts = [_block(texts[block], scheme, clock) for block in sketching._blocks(texts)]
+    fields = [
+        made for part in parts for made in clock("tokens", sketching.token_fields, part, scheme)
+    ]
+    documents = [
+        Document(document.id, {**document.source, meta.field: tokens})
+        for document, tokens in zip(plain, fields, strict=True)
+    ]
+    assert documents[:100] == with_tokens(plain[:100], meta), "other tokens than the product's"
+    return documents
+
+
+def _block(texts: list[str], scheme: Scheme, clock: Clock) -> sketching.Sketches:
+    minhash, simhash = scheme.minhash, scheme.simhash
+    assert minhash is not None
+    assert simhash is not None
+    normalised = clock("normalise", normalise, texts, scheme.normalisation)
+    tokens = clock("split", tokenise, normalised, scheme.shingling, scheme.seed)
+    shingles = clock("shingle", shingle, tokens, scheme.shingling.size)
+    length = minhash.bands * minhash.rows
+    signed = clock("sign", signatures, shingles, length, scheme.seed)
+    bands = clock("sign", band_hashes, signed, minhash.bands, minhash.rows, minhash.token_bits)
+    features = clock("simhash", shingle, tokens, simhash.feature_size)
+    prints = clock("simhash", fingerprints, features, simhash.layout.bits, simhash.weighting)
+    digests = clock("digest", lambda: [sketching.digest(text) for text in normalised])
+    return sketching.Sketches(digests, tokens.counts > 0, bands, prints)
+
+
+def write(documents: list[Document], index: Index, clock: Clock) -> None:
+    """Serialises, for the clock alone, and writes; what that took beside it was sending."""
+    before = clock.seconds["serialise"]
+    clock("serialise", serialised, documents, isinstance(index.store, ClusterStore))
+    took = clock.seconds["serialise"] - before
+    report = clock("send", index.store.write, documents)
+    clock.seconds["send"] -= took
+    assert report.created == len(documents), report
+
+
+def serialised(documents: list[Document], cluster: bool) -> int:
+    """Bytes of the documents as a bulk body, or as the JSON of a local file's rows."""
+    if cluster:
+        return sum(
+            len(line({"index": {"_id": document.id}})) + len(line(document.source, document.id))
+            for document in documents
+        )
+    size = 0
+    for document in documents:
+        own = {name: value for name, value in document.source.items() if name != "esdedup"}
+        size += len(to_json(own, document.id)) + len(json.dumps(document.tokens))
+    return size
+
+
+def whole(file: Path, index: Index, clock: Clock) -> float:
+    """Seconds of the product's own ingest."""
+    began = time.perf_counter()
+    report = ingest(index.store, index.meta, read_records(str(file)), _refuse, id_field="id")
+    assert report.created == report.read, report
+    return time.perf_counter() - began
+
+
+def _refuse(record: BadRecord) -> None:
+    raise ValueError(record.reason)
+
+
+def rounds_of(
+    file: Path, fresh: Callable[[], Index], rounds: int
+) -> tuple[dict[str, float], float]:
+    """The best of each stage, and of the whole, over several rounds, each into a new index."""
+    clocks, wholes = [], []
+    for _ in range(rounds):
+        for work in (through_stages, whole):
+            clock = Clock()
+            with fresh() as index:
+                took = work(file, index, clock)
+            if took is None:
+                clocks.append(clock.seconds)
+            else:
+                wholes.append(took)
+    return {stage: min(clock[stage] for clock in clocks) for stage in STAGES}, min(wholes)
+
+
+def rows_of(
+    store: str, kind: dict[str, Any], file: Path, fresh: Callable[[], Index], rounds: int
+) -> Iterator[dict[str, Any]]:
+    stages, total = rounds_of(file, fresh, rounds)
+    parts = {**stages, "the rest": total - sum(stages.values()), "the whole": total}
+    for stage, seconds in parts.items():
+        yield {
+            "store": store,
+            **kind,
+            "stage": stage,
+            "microseconds_per_document": round(1e6 * seconds / kind["documents"], 3),
+            "share": round(seconds / total, 4),
+        }
+
+
+def files(documents: int, folder: Path) -> Iterator[tuple[dict[str, Any], Path, dict[str, Any]]]:
+    """The kinds of texts, their files, and where they are from."""
+    for language in ("english", "chinese"):
+        texts = getattr(made_up, language)(documents, CHARACTERS)
+        name = f"made-up {language.capitalize()}"
+        yield _file(name, texts, folder, {"name": name, "source": "benchmarks/lib/texts.py"})
+    for name in ("debian", "chinese"):
+        corpus = corpora.corpus(name)
+        yield _file(name, corpus.texts()[:documents], folder, corpus.described())
+
+
+def _file(
+    name: str, texts: list[str], folder: Path, described: dict[str, Any]
+) -> tuple[dict[str, Any], Path, dict[str, Any]]:
+    path = folder / f"{name.replace(' ', '-')}.jsonl"
+    with path.open("w", encoding="utf-8") as file:
+        for number, text in enumerate(texts):
+            document = {"id": f"d{number}", "text": text}
+            file.write(json.dumps(document, ensure_ascii=False) + "\n")
+    size = sum(len(text.encode()) for text in texts)
+    kind = {"texts": name, "documents": len(texts), "bytes_per_document": size // len(texts)}
+    return kind, path, {"documents": len(texts), **described}
+
+
+def local(folder: Path) -> Callable[[], Index]:
+    """Opens a new local file each time."""
+
+    def fresh() -> Index:
+        path = folder / "stages.db"
+        for old in folder.glob("stages.db*"):
+            old.unlink()
+        index = esdedup.open(path, NAME)
+        index.create()
+        return index
+
+    return fresh
+
+
+def cluster(url: str) -> Callable[[], Index]:
+    """Opens a new index of a cluster each time."""
+
+    def fresh() -> Index:
+        index = esdedup.open(url, NAME)
+        assert isinstance(index.store, ClusterStore)
+        client = index.store.cluster.client
+        client.request("DELETE", f"/{NAME}", allowed=frozenset({404}))
+        index.create()
+        return index
+
+    return fresh
+
+
+def tables(document: dict[str, Any]) -> str:
+    """The results as Markdown: a table for each store."""
+    rows = document["results"]
+    parts = []
+    for store in dict.fromkeys(row["store"] for row in rows):
+        mine = [row for row in rows if row["store"] == store]
+        kinds = list(dict.fromkeys((row["texts"], row["bytes_per_document"]) for row in mine))
+        heads = " | ".join(f"{name}, {size} bytes" for name, size in kinds)
+        lines = [f"| **{store}** | {heads} |", "|---" + "|---:" * len(kinds) + "|"]
+        for stage in dict.fromkeys(row["stage"] for row in mine):
+            cells = " | ".join(
+                f"{row['microseconds_per_document']:.1f} ({100 * row['share']:.0f}%)"
+                for name, _ in kinds
+                for row in mine
+                if (row["stage"], row["texts"]) == (stage, name)
+            )
+            lines.append(f"| {stage} | {cells} |")
+        parts.append("\n".join(lines))
+    return "Microseconds a document, and their share.\n\n" + "\n\n".join(parts)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    servers.add_options(parser)
+    parser.add_argument("--documents", type=int, default=10_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", choices=("local", "cluster"), help="one of the stores")
+    parser.add_argument("--folder", type=Path, help="for the results")
+    options = parser.parse_args()
+    rows: list[dict[str, Any]] = []
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        kinds = list(files(options.documents, folder))
+        stores: dict[str, Callable[[], Index]] = {}
+        versions: dict[str, str] = {}
+        if options.only != "cluster":
+            stores["local file"] = local(folder)
+        if options.only != "local":
+            url = stack.enter_context(servers.served(options))
+            stores[options.product] = cluster(url)
+            with esdedup.open(url, NAME) as index:
+                assert isinstance(index.store, ClusterStore)
+                versions["server"] = index.store.cluster.client.product
+        for store, fresh in stores.items():
+            for kind, file, _ in kinds:
+                for row in rows_of(store, kind, file, fresh, options.rounds):
+                    rows.append(row)
+                    print(json.dumps(row), flush=True)
+    measuring.save("stages", rows, [each for _, _, each in kinds], versions, options.folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""The peers, each set in an environment of its own, outside the tree.
+
+    python -m benchmarks.peers.environments
+
+makes them all; the other benchmarks make those that they need. Redis is the system's:
+`apt-get install redis-server`.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import venv
+
+from benchmarks.lib.corpora import kept
+
+PACKAGES = {
+    "sketches": (
+        "datasketch==2.0.0",
+        "gaoya==0.2.2",
+        "redis==8.1.0",
+        "rensa==0.5.0",
+        "SetSimilaritySearch==1.0.1",
+        "simhash==2.1.2",
+        "xxhash==4.1.0",
+    ),
+    # Apart, because it holds many packages back.
+    "text-dedup": ("text-dedup==0.4.0",),
+}
+
+
+def python_of(environment: str) -> str:
+    """The Python of an environment, which is made unless it is there as asked for."""
+    folder = kept() / f"{environment}-python{sys.version_info.major}.{sys.version_info.minor}"
+    python, done = folder / "bin" / "python", folder / "installed.txt"
+    wanted = "\n".join(PACKAGES[environment])
+    if not done.exists() or done.read_text("utf-8") != wanted:
+        venv.create(folder, clear=True, with_pip=True)
+        command = [str(python), "-m", "pip", "install", "--quiet", *PACKAGES[environment]]
+        subprocess.run(command, check=True, stdout=sys.stderr)
+        done.write_text(wanted, "utf-8")
+    return str(python)
+
+
+def versions_of(environment: str) -> dict[str, str]:
+    """The versions of the packages of an environment, without their dependencies."""
+    command = [python_of(environment), "-m", "pip", "list", "--format", "json"]
+    found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    wanted = {each.partition("==")[0].lower().replace("_", "-") for each in PACKAGES[environment]}
+    return {
+        each["name"]: each["version"]
+        for each in found
+        if each["name"].lower().replace("_", "-") in wanted
+    }
+
+
+if __name__ == "__main__":
+    for name in PACKAGES:
+        print(name, python_of(name), json.dumps(versions_of(name)))

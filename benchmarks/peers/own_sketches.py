@@ -1,0 +1,74 @@
+"""esdedup's jobs of sketching.py, one in a process: raw text to tokens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.peers import in_process
+from esdedup import MinHash, Scheme, Shingling, SimHash
+from esdedup.sketch.segments import segment_values
+from esdedup.sketch.simhash import to_hex
+from esdedup.sketch.sketch import sketch, token_fields
+from esdedup.sketch.tokens import encode
+
+SIZE = 5
+AT_ONCE = 2_000
+"""Texts sketched at once, as documents are on their way into an index."""
+
+
+def bands(minhash: MinHash) -> in_process.Job:
+    scheme = Scheme(shingling=Shingling("word", SIZE), minhash=minhash, simhash=None)
+
+    def job(texts: list[str]) -> Any:
+        tokens: list[list[str]] = []
+        for first in range(0, len(texts), AT_ONCE):
+            found = sketch(texts[first : first + AT_ONCE], scheme).bands
+            assert found is not None
+            tokens += encode(found, minhash.token_bits)
+        return tokens
+
+    return job
+
+
+def fields(minhash: MinHash) -> in_process.Job:
+    scheme = Scheme(shingling=Shingling("word", SIZE), minhash=minhash)
+
+    def job(texts: list[str]) -> Any:
+        made: list[dict[str, Any]] = []
+        for first in range(0, len(texts), AT_ONCE):
+            made += token_fields(sketch(texts[first : first + AT_ONCE], scheme), scheme)
+        return made
+
+    return job
+
+
+def segments() -> in_process.Job:
+    simhash = SimHash()
+    scheme = Scheme(minhash=None, simhash=simhash)
+
+    def job(texts: list[str]) -> Any:
+        made: list[tuple[str, list[str]]] = []
+        for first in range(0, len(texts), AT_ONCE):
+            prints = sketch(texts[first : first + AT_ONCE], scheme).fingerprints
+            assert prints is not None
+            tokens = encode(segment_values(prints, simhash.layout), simhash.layout.segment_bits)
+            made += zip(to_hex(prints), tokens, strict=True)
+        return made
+
+    return job
+
+
+def main() -> None:
+    options = in_process.options(__doc__).parse_args()
+    in_process.use_one_core()
+    minhash = MinHash(options.permutations, options.permutations // options.rows, options.rows)
+    jobs = {
+        "esdedup": lambda: bands(minhash),
+        "esdedup, all its fields": lambda: fields(minhash),
+        "esdedup fingerprints": segments,
+    }
+    in_process.report(jobs[options.job](), options.file, options.rounds, "esdedup")
+
+
+if __name__ == "__main__":
+    main()

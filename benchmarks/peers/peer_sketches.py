@@ -1,0 +1,176 @@
+"""A peer's way from raw texts to band keys, or to a fingerprint, in the peer's own environment.
+
+Shingles are made the cheapest way that Python has: `str.split`, and a join of what `zip` gives.
+Chinese has no spaces: characters are taken for words.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks.peers import in_process
+
+SIZE, FEATURE = 5, 2
+SEED = 42
+Shingles = Callable[[str], list[str]]
+
+
+def shingles_of(language: str, size: int) -> Shingles:
+    """How texts of a language become shingles of `size` words or, in Chinese, characters."""
+
+    def words(text: str) -> list[str]:
+        found = text.lower().split()
+        return list(map(" ".join, zip(*(found[i:] for i in range(size)), strict=False)))
+
+    def characters(text: str) -> list[str]:
+        folded = text.lower()
+        return [folded[i : i + size] for i in range(len(folded) - size + 1)]
+
+    return words if language == "english" else characters
+
+
+def sliced(signatures: Any, rows: int) -> list[list[bytes]]:
+    """Band keys cut out of one array of signatures, shape (documents, permutations)."""
+    import numpy as np
+
+    width = rows * signatures.dtype.itemsize
+    lines = [line.tobytes() for line in np.ascontiguousarray(signatures)]
+    return [[line[i : i + width] for i in range(0, len(line), width)] for line in lines]
+
+
+def with_datasketch(options: Any, hash_name: str, own_keys: bool = True) -> in_process.Job:
+    import numpy as np
+    import xxhash
+    from datasketch import MinHash, MinHashLSH
+
+    shingles = shingles_of(options.language, SIZE)
+    permutations, rows = options.permutations, options.rows
+    index = MinHashLSH(num_perm=permutations, params=(permutations // rows, rows))
+
+    def sha1(data: bytes) -> int:
+        return int(struct.unpack("<I", hashlib.sha1(data).digest()[:4])[0])
+
+    hashfunc = xxhash.xxh32_intdigest if hash_name == "xxhash" else sha1
+
+    def job(texts: list[str]) -> Any:
+        coded = ([s.encode() for s in shingles(text)] for text in texts)
+        made = MinHash.generator(coded, num_perm=permutations, hashfunc=hashfunc)
+        if own_keys:
+            return [[index._H(m.hashvalues[a:b]) for a, b in index.hashranges] for m in made]
+        return sliced(np.stack([m.hashvalues for m in made]), rows)
+
+    return job
+
+
+def with_rensa(options: Any, kind: str) -> in_process.Job:
+    import numpy as np
+    from rensa import CMinHash, RMinHash
+
+    shingles = shingles_of(options.language, SIZE)
+    sketch, dtype = (
+        (RMinHash.digests_from_token_sets, np.uint32)
+        if kind == "R"
+        else (CMinHash.digests64_from_token_sets, np.uint64)
+    )
+
+    def job(texts: list[str]) -> Any:
+        digests = sketch([shingles(text) for text in texts], options.permutations, SEED)
+        return sliced(np.array(digests, dtype), options.rows)
+
+    return job
+
+
+def with_rensa_index(options: Any, kind: str) -> in_process.Job:
+    from rensa import RMinHash, RMinHashLSH
+
+    shingles = shingles_of(options.language, SIZE)
+    permutations = options.permutations
+    sketch = (
+        RMinHash.digest_matrix_from_token_sets
+        if kind == "R"
+        else RMinHash.digest_matrix_from_token_sets_rho
+    )
+
+    def job(texts: list[str]) -> Any:
+        matrix = sketch([shingles(text) for text in texts], permutations, SEED)
+        index = RMinHashLSH(0.5, permutations, permutations // options.rows)
+        index.insert_matrix(matrix)
+        return index
+
+    return job
+
+
+def with_gaoya(options: Any) -> in_process.Job:
+    from gaoya.minhash import MinHashStringIndex
+
+    analyzer = "word" if options.language == "english" else "char"
+    bands = options.permutations // options.rows
+
+    def job(texts: list[str]) -> Any:
+        # It has no call that only makes signatures; its index with buckets is the nearest.
+        index = MinHashStringIndex(
+            32, 0.5, bands, options.rows, None, analyzer, True, (SIZE, SIZE), id_container="vec"
+        )
+        index.par_bulk_insert_docs(list(range(len(texts))), texts)
+        return index
+
+    return job
+
+
+def with_text_dedup(options: Any, hash_name: str) -> in_process.Job:
+    from text_dedup.minhash import embed_func
+
+    from benchmarks.peers.peer_estimates import text_dedup_options
+
+    settings = text_dedup_options(options.permutations, options.rows, SIZE, hash_name)
+
+    def job(texts: list[str]) -> Any:
+        if options.language == "chinese":
+            # It splits at everything but letters: a Chinese sentence would be one word.
+            texts = [" ".join(text) for text in texts]
+        return [embed_func(text, row, **settings) for row, text in enumerate(texts)]
+
+    return job
+
+
+def with_simhash(options: Any, hash_name: str) -> in_process.Job:
+    import xxhash
+    from simhash import Simhash
+
+    shingles = shingles_of(options.language, FEATURE)
+    settings = {} if hash_name == "md5" else {"hashfunc": xxhash.xxh3_64_digest}
+    return lambda texts: [Simhash(shingles(text), **settings).value for text in texts]
+
+
+def main() -> None:
+    options = in_process.options(__doc__.splitlines()[0]).parse_args()
+    in_process.use_one_core()
+    jobs: dict[str, tuple[str, Callable[[], in_process.Job]]] = {
+        "datasketch xxhash": ("datasketch", lambda: with_datasketch(options, "xxhash")),
+        "datasketch xxhash, keys cut by us": (
+            "datasketch",
+            lambda: with_datasketch(options, "xxhash", own_keys=False),
+        ),
+        "datasketch sha1": ("datasketch", lambda: with_datasketch(options, "sha1")),
+        "rensa R-MinHash": ("rensa", lambda: with_rensa(options, "R")),
+        "rensa R-MinHash, with its buckets": ("rensa", lambda: with_rensa_index(options, "R")),
+        "rensa C-MinHash": ("rensa", lambda: with_rensa(options, "C")),
+        "rensa rho (samples), with its buckets": (
+            "rensa",
+            lambda: with_rensa_index(options, "rho"),
+        ),
+        "gaoya, with its buckets": ("gaoya", lambda: with_gaoya(options)),
+        "text-dedup xxh3": ("text-dedup", lambda: with_text_dedup(options, "xxh3")),
+        "text-dedup sha1": ("text-dedup", lambda: with_text_dedup(options, "sha1")),
+        "simhash md5": ("simhash", lambda: with_simhash(options, "md5")),
+        "simhash xxhash": ("simhash", lambda: with_simhash(options, "xxhash")),
+    }
+    package, make = jobs[options.job]
+    in_process.report(make(), options.file, options.rounds, package)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,275 @@
+"""Recall and precision on real texts: esdedup beside its peers.
+
+    python -m benchmarks.peers.quality [--corpora articles,debian,chinese] [--documents N]
+        [--thresholds 0.3,0.5,0.7,0.8,0.9] [--peers datasketch,gaoya,rensa,text-dedup]
+        [--seeds 1] [--simhash-documents N] [--folder OUT]
+
+Truth is the exact Jaccard similarity of all pairs of texts, by the sets of shingles that esdedup
+makes by default (three words), worked out without any sketch; on the articles, SetSimilaritySearch
+works it out too. All use 128 permutations and the bands and rows that datasketch chooses for the
+threshold, and get the same sets: as members of eight bytes or as text of the same bytes. A peer's
+pairs are its candidates; if it estimates their similarity, also those that it estimates at the
+threshold or above. esdedup is taken through its index: all texts are put into a local file, and
+`pairs` is asked; with the bands and rows of the others, with its default scheme, and with that as
+it comes, which compares a document with at most 1,000 of those that share a token with it. The
+others are without such a limit. How near recall comes to the S-curve is chance too, as texts with
+the same boilerplate are found or missed together: hence esdedup also with several seeds, on
+average. Texts without any shingle are left out.
+
+By Hamming distance: all pairs of the fingerprints that esdedup makes, by esdedup and by
+SimhashIndex of the package simhash, which gets the same fingerprints; the truth compares each with
+each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+import esdedup
+from benchmarks.lib import corpora, measuring
+from benchmarks.lib.measuring import Figures
+from benchmarks.lib.scoring import I64, Truth, keys_of
+from benchmarks.peers import environments
+from benchmarks.peers.quality_tables import tables
+from esdedup.dedup.pairs import SimilarPairs
+from esdedup.search.limits import MAX_PER_BUCKET
+from esdedup.sketch.banding import least_bands
+from esdedup.sketch.sketch import shingle_sets, sketch
+from esdedup.text.arrays import Ragged
+
+__all__ = ["tables"]
+
+PERMUTATIONS = 128
+THRESHOLDS = "0.3,0.5,0.7,0.8,0.9"
+DISTANCES = (3, 7)
+RECALL = 0.999
+HERE = Path(__file__).parent
+
+Setting = tuple[float, int, int]
+
+
+class Indexed:
+    """Texts in a local file."""
+
+    def __init__(self, folder: Path, texts: list[str], scheme: esdedup.Scheme) -> None:
+        file = folder / f"{scheme.id}.db"
+        # Two thresholds may take the same bands and rows.
+        there = file.exists()
+        self.index = esdedup.open(file, scheme=scheme)
+        if not there:
+            self.index.add({"id": str(row), "text": text} for row, text in enumerate(texts))
+
+    def pairs(self, threshold: float, most: int) -> tuple[I64, Figures]:
+        """Keys of the pairs found, and the buckets that were cut."""
+        pairs = self.index.pairs(threshold=threshold, recall=RECALL, max_per_bucket=most)
+        return _keys(pairs), {"max_bucket": most, "capped_buckets": pairs.capped.buckets}
+
+    def near(self, distance: int, most: int) -> tuple[I64, Figures]:
+        """Keys of the pairs found, and how long it took."""
+        began = time.perf_counter()
+        pairs = self.index.pairs(metric="hamming", distance=distance, max_per_bucket=most)
+        return _keys(pairs), {"seconds": round(time.perf_counter() - began, 2)}
+
+
+def _keys(pairs: SimilarPairs) -> I64:
+    rows = np.array([int(id) for id in pairs.ids], np.int64)
+    return keys_of(rows[pairs.left], rows[pairs.right], rows.size)
+
+
+def by_esdedup(
+    folder: Path, texts: list[str], real: Truth, settings: list[Setting], seeds: int
+) -> Iterator[Figures]:
+    """Rows of results of the product."""
+    usual = Indexed(folder, texts, esdedup.Scheme())
+    minhash = usual.index.scheme.minhash
+    assert minhash is not None
+    shape = minhash.bands, minhash.rows
+    for threshold, bands, rows in settings:
+        true = real.at(threshold)
+        own = Indexed(folder, texts, equal((threshold, bands, rows)))
+        for method, (index, (b, r), most) in {
+            "esdedup": (own, (bands, rows), real.count),
+            "esdedup, default scheme": (usual, shape, real.count),
+            "esdedup, as it comes": (usual, shape, MAX_PER_BUCKET),
+        }.items():
+            found, more = index.pairs(threshold, most)
+            least = least_bands(threshold, RECALL, b, r)
+            line = {"threshold": threshold, "method": method, "bands": b, "rows": r}
+            expected = {"least": least, "expected_recall": true.expected(b, r, least)}
+            row = {**line, **expected, **true.scored(found), **more}
+            yield row
+            if method == "esdedup" and seeds > 1:
+                schemes = [equal((threshold, bands, rows), seed) for seed in range(2, seeds + 1)]
+                yield over_seeds(folder, texts, true, row, schemes)
+        own.index.close()
+    usual.index.close()
+
+
+def equal(setting: Setting, seed: int = 1) -> esdedup.Scheme:
+    """A scheme with bands and rows as the peers have them."""
+    _, bands, rows = setting
+    minhash = esdedup.MinHash(PERMUTATIONS, bands, rows)
+    return esdedup.Scheme(minhash=minhash, simhash=None, seed=seed)
+
+
+def over_seeds(
+    folder: Path, texts: list[str], true: Truth, first: Figures, schemes: list[esdedup.Scheme]
+) -> Figures:
+    """The same with other permutations too, on average: what of the first is chance."""
+    found = [first]
+    for scheme in schemes:
+        own = Indexed(folder, texts, scheme)
+        found.append(true.scored(own.pairs(first["threshold"], true.count)[0]))
+        own.index.close()
+    names = ("pairs", "recall", "precision", "f1")
+    means = {name: float(np.mean([each[name] for each in found])) for name in names}
+    recalls = [each["recall"] for each in found]
+    known = {name: first[name] for name in ("threshold", "bands", "rows", "expected_recall")}
+    method = {"method": f"esdedup, mean of {len(found)} seeds", "recall_of_seeds": recalls}
+    return known | method | means
+
+
+def by_peer(
+    peer: str, folder: Path, sets: Path, real: Truth, settings: list[Setting]
+) -> Iterator[Figures]:
+    """Rows of results of a peer."""
+    asked = [f"{threshold}:{bands}:{rows}" for threshold, bands, rows in settings]
+    if peer == "text-dedup":
+        script = [environments.python_of("text-dedup"), str(HERE / "peer_text_dedup.py"), "buckets"]
+    else:
+        script = [environments.python_of("sketches"), str(HERE / "peer_quality.py"), peer]
+    environment = {"HF_HOME": str(folder / "hf"), "HF_HUB_OFFLINE": "1"}
+    measuring.run([*script, str(sets), str(folder), *asked], folder / "out", environment)
+    for threshold, bands, rows in settings:
+        line = {"threshold": threshold, "bands": bands, "rows": rows}
+        true = real.at(threshold)
+        file = folder / f"{peer}-{threshold}.npz"
+        with np.load(file) as found:
+            yield {**line, "method": peer, **true.scored(found["keys"])}
+            if "estimates" in found:
+                near = found["keys"][found["estimates"] >= threshold]
+                yield {**line, "method": f"{peer}, own estimate", **true.scored(near)}
+            if "clusters" in found:
+                by_cluster = true.scored_clusters(found["clusters"])
+                yield {**line, "method": f"{peer}, clusters", **by_cluster}
+        file.unlink()
+
+
+def checked(real: Truth, folder: Path, sets: Path, threshold: float) -> Figures:
+    """The truth beside that of a library that many use."""
+    script = [environments.python_of("sketches"), str(HERE / "peer_quality.py"), "exact"]
+    measuring.run([*script, str(sets), str(folder), str(threshold)], folder / "out")
+    with np.load(folder / "exact.npz") as found:
+        same = np.array_equal(found["keys"], real.keys) and np.allclose(
+            found["estimates"], real.similarity
+        )
+        return {
+            "threshold": threshold,
+            "pairs": len(real.keys),
+            "pairs_by_set_similarity_search": len(found["keys"]),
+            "same": bool(same),
+        }
+
+
+def compared(prints: NDArray[np.uint64], distance: int) -> I64:
+    """The keys of all pairs within a distance, each compared with each."""
+    parts = []
+    for row in range(prints.size):
+        near = np.flatnonzero(np.bitwise_count(prints[:row] ^ prints[row]) <= distance)
+        parts.append(row * prints.size + near)
+    return np.concatenate(parts)
+
+
+def by_distance(folder: Path, texts: list[str]) -> Iterator[Figures]:
+    """Rows of results by Hamming distance."""
+    scheme = esdedup.Scheme(minhash=None)
+    prints = sketch(texts, scheme).fingerprints
+    assert prints is not None
+    np.save(folder / "prints.npy", prints[:, 0])
+    index = Indexed(folder, texts, scheme)
+    script = [environments.python_of("sketches"), str(HERE / "peer_quality.py"), "simhash"]
+    files = [str(folder / "prints.npy"), str(folder)]
+    measuring.run([*script, *files, *map(str, DISTANCES)], folder / "out")
+    lines = [json.loads(line) for line in (folder / "out").read_text("utf-8").splitlines()]
+    for distance, line in zip(DISTANCES, lines, strict=True):
+        keys = compared(prints[:, 0], distance)
+        true = Truth(len(texts), keys, np.ones(keys.size))
+        with np.load(folder / f"simhash-{distance}.npz") as found:
+            theirs = true.scored(found["keys"]) | {"seconds": line["seconds"]}
+        ours, more = index.near(distance, len(texts))
+        known = {"documents": len(texts), "distance": distance, "true_pairs": keys.size}
+        yield {**known, "method": "esdedup", **true.scored(ours), **more}
+        yield {**known, "method": "simhash", **theirs}
+    index.index.close()
+
+
+def settings_for(thresholds: str) -> list[Setting]:
+    """Bands and rows for thresholds, by datasketch's own rule."""
+    script = [environments.python_of("sketches"), str(HERE / "peer_quality.py"), "parameters"]
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "out"
+        measuring.run([*script, *thresholds.split(",")], out)
+        return [(threshold, bands, rows) for threshold, bands, rows in measuring.last_line(out)]
+
+
+def measure(name: str, texts: list[str], folder: Path, options: argparse.Namespace) -> Figures:
+    sets = shingle_sets(texts, esdedup.Scheme())
+    texts = [text for text, count in zip(texts, sets.counts, strict=True) if count]
+    sets = Ragged(sets.hashes, np.concatenate([[0], np.cumsum(sets.counts[sets.counts > 0])]))
+    np.savez(folder / "sets", hashes=sets.hashes, offsets=sets.offsets)
+    settings = settings_for(options.thresholds)
+    real = Truth.of(sets, min(threshold for threshold, *_ in settings))
+    result: Figures = {"corpus": name, "documents": len(texts), "truth": [], "minhash": []}
+    for threshold, bands, rows in settings:
+        true = real.at(threshold)
+        line = {"threshold": threshold, "true_pairs": len(true.keys), "bands": bands, "rows": rows}
+        result["truth"].append(line | {"expected_recall": true.expected(bands, rows)})
+    if name == "articles":
+        result["check"] = checked(real, folder, folder / "sets.npz", settings[0][0])
+        print(json.dumps(result["check"]), flush=True)
+    ways = [by_esdedup(folder, texts, real, settings, options.seeds)]
+    ways += [
+        by_peer(peer, folder, folder / "sets.npz", real, settings)
+        for peer in options.peers.split(",")
+    ]
+    for row in (row for way in ways for row in way):
+        print(json.dumps({"corpus": name, **row}), flush=True)
+        result["minhash"].append(row)
+    result["hamming"] = []
+    for row in by_distance(folder, texts[: options.simhash_documents]) if name != "debian" else ():
+        print(json.dumps({"corpus": name, **row}), flush=True)
+        result["hamming"].append(row)
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--corpora", default=",".join(corpora.NAMES))
+    parser.add_argument("--documents", type=int, help="take only the first of each corpus")
+    parser.add_argument("--thresholds", default=THRESHOLDS)
+    parser.add_argument("--peers", default="datasketch,gaoya,rensa,text-dedup")
+    parser.add_argument("--seeds", type=int, default=1, help="of esdedup's permutations")
+    parser.add_argument("--simhash-documents", type=int, help="documents by Hamming distance")
+    parser.add_argument("--folder", type=Path, help="where the results go")
+    options = parser.parse_args()
+    found = [corpora.corpus(name) for name in options.corpora.split(",")]
+    results = []
+    for corpus in found:
+        with tempfile.TemporaryDirectory(prefix="esdedup-benchmark-") as folder:
+            texts = corpus.texts()[: options.documents]
+            results.append(measure(corpus.name, texts, Path(folder), options))
+    versions = environments.versions_of("sketches") | environments.versions_of("text-dedup")
+    described = [corpus.described() for corpus in found]
+    print(measuring.save("quality", results, described, versions, options.folder))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""Warnings, as sentences, that a search or a comparison may have missed documents."""
+
+from __future__ import annotations
+
+from esdedup.models import Result, Statistics
+from esdedup.search.buckets import Capped
+from esdedup.search.limits import Limits
+
+GOOD_RECALL = 0.95
+"""Least expected recall without a warning."""
+
+
+def lacking(result: Result, limits: Limits, values: bool) -> str | None:
+    """A warning if the matches of a query may be incomplete, else None.
+
+    values: the index has tokens of single values.
+    """
+    if limits.threshold is None:
+        return _lacking_nearest(result, limits, values)
+    if result.recall is None or result.blind:
+        return None
+    if result.stopped:
+        return _lacking_bands(result.recall, limits.threshold)
+    return lacking_recall(result.recall, limits.threshold, limits.recall)
+
+
+def lacking_recall(expected: float, threshold: float, wanted: float) -> str | None:
+    """A warning if the expected recall at the threshold is low, else None."""
+    if expected >= GOOD_RECALL:
+        return None
+    at, share = f"{threshold:g}", percent(expected)
+    if expected >= wanted:
+        return f"Of documents at Jaccard {at} about {share} are found: raise --recall"
+    return (
+        f"Of documents at Jaccard {at} this index finds about {share}: make one with esdedup"
+        f" scheme --threshold {at}"
+    )
+
+
+def without_tokens(statistics: Statistics) -> str | None:
+    """A warning if documents can't be compared because they have no tokens, else None."""
+    skipped = statistics.documents - statistics.sketched
+    if not skipped:
+        return None
+    return (
+        f"{skipped:,} of {statistics.documents:,} documents have no tokens of this index's"
+        " scheme and are left out"
+    )
+
+
+def cut_buckets(capped: Capped, max_per_bucket: int) -> str | None:
+    """A warning if not all documents of a bucket were compared with each other, else None."""
+    if not capped.buckets:
+        return None
+    return (
+        f"{capped.buckets:,} buckets hold more than {max_per_bucket:,} documents, up to"
+        f" {capped.largest:,}: each was compared with the first {max_per_bucket:,} of them, and a"
+        " pair may be missing. Raise --max-per-bucket"
+    )
+
+
+def percent(share: float) -> str:
+    """A share in percent, never rounded to all or nothing."""
+    return f"{min(99.9, 100 * share):.3g}%" if share > 0 else "none"
+
+
+def _lacking_bands(expected: float, threshold: float) -> str | None:
+    if expected >= GOOD_RECALL:
+        return None
+    return (
+        f"Of documents at Jaccard {threshold:g} about {percent(expected)} are found by the bands"
+        " that were looked up"
+    )
+
+
+def _lacking_nearest(result: Result, limits: Limits, values: bool) -> str | None:
+    found, wanted = len(result.matches), limits.matches
+    if result.blind and not found:
+        return None
+    better = "" if values else ": an index of esdedup scheme --signature 128 finds more"
+    if found < wanted and not result.truncated:
+        token = "a token that was looked up" if result.stopped else "a token"
+        return f"Only {found} of {wanted} were found, as no other document shares {token}{better}"
+    if result.recall is None or result.recall >= GOOD_RECALL:
+        return None
+    share = f"Of documents as near as the last about {percent(result.recall)} are found"
+    return share + (better or ": raise --candidates")

@@ -1,0 +1,49 @@
+"""Commands that end at any call of their store: the same command completes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import esdedup
+from tests.helpers.commands import run_command, words, write_lines
+from tests.helpers.crashes import crash_everywhere
+from tests.helpers.places import Place
+
+# Two requests' worth, in which every third document repeats another.
+DOCUMENTS = [{"id": f"d{n}", "text": words(n - n % 3 // 2, 12)} for n in range(1_200)]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write_lines(tmp_path / "documents.jsonl", DOCUMENTS)
+    return tmp_path
+
+
+def run(place: Place, *arguments: str) -> dict[str, Any]:
+    where = "--db" if isinstance(place.target, Path) else "--url"
+    done = run_command(*arguments, where, str(place.target), "--index", place.index)
+    assert done.status == 0, done.err
+    return done.json[-1]
+
+
+def stored(place: Place) -> dict[str, Any]:
+    """Every document with its tokens and its group."""
+    with esdedup.open(place.target, place.index) as index:
+        index.store.refresh()
+        ids = [one.id for batch in index.store.scan([], index.meta) for one in batch]
+        assert len(set(ids)) == len(ids)
+        return {one.id: one.source for one in index.store.get(ids)}
+
+
+def test_indexing_and_grouping(place: Place, folder: Path) -> None:
+    whole = Place(folder / "whole.db", place.index)
+    for arguments in (["index", "documents.jsonl"], ["group", "--method", "leader"]):
+        run(whole, *arguments)
+        crashes = crash_everywhere(lambda arguments=arguments: run(place, *arguments))  # type: ignore[misc]
+        assert crashes > 3
+        assert stored(place) == stored(whole)
+    assert [path.name for path in folder.iterdir() if path.is_dir()] == []

@@ -1,0 +1,63 @@
+"""Ends a command, as if it were killed, at a chosen call of its store."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest import mock
+
+from esdedup.stores import LocalStore, Store
+from esdedup.stores.elastic.elasticsearch import ElasticsearchClient
+from esdedup.stores.elastic.opensearch import OpenSearchClient
+
+CALLS = [
+    (ElasticsearchClient, "request"),
+    (OpenSearchClient, "request"),
+    *((LocalStore, name) for name in vars(Store) if not name.startswith("_") and name != "close"),
+]
+
+
+class Crash(BaseException):
+    """The process ends here, as far as the command can tell."""
+
+
+@contextlib.contextmanager
+def crash_at(number: int) -> Iterator[None]:
+    """Raises Crash at a call, counted from 0: before an even one, after an odd one was done."""
+    counted = itertools.count()
+
+    def crashing(call: Callable[..., Any]) -> Callable[..., Any]:
+        def instead(*arguments: Any, **options: Any) -> Any:
+            crashes = next(counted) == number
+            if crashes and number % 2 == 0:
+                raise Crash
+            answer = call(*arguments, **options)
+            if crashes:
+                raise Crash
+            return answer
+
+        return instead
+
+    with contextlib.ExitStack() as patches:
+        for owner, name in CALLS:
+            call = vars(owner)[name]
+            if callable(call):
+                patches.enter_context(mock.patch.object(owner, name, crashing(call)))
+        yield
+
+
+def crash_everywhere(command: Callable[[], Any]) -> int:
+    """Runs a command until it ends, with a crash at one call later each time.
+
+    Returns the number of crashes.
+    """
+    for number in itertools.count():
+        try:
+            with crash_at(number):
+                command()
+        except Crash:
+            continue
+        return number
+    raise AssertionError
