@@ -32,7 +32,7 @@ from esdedup.search.limits import ACTING, LOOKING, MAX_PER_BUCKET, RECALL, Limit
 from esdedup.search.nearest import nearest
 from esdedup.search.similar import request_body, similar
 from esdedup.sketch.scheme import Scheme
-from esdedup.stores import BulkPolicy, LocalStore, Store, connect, open_cluster
+from esdedup.stores import BulkPolicy, LocalStore, Store, open_cluster, reached
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.connection import Connection, connection_to
 from esdedup.stores.elastic.indices import check_apart
@@ -53,8 +53,8 @@ class GroupOptions(TypedDict, total=False):
     keep: the rule that chooses the representative, "first" by default: first, last, first:FIELD,
     last:FIELD, oldest:FIELD, newest:FIELD, longest or shortest.
     metric: "jaccard" (default) or "hamming".
-    distance: most Hamming distance, in bits. By default what the segments guarantee by equality
-    alone.
+    distance: most Hamming distance, in bits; None (default) for the distance that equal segments
+    guarantee.
     recall: share of the pairs at the threshold to find, 0.999 by default.
     max_per_bucket: compare a document with at most this many others of each bucket, 1,000 by
     default.
@@ -95,13 +95,10 @@ class Place:
     def check_apart(self, other: str) -> None:
         """Raises UsageError if another name stands for the same index, or shares one."""
         if other == self.index:
-            raise UsageError(f"{other!r} holds the documents already: name another index (--to)")
+            raise UsageError(f"--to {other}: the documents are there already; name another index")
         if isinstance(self.target, Connection):
-            cluster = connect(self.target)
-            try:
+            with reached(self.target) as cluster:
                 check_apart(cluster, self.index, other)
-            finally:
-                cluster.client.close()
 
 
 @dataclass(frozen=True)
@@ -287,7 +284,7 @@ class Index:
         Raises RecordError, after the others were written, if a document has no id or does not
         exist.
         """
-        records = _records(documents, None)
+        records = _records(documents)
         partial = [partial_document(each.source, id_field, self.meta) for each in records]
         report = self.store.update(partial)
         self.store.refresh()
@@ -327,11 +324,11 @@ class Index:
 
         metric: "jaccard" or "hamming".
         threshold: least Jaccard similarity; None for the k nearest documents, however unlike.
-        distance: most Hamming distance, in bits; None for what the segments guarantee by equality
-        alone.
+        distance: most Hamming distance, in bits; None for the distance that equal segments
+        guarantee.
         k: maximum number of matches.
         candidates: maximum number of documents to verify. The result tells if there were more.
-        recall: share of the documents at the threshold to find. The result tells what is expected.
+        recall: share of the documents at the threshold to find. The result has the expected one.
         filters: queries in the cluster's own language that a match must meet too.
         max_bucket: leave out buckets that hold more documents. The result tells how many.
         """
@@ -578,7 +575,7 @@ class Index:
         return find_groups(self.store, self.meta, grouping, work=work, on_step=on_step)
 
     def _wanted(self, stored: IndexMeta) -> IndexMeta:
-        """What was asked for, completed with what is stored."""
+        """The stored parameters, replaced by those asked for."""
         return replace(
             stored,
             scheme=self._scheme or stored.scheme,
@@ -634,7 +631,9 @@ def _working(path: str | Path | None) -> Iterator[WorkFolder | None]:
         folder.remove()
 
 
-def _records(documents: Iterable[Mapping[str, Any]], id_field: str | None) -> Iterator[Record]:
+def _records(
+    documents: Iterable[Mapping[str, Any]], id_field: str | None = None
+) -> Iterator[Record]:
     """The records of documents. id_field: give a random id to documents without this field."""
     if isinstance(documents, (Mapping, str)):
         raise UsageError("give a list of documents, not a single one")

@@ -1,31 +1,31 @@
-"""The values that go between stores, services and callers."""
+"""The types that go between stores, services and callers, and the natural order of ids."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, NamedTuple, Self, get_args
 
 from esdedup.exceptions import UsageError
 
 Metric = Literal["jaccard", "hamming"]
 TokenKind = Literal["minhash", "signature", "simhash"]
 TOKEN_KINDS: tuple[TokenKind, ...] = get_args(TokenKind)
-"""The fields of tokens, below FIELD."""
+"""The names of the fields of tokens, below FIELD."""
 FIELD = "esdedup"
-"""The object field of a document under which everything of ours lies, unless another is chosen."""
+"""The object field of a document that holds all of our values, by default."""
 MOST_SLICES = 1024
-"""What a cluster takes by default."""
+"""Maximum number of slices, the default limit of a cluster."""
 MOST_SAMPLED = 10_000
-"""Documents of a sample, which is held in memory."""
+"""Maximum number of documents in a sample, which is held in memory."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """One of several equal shares of the work; number counts from 1.
+    """One of several equal shares of the work.
 
-    Raises UsageError for numbers that are none.
+    number: counts from 1. of: the number of shares. Raises UsageError for values out of range.
     """
 
     number: int = 1
@@ -39,7 +39,7 @@ class Share:
 
     @staticmethod
     def parse(text: str) -> Share:
-        """The share that "3/16" names. Raises UsageError for another form."""
+        """Reads a share from a text like "3/16". Raises UsageError for another form."""
         number, slash, of = text.partition("/")
         if not (slash and number.isdecimal() and of.isdecimal()):
             raise UsageError(f"slice {text!r}: use a form like 3/16")
@@ -51,32 +51,43 @@ WHOLE = Share()
 
 @dataclass(frozen=True)
 class Document:
-    """A document: its id and its fields, the object with our tokens among them."""
+    """A document: its id and its fields, including the object with our tokens."""
 
     id: str
     source: Mapping[str, Any]
 
     @property
     def tokens(self) -> Mapping[str, Any]:
-        """What lies under FIELD, or nothing."""
+        """The values under FIELD, empty if there are none."""
         return self.tokens_in(FIELD)
 
     def tokens_in(self, field: str) -> Mapping[str, Any]:
-        """What lies under a field of ours, or nothing."""
+        """Returns the values under a field of ours, empty if there are none."""
         return tokens_in(self.source, field)
 
 
+class Encoded(NamedTuple):
+    """A document as its store writes it.
+
+    digest: of its text. form: what the store's `encode` returns.
+    """
+
+    id: str
+    digest: str
+    form: Any
+
+
 def tokens_in(source: Mapping[str, Any], field: str) -> Mapping[str, Any]:
-    """What lies under a field of ours in a document's source, or nothing."""
+    """Returns the values under a field of ours in a document's source, empty if there are none."""
     found = source.get(field)
     if isinstance(found, list) and len(found) == 1:
-        # The servers take an array of one object for the object, and keep it as it was written.
+        # Servers treat an array of one object like the object, and return it as it was written.
         (found,) = found
     return found if isinstance(found, Mapping) else {}
 
 
 def check_sample(count: int) -> None:
-    """Raises UsageError for a number of documents that no sample has."""
+    """Raises UsageError for a number of documents that a sample can't have."""
     if not 1 <= count <= MOST_SAMPLED:
         raise UsageError(f"sample {count}: use 1 to {MOST_SAMPLED} documents")
 
@@ -86,8 +97,8 @@ class Query:
     """A text to find similar documents of.
 
     exclude: the id of a document to leave out. filters: queries in the cluster's own language that
-    a document must match too, such as a range of dates or a tenant. originals: only documents that
-    are not marked as like another.
+    a document must match too, such as a range of dates or a tenant. originals: leave out documents
+    that are marked as duplicates.
     """
 
     text: str
@@ -98,14 +109,13 @@ class Query:
 
 @dataclass(frozen=True)
 class RecallQuery:
-    """What to look for: documents that hold a token of at least so many groups.
+    """A query for documents that share tokens, ranked by the number of groups they share.
 
-    kind: the field of the tokens, or "digest" for digests in place of them, in one group. groups:
-    tokens, those of a group all of one position; a document's rank is the number of groups that it
-    shares a token with. exclude: the id of a document to leave out. field: where the tokens lie.
-    filters: queries of the cluster that a document must match too. least: groups that it must share
-    a token with, 1 or more. stopped: groups of which tokens were left out, as their buckets are too
-    large to be looked at. originals: only documents that are not marked as like another.
+    kind: the field of the tokens, or "digest" to look for digests, in one group. groups: tokens,
+    all tokens of a group of one position. exclude, filters, originals: as in `Query`. field: the
+    object field that holds the tokens. least: number of groups that a document must share a token
+    with, at least 1. stopped: number of groups that lack tokens, because the buckets of these are
+    too large to be looked at.
     """
 
     kind: TokenKind | Literal["digest"]
@@ -120,7 +130,7 @@ class RecallQuery:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A document that shares tokens with a query, and the number of groups that met."""
+    """A document that shares tokens with a query, and the number of groups it shares."""
 
     document: Document
     matched: int
@@ -128,7 +138,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Candidates:
-    """What a recall query found, most shared tokens first.
+    """The documents that a recall query found, most shared groups first.
 
     truncated: there were more than were fetched.
     """
@@ -139,7 +149,7 @@ class Candidates:
 
 @dataclass(frozen=True)
 class Failure:
-    """A document that a store did not take, and why. conflict: the id was taken already."""
+    """A document that a store refused, and why. conflict: the id was taken, or it had changed."""
 
     id: str
     reason: str
@@ -157,7 +167,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class WriteReport(Counts):
-    """What became of the documents of a write; the numbers add up to the documents given."""
+    """Counts of the documents of a write; they add up to the documents given."""
 
     created: int = 0
     updated: int = 0
@@ -166,9 +176,9 @@ class WriteReport(Counts):
 
 @dataclass(frozen=True)
 class Held:
-    """A document as it was read, with its tokens, and what tells whether it is still the same.
+    """A document as it was read, and its version.
 
-    version: equal only while nobody changed the document. index, routing: where it lies in a
+    version: stays equal only while nobody changes the document. index, routing: where it lies in a
     cluster.
     """
 
@@ -180,10 +190,10 @@ class Held:
 
 @dataclass(frozen=True)
 class Change:
-    """What to do with a document that is still as it was held.
+    """A change of a document that is still as it was held.
 
-    fields: to merge into it, objects into objects; or None to delete it. whole: they are all that
-    it shall hold instead.
+    fields: merged into it, objects into objects; None to delete it. whole: the fields replace all
+    that it holds.
     """
 
     held: Held
@@ -195,9 +205,9 @@ class Change:
 class Match:
     """A document verified to be similar to a query.
 
-    similarity: exact Jaccard similarity, 0 to 1, or None where Hamming distance was asked for.
-    distance: Hamming distance in bits, or None where Jaccard similarity was asked for.
-    matched: tokens that met. source: the document's own fields.
+    similarity: exact Jaccard similarity, 0 to 1; None if Hamming distance was asked for. distance:
+    Hamming distance in bits; None if Jaccard similarity was asked for. matched: number of shared
+    tokens. source: the document's own fields.
     """
 
     id: str
@@ -211,15 +221,17 @@ class Match:
 class Result:
     """The answer to one query.
 
-    matches: the most similar first, ties by id. candidates: documents verified. truncated: more
-    candidates shared enough tokens than were fetched, so that a match may be missing. recall: the
-    share that is expected to be found, of the documents whose Jaccard similarity is just the
-    threshold, or that of the last match where the nearest were asked for (of more similar ones it
-    is more). None for Hamming distance, where all are, and where there were fewer than asked for.
-    asked: bands or segments of the query that were looked up, and single values where the nearest
-    were asked for and bands did not do; 0 for a text without any shingle.
-    stopped: those that were not, or not wholly, as their buckets are in the index's stop list or
-    larger than was asked for. What shares only these is missing, at any Hamming distance too.
+    matches: the most similar first, ties by id. candidates: number of documents verified.
+    truncated: more candidates shared enough tokens than were fetched, so that a match may be
+    missing. recall: the expected share found of the documents whose Jaccard similarity is just the
+    threshold; of more similar ones it is higher. For the nearest documents, the similarity of the
+    last match takes the place of the threshold. None for Hamming distance, which finds all, and if
+    fewer nearest documents were found than asked for.
+    asked: number of bands or segments of the query that were looked up, and of single values if the
+    nearest were asked for and bands did not find enough; 0 for a text without any shingle.
+    stopped: number of bands or segments that were left out, wholly or in part, because their
+    buckets are in the index's stop list or larger than was asked for. Documents that share only
+    these are missing, at any Hamming distance too.
     """
 
     matches: list[Match]
@@ -231,7 +243,7 @@ class Result:
 
     @property
     def blind(self) -> bool:
-        """Whether nothing could be looked for, because all that the text has is stopped."""
+        """Tells whether nothing was looked up, because all tokens of the text are stopped."""
         return self.stopped > 0 and self.asked == 0
 
 
@@ -249,8 +261,8 @@ class Pair:
 class Statistics:
     """Numbers of an index.
 
-    documents: in all. sketched: with tokens of this index's scheme; an empty text counts. other:
-    with another scheme's. bytes: what the index takes on disk, primaries only.
+    documents: in all. sketched: documents with tokens of this index's scheme, including empty
+    texts. other: documents with tokens of another scheme. bytes: size on disk, primaries only.
     """
 
     documents: int
@@ -264,15 +276,15 @@ _DIGITS = re.compile("([0-9]+)")
 
 
 def natural(id: str) -> tuple[tuple[str | tuple[int, str], ...], str]:
-    """A key that orders ids as people do: "a2" before "a10"."""
-    # Every second part is a number, so that only like is compared with like; of two numbers the
-    # longer one is greater, whatever Python's limit for the digits of an int.
+    """Returns a key that orders ids as people do: "a2" before "a10"."""
+    # Every second part is a number, so that numbers are only compared with numbers. A number is
+    # its length and digits, because Python limits the digits of an int.
     if id.isdecimal() and id.isascii():
-        # What most ids are, at a fifth of the time.
+        # Most ids are like this; it takes a fifth of the time.
         number = id.lstrip("0")
         return ("", (len(number), number), ""), id
     parts: list[str | tuple[int, str]] = list(_DIGITS.split(id))
     digits = [each.lstrip("0") for each in parts[1::2]]  # type: ignore[union-attr]
     parts[1::2] = [(len(each), each) for each in digits]
-    # "a1" and "a01" are not the same.
+    # The id itself tells "a1" from "a01".
     return tuple(parts), id

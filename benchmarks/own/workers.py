@@ -9,10 +9,10 @@ Made-up English texts of about 400 characters, and of about 4,000 (a tenth as ma
     local          `esdedup index FILE` into a local file
     elasticsearch  `esdedup index FILE` into a node that has the same cores; a fifth as many
 
-One process reads and does all. With more, they do so with chunks of the file that another one hands
-out; starting them is counted too. `apart` is the best that the machine gives: as many commands at
-once, each of one process, with a part of the file and an index of its own. Rounds are interleaved,
-the best of each counts.
+One process reads, sketches and writes. With more, worker processes read and sketch chunks of the
+file, and the first process writes their results in order; starting them is counted too. `apart` is
+the best that the machine gives: as many commands at once, each of one process, with a part of the
+file and an index of its own. Rounds are interleaved, and the best of each counts.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from esdedup.admin.preflight import Obstacle
 from esdedup.admin.sidecar import SidecarPlan, fill_sidecar, plan_sidecar
 from esdedup.admin.switch import SwitchPlan, SwitchReport, switch
 from esdedup.stores.changes import ChangeReport
+from esdedup.stores.elastic.indices import IndexState, Named
 from esdedup.stores.elastic.templates import TemplatePlan
 
 __all__ = [
@@ -28,7 +29,9 @@ __all__ = [
     "Check",
     "Effort",
     "IndexCheck",
+    "IndexState",
     "MappingChange",
+    "Named",
     "Obstacle",
     "SidecarPlan",
     "SwitchPlan",

@@ -65,33 +65,22 @@ def plan_attach(
     with reached(target) as cluster:
         named = resolve(cluster, name)
         found = states(cluster, named)
-        return _plan(cluster, named, found, scheme, text_field, field)
-
-
-def _plan(
-    cluster: Cluster,
-    named: Named,
-    found: list[IndexState],
-    scheme: Scheme | None,
-    text_field: str | None,
-    field: str | None,
-) -> AttachPlan:
-    metas = {state.name: meta_of(state.mapping) for state in found}
-    wanted = _wanted([meta for meta in metas.values() if meta], scheme, text_field, field)
-    changes = []
-    for state in found:
-        stored = metas[state.name]
-        if stored is not None:
-            stored.require(wanted, f"index {state.name!r}")
-        mapping = None
-        if stored is None or stored.next != wanted.next:
-            mapping = index_mapping(wanted, state.mapping.get("_meta"))
-        changes.append(MappingChange(state.name, mapping, tuple(obstacles(state, wanted))))
-    if text_field is None:
-        # A text field by default that no index has is a mistake to be told at once.
-        require_text_field(found, wanted)
-    template = plan_template(cluster, named, wanted) if named.kind == "data stream" else None
-    return AttachPlan(named, wanted, tuple(changes), template)
+        metas = {state.name: meta_of(state.mapping) for state in found}
+        wanted = _wanted([meta for meta in metas.values() if meta], scheme, text_field, field)
+        changes = []
+        for state in found:
+            stored = metas[state.name]
+            if stored is not None:
+                stored.require(wanted, f"index {state.name!r}")
+            mapping = None
+            if stored is None or stored.next != wanted.next:
+                mapping = index_mapping(wanted, state.mapping.get("_meta"))
+            changes.append(MappingChange(state.name, mapping, tuple(obstacles(state, wanted))))
+        if text_field is None:
+            # A text field by default that no index has is a mistake to be told at once.
+            require_text_field(found, wanted)
+        template = plan_template(cluster, named, wanted) if named.kind == "data stream" else None
+        return AttachPlan(named, wanted, tuple(changes), template)
 
 
 def _wanted(

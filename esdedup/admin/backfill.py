@@ -7,20 +7,20 @@ numbers, which are the same for every machine that asks.
 
 from __future__ import annotations
 
-import functools
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any, Literal
 
 from esdedup.admin.preflight import Obstacle, hindrances, searchable_text
 from esdedup.exceptions import StoreError, UsageError
-from esdedup.ingest.processes import OnItem, in_processes
+from esdedup.ingest.parallel import in_pieces
 from esdedup.ingest.refresh import fields_to_read, forget, renew
-from esdedup.models import MOST_SLICES, WHOLE, Failure, Held, Share
+from esdedup.models import MOST_SLICES, WHOLE, Held, Share
 from esdedup.stores import BulkPolicy, Cluster, Target, connect, reached
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.connection import Connection
@@ -55,6 +55,19 @@ class Effort:
         if self.rate is not None and not (self.rate > 0 and math.isfinite(self.rate)):
             raise UsageError(f"rate {self.rate}: use a number of documents a second above 0")
 
+    def page(self, most: int) -> int:
+        """Returns how many documents a worker reads at once: at most those of one second."""
+        return most if self.rate is None else max(1, min(most, math.ceil(self.rate / self.workers)))
+
+    def wait(self, read: int, began: float) -> None:
+        """Sleeps if a worker read documents faster than its part of the rate.
+
+        began: when it began to read them, by `time.monotonic`.
+        """
+        if self.rate is not None:
+            until = began + read / (self.rate / self.workers)
+            time.sleep(max(0.0, until - time.monotonic()))
+
 
 def slices(effort: Effort) -> list[list[dict[str, Any] | None]]:
     """The slices of a search that each worker reads, one after the other; None for all of it.
@@ -74,25 +87,6 @@ def slices(effort: Effort) -> list[list[dict[str, Any] | None]]:
     return [[None]]
 
 
-class Pace:
-    """Holds one worker to its part of the rate."""
-
-    def __init__(self, effort: Effort) -> None:
-        self._rate = None if effort.rate is None else effort.rate / effort.workers
-        self._began = time.monotonic()
-        self._read = 0
-
-    def page(self, most: int) -> int:
-        """The number of documents to read at once: at most those of a second, and `most`."""
-        return most if self._rate is None else max(1, min(most, math.ceil(self._rate)))
-
-    def keep(self, read: int) -> None:
-        """Sleeps if these documents came too soon. read: their number."""
-        self._read += read
-        if self._rate is not None:
-            time.sleep(max(0.0, self._began + self._read / self._rate - time.monotonic()))
-
-
 log = logging.getLogger("esdedup")
 _PAGE_DOCUMENTS = 1_000
 _PAGE_CHARACTERS = 8_000_000
@@ -107,8 +101,8 @@ OnUpdate = Callable[[ChangeReport], None]
 class BackfillPlan:
     """The indices to fill, those that can't be filled, and the documents to read.
 
-    query: finds the documents. work: what is done with them. waiting: about how many of them this
-    share has. marks_in: the field whose groups and marks are taken over, or None.
+    query: finds the documents. work: the change to make. waiting: about the number of documents in
+    this share. marks_in: the field whose groups and marks are taken over, or None.
     """
 
     named: Named
@@ -262,74 +256,92 @@ def _pass(
     total, lost = ChangeReport(), None
     with cluster.point_in_time(path_of(index)) as point:
         jobs = [_Job(index, point, plan, some, effort) for some in slices(effort)]
-        for done in _done(cluster, jobs):
-            if isinstance(done, PointInTimeLost):
-                lost = done
-                continue
-            total += done
-            if on_update is not None:
-                on_update(done)
+        with closing(_done(cluster, jobs)) as pages:
+            for done in pages:
+                if isinstance(done, PointInTimeLost):
+                    lost = done
+                    continue
+                total += done
+                if on_update is not None:
+                    on_update(done)
     return total, lost
 
 
 @dataclass(frozen=True)
 class _Job:
-    """The part of a pass that one worker does."""
+    """The pages that one worker has yet to read.
+
+    slices: the one to read now, and those after it. after: the sort values of the last document
+    that was read of the first slice. size: documents of the next page.
+    """
 
     index: str
     point: str
     plan: BackfillPlan
     slices: Sequence[dict[str, Any] | None]
     effort: Effort
+    after: list[Any] | None = None
+    size: int = _PAGE_DOCUMENTS
 
-    def body(self, slice: dict[str, Any] | None, size: int) -> dict[str, Any]:
-        """The search for a page of documents, without the lists of tokens in them."""
+    def body(self) -> dict[str, Any]:
+        """Returns the search for the next page, without the lists of tokens."""
         plan = self.plan
         names = fields_to_read(plan.meta, plan.marks_in)
         if plan.work == "forget":
             names = [str(plan.meta.former)]
+        size = min(self.size, self.effort.page(_PAGE_DOCUMENTS))
         body = scan_body(plan.query, {"includes": names, "excludes": TOKEN_PATHS}, size)
         body["seq_no_primary_term"] = True
-        return body if slice is None else {**body, "slice": slice}
+        if self.slices[0] is not None:
+            body["slice"] = self.slices[0]
+        if self.after is not None:
+            body["search_after"] = self.after
+        return body
 
 
-def _done(cluster: Cluster, jobs: Sequence[_Job]) -> Iterator[_Done]:
-    """Gives the counts of each page, from one process a job; a single job is done in this one."""
-    if len(jobs) == 1:
-        yield from _work(cluster, jobs[0])
-    else:
-        begin = functools.partial(_work_alone, cluster.connection, cluster.policy)
-        results: Iterator[_Done] = in_processes(len(jobs), begin, jobs)
-        yield from results
+def _done(cluster: Cluster, jobs: Sequence[_Job]) -> Generator[_Done]:
+    """Yields what became of each page. Several jobs are done by a process each."""
+    if len(jobs) > 1:
+        work = partial(_page_in_a_process, cluster.connection, cluster.policy)
+        yield from in_pieces(len(jobs), work, jobs)
+        return
+    job: _Job | None = jobs[0]
+    while job is not None:
+        done, job = _page(cluster, job)
+        yield done
 
 
-@contextmanager
-def _work_alone(connection: Connection, policy: BulkPolicy) -> Iterator[OnItem[_Job, _Done]]:
-    cluster = retrying(lambda: connect(connection, policy), policy)
-    try:
-        yield functools.partial(_work, cluster)
-    finally:
-        cluster.client.close()
+def _page_in_a_process(
+    connection: Connection, policy: BulkPolicy, job: _Job
+) -> tuple[_Done, _Job | None]:
+    return _page(_cluster(connection, policy), job)
 
 
-def _work(cluster: Cluster, job: _Job) -> Iterator[_Done]:
-    """Changes documents page by page.
+@cache
+def _cluster(connection: Connection, policy: BulkPolicy) -> Cluster:
+    """Opens the cluster, once in each worker process."""
+    return retrying(lambda: connect(connection, policy), policy)
 
-    A lost point in time is given as a result, and not raised, because other workers go on.
+
+def _page(cluster: Cluster, job: _Job) -> tuple[_Done, _Job | None]:
+    """Updates a page of documents. Returns what became of them, and what is left of the job.
+
+    A lost point in time is returned, not raised: it must not stop the other workers.
     """
-    pace = Pace(job.effort)
-    most = pace.page(_PAGE_DOCUMENTS)
-    store = ClusterStore(cluster, job.index)
+    began = time.monotonic()
     try:
-        for slice in job.slices:
-            body = job.body(slice, most)
-            for hits in cluster.pages(job.point, body):
-                body["size"] = _page_of(hits, most)
-                done = _update(store, list(map(held_of, hits)), job.plan)
-                yield replace(done, failures=[_named(each, job.index) for each in done.failures])
-                pace.keep(len(hits))
+        hits, point = cluster.page(job.point, job.body())
+        if not hits:
+            left = replace(job, point=point, slices=job.slices[1:], after=None)
+            return ChangeReport(), left if left.slices else None
+        store = ClusterStore(cluster, job.index)
+        done = _update(store, list(map(held_of, hits)), job.plan)
     except PointInTimeLost as error:
-        yield error
+        return error, None
+    job.effort.wait(len(hits), began)
+    named = [replace(each, id=f"{job.index}/{each.id}") for each in done.failures]
+    left = replace(job, point=point, after=hits[-1]["sort"], size=_page_of(hits))
+    return replace(done, failures=named), left
 
 
 def _update(store: ClusterStore, held: Sequence[Held], plan: BackfillPlan) -> ChangeReport:
@@ -339,12 +351,7 @@ def _update(store: ClusterStore, held: Sequence[Held], plan: BackfillPlan) -> Ch
     return renew(store, held, plan.meta, plan.marks_in)
 
 
-def _named(failure: Failure, index: str) -> Failure:
-    """A failure whose id names the index too."""
-    return replace(failure, id=f"{index}/{failure.id}")
-
-
-def _page_of(hits: Sequence[Mapping[str, Any]], most: int) -> int:
-    """The number of documents to read next, so that long ones do not fill the memory."""
+def _page_of(hits: Sequence[Mapping[str, Any]]) -> int:
+    """Returns how many documents to read next, so that long ones do not fill the memory."""
     characters = sum(len(str(hit.get("_source", ""))) for hit in hits)
-    return max(1, min(most, _PAGE_CHARACTERS * len(hits) // max(1, characters)))
+    return max(1, min(_PAGE_DOCUMENTS, _PAGE_CHARACTERS * len(hits) // max(1, characters)))

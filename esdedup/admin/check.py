@@ -37,7 +37,7 @@ class Tally:
 class IndexCheck:
     """The findings on one index.
 
-    meta: what it says of its tokens; None if it is not attached, and then nothing is counted.
+    meta: describes its tokens; None if it is not attached, and then nothing is counted.
     bare: documents without tokens that may have the text; if they are few, only those that have
     it. other: documents with another scheme's tokens. stale: documents whose tokens were made of
     another text than they have; None if texts were not read.
@@ -54,7 +54,7 @@ class IndexCheck:
 
     @property
     def good(self) -> bool:
-        """Whether there is nothing to do."""
+        """True if there is nothing to do."""
         stale = self.stale.count if self.stale is not None else 0
         blocked = any(obstacle.stops != "nothing" for obstacle in self.obstacles)
         return self.meta is not None and not (
@@ -80,7 +80,7 @@ class Check:
 
     @property
     def good(self) -> bool:
-        """Whether there is nothing to do."""
+        """True if there is nothing to do."""
         return (
             all(check.good for check in self.indices)
             and len(self.schemes) == 1
@@ -106,7 +106,7 @@ def check(
         metas = [meta for state in found if (meta := meta_of(state.mapping)) is not None]
         template = None
         if named.kind == "data stream" and metas:
-            # A user who may not see templates is told of the rest.
+            # A user who may not see templates gets the other findings.
             with contextlib.suppress(PermissionDenied):
                 template = plan_template(cluster, named, metas[-1])
         checks = tuple(_check(cluster, state, stale, on_scan) for state in found)

@@ -1,4 +1,4 @@
-"""What stands in the way of adding our fields to an index, or of filling them in its documents."""
+"""Finds obstacles to adding our fields to an index, or to filling them in its documents."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _SIDECAR = "fill a sidecar index (--sidecar)"
 
 @dataclass(frozen=True)
 class Obstacle:
-    """Something found on an index.
+    """An obstacle on an index.
 
-    stops: "attach" where the mapping can't be put, "backfill" where documents can't be updated,
-    "nothing" for what is only worth knowing. reason: what it is, and what to do.
+    stops: "attach" if the mapping can't be put, "backfill" if documents can't be updated, "nothing"
+    if it is only worth knowing. reason: describes it, and says what to do.
     """
 
     index: str
@@ -37,13 +37,13 @@ class Obstacle:
 
 
 def obstacles(state: IndexState, meta: IndexMeta) -> list[Obstacle]:
-    """All that can be told from an index's mapping and settings."""
+    """Returns the obstacles that an index's mapping and settings show."""
     finders = (_closed, _blocked, _field_taken, _room, _source, _unchangeable, _text_field)
     return [obstacle for find in finders for obstacle in find(state, meta)]
 
 
 def hindrances(state: IndexState, meta: IndexMeta) -> list[Obstacle]:
-    """The obstacles without those that are only worth knowing."""
+    """Returns the obstacles without those that are only worth knowing."""
     return [obstacle for obstacle in obstacles(state, meta) if obstacle.stops != "nothing"]
 
 
@@ -71,7 +71,7 @@ def _blocked(state: IndexState, meta: IndexMeta) -> Iterator[Obstacle]:
 
 
 def _field_taken(state: IndexState, meta: IndexMeta) -> Iterator[Obstacle]:
-    """The field of our name that somebody else made."""
+    """A field of our name that somebody else made."""
     stored = state.mapping.get("properties", {}).get(meta.field)
     if stored is None:
         return
@@ -82,7 +82,7 @@ def _field_taken(state: IndexState, meta: IndexMeta) -> Iterator[Obstacle]:
 
 
 def _our_fields(state: IndexState) -> set[str]:
-    """The fields that the index says to be ours, now or before."""
+    """The fields that are ours, now or before, by the index's `_meta`."""
     stored = meta_of(state.mapping)
     if stored is None:
         return set()
@@ -90,7 +90,7 @@ def _our_fields(state: IndexState) -> set[str]:
 
 
 def _foreign(stored: Mapping[str, Any], meta: IndexMeta, *, ours: bool) -> str | None:
-    """Why a field can't be ours, or None. ours: the index says that it is."""
+    """The reason for which a field can't be ours, or None. ours: `_meta` says that it is."""
     kind = stored.get("type", "object")
     if kind != "object":
         return f"the field {meta.field!r} exists already, as {kind}"
@@ -101,7 +101,7 @@ def _foreign(stored: Mapping[str, Any], meta: IndexMeta, *, ours: bool) -> str |
         if (is_kind := found[name].get("type", "object")) != wanted[name]["type"]:
             right = wanted[name]["type"]
             return f"the field '{meta.field}.{name}' exists already, as {is_kind}, not {right}"
-    # Without word in `_meta`, which other tools may overwrite, it is ours by what lies in it.
+    # Other tools may overwrite `_meta`; then the fields below show whether it is ours.
     alike = {"scheme", "digest"} <= found.keys() <= {*wanted, *OURS}
     if not ours and not alike:
         return f"the field {meta.field!r} exists already, with fields that are not of esdedup"
@@ -109,7 +109,7 @@ def _foreign(stored: Mapping[str, Any], meta: IndexMeta, *, ours: bool) -> str |
 
 
 def _room(state: IndexState, meta: IndexMeta) -> Iterator[Obstacle]:
-    """The limit of fields, which would let some of the indices behind a name be attached only."""
+    """The limit of fields, which could let only some indices behind a name be attached."""
     limit = int(state.setting("mapping.total_fields.limit", "1000"))
     properties = state.mapping.get("properties", {})
     wanted = field_mapping(meta.scheme)["properties"].keys()
@@ -126,7 +126,7 @@ def _room(state: IndexState, meta: IndexMeta) -> Iterator[Obstacle]:
 
 
 def _fields(properties: Mapping[str, Any]) -> int:
-    """As the servers count: objects and multi-fields too."""
+    """The number of fields as the servers count: objects and multi-fields too."""
     return sum(
         1 + _fields(field.get("properties", {})) + len(field.get("fields", {}))
         for field in properties.values()
@@ -134,7 +134,7 @@ def _fields(properties: Mapping[str, Any]) -> int:
 
 
 def _source(state: IndexState, meta: IndexMeta) -> Iterator[Obstacle]:
-    """A `_source` that an update can't start from."""
+    """A `_source` that lacks fields, so that an update would lose them."""
     mode = state.setting("mapping.source.mode")
     disabled, hidden = source_limits(state.mapping, mode)
     mode = state.mapping.get("_source", {}).get("mode") or mode
@@ -198,9 +198,9 @@ def _text_field(state: IndexState, meta: IndexMeta) -> Iterator[Obstacle]:
 def field_at(
     mapping: Mapping[str, Any], path: str, *, nested: bool = True
 ) -> Mapping[str, Any] | None:
-    """The mapping of a field by its dotted name, or None where there is none.
+    """Returns the mapping of a field by its dotted name, or None if there is none.
 
-    nested: whether to look below objects of type nested too.
+    nested: look below objects of type nested too.
     """
     properties = mapping.get("properties", {})
     if path in properties:
@@ -225,8 +225,8 @@ def _text_fields(mapping: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 
 
 def searchable_text(state: IndexState, meta: IndexMeta) -> bool:
-    """Whether an `exists` query finds every document with the text."""
-    # A text below a nested object is not found so, nor a keyword past ignore_above.
+    """Tells whether an `exists` query finds every document with the text."""
+    # It does not find a text below a nested object, nor a keyword longer than ignore_above.
     found = field_at(state.mapping, meta.text_field, nested=False)
     return (
         found is not None

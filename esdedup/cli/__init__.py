@@ -3,7 +3,7 @@
 
 def main() -> None:
     """Runs the command line."""
-    # Worker processes import what starts the command, and need nothing of it.
+    # Imported here, because worker processes import this module and need nothing else of it.
     from esdedup.cli.app import main as run
 
     run()

@@ -1,10 +1,13 @@
-"""The commands, and what happens to their errors."""
+"""The commands, and the exit status of each kind of error."""
 
 from __future__ import annotations
 
+import inspect
 import io
 import os
+import re
 import sys
+from collections.abc import Callable
 
 import typer
 
@@ -24,10 +27,9 @@ from esdedup.cli.commands import (
     switch,
     tune,
 )
-from esdedup.cli.commands import stats as stop
 from esdedup.cli.output import message, only_plain
 from esdedup.exceptions import EsdedupError, UsageError
-from esdedup.ingest.processes import be_a_program
+from esdedup.ingest.parallel import be_a_program
 
 app = typer.Typer(
     name="esdedup",
@@ -37,27 +39,41 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-_OTHERS = "For an index that others write to"
+_COMMANDS = {
+    "index": index.index,
+    "similar": similar.similar,
+    "pairs": pairs.pairs,
+    "group": group.group_command,
+    "explain": explain.explain,
+    "report": report.report_command,
+    "dedup": dedup.dedup_command,
+    "undo": dedup.undo_command,
+    "stats": stats.stats,
+    "stop": stats.stop,
+    "scheme": scheme.scheme,
+    "tune": tune.tune,
+}
+_FOR_INDICES_OF_OTHERS = {
+    "attach": attach.attach_command,
+    "backfill": backfill.backfill_command,
+    "check": attach.check_command,
+    "switch": switch.switch_command,
+    "template": attach.template_command,
+    "query": similar.query,
+    "proxy": proxy.proxy,
+}
 
-app.command("index")(index.index)
-app.command("similar")(similar.similar)
-app.command("pairs")(pairs.pairs)
-app.command("group")(group.group_command)
-app.command("explain")(explain.explain)
-app.command("report")(report.report_command)
-app.command("dedup")(dedup.dedup_command)
-app.command("undo")(dedup.undo_command)
-app.command("stats")(stats.stats)
-app.command("stop")(stop.stop)
-app.command("scheme")(scheme.scheme)
-app.command("tune")(tune.tune)
-app.command("attach", rich_help_panel=_OTHERS)(attach.attach_command)
-app.command("backfill", rich_help_panel=_OTHERS)(backfill.backfill_command)
-app.command("check", rich_help_panel=_OTHERS)(attach.check_command)
-app.command("switch", rich_help_panel=_OTHERS)(switch.switch_command)
-app.command("template", rich_help_panel=_OTHERS)(attach.template_command)
-app.command("query", rich_help_panel=_OTHERS)(similar.query)
-app.command("proxy", rich_help_panel=_OTHERS)(proxy.proxy)
+
+def _help(command: Callable[..., None]) -> str:
+    """The docstring of a command, a line a paragraph: the terminal breaks the lines."""
+    return re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.cleandoc(command.__doc__ or ""))
+
+
+for name, command in _COMMANDS.items():
+    app.command(name, help=_help(command))(command)
+for name, command in _FOR_INDICES_OF_OTHERS.items():
+    panel = "For an index that others write to"
+    app.command(name, help=_help(command), rich_help_panel=panel)(command)
 
 
 def _version(value: bool) -> None:
@@ -81,10 +97,10 @@ def main() -> None:
     """Runs the command line; the exit status is 2 for wrong usage and 1 for any other failure."""
     be_a_program()
     if only_plain() and isinstance(sys.stdout, io.TextIOWrapper):
-        # Tables show what they can; JSON needs no other characters.
+        # Tables lose characters; JSON escapes them.
         sys.stdout.reconfigure(errors="replace")
     try:
-        app()
+        app(prog_name="esdedup")
     except UsageError as error:
         _fail(error, 2)
     except EsdedupError as error:
@@ -92,7 +108,7 @@ def main() -> None:
     except KeyboardInterrupt:
         _fail("interrupted", 130)
     except BrokenPipeError:
-        # The reader of our output has gone, as `head` does; what is left can't be flushed either.
+        # The reader of the output has gone, as `head` does; the rest can't be flushed either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
 

@@ -1,7 +1,4 @@
-"""Files of documents on the command line: their options, their records, what is checked first.
-
-The file of records that were not indexed, with the reason of each.
-"""
+"""Files of documents on the command line: their options, checks, and the dead-letter file."""
 
 from __future__ import annotations
 
@@ -21,17 +18,15 @@ from esdedup.ingest.files import (
     BadRecord,
     Chunk,
     Format,
-    Record,
     chunks_in,
     format_of,
-    read_records,
 )
 
 Files = Annotated[
     list[str],
     typer.Argument(
         metavar="FILES",
-        help="JSON lines, CSV, TSV, or plain text with one text a line; .gz and .zst are unpacked;"
+        help="JSON lines, CSV, TSV, or plain text with one text a line. May end in .gz or .zst."
         " - is standard input.",
         show_default=False,
     ),
@@ -49,17 +44,17 @@ DeadLetterPath = Annotated[
     typer.Option(
         "--dead-letter",
         show_default="INDEX.dead-letter.jsonl, or pairs.dead-letter.jsonl",
-        help="File to append records to that could not be taken.",
+        help="File for records that can't be taken.",
     ),
 ]
 Workers = Annotated[
     int,
-    typer.Option(min=1, help="Processes that sketch, and write in any order."),
+    typer.Option(min=1, help="Processes that read and sketch."),
 ]
 
 
 def check_files(files: list[str], format: Format | None) -> None:
-    """Everything that can be told to be wrong before the first document is sent."""
+    """Raises UsageError if a file can't be read, before the first document is sent."""
     for file in files:
         if file == STDIN:
             continue
@@ -73,20 +68,12 @@ def check_files(files: list[str], format: Format | None) -> None:
 
 
 def total_bytes(files: list[str]) -> int | None:
-    """The size of the files, or None where that is not known."""
+    """Returns the size of the files, or None if standard input is among them."""
     return None if STDIN in files else sum(Path(file).stat().st_size for file in files)
 
 
-def records_in(
-    files: list[str], format: Format | None, advance: Advance
-) -> Iterator[Record | BadRecord]:
-    """The records of all files, one after the other; `advance` is told of bytes."""
-    for file in files:
-        yield from read_records(file, format, advance)
-
-
 def chunks_of(files: list[str], format: Format | None, advance: Advance) -> Iterator[Chunk]:
-    """The same records, to be read elsewhere."""
+    """Yields the records of all files in chunks. advance: called with numbers of bytes read."""
     for file in files:
         yield from chunks_in(file, format, advance)
 
@@ -103,7 +90,7 @@ class FileOptions:
     workers: Workers = 1
 
     def refuse(self) -> None:
-        """Raises UsageError where any is given, and no file."""
+        """Raises UsageError if an option is given, for a command without files."""
         for option in fields(self):
             if getattr(self, option.name) != option.default:
                 raise UsageError(f"--{option.name.replace('_', '-')} goes with FILES")
@@ -113,7 +100,7 @@ _SHOWN = 5
 
 
 class DeadLetterFile:
-    """Appends bad records as JSON lines; made when the first one comes."""
+    """Appends bad records as JSON lines. The file is made when the first one comes."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -1,8 +1,7 @@
-"""Options that several commands share, and the index that they name.
+"""Options that several commands share: the index, its cluster, the metric, the grouping.
 
-Options of the commands that group documents.
-
-Scheme files, and a scheme in words.
+Each option is an annotated type. Options that belong together are a dataclass; `with_target` puts
+them in the place of the parameter that names it.
 """
 
 from __future__ import annotations
@@ -11,121 +10,83 @@ import inspect
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, cast, get_type_hints
 
-import typer
+from typer import Option
 
 from esdedup.dedup.groups import Grouping, Method
-from esdedup.dedup.representative import KeepRule
 from esdedup.exceptions import UsageError
-from esdedup.index import DEFAULT_FILE, DEFAULT_INDEX, Index, open
+from esdedup.index import DEFAULT_FILE, DEFAULT_INDEX, GroupOptions, Index, grouping_of, open
 from esdedup.models import Metric
-from esdedup.search.limits import ACTING, LOOKING, MAX_PER_BUCKET, RECALL, Limits
+from esdedup.search.limits import ACTING, LOOKING, MAX_PER_BUCKET, RECALL
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores import BulkPolicy, Cluster, connect
 from esdedup.stores.connection import Connection, connection_to
 
-DEFAULT_THRESHOLD = LOOKING
-_WHERE = "Where the index is"
-_CREDENTIALS = "Credentials of a cluster"
-Url = Annotated[
-    str | None,
-    typer.Option(
-        envvar="ESDEDUP_URL",
-        rich_help_panel=_WHERE,
-        help="Elasticsearch or OpenSearch, http(s)://host:port; several nodes with commas."
-        " Without it, a local file.",
-    ),
-]
+_INDEX, _CONNECTION = "Index", "Connection"
+
+
+def _connection(variable: str, help: str, **more: Any) -> Any:
+    return Option(envvar=f"ESDEDUP_{variable}", rich_help_panel=_CONNECTION, help=help, **more)
+
+
 Db = Annotated[
     Path,
-    typer.Option(
-        envvar="ESDEDUP_DB", rich_help_panel=_WHERE, dir_okay=False, help="The local file."
+    Option(envvar="ESDEDUP_DB", rich_help_panel=_INDEX, dir_okay=False, help="A local file."),
+]
+Url = Annotated[
+    str | None,
+    Option(
+        envvar="ESDEDUP_URL",
+        rich_help_panel=_INDEX,
+        help="A cluster, http(s)://host:port; more nodes with commas.",
     ),
 ]
 IndexName = Annotated[
     str,
-    typer.Option("--index", "-i", envvar="ESDEDUP_INDEX", rich_help_panel=_WHERE, help="Its name."),
+    Option("--index", "-i", envvar="ESDEDUP_INDEX", rich_help_panel=_INDEX, help="Its name there."),
 ]
-Username = Annotated[
-    str | None,
-    typer.Option(envvar="ESDEDUP_USERNAME", rich_help_panel=_CREDENTIALS, help="User name."),
+AttachedName = Annotated[
+    str,
+    Option(
+        "--index",
+        "-i",
+        envvar="ESDEDUP_INDEX",
+        rich_help_panel=_INDEX,
+        help="An index, an alias, or a data stream.",
+    ),
 ]
+Username = Annotated[str | None, _connection("USERNAME", "User name.")]
 Password = Annotated[
     str | None,
-    typer.Option(
-        envvar="ESDEDUP_PASSWORD",
-        rich_help_panel=_CREDENTIALS,
-        show_default=False,
-        help="Password; the environment variable keeps it out of the process list.",
-    ),
+    _connection("PASSWORD", "Password; the variable keeps it private.", show_default=False),
 ]
 ApiKey = Annotated[
-    str | None,
-    typer.Option(
-        envvar="ESDEDUP_API_KEY",
-        rich_help_panel=_CREDENTIALS,
-        show_default=False,
-        help="API key, encoded or id:key.",
-    ),
+    str | None, _connection("API_KEY", "API key, encoded or id:key.", show_default=False)
 ]
 BearerToken = Annotated[
-    str | None,
-    typer.Option(
-        envvar="ESDEDUP_BEARER_TOKEN",
-        rich_help_panel=_CREDENTIALS,
-        show_default=False,
-        help="Bearer token.",
-    ),
+    str | None, _connection("BEARER_TOKEN", "Bearer token.", show_default=False)
 ]
-CaCerts = Annotated[
-    str | None,
-    typer.Option(
-        envvar="ESDEDUP_CA_CERTS",
-        rich_help_panel=_CREDENTIALS,
-        help="File of certificate authorities to trust.",
-    ),
-]
+CaCerts = Annotated[str | None, _connection("CA_CERTS", "File of authorities to trust.")]
 CertFingerprint = Annotated[
-    str | None,
-    typer.Option(
-        envvar="ESDEDUP_CERT_FINGERPRINT",
-        rich_help_panel=_CREDENTIALS,
-        help="SHA-256 of the server's certificate, in place of an authority.",
-    ),
+    str | None, _connection("CERT_FINGERPRINT", "SHA-256 of the certificate to trust instead.")
 ]
-CloudId = Annotated[
-    str | None,
-    typer.Option(
-        envvar="ESDEDUP_CLOUD_ID", rich_help_panel=_CREDENTIALS, help="Elastic Cloud's id."
-    ),
-]
-Timeout = Annotated[
-    float,
-    typer.Option(
-        envvar="ESDEDUP_TIMEOUT",
-        rich_help_panel=_WHERE,
-        min=0.1,
-        help="Seconds that a request to a cluster may take.",
-    ),
-]
-IndexOption = Annotated[
-    str,
-    typer.Option("--index", "-i", envvar="ESDEDUP_INDEX", help="Index, alias or data stream."),
-]
+CloudId = Annotated[str | None, _connection("CLOUD_ID", "Elastic Cloud's id.")]
+Timeout = Annotated[float, _connection("TIMEOUT", "Seconds that a request may take.", min=0.1)]
+
 FieldOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--field",
         show_default="the index's own; esdedup for a new one",
-        help="Name of the field for the tokens; begins with esdedup.",
+        help="Field for the tokens; begins with esdedup.",
     ),
 ]
 SchemeOption = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--scheme",
         show_default="the index's own; the default one for a new index",
         help="Scheme file, as esdedup scheme makes it.",
@@ -133,66 +94,94 @@ SchemeOption = Annotated[
 ]
 TextField = Annotated[
     str | None,
-    typer.Option(show_default="the index's own; text for a new one", help="Field with the text."),
+    Option(show_default="the index's own; text for a new one", help="Field of the text."),
 ]
 FilterOption = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--filter",
         metavar="JSON",
         show_default=False,
-        help="A query of the cluster that matches must meet too, such as"
-        ' \'{"term": {"tenant": "a"}}\'; may be given several times.',
+        help='A query that matches must meet too, such as {"term": {"tenant": "a"}}; may be'
+        " repeated.",
     ),
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask.")]
+DryRun = Annotated[bool, Option("--dry-run", help="Show what would be done, and change nothing.")]
+Retries = Annotated[int, Option(min=0, help="How often a failed request is sent again.")]
+Workers = Annotated[int, Option(min=1, help="Processes on this machine.")]
+MaxRate = Annotated[float | None, Option(help="Most documents a second, to spare the cluster.")]
+Work = Annotated[
+    Path | None,
+    Option(
+        "--work",
+        show_default="INDEX.group",
+        help="Folder to go on from after a stop; removed at the end.",
+    ),
+]
+DeadLetterPath = Annotated[
+    Path | None,
+    Option(
+        "--dead-letter",
+        show_default="INDEX.dead-letter.jsonl",
+        help="File to append documents to that failed.",
+    ),
+]
 AsJson = Annotated[
     bool | None,
-    typer.Option(
+    Option(
         "--json/--table",
         show_default="a table on a terminal, else JSON",
-        help="JSON lines, or a table.",
+        help="Print JSON lines, or a table.",
     ),
 ]
-MetricOption = Annotated[Metric, typer.Option("--metric", "-m", help="What similar means.")]
-Threshold = Annotated[
+MetricOption = Annotated[Metric, Option("--metric", "-m", help="What similar means.")]
+Looking = Annotated[
     float | None,
-    typer.Option(
-        "--threshold",
-        "-t",
-        show_default=str(DEFAULT_THRESHOLD),
-        help="Least Jaccard similarity, above 0, up to 1.",
-    ),
+    Option("--threshold", "-t", show_default=str(LOOKING), help="Least Jaccard similarity."),
+]
+Acting = Annotated[
+    float | None,
+    Option("--threshold", "-t", show_default=str(ACTING), help="Least Jaccard similarity."),
 ]
 Distance = Annotated[
     int | None,
-    typer.Option(
+    Option(
         "--distance",
         "-d",
-        help="Most differing bits of fingerprints (with --metric hamming).",
-        show_default="what the segments guarantee by equality alone",
+        show_default="what the segments guarantee",
+        help="Most differing bits, with --metric hamming.",
     ),
 ]
 Recall = Annotated[
-    float,
-    typer.Option(
-        help="Share to find of the documents just at the threshold, between 0 and 1; the lower,"
-        " the fewer candidates."
-    ),
+    float, Option(help="Share to find at the threshold; less is quicker, above 0, below 1.")
 ]
 MaxPerBucket = Annotated[
     int,
-    typer.Option(
-        "--max-per-bucket",
-        min=1,
-        help="Compare a document with at most N others of each bucket.",
+    Option(min=1, metavar="N", help="Compare a document with at most N others of a bucket."),
+]
+MethodOption = Annotated[
+    Method,
+    Option(
+        help="leader: duplicates are within the threshold of their representative; components: a"
+        " chain of similar documents makes one group."
     ),
 ]
+KeepOption = Annotated[
+    str,
+    Option(
+        "--keep",
+        metavar="RULE",
+        help="The representative: first or last (by id), first:FIELD or last:FIELD (also oldest:,"
+        " newest:), longest, shortest.",
+    ),
+]
+Exact = Annotated[bool, Option("--exact", help="Only equal texts, after normalisation.")]
 
 
-@dataclass(frozen=True)
-class ClusterTarget:
-    """A cluster: the options that every command on one has."""
+@dataclass(frozen=True, kw_only=True)
+class _Cluster:
+    """The options that say how to reach a cluster."""
 
     url: Url = None
     timeout: Timeout = 60.0
@@ -205,24 +194,22 @@ class ClusterTarget:
     cloud_id: CloudId = None
 
     def connection(self) -> Connection:
-        """How to reach the cluster. Raises UsageError where no address is given."""
+        """The connection to the cluster. Raises UsageError if no address is given."""
         if not self.url and not self.cloud_id:
             raise UsageError("name the cluster: --url or ESDEDUP_URL")
-        return connection_to(
-            self.url,
-            username=self.username,
-            password=self.password,
-            api_key=self.api_key,
-            bearer_token=self.bearer_token,
-            ca_certs=self.ca_certs,
-            fingerprint=self.cert_fingerprint,
-            cloud_id=self.cloud_id,
-            timeout=self.timeout,
-        )
+        given = {each.name: getattr(self, each.name) for each in fields(_Cluster)}
+        return connection_to(fingerprint=given.pop("cert_fingerprint"), **given)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterTarget(_Cluster):
+    """The options of a command on an index that others write to."""
+
+    index: AttachedName
 
     @contextmanager
     def connected(self, policy: BulkPolicy | None = None) -> Iterator[Cluster]:
-        """The cluster, for as long as it is needed."""
+        """The cluster, closed at the end."""
         cluster = connect(self.connection(), policy)
         try:
             yield cluster
@@ -230,16 +217,16 @@ class ClusterTarget:
             cluster.client.close()
 
 
-@dataclass(frozen=True)
-class Target(ClusterTarget):
-    """Where the index is, in a cluster or a file: the options of every command on an index."""
+@dataclass(frozen=True, kw_only=True)
+class Target(_Cluster):
+    """The options of a command on an index in a cluster or a file."""
 
-    db: Db = Path(DEFAULT_FILE)
     index: IndexName = DEFAULT_INDEX
+    db: Db = Path(DEFAULT_FILE)
 
     @property
     def where(self) -> Connection | Path:
-        """What holds the index."""
+        """The cluster or the file that holds the index."""
         return self.connection() if self.url or self.cloud_id else self.db
 
     def open(
@@ -252,10 +239,57 @@ class Target(ClusterTarget):
         return open(self.where, self.index, scheme=scheme, text_field=text_field, policy=policy)
 
 
-def with_target(command: Callable[..., None]) -> Callable[..., None]:
-    """A command whose parameters may be sets of options, with the options in their place.
+@dataclass(frozen=True)
+class GroupingOptions:
+    """The options of a command that groups documents; the names are those of `GroupOptions`."""
 
-    Its first parameter is such a set, a target, whose options come last.
+    threshold: Acting = None
+    method: MethodOption = "leader"
+    keep: KeepOption = "first"
+    exact: Exact = False
+    metric: MetricOption = "jaccard"
+    distance: Distance = None
+    recall: Recall = RECALL
+    max_per_bucket: MaxPerBucket = MAX_PER_BUCKET
+
+    def arguments(self) -> GroupOptions:
+        """The arguments of `Index.groups`. Raises UsageError if options contradict each other."""
+        by_text = self.metric == "jaccard" and self.threshold is None and self.distance is None
+        if self.exact and not by_text:
+            raise UsageError("--exact goes without --metric, --threshold and --distance")
+        check_metric_options(self.metric, self.threshold, self.distance)
+        threshold = ACTING if self.threshold is None else self.threshold
+        return cast(GroupOptions, {**asdict(self), "threshold": threshold})
+
+    def grouping(self) -> Grouping:
+        """The grouping that the options name. Raises UsageError if one is out of range."""
+        return grouping_of(self.arguments())
+
+
+def check_metric_options(metric: str, threshold: float | None, distance: int | None) -> None:
+    """Raises UsageError if a limit belongs to the other metric."""
+    if metric == "jaccard" and distance is not None:
+        raise UsageError("--distance goes with --metric hamming")
+    if metric == "hamming" and threshold is not None:
+        raise UsageError("--threshold goes with --metric jaccard")
+
+
+def scheme_in(path: Path | None) -> Scheme | None:
+    """The scheme in a file, if one is named. Raises UsageError if it can't be read."""
+    if path is None:
+        return None
+    try:
+        return Scheme.from_json(json.loads(path.read_text("utf-8")))
+    except OSError as error:
+        raise UsageError(f"scheme file {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise UsageError(f"scheme file {path}: {error}") from error
+
+
+def with_target(command: Callable[..., None]) -> Callable[..., None]:
+    """A command in the form that typer takes, with options in the place of sets of options.
+
+    The options of the first parameter, the target, come last.
     """
     own_hints = get_type_hints(command, include_extras=True)
     first, *others = inspect.signature(command).parameters.values()
@@ -288,92 +322,13 @@ def with_target(command: Callable[..., None]) -> Callable[..., None]:
 
 def _options_of(kind: Any) -> list[inspect.Parameter]:
     hints = get_type_hints(kind, include_extras=True)
+    empty = inspect.Parameter.empty
     return [
         inspect.Parameter(
             option.name,
             inspect.Parameter.KEYWORD_ONLY,
-            default=option.default,
+            default=empty if option.default is MISSING else option.default,
             annotation=hints[option.name],
         )
         for option in fields(kind)
     ]
-
-
-THRESHOLD = ACTING
-MethodOption = Annotated[
-    Method,
-    typer.Option(
-        help="components joins all that a chain of similar documents connects; leader takes the"
-        " documents in the order of --keep, and each joins its nearest leader or becomes one."
-    ),
-]
-GroupThreshold = Annotated[
-    float | None,
-    typer.Option(
-        "--threshold",
-        "-t",
-        show_default=str(THRESHOLD),
-        help="Least Jaccard similarity, above 0, up to 1.",
-    ),
-]
-KeepOption = Annotated[
-    str,
-    typer.Option(
-        "--keep",
-        metavar="RULE",
-        help="Which document of a group stays: first or last (by id), first:FIELD or last:FIELD"
-        " (also oldest:, newest:), longest, shortest.",
-    ),
-]
-Exact = Annotated[
-    bool, typer.Option("--exact", help="Only documents of equal text, after normalisation.")
-]
-
-
-@dataclass(frozen=True)
-class GroupingOptions:
-    """The options of every command that groups documents."""
-
-    method: MethodOption = "leader"
-    metric: MetricOption = "jaccard"
-    threshold: GroupThreshold = None
-    distance: Distance = None
-    keep: KeepOption = "first"
-    exact: Exact = False
-    recall: Recall = RECALL
-    max_per_bucket: MaxPerBucket = MAX_PER_BUCKET
-
-    def grouping(self) -> Grouping:
-        """The grouping that the options name. Raises UsageError for what does not go together."""
-        by_text = self.metric == "jaccard" and self.threshold is None and self.distance is None
-        if self.exact and not by_text:
-            raise UsageError("--exact goes without --metric, --threshold and --distance")
-        check_metric_options(self.metric, self.threshold, self.distance)
-        limits = Limits(
-            self.metric,
-            THRESHOLD if self.threshold is None else self.threshold,
-            self.distance,
-            recall=self.recall,
-            max_per_bucket=self.max_per_bucket,
-        )
-        return Grouping(limits, self.method, KeepRule.parse(self.keep), self.exact)
-
-
-def scheme_in(path: Path | None) -> Scheme | None:
-    """The scheme in a file, if one is named. Raises UsageError where it can't be read."""
-    if path is None:
-        return None
-    try:
-        return Scheme.from_json(json.loads(path.read_text("utf-8")))
-    except OSError as error:
-        raise UsageError(f"scheme file {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise UsageError(f"scheme file {path}: {error}") from error
-
-
-def check_metric_options(metric: str, threshold: float | None, distance: int | None) -> None:
-    """Raises UsageError for a limit that goes with the other metric."""
-    if metric == "jaccard" and distance is not None:
-        raise UsageError("--distance goes with --metric hamming")
-    if metric == "hamming" and threshold is not None:
-        raise UsageError("--threshold goes with --metric jaccard")

@@ -1,17 +1,13 @@
-"""Tables for people, JSON lines for programs, messages to standard error.
+"""Tables for people, JSON lines for programs, messages and progress to standard error.
 
-Texts and ids of documents may hold anything: what a terminal would obey is shown, not sent.
-
-Answers to similar: as JSON, as a table, and what they lack in words.
-
-Progress of long work, on a terminal only.
+Texts and ids of documents may hold anything: control characters are shown, not sent.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -29,24 +25,33 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from esdedup.exceptions import UsageError
-from esdedup.models import FIELD, Match, Result
+from esdedup.exceptions import EsdedupError, UsageError
+from esdedup.index import Index
+from esdedup.models import Metric
+from esdedup.search.buckets import Capped
 from esdedup.search.limits import Limits
-from esdedup.search.warnings import GOOD_RECALL, percent
-from esdedup.stores.fields import value_at
+from esdedup.search.warnings import cut_buckets, lacking_recall, without_tokens
+from esdedup.stores.stop_list import stopped_tokens
 from esdedup.text.characters import visible
 
 Kind = Literal["number", "key", "line", "text"]
+Advance = Callable[[int], None]
+Documents = Callable[[int], None]
+WIDTH_WITHOUT_TERMINAL = 120
 _KEPT_WIDTH = 40
 _LEAST_LINE = 10
 _SNIPPET = 80
-WIDTH_WITHOUT_TERMINAL = 120
 _ESCAPED = {point: f"\\u{point:04x}" for point in range(127, 160)}
-"""What JSON would hold as it is; all of it stands in strings."""
+"""Control characters that JSON would hold as they are; all of them stand in strings."""
+
+
+def count(number: int, one: str, many: str | None = None) -> str:
+    """A number with its noun, such as "1 duplicate". many: by default, with an s."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def wants_json(choice: bool | None) -> bool:
-    """Whether to print JSON: as chosen, else where standard output is no terminal."""
+    """Returns the choice; without one, True unless standard output is a terminal."""
     return not sys.stdout.isatty() if choice is None else choice
 
 
@@ -98,7 +103,7 @@ def print_table(
 
 
 def only_plain() -> bool:
-    """Whether standard output takes no other characters than plain ones."""
+    """Returns True if standard output takes only plain characters."""
     return not (sys.stdout.encoding or "utf-8").lower().startswith("utf")
 
 
@@ -120,7 +125,7 @@ def snippet(text: Any) -> str:
 
 
 def check_page(option: str, path: Path) -> None:
-    """Raises UsageError where a page can't be written, before the work that it takes."""
+    """Raises UsageError if a page can't be written, before the work that it takes."""
     if path.is_dir():
         raise UsageError(f"{option} {path}: Is a directory")
     if not path.parent.is_dir():
@@ -128,7 +133,7 @@ def check_page(option: str, path: Path) -> None:
 
 
 def write_page(option: str, path: Path, page: str) -> None:
-    """Writes a page of HTML. Raises UsageError, naming the option, where that can't be done."""
+    """Writes a page of HTML. Raises UsageError, naming the option, if it can't be written."""
     try:
         path.write_text(page, "utf-8", "xmlcharrefreplace")
     except OSError as error:
@@ -140,72 +145,84 @@ def message(text: str) -> None:
     typer.echo(visible(text), err=True)
 
 
-def answer(result: Result, id: str | None, with_source: bool) -> dict[str, Any]:
-    """An answer as JSON."""
-    return {
-        "query": id,
-        "matches": [_match(match, with_source) for match in result.matches],
-        "candidates": result.candidates,
-        "truncated": result.truncated,
-        "expected_recall": result.recall,
-        "asked": result.asked,
-        "stopped": result.stopped,
-    }
+def print_counts(
+    counts: Mapping[str, int],
+    as_json: bool,
+    of: str = "Documents",
+    title: str | None = None,
+    **more: Any,
+) -> None:
+    """Counts as a line of JSON, or as a table.
 
-
-def _match(match: Match, with_source: bool) -> dict[str, Any]:
-    document: dict[str, Any] = {"id": match.id}
-    if match.similarity is not None:
-        document["similarity"] = match.similarity
-    else:
-        document["distance"] = match.distance
-    document["matched"] = match.matched
-    if with_source:
-        document["source"] = {name: value for name, value in match.source.items() if name != FIELD}
-    return document
-
-
-def show(result: Result, limits: Limits, text_field: str) -> None:
-    """An answer as a table."""
-    matches = result.matches
-    if not matches:
-        message("No similar documents")
+    of: noun of the counts. title: of the table. more: entries of the JSON object only.
+    """
+    if as_json:
+        print_json({**counts, **more})
         return
-    by_distance = matches[0].similarity is None
-    print_table(
-        [
-            ("distance" if by_distance else "similarity", "number"),
-            ("id", "key"),
-            ("text", "line"),
-        ],
-        [
-            (
-                str(match.distance) if by_distance else f"{match.similarity:.3f}",
-                match.id,
-                snippet(value_at(match.source, text_field)),
-            )
-            for match in matches
-        ],
-        title=_title(result, limits),
+    rows = [(name.replace("_", " "), f"{number:,}") for name, number in counts.items()]
+    print_table([(of, "text"), ("", "number")], rows, title=title)
+
+
+def capital(text: str) -> str:
+    """The text with a capital letter."""
+    return text[:1].upper() + text[1:]
+
+
+def warn(*sentences: str | None) -> None:
+    """Prints the warnings that there are to standard error."""
+    for sentence in sentences:
+        if sentence is not None:
+            message(sentence)
+
+
+def warn_before(index: Index, metric: Metric) -> None:
+    """Warns of documents without tokens, and of the stop list, before documents are compared."""
+    warn(without_tokens(index.statistics()))
+    stopped = stopped_tokens(index.meta.stop, "minhash" if metric == "jaccard" else "simhash")
+    if stopped:
+        message(
+            f"{len(stopped):,} tokens are in the index's stop list: documents that share only these"
+            " are not compared, unless their texts are equal"
+        )
+
+
+def warn_after(recall: float, capped: Capped, limits: Limits) -> None:
+    """Warns of pairs that were not found: by the scheme's recall, or in large buckets."""
+    warn(
+        lacking_recall(recall, limits.least_similarity, limits.recall),
+        cut_buckets(capped, limits.max_per_bucket),
     )
 
 
-def _title(result: Result, limits: Limits) -> str | None:
-    if result.recall is None or result.recall < GOOD_RECALL:
-        return None
-    at = "as near as the last" if limits.threshold is None else f"at Jaccard {limits.threshold:g}"
-    return f"Of documents {at} about {percent(result.recall)} are found"
+def agreed(question: str, yes: bool) -> bool:
+    """Asks a question on a terminal. Returns True at once if `yes` is set, else the answer."""
+    return yes or (sys.stdin.isatty() and typer.confirm(question, err=True))
 
 
-Advance = Callable[[int], None]
-Documents = Callable[[int], None]
+@contextmanager
+def resumable(before: Callable[[], str], otherwise: str = "") -> Iterator[None]:
+    """Tells the counts so far, and how to go on, if the work fails or is interrupted.
+
+    before: returns the counts in words. otherwise: another way than to go on.
+    """
+    try:
+        yield
+    except EsdedupError as error:
+        raise type(error)(f"{error}\n{_resuming(before(), otherwise)}") from error
+    except KeyboardInterrupt:
+        message(f"Interrupted. {_resuming(before(), otherwise)}")
+        raise
+
+
+def _resuming(done: str, otherwise: str) -> str:
+    return f"Before this: {done}. Run the same command again to go on{otherwise}"
 
 
 @contextmanager
 def progress(title: str, total: int | None) -> Iterator[tuple[Advance, Documents]]:
-    """A bar on standard error with rate and time left; nothing where that is no terminal.
+    """A bar on standard error with rate and time left, if that is a terminal.
 
-    total: the steps of the bar, or None where they are not known. Gives two functions: one that
+    total: the steps of the bar, or None if they are not known. Gives two functions: one that
     advances the bar by a number of steps, one that sets the number of documents done.
     """
     if not sys.stderr.isatty():
@@ -234,7 +251,7 @@ def progress(title: str, total: int | None) -> Iterator[tuple[Advance, Documents
 
 @contextmanager
 def steps() -> Iterator[Callable[[str, int, int], None]]:
-    """Bars, one after the other, of work in steps; nothing where standard error is no terminal.
+    """Bars of work in steps, one after the other, if standard error is a terminal.
 
     Gives a function of a step's name, the documents done, and those to do.
     """

@@ -73,8 +73,7 @@ class Classes:
 class BandCandidates:
     """Pairs of rows that share at least `least` bands.
 
-    bands: shape (bands, n).
-    columns: their buckets.
+    bands: shape (bands, n). columns: their buckets.
     cap: a row is compared with at most this many rows of each bucket.
     recall: the expected share of the pairs at the threshold that are candidates.
     """

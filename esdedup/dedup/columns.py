@@ -35,8 +35,7 @@ _MOST_SHARES = 1024
 class Columns:
     """Documents as rows, in their order of precedence.
 
-    ids: of n documents.
-    digests: of their texts, shape (n,), uint64.
+    ids: of n documents. digests: of their texts, shape (n,).
     filled: True for a document with tokens, shape (n,).
     values: band hashes, shape (bands, n), or words of fingerprints, shape (words, n).
     """

@@ -1,14 +1,14 @@
-"""All pairs of similar documents of files, straight from them: no index is made, nothing is kept.
+"""Finds all pairs of similar documents of files, without an index.
 
-The texts stay in memory, and the sketches of all; what does not fit there goes into an index.
+All texts and their sketches are in memory. Files that do not fit there need an index.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from esdedup.dedup.verify import TextsOf
 from esdedup.ingest.documents import items_of, line_taken
 from esdedup.ingest.files import BadRecord, Chunk, Record
 from esdedup.ingest.ingest import DeadLetter
-from esdedup.ingest.processes import in_processes
+from esdedup.ingest.parallel import in_order
 from esdedup.search.limits import Limits, narrowed_scheme
 from esdedup.sketch.sketch import sketch
 from esdedup.stores.mapping import IndexMeta
@@ -30,10 +30,10 @@ from esdedup.text.arrays import U64
 
 @dataclass(frozen=True)
 class _Part:
-    """What is made of a chunk.
+    """The documents of a chunk, sketched.
 
-    bad: the records that are no documents. lines: the records of documents with no id of their
-    own, by their rows. digests: uint64. filled: bool. values: a row for each document.
+    bad: records that are not documents. lines: by row, the records of documents without an id of
+    their own. digests: shape (n,), uint64. filled: shape (n,), bool. values: shape (n, width).
     """
 
     bad: list[BadRecord]
@@ -52,7 +52,7 @@ _Numbered = tuple[int, _Part]
 class FilePairs:
     """Pairs of documents of files.
 
-    read, failed: records, and those of them that were handed to the dead letter.
+    read: number of records. failed: number of records handed to the dead letter.
     """
 
     pairs: SimilarPairs
@@ -62,7 +62,7 @@ class FilePairs:
 
 
 class _Documents:
-    """What is read so far: the ids of rows, and of each id its text and its row."""
+    """The documents read so far: the ids of rows, and the text and row of each id."""
 
     def __init__(self) -> None:
         self.ids: list[str] = []
@@ -73,7 +73,7 @@ class _Documents:
         self.failed = 0
 
     def add(self, part: _Part, dead_letter: DeadLetter) -> None:
-        """Takes a chunk in, after those before it."""
+        """Adds the documents of the next chunk."""
         self.read += len(part.bad) + len(part.ids)
         for record in part.bad:
             self._refuse(record, dead_letter)
@@ -85,7 +85,7 @@ class _Documents:
                 if text != self.texts[id]:
                     self._refuse(line_taken(part.lines[row]), dead_letter)
                 continue
-            # As in an index, a later document of an id takes the place of the earlier one.
+            # As in an index, a later document replaces the earlier one of its id.
             self.rows[id] = first + row
             self.texts[id] = text
 
@@ -94,7 +94,7 @@ class _Documents:
         dead_letter(record)
 
     def texts_of(self, ids: list[str]) -> list[str]:
-        """The texts of documents."""
+        """Returns the texts of documents."""
         return [self.texts[id] for id in ids]
 
 
@@ -109,56 +109,25 @@ def pairs_in_files(
     on_read: Callable[[int], None] | None = None,
     on_step: OnStep | None = None,
 ) -> FilePairs:
-    """What `ingest` and `similar_pairs` find, without a store.
+    """Finds the pairs that `ingest` and `similar_pairs` find, without a store.
 
     meta: the scheme, and the field of the text. workers: processes that read and sketch. on_read:
-    called with the number of records read so far. Raises UsageError where the scheme lacks the
-    tokens of the metric.
+    called with the number of records read so far.
+
+    Raises UsageError if the scheme lacks the tokens of the metric.
     """
     limits.check_for_pairs(meta.scheme)
     held = _Documents()
     scheme = narrowed_scheme(meta.scheme, limits.metric)
     reading = Reading(replace(meta, scheme=scheme), limits.metric, KeepRule())
-    for part in _in_order(_parts(workers, reading, id_field, chunks)):
-        held.add(part, dead_letter)
-        if on_read is not None:
-            on_read(held.read)
+    with closing(in_order(workers, partial(_part, reading, id_field), chunks)) as parts:
+        for part in parts:
+            held.add(part, dead_letter)
+            if on_read is not None:
+                on_read(held.read)
     columns = _columns(held, reading)
     found = pairs_among(columns, held.texts_of, meta, limits, on_step or (lambda *_: None))
     return FilePairs(found, held.texts_of, held.read, held.failed)
-
-
-def _parts(
-    workers: int, reading: Reading, id_field: str | None, chunks: Iterable[Chunk]
-) -> Iterator[_Numbered]:
-    if workers > 1:
-        begin = functools.partial(_reading, reading, id_field)
-        yield from in_processes(workers, begin, enumerate(chunks))
-    else:
-        for number, chunk in enumerate(chunks):
-            yield number, _part(reading, id_field, chunk)
-
-
-@contextmanager
-def _reading(
-    reading: Reading, id_field: str | None
-) -> Iterator[Callable[..., Iterator[_Numbered]]]:
-    """In a process of its own."""
-
-    def work(chunk: tuple[int, Chunk]) -> Iterator[_Numbered]:
-        yield chunk[0], _part(reading, id_field, chunk[1])
-
-    yield work
-
-
-def _in_order(parts: Iterable[_Numbered]) -> Iterator[_Part]:
-    waiting: dict[int, _Part] = {}
-    following = 0
-    for number, part in parts:
-        waiting[number] = part
-        while following in waiting:
-            yield waiting.pop(following)
-            following += 1
 
 
 def _part(reading: Reading, id_field: str | None, chunk: Chunk) -> _Part:
@@ -179,7 +148,7 @@ def _part(reading: Reading, id_field: str | None, chunk: Chunk) -> _Part:
 
 
 def _columns(held: _Documents, reading: Reading) -> Columns:
-    """The columns of the last row of each id, in the order in which an index's are."""
+    """Returns the columns of the last row of each id, in the order that an index has."""
     rows = reading.keep.order(held.ids, [None] * len(held.ids), list(held.rows.values()))
     order = np.array(rows, np.int64)
     nothing = (

@@ -1,8 +1,8 @@
-"""The log of a run that takes duplicates away: what it may have changed, whole, before it does.
+"""A write-ahead log of a run that removes or marks duplicates, from which it can be undone.
 
-Lines of JSON: first the run, then page by page what is planned and afterwards what became of it. A
-page's plan is on the disk before anything of it is changed, so that a run that was killed at any
-point can be taken back.
+It is lines of JSON: first the run, then for each page of documents the plan, with whole documents,
+and afterwards the result. The plan of a page is on the disk before any of its documents is changed,
+so that a run can be undone even if it was killed.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _BLOCK = 1 << 20
 
 @dataclass(frozen=True)
 class RunHeader:
-    """What a log is of.
+    """The first line of a log: the run.
 
-    index, address: where the documents were; addresses with ", " between them, or a file. scheme:
-    its id. field: of our tokens. to: the index that they were moved to. grouping: how duplicates
-    were found. began: ISO 8601.
+    index: its name. address: a file, or addresses with ", " between them. scheme: its id. field: of
+    our tokens. to: the index that documents were moved to. grouping: how duplicates were found.
+    began: ISO 8601.
     """
 
     index: str
@@ -48,11 +48,11 @@ class RunHeader:
 
 @dataclass(frozen=True)
 class Entry:
-    """A document that is to be changed.
+    """A document to change.
 
-    held: as it was, whole; of one to be marked the log has only the id. original: the document that
-    it is a duplicate of, None for that itself. value: similarity, or Hamming distance. marks: the
-    values that it is to get below our field. former: what was in their place, as far as anything.
+    held: as it was, whole; for a document to mark, the log only has the id. original: the id of its
+    representative, None for a representative. value: similarity, or Hamming distance. marks: the
+    values to write below our field. former: the values that these replace.
     """
 
     held: Held
@@ -67,7 +67,7 @@ class Entry:
         return self.held.document.id
 
     def line(self) -> str:
-        """As a line of the log. Raises RecordError for what JSON can't say."""
+        """Returns a line of the log. Raises RecordError if JSON can't hold the document."""
         held = self.held
         whole = {"source": held.document.source} if not self.marks else {}
         marks = {"marks": self.marks, "former": self.former} if self.marks else {}
@@ -99,9 +99,9 @@ class Entry:
 
 @dataclass(frozen=True)
 class LoggedPage:
-    """What was planned at once.
+    """A page of documents that were planned at once.
 
-    done: the ids of what came to pass; None where a run was killed before it said so.
+    done: the ids of those that were changed; None if the run was killed before it wrote them.
     """
 
     entries: list[Entry]
@@ -109,15 +109,15 @@ class LoggedPage:
 
     @property
     def changed(self) -> list[Entry]:
-        """What was changed, as far as is known."""
+        """The documents that were changed, or may have been."""
         return [each for each in self.entries if self.done is None or each.id in self.done]
 
 
 class LogWriter:
-    """Writes a log that there is none of yet.
+    """Writes a new log.
 
-    A name that ends in .zst is compressed, each page by itself. Raises UsageError where the file
-    can't be made, StoreError where it can't be written to.
+    A file whose name ends in .zst is compressed, each page by itself. Raises UsageError if the file
+    exists or can't be made, StoreError if it can't be written to.
     """
 
     def __init__(self, path: Path, header: RunHeader) -> None:
@@ -126,7 +126,7 @@ class LogWriter:
             self._file: BinaryIO = path.open("xb")
         except FileExistsError as error:
             raise UsageError(
-                f"log file {path}: it exists, and may be what documents are restored from: name"
+                f"log file {path}: it exists, and may be needed to restore documents: name"
                 " another (--log)"
             ) from error
         except OSError as error:
@@ -145,7 +145,7 @@ class LogWriter:
         self._write(lines)
 
     def settle(self, done: Sequence[str], failures: Sequence[Failure]) -> None:
-        """Writes what became of the page."""
+        """Writes the result of the page."""
         left = [{"id": each.id, "reason": each.reason} for each in failures]
         self._write([json.dumps({"done": list(done), "left": left}, ensure_ascii=False)])
 
@@ -159,12 +159,12 @@ class LogWriter:
             os.fsync(self._file.fileno())
         except OSError as error:
             raise StoreError(
-                f"log file {self.path}: {error.strerror}: what could not be logged was left as it"
-                " is"
+                f"log file {self.path}: {error.strerror}: documents that could not be logged were"
+                " left as they are"
             ) from error
 
     def _sync_folder(self) -> None:
-        # Without this a power failure may lose the file's name. Not every system can do it.
+        # Without this, a power failure may lose the file's name. Not every system can do it.
         if not hasattr(os, "O_DIRECTORY"):
             return
         folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
@@ -175,10 +175,11 @@ class LogWriter:
 
 
 class LogReader:
-    """Reads a log, as far as it goes.
+    """Reads a log up to its end or to its first damage.
 
-    damage: after `pages` what could not be read, and where; a last line that is cut off is none.
-    Raises UsageError where the file can't be read or is no such log.
+    damage: after `pages`, a message about the part that could not be read, or None. A last line
+    that is cut off does not count as damage. Raises UsageError if the file can't be read or is not
+    such a log.
     """
 
     def __init__(self, path: Path) -> None:
@@ -187,7 +188,7 @@ class LogReader:
         self.header = self._header()
 
     def pages(self) -> Iterator[LoggedPage]:
-        """What was planned, and what became of it, in its order."""
+        """Gives the pages in the order in which they were planned."""
         entries: list[Entry] = []
         lines = self._lines()
         next(lines)
@@ -214,7 +215,7 @@ class LogReader:
         except OSError as error:
             raise UsageError(f"log file {self.path}: {error.strerror}") from error
         if not isinstance(found, dict) or found.pop("log", None) != _KIND:
-            raise UsageError(f"log file {self.path}: it is no log of esdedup dedup")
+            raise UsageError(f"log file {self.path}: it is not a log of esdedup dedup")
         if found.pop("version", None) != _VERSION:
             raise UsageError(f"log file {self.path}: it is of another version of esdedup")
         try:
@@ -234,7 +235,10 @@ class LogReader:
 
 
 def _read(found: Any) -> Entry | frozenset[str]:
-    """What is planned, or the ids of what was done. Raises KeyError, TypeError, AttributeError."""
+    """Reads a planned document, or the ids of a page that were changed.
+
+    Raises KeyError, TypeError, AttributeError for another form.
+    """
     if "done" in found:
         return frozenset(found["done"])
     return Entry.from_json(found["planned"])
@@ -247,7 +251,7 @@ def _unpacked(path: Path, raw: BinaryIO) -> Iterator[bytes]:
         return
     unpacker = zstandard.ZstdDecompressor().decompressobj()
     while block := raw.read(_BLOCK):
-        # Frame by frame, so that nothing before a damaged one is lost; the last may be cut off.
+        # Frame by frame, so that nothing before a damaged frame is lost. The last may be cut off.
         while block:
             yield unpacker.decompress(block)
             block = unpacker.unused_data
@@ -256,7 +260,7 @@ def _unpacked(path: Path, raw: BinaryIO) -> Iterator[bytes]:
 
 
 def _whole_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines that have an end; a kill may have cut off the last one."""
+    """Gives the lines that have an end; a kill may have cut off the last one."""
     begun: list[bytes] = []
     for block in blocks:
         *lines, rest = block.split(b"\n")

@@ -1,8 +1,7 @@
 """Writes the groups that were found into the documents, beside their tokens.
 
-Marks in the documents of others: put in beside what they hold, and taken away again.
-
-A mark is a value below our field, such as a group.
+A mark is a value below our field, such as the document's group. Other values stay as they are when
+marks are written or taken away.
 """
 
 from __future__ import annotations
@@ -29,30 +28,30 @@ Marks = Mapping[str, Any]
 
 
 def differing(source: Mapping[str, Any], field: str, marks: Marks) -> dict[str, Any]:
-    """Those of the marks that a document has not; what it lacks need not be taken away."""
+    """Returns the marks whose values differ from the document's; a missing value equals None."""
     if field in source:
         current = tokens_in(source, field)
     else:
-        # Where only some fields were read, each may stand under its whole name.
+        # If only some fields were read, each may stand under its whole name.
         current = {name: value_at(source, f"{field}.{name}") for name in marks}
     return {name: value for name, value in marks.items() if current.get(name) != value}
 
 
 def former(source: Mapping[str, Any], field: str, marks: Marks) -> dict[str, Any]:
-    """What a document has in the place of marks, as far as it has anything."""
+    """Returns the values that marks replace in a document."""
     return {name: value for name, value in tokens_in(source, field).items() if name in marks}
 
 
 def merging(source: Mapping[str, Any], field: str, marks: Marks) -> dict[str, Any]:
-    """The fields to merge into a document that is to get marks."""
+    """Returns the fields to merge into a document to give it marks."""
     if isinstance(source.get(field), list):
-        # An array of one object would be replaced by the object that is merged into it.
+        # A merge would replace an array of one object by the merged object.
         return {field: [{**tokens_in(source, field), **marks}]}
     return {field: dict(marks)}
 
 
 def replaced(source: Mapping[str, Any], field: str, marks: Marks, by: Marks) -> dict[str, Any]:
-    """A whole document with other marks in the place of these."""
+    """Returns a whole document with the marks `by` in place of others."""
     kept = {name: value for name, value in tokens_in(source, field).items() if name not in marks}
     ours = {**kept, **by}
     return {**source, field: [ours] if isinstance(source.get(field), list) else ours}
@@ -67,12 +66,12 @@ def require_settled(store: Store, meta: IndexMeta) -> None:
 def mark_groups(
     store: Store, meta: IndexMeta, groups: Groups, on_step: OnStep | None = None
 ) -> ChangeReport:
-    """Gives every document its group: the id of the one that stays, its own if it is that.
+    """Gives every document its group: the id of its representative, which may be itself.
 
-    The others get that id as their original too, with the similarity or distance. A document is
-    written only if it has still the text that it was grouped by, and has not this group already, so
-    that doing the same again completes a run that was stopped. Documents that changed or went since
-    they were grouped count as stale and stay as they are.
+    Duplicates also get that id as their original, with the similarity or distance. A document is
+    written only if it still has the text that it was grouped by, and does not have its group
+    already, so that a second call completes a run that was stopped. Documents that changed or were
+    deleted since they were grouped count as stale and are left as they are.
 
     Raises StoreError while the index is changing its scheme, and the errors of the store.
     """
@@ -90,14 +89,14 @@ def mark_groups(
 def marks_of(
     group: str, similarity: float | None = None, distance: int | None = None
 ) -> dict[str, Any]:
-    """The fields of a document in a group: of the one that stays, if neither number is given."""
+    """Returns the marks of a document in a group: of its representative, if no number is given."""
     if similarity is None and distance is None:
         return {"group": group, "original": None, "similarity": None, "distance": None}
     return {"group": group, "original": group, "similarity": similarity, "distance": distance}
 
 
 def wanted_marks(groups: Groups, row: int) -> dict[str, Any]:
-    """The marks that the document of a row is to get."""
+    """Returns the marks for the document of a row."""
     value = float(groups.value[row])
     group = groups.ids[int(groups.representative[row])]
     if np.isnan(value):

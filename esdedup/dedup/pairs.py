@@ -33,8 +33,7 @@ _Found = tuple[I64, I64, F64]
 class SimilarPairs:
     """Pairs of documents, the most similar first, ties by id.
 
-    ids: of n documents.
-    left, right: their positions in `ids`, shape (pairs,).
+    ids: of n documents. left, right: positions in `ids`, shape (pairs,).
     value: similarity or distance, shape (pairs,).
     capped: buckets of which not all pairs were compared.
     recall: the expected share found of the pairs at the threshold; 1 by Hamming distance.

@@ -1,17 +1,13 @@
-"""Duplicates deleted, marked, or moved to another index, with a log that can take it back.
+"""Deletes, marks or moves duplicates, with a log from which that can be undone.
 
-A document is touched only if its text, and its original's, are those that were compared. It is
-logged whole before, and changed only if nobody changed it since it was logged.
-
-Documents taken out of an index and put back, sure of each also where an answer was lost.
-
-A request whose answer was lost is sent again, and then meets its own deed as a conflict: what was
-in conflict is looked at again, and what is as it should be is taken for done.
+A document is changed only if its text, and that of its representative, are still the texts that
+were compared. It is logged whole first, and then changed only if nobody changed it since
+(`stores.changes`). A document whose representative vanished at the same time is put back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -32,7 +28,7 @@ from esdedup.stores.mapping import IndexMeta
 
 @dataclass(frozen=True)
 class PutBack:
-    """Ids of the documents that were put back, of those that were there, and what was refused."""
+    """Ids of the documents that were put back, of those that were there, and the failures."""
 
     created: list[str] = field(default_factory=list)
     present: list[str] = field(default_factory=list)
@@ -40,7 +36,7 @@ class PutBack:
 
 
 def remove(store: Store, held: Sequence[Held]) -> list[Failure]:
-    """Deletes documents that are as they were held; those that were not deleted."""
+    """Deletes documents that are as they were held; returns a failure for each other one."""
     version = {one.document.id: one.version for one in held}
 
     def decide(now: Sequence[Held]) -> list[Verdict]:
@@ -57,9 +53,9 @@ def _changed(held: Held) -> Failure:
 
 
 def put_back(store: Store, held: Sequence[Held]) -> PutBack:
-    """Creates documents as they were held, unless they are there; another one is never overwritten.
+    """Creates documents as they were held; an id that is taken is never overwritten.
 
-    What is there with the same fields counts as present, whoever wrote it.
+    A document that is there with the same fields counts as present.
     """
     found = {one.document.id: one for one in store.hold([one.document.id for one in held])}
     absent = [one for one in held if one.document.id not in found]
@@ -83,20 +79,20 @@ def put_back(store: Store, held: Sequence[Held]) -> PutBack:
 
 
 def move(store: Store, destination: Store, held: Sequence[Held]) -> list[Failure]:
-    """Creates documents in another index, then deletes them here; those that were not moved."""
+    """Creates documents in another index, then deletes them here; returns the failures."""
     put = put_back(destination, [replace(one, index=None) for one in held])
     arrived = {*put.created, *put.present}
     left = remove(store, [one for one in held if one.document.id in arrived])
     stayed = {each.id for each in left}
-    # What changed here meanwhile stays here, and its copy of before is of no use there.
+    # A document that changed here stays here, and its old copy must not stay there.
     _remove_same(destination, [one for one in held if one.document.id in stayed & {*put.created}])
     return put.failures + left
 
 
 def move_back(store: Store, destination: Store | None, held: Sequence[Held]) -> PutBack:
-    """Puts documents back, and then takes them out of the index that they were moved to, if to any.
+    """Puts documents back, and then deletes them in the index that they were moved to, if any.
 
-    What was changed there meanwhile stays there too, and is among the failures.
+    A document that was changed there stays there too, and is among the failures.
     """
     put = put_back(store, held)
     if destination is None:
@@ -107,7 +103,7 @@ def move_back(store: Store, destination: Store | None, held: Sequence[Held]) -> 
 
 
 def _remove_same(store: Store, held: Sequence[Held]) -> list[Failure]:
-    """Deletes the documents that are there with the same fields."""
+    """Deletes documents that are there unchanged; returns a failure for each changed one."""
     wanted = {one.document.id: one.document.source for one in held}
     found = store.hold(list(wanted))
     same = [one for one in found if one.document.source == wanted[one.document.id]]
@@ -120,16 +116,16 @@ def _remove_same(store: Store, held: Sequence[Held]) -> list[Failure]:
 _FIRST_PAGE = 100
 _PAGE = 1_000
 _CHARACTERS = 20_000_000
-"""Documents, and about the characters, that are held, logged and changed at once."""
+"""Number of documents, and about the characters, that are held, logged and changed at once."""
 
 
 @dataclass(frozen=True)
 class DedupReport(Counts):
-    """What became of the documents that were looked at.
+    """Counts of the documents that were looked at.
 
-    done: deleted, marked or moved. unchanged: had the marks already. gone: were deleted meanwhile,
-    by others or by a run that was killed. failures: left as they were, and why; a conflict is what
-    changed since it was compared.
+    done: deleted, marked or moved. unchanged: had the marks already. gone: were deleted by others,
+    or by a run that was killed. failures: left as they were, with the reason; a conflict means that
+    a document changed since it was compared.
     """
 
     done: int = 0
@@ -139,7 +135,7 @@ class DedupReport(Counts):
 
     @property
     def settled(self) -> int:
-        """Documents that were looked at."""
+        """The number of documents that were looked at."""
         return self.done + self.unchanged + self.gone + len(self.failures)
 
 
@@ -147,7 +143,7 @@ OnReport = Callable[[DedupReport], None]
 
 
 def duplicate_rows(groups: Groups) -> NDArray[np.int64]:
-    """The rows of the documents that do not stay, those of an original together."""
+    """Returns the rows of the duplicates, those of a representative together, shape (n,)."""
     rows = np.arange(len(groups.ids))
     chosen = rows[groups.representative != rows]
     return _together(groups, chosen)
@@ -159,9 +155,9 @@ def _together(groups: Groups, rows: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def prepare(destination: Store, meta: IndexMeta) -> None:
-    """Makes the index that documents are to be moved to, if there is none.
+    """Makes the index to move documents to, if there is none.
 
-    Raises SchemeMismatch where it holds another scheme.
+    Raises SchemeMismatch if it holds another scheme.
     """
     stored = destination.meta()
     if stored is None:
@@ -181,15 +177,16 @@ def dedup(
 ) -> DedupReport:
     """Deletes, marks, or moves the duplicates among groups of documents.
 
-    destination: an index of the same scheme to move them to. on_report: called after each page with
-    what became of it.
-    Raises the errors of the store, and StoreError where the log can't be written; what was not
-    logged is not changed, and the same again goes on.
+    destination: an index of the same scheme to move them to. on_report: called with the counts of
+    each page.
+
+    Returns the counts of all documents. Raises the errors of the store, and StoreError if the log
+    can't be written. Documents that were not logged are not changed, and the same call goes on.
     """
     work = _Work(store, meta, groups, action, destination)
     rows = duplicate_rows(groups)
     if action == "mark":
-        # Each original right before its duplicates.
+        # Each representative right before its duplicates.
         rows = _together(groups, np.union1d(rows, groups.representative[rows]))
     total, first, size = DedupReport(), 0, _FIRST_PAGE
     while first < rows.size:
@@ -228,7 +225,7 @@ class _Work:
             )
 
     def page(self, rows: list[int], log: LogWriter) -> tuple[DedupReport, int]:
-        """Changes the documents of some rows; what became of them, and their characters."""
+        """Changes the documents of some rows; returns the counts, and the number of characters."""
         held = {one.document.id: one for one in self.store.hold([self._id(row) for row in rows])}
         seen = _text_digests(held.values(), self.meta)
         originals = self._originals(rows)
@@ -267,7 +264,7 @@ class _Work:
     def _carry_out(
         self, entries: list[Entry], row_of: Mapping[str, int]
     ) -> tuple[list[str], list[Failure]]:
-        """Changes what is logged; what is changed now, and what could or should not be."""
+        """Changes logged documents; returns the ids of those that changed, and the failures."""
         left = self._act(entries)
         stayed = {each.id for each in left}
         changed = [entry for entry in entries if entry.id not in stayed]
@@ -289,7 +286,7 @@ class _Work:
         return format(int(self.groups.digests[row]), "016x")
 
     def _originals(self, rows: Sequence[int]) -> set[str]:
-        """The ids of the originals of rows that are there with the text that was compared."""
+        """The ids of the rows' representatives that still have the text that was compared."""
         wanted = {self._id(row): row for row in map(self._original, rows)}
         found = _text_digests(self.store.hold(list(wanted), [self.meta.text_field]), self.meta)
         return {id for id, row in wanted.items() if found.get(id) == self._digest(row)}
@@ -297,7 +294,7 @@ class _Work:
     def _hindrance(
         self, row: int, held: Held, digest: str | None, originals: set[str]
     ) -> str | None:
-        """Why a document must stay as it is, or None."""
+        """The reason for which a document must stay as it is, or None."""
         if digest != self._digest(row):
             ours = held.document.tokens_in(self.meta.field)
             if ours.get("digest") == self._digest(row):
@@ -309,7 +306,7 @@ class _Work:
         return None
 
     def _entry(self, row: int, held: Held) -> Entry | None:
-        """What to log of a document, or None where nothing is to be changed."""
+        """The log entry of a document, or None if it needs no change."""
         original = self._id(self._original(row)) if self._original(row) != row else None
         value = float(self.groups.value[row]) if original is not None else None
         if self.action != "mark":
@@ -319,7 +316,7 @@ class _Work:
         return Entry(held, original, value, marks, former(source, name, marks)) if marks else None
 
     def _act(self, entries: list[Entry]) -> list[Failure]:
-        """Changes documents; those that were not changed."""
+        """Changes documents; returns a failure for each that was not changed."""
         held = [entry.held for entry in entries]
         if self.action == "mark":
             return self._mark(entries)
@@ -347,9 +344,9 @@ class _Work:
     def _put_back_bereft(
         self, entries: list[Entry], row_of: Mapping[str, int]
     ) -> tuple[set[str], list[Failure]]:
-        """Puts back what lost its original meanwhile, as to two runs that keep different ones.
+        """Puts documents back whose representative vanished, such as by a run that keeps others.
 
-        The ids that were put back, and a failure for each that had to be.
+        Returns the ids that were put back, and a failure for each document that had to be.
         """
         originals = self._originals([row_of[entry.id] for entry in entries])
         bereft = [entry.held for entry in entries if entry.original not in originals]
@@ -363,8 +360,8 @@ class _Work:
         return back, list(failures.values())
 
 
-def _text_digests(held: Any, meta: IndexMeta) -> dict[str, str]:
-    """The digests of documents' texts as they are now, of those that have one."""
+def _text_digests(held: Iterable[Held], meta: IndexMeta) -> dict[str, str]:
+    """The digests of the documents' texts as they are now, by id, if they have a text."""
     texts = {one.document.id: value_at(one.document.source, meta.text_field) for one in held}
     with_text = {id: text for id, text in texts.items() if isinstance(text, str)}
     return dict(zip(with_text, digests(list(with_text.values()), meta), strict=True))

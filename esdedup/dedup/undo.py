@@ -1,4 +1,4 @@
-"""What a run took away, put back from its log."""
+"""Undoes a run from its log: puts documents back, or takes marks away."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _GONE = "it is gone"
 
 @dataclass(frozen=True)
 class UndoReport(Counts):
-    """What became of the documents that a log names.
+    """Counts of the documents in a log.
 
-    restored: put back, or their former marks. present: were as before already. failures: were left
-    as they are, and why; a conflict where somebody else has written since. damage: why the
-    rest of the log could not be read, if so.
+    restored: put back, or given their former marks. present: were as before already. failures: left
+    as they are, with the reason; a conflict means that somebody else has written since. damage: the
+    reason for which the rest of the log could not be read, if any.
     """
 
     restored: int = 0
@@ -31,7 +31,7 @@ class UndoReport(Counts):
 
     @property
     def settled(self) -> int:
-        """Documents that were looked at."""
+        """The number of documents that were looked at."""
         return self.restored + self.present + len(self.failures)
 
 
@@ -44,11 +44,14 @@ def undo(
     destination: Store | None = None,
     on_report: OnReport | None = None,
 ) -> UndoReport:
-    """Puts back what the run of a log deleted or moved, or takes its marks away.
+    """Puts back the documents that a run deleted or moved, or takes its marks away.
 
-    destination: the index that documents were moved to. Nobody's document is overwritten, and doing
-    it again goes on where it was stopped.
-    Raises the errors of the stores. What is damaged in the log is left out: see `damage`.
+    Documents of others are never overwritten. A second call completes one that was stopped.
+    destination: the index that documents were moved to. on_report: called with the counts of each
+    page.
+
+    Returns the counts of all documents, and `damage` if the log was not read to its end.
+    Raises the errors of the stores.
     """
     total = UndoReport()
     for page in log.pages():
@@ -94,5 +97,5 @@ def _unmarking(held: Held, name: str, entry: Entry) -> Verdict:
     if differing(source, name, entry.marks):
         reason = "its marks are not those that were put, and were left as they are"
         return Failure(entry.id, reason, conflict=True)
-    # An update could not take a name away, only put null in its place.
+    # An update could only put null in the place of a name, and not remove it.
     return Change(held, replaced(source, name, entry.marks, entry.former), whole=True)

@@ -1,7 +1,4 @@
-"""Documents with the tokens of their texts.
-
-Records as documents: their ids, their texts, and what makes one that is none.
-"""
+"""Makes documents of records, and gives documents the tokens of their texts."""
 
 from __future__ import annotations
 
@@ -19,18 +16,18 @@ from esdedup.stores.fields import has_field, text_of, value_at
 from esdedup.stores.mapping import IndexMeta
 
 _SKETCHED_AT_ONCE = 2_000
-"""Less memory in use at a time, which is a sixth less work than whole batches at once."""
+"""Documents. Less memory is in use at a time, which saves a sixth of the work of whole batches."""
 OURS = ("scheme", "digest", *TOKEN_KINDS, "fingerprint")
-"""What is made of a text."""
+"""Fields made of a text."""
 MARKS = ("group", "original", "similarity", "distance")
-"""What an ingest policy or `group` adds."""
+"""Fields that an ingest policy or `group` adds."""
 
 Made = dict[str, dict[str, Any]]
 """Token fields by text."""
 
 
 def with_tokens(documents: Sequence[Document], meta: IndexMeta) -> list[Document]:
-    """The documents with their token fields, replacing any that they had.
+    """Returns the documents with token fields, which replace any that they had.
 
     Equal texts are sketched once.
     """
@@ -50,9 +47,9 @@ def with_tokens(documents: Sequence[Document], meta: IndexMeta) -> list[Document
 def fields_of(
     texts: Sequence[str], meta: IndexMeta, made: list[Made] | None = None
 ) -> list[dict[str, Any]]:
-    """What is added to the documents of these texts: a field of tokens for each scheme.
+    """Returns what to add to the documents of these texts: a field of tokens for each scheme.
 
-    made: what was made of texts before, one for each scheme, to be used again.
+    made: token fields of earlier texts to use again, one for each scheme. New ones are added.
     """
     fields: list[dict[str, Any]] = [{} for _ in texts]
     for one, known in zip(meta.all, made or [{} for _ in meta.all], strict=True):
@@ -64,18 +61,18 @@ def fields_of(
 
 
 def cleared(scheme: Scheme) -> dict[str, Any]:
-    """Nulls for what is made of a text, that a merge takes away what new tokens do not replace.
+    """Returns a null for each field made of a text, so that a merge removes old tokens.
 
-    Single values only where the scheme has them: other documents shall not get an empty key.
+    A null for single values is there only if the scheme has them.
     """
     names = [name for name in OURS if name != "signature" or name in scheme.kinds]
     return dict.fromkeys(names)
 
 
 def partial_document(fields: Mapping[str, Any], id_field: str, meta: IndexMeta) -> Document:
-    """Fields to merge into a document, with what changes beside its text.
+    """Returns the fields to merge into a document, with new tokens if the text is among them.
 
-    Raises RecordError where the id is missing.
+    Raises RecordError if the id is missing.
     """
     id = value_at(fields, id_field)
     if not isinstance(id, (str, int)) or isinstance(id, bool):
@@ -84,7 +81,7 @@ def partial_document(fields: Mapping[str, Any], id_field: str, meta: IndexMeta) 
     if has_field(fields, meta.text_field):
         text = value_at(fields, meta.text_field)
         tokens = fields_of([text], meta)[0] if isinstance(text, str) else {}
-        # What was said of another text goes with it; the document is a group of its own.
+        # Marks of the former text go too. The document is a group of its own.
         mark = {**dict.fromkeys(MARKS), "group": str(id)}
         for one in meta.all:
             source[one.field] = {**cleared(one.scheme), **tokens.get(one.field, {}), **mark}
@@ -100,23 +97,31 @@ TAKEN_BY_LINE = (
 
 @dataclass(frozen=True)
 class Item:
-    """A record as a document. own_id: whether its id is its own, not that of its line."""
+    """A record as a document.
+
+    own_id: whether the id is its own, not made of its line. sketched: the document with its tokens,
+    if they are made already.
+    """
 
     record: Record
     id: str
     text: str
     own_id: bool
+    sketched: Document | None = None
 
     @property
     def document(self) -> Document:
-        """The document, without tokens."""
+        """Returns the document without tokens."""
         return Document(self.id, self.record.source)
 
 
 def items_of(
     records: Iterable[Record | BadRecord], text_field: str, id_field: str | None
 ) -> tuple[list[Item], list[BadRecord]]:
-    """Records as documents, and those that are none."""
+    """Returns the records that are documents, and those that are not.
+
+    id_field: the field of the id, or None for `id`, without which the id is "file:line".
+    """
     checked = [_item_of(record, text_field, id_field) for record in records]
     items = [item for item in checked if isinstance(item, Item)]
     return items, [item for item in checked if isinstance(item, BadRecord)]
@@ -134,6 +139,7 @@ def _item_of(record: Record | BadRecord, text_field: str, id_field: str | None) 
 
 
 def _id_of(record: Record, id_field: str | None) -> tuple[str, bool]:
+    """Returns the id of a record, and whether it is the record's own."""
     value = value_at(record.source, id_field or "id")
     if value is None:
         if record.spare_id is not None:
@@ -150,11 +156,11 @@ def _id_of(record: Record, id_field: str | None) -> tuple[str, bool]:
 
 
 def line_taken(record: Record) -> BadRecord:
-    """A record whose line gives an id that another text has."""
+    """Returns the bad record for a line whose id another text has."""
     return bad_record(record, TAKEN_BY_LINE)
 
 
 def bad_record(record: Record, reason: str) -> BadRecord:
-    """A record as the dead letter takes it."""
+    """Returns a record for the dead letter."""
     raw = json.dumps(record.source, ensure_ascii=False)
     return BadRecord(record.file, record.line, raw, reason)

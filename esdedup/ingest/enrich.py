@@ -1,4 +1,4 @@
-"""Token fields for bulk actions that another client sends."""
+"""Adds token fields to bulk actions that another client sends."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from esdedup.stores.mapping import IndexMeta
 
 Action = str | bytes | Mapping[str, Any]
 _BATCH = 1_000
-"""Sketched at once: of fewer, a document costs more, and the sending thread is held up more often
-(`benchmarks/own/enrich.py`)."""
+"""Actions sketched at once. With fewer, a document costs more and the sending thread waits more
+often (`benchmarks/own/enrich.py`)."""
 
 log = logging.getLogger("esdedup")
 
@@ -38,13 +38,13 @@ _Path = tuple[str, ...]
 
 
 class OpenIndex(Protocol):
-    """An index that says what its documents get, as `esdedup.open` gives it."""
+    """An open index, as `esdedup.open` returns it."""
 
     store: Store
 
     @property
     def meta(self) -> IndexMeta:
-        """What it says now."""
+        """The scheme and fields of the index now."""
         ...
 
 
@@ -74,25 +74,25 @@ def enrich(
     index: OpenIndex | None = None,
     on_duplicate: DuplicatePolicy | None = None,
 ) -> Iterator[Any] | AsyncIterator[Any]:
-    """Bulk actions with the token fields added, in the same order; an async iterator for one.
+    """Yields bulk actions with token fields added, in the same order.
 
-    Made to stand in any bulk helper of the two clients:
+    It goes into any bulk helper of the two clients:
 
         helpers.bulk(client, esdedup.enrich(actions, index=index))
 
     Actions have the forms that those helpers take. The document of an index or create action, and
-    the `doc` and `upsert` of an update, get the fields where they hold the text; anything else
-    (a delete, a script, a document without the text) passes as it is. Nothing of the caller's is
-    changed in place. The next actions are sketched while the last ones are sent, so that up to two
-    thousand are read ahead.
+    the `doc` and `upsert` of an update, get the fields if they hold the text. Anything else (a
+    delete, a script, a document without the text) passes unchanged. The caller's objects are not
+    changed. The next actions are sketched while the last ones are sent: up to two thousand are read
+    ahead. Asynchronous actions give an asynchronous iterator.
 
-    index: an open index, which says the scheme and the fields, also while they are changed by
-    `esdedup switch`. Or, without it, text_field: the name of the field with the text; scheme: what
-    the index was made with, the default one if None.
+    index: an open index. It says the scheme and fields, also while `esdedup switch` changes them.
+    text_field, scheme: in place of an index, the field with the text and the scheme of the index,
+    by default `Scheme()`.
     on_duplicate: what to do with near-duplicates among index and create actions; needs the index.
-    With "skip" they are left out; with "mark" and "group" documents without an `_id` get one.
+    With "skip" they are left out. With "mark" and "group", documents without an `_id` get one.
 
-    Raises UsageError for options that contradict each other; then, with "fail", DuplicateFound.
+    Raises UsageError for options that contradict each other, and DuplicateFound with "fail".
     """
     enricher = _enricher(text_field, scheme, index, on_duplicate or DuplicatePolicy())
     if isinstance(actions, AsyncIterable):
@@ -134,7 +134,7 @@ def _enrich_sync(actions: Iterable[Action], enricher: _Enricher) -> Iterator[Any
 
 
 async def _enrich_async(actions: AsyncIterable[Action], enricher: _Enricher) -> AsyncIterator[Any]:
-    # Imported only here: every command would be the later for it.
+    # Imported here, because it would make every command start later.
     import asyncio
 
     waiting: asyncio.Future[list[Any]] | None = None
@@ -156,7 +156,7 @@ async def _enrich_async(actions: AsyncIterable[Action], enricher: _Enricher) -> 
 
 @dataclass(frozen=True)
 class _Enricher:
-    """Adds fields to batches of actions. meta: says what an index holds, at any moment."""
+    """Adds fields to batches of actions. meta: returns the index's current meta."""
 
     meta: Callable[[], IndexMeta]
     policy: DuplicatePolicy
@@ -195,14 +195,14 @@ class _Enricher:
         texts: list[str],
         marks: list[dict[str, Any]],
     ) -> set[int]:
-        """The actions to leave out; what marks a document goes into `marks`."""
+        """Returns the rows of the actions to leave out. Puts marks of documents into `marks`."""
         whole = [at for at, (_, path) in enumerate(places) if path[-1:] not in _PARTS]
         arrivals = []
         for at in whole:
             row = places[at][0]
             id = actions[row].get("_id")
             if id is None:
-                # By this, a later one can be said to be like it.
+                # The mark of a later document names it.
                 id = uuid.uuid4().hex
                 if self.policy.writes:
                     actions[row] = {**actions[row], "_id": id}
@@ -232,9 +232,10 @@ _PARTS = (("doc",), ("upsert",))
 def added_fields(
     texts: Sequence[str], partial: Sequence[bool], scheme: Scheme
 ) -> list[dict[str, Any]]:
-    """What goes under our field beside each text; `partial`: which is in the `doc` of an update.
+    """Returns the values of our field for each text.
 
-    A partial update merges objects: of an empty text, it must take old tokens away.
+    partial: True for a text in the `doc` of an update. An update merges objects, so that the field
+    of an empty text must have nulls to remove old tokens.
     """
     cleared = _cleared(scheme)
     return [
@@ -244,7 +245,7 @@ def added_fields(
 
 
 def _parsed(action: Action) -> Any:
-    """A document given as a JSON string, which the helpers index as it is, parsed."""
+    """Parses a document given as JSON text, which the helpers index as it is."""
     if not isinstance(action, (str, bytes)):
         return action
     try:
@@ -255,12 +256,12 @@ def _parsed(action: Action) -> Any:
 
 
 def _documents(action: Any) -> Iterator[tuple[_Path, Mapping[str, Any]]]:
-    """The documents in an action, with the keys under which each lies."""
-    # A plain dict is told at once, and nearly every action is one.
+    """Yields the documents in an action, with the keys under which each lies."""
+    # Nearly every action is a plain dict, for which this check is fast.
     if not isinstance(action, (dict, Mapping)):
         return
     kind, source = action.get("_op_type", "index"), action.get("_source")
-    # The helpers take an object "_source" for the body, and the action itself where it has none.
+    # The helpers take "_source" for the body if it is an object, else the action itself.
     path: _Path = ("_source",) if isinstance(source, Mapping) else ()
     body = source if isinstance(source, Mapping) else action
     if kind == "update":
@@ -276,7 +277,7 @@ def _cleared(scheme: Scheme) -> dict[str, None]:
 
 
 def _with_fields(value: Mapping[str, Any], path: _Path, fields: dict[str, Any]) -> dict[str, Any]:
-    """A copy with the fields put into the document at the path."""
+    """Returns a copy with the fields put into the document at the path."""
     if not path:
         return {**value, **fields}
     return {**value, path[0]: _with_fields(value[path[0]], path[1:], fields)}

@@ -1,8 +1,8 @@
-"""Reading documents from files: JSON lines, CSV, TSV and plain text, also compressed.
+"""Reads documents from files: JSON lines, CSV, TSV and plain text, also compressed.
 
-A record that can't be read is handed on as a BadRecord; the rest of the file goes on.
-
-Files in chunks that can be read apart from each other, and records in batches.
+`read_records` gives one record after the other. `chunks_in` gives the same records as chunks of
+whole lines, which worker processes parse. A record that can't be read becomes a BadRecord, and
+reading goes on after it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path, PurePath
-from typing import Any, BinaryIO, Literal, NoReturn
+from typing import Any, BinaryIO, Literal, NoReturn, TypeVar
 
 import zstandard
 
@@ -27,6 +26,11 @@ from esdedup.exceptions import InputError, RecordError, UsageError
 
 Format = Literal["jsonl", "csv", "tsv", "text"]
 STDIN = "-"
+BATCH_DOCUMENTS = 10_000
+BATCH_CHARACTERS = 8_000_000
+CHUNK_BYTES = 2 << 20
+"""A chunk ends after this many bytes, or after BATCH_DOCUMENTS lines."""
+
 _FORMATS: dict[str, Format] = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
@@ -37,14 +41,16 @@ _FORMATS: dict[str, Format] = {
     ".txt": "text",
 }
 _COMPRESSED = (".gz", ".zst")
+OnBytes = Callable[[int], None]
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
 class Record:
     """A record of an input.
 
-    file: its name without folders. line: where it begins, from 1. spare_id: the id of a record that
-    has none of its own; None for file:line.
+    file: name of the file without folders. line: number of its first line, from 1. spare_id: the id
+    if the record has none of its own, or None for "file:line".
     """
 
     file: str
@@ -55,7 +61,7 @@ class Record:
 
 @dataclass(frozen=True)
 class BadRecord:
-    """A record that can't be used, as it was read, and why."""
+    """A record that can't be used. raw: the record as it was read. reason: why not."""
 
     file: str
     line: int
@@ -63,8 +69,36 @@ class BadRecord:
     reason: str
 
 
+@dataclass(frozen=True)
+class Lines:
+    """Whole lines of a file, one record in each. first: number of the first line."""
+
+    file: str
+    format: Literal["jsonl", "text"]
+    first: int
+    data: bytes
+
+    def records(self) -> Iterator[Record | BadRecord]:
+        """Returns the records of these lines."""
+        return _read_lines(self.file, self.format, io.BytesIO(self.data), self.first)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Records of a table. Its rows can't be told apart without the lines before them."""
+
+    read: list[Record | BadRecord]
+
+    def records(self) -> Iterator[Record | BadRecord]:
+        """Returns these records."""
+        return iter(self.read)
+
+
+Chunk = Lines | Rows
+
+
 def format_of(path: str) -> Format:
-    """The format that a file's name says; standard input is taken for JSON lines.
+    """Returns the format that a file's name says. Standard input is read as JSON lines.
 
     Raises UsageError for an unknown ending.
     """
@@ -80,40 +114,90 @@ def format_of(path: str) -> Format:
 
 
 def read_records(
-    path: str, format: Format | None = None, on_bytes: Callable[[int], None] | None = None
+    path: str, format: Format | None = None, on_bytes: OnBytes | None = None
 ) -> Iterator[Record | BadRecord]:
-    """The records of a file, or of standard input for "-".
+    """Yields the records of a file, or of standard input for "-".
 
     on_bytes: called with the number of bytes read from the file since the last call.
-    Raises UsageError where the file can't be opened, InputError where it breaks off.
+
+    Raises UsageError if the file can't be opened, InputError if it breaks off.
     """
     kind = format or format_of(path)
-    name = name_of(path)
-    with opened(path, on_bytes) as stream:
+    name = _name_of(path)
+    with _opened(path, on_bytes) as stream:
         if kind == "csv" or kind == "tsv":
-            yield from read_rows(name, kind, stream)
+            yield from _read_rows(name, kind, stream)
         else:
-            yield from read_lines(name, kind, stream)
+            yield from _read_lines(name, kind, stream)
 
 
-def name_of(path: str) -> str:
-    """What records call their file."""
+def chunks_in(
+    path: str, format: Format | None = None, on_bytes: OnBytes | None = None
+) -> Iterator[Chunk]:
+    """Yields the records of a file in chunks. Arguments and errors are those of `read_records`."""
+    kind = format or format_of(path)
+    name = _name_of(path)
+    with _opened(path, on_bytes) as stream:
+        if kind == "csv" or kind == "tsv":
+            yield from map(Rows, batches(_read_rows(name, kind, stream), CHUNK_BYTES))
+            return
+        first = 1
+        for lines in _grouped(stream, len, CHUNK_BYTES):
+            yield Lines(name, kind, first, b"".join(lines))
+            first += len(lines)
+
+
+def batches(
+    records: Iterable[Record | BadRecord], characters: int = BATCH_CHARACTERS
+) -> Iterator[list[Record | BadRecord]]:
+    """Yields records in batches of about `characters`, and at most BATCH_DOCUMENTS."""
+    return _grouped(records, _characters, characters)
+
+
+def _grouped(
+    items: Iterable[Item], size_of: Callable[[Item], int], most: int
+) -> Iterator[list[Item]]:
+    """Yields items in groups that end when they reach a size, or BATCH_DOCUMENTS."""
+    group: list[Item] = []
+    size = 0
+    for item in items:
+        group.append(item)
+        size += size_of(item)
+        if size >= most or len(group) >= BATCH_DOCUMENTS:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
+
+
+def _characters(record: Record | BadRecord) -> int:
+    if isinstance(record, BadRecord):
+        return len(record.raw)
+    size = 0
+    for value in record.source.values():
+        if isinstance(value, str):
+            size += len(value)
+    return size
+
+
+def _name_of(path: str) -> str:
+    """Returns what records call their file."""
     return "stdin" if path == STDIN else PurePath(path).name
 
 
-def read_lines(
+def _read_lines(
     name: str, format: Literal["jsonl", "text"], lines: Iterable[bytes], first: int = 1
 ) -> Iterator[Record | BadRecord]:
-    """The records of lines, one in each that is not empty. first: the number of the first line."""
+    """Returns the records of lines, leaving out empty ones. first: number of the first line."""
     numbered = _lines(lines, first)
     return _json_lines(name, numbered) if format == "jsonl" else _text_lines(name, numbered)
 
 
 @contextmanager
-def opened(path: str, on_bytes: Callable[[int], None] | None) -> Iterator[BinaryIO]:
-    """The bytes of a file, unpacked.
+def _opened(path: str, on_bytes: OnBytes | None) -> Iterator[BinaryIO]:
+    """Gives the bytes of a file, unpacked.
 
-    Raises UsageError where the file can't be opened, InputError where it breaks off.
+    Raises UsageError if the file can't be opened, InputError if it breaks off.
     """
     try:
         raw = sys.stdin.buffer if path == STDIN else Path(path).open("rb")  # noqa: SIM115
@@ -141,9 +225,9 @@ def _unpacked(path: str, raw: Any) -> Any:
 
 
 class _Counted(io.RawIOBase):
-    """A stream that tells how much was read from it."""
+    """A stream that reports how much was read from it."""
 
-    def __init__(self, raw: BinaryIO, on_bytes: Callable[[int], None]) -> None:
+    def __init__(self, raw: BinaryIO, on_bytes: OnBytes) -> None:
         self._raw = raw
         self._on_bytes = on_bytes
 
@@ -158,14 +242,14 @@ class _Counted(io.RawIOBase):
 
 
 def _lines(lines: Iterable[bytes], first: int = 1) -> Iterator[tuple[int, str]]:
-    """Lines by number, without their ends; bytes that are no UTF-8 become lone surrogates."""
+    """Yields numbers and lines without their ends. Invalid UTF-8 becomes lone surrogates."""
     for number, line in enumerate(lines, first):
         text = line.decode("utf-8-sig" if number == 1 else "utf-8", "surrogateescape")
         yield number, text.rstrip("\r\n")
 
 
 def _json_lines(name: str, lines: Iterable[tuple[int, str]]) -> Iterator[Record | BadRecord]:
-    # To make one for each line takes as long as to read a short document.
+    # Making one for each line would take as long as reading a short document.
     decoder = json.JSONDecoder(parse_constant=_refuse_number, parse_float=_finite)
     for number, line in lines:
         if not line.strip():
@@ -188,10 +272,10 @@ def _text_lines(name: str, lines: Iterable[tuple[int, str]]) -> Iterator[Record 
             yield _checked(name, number, line, {"text": line})
 
 
-def read_rows(
+def _read_rows(
     name: str, format: Literal["csv", "tsv"], stream: BinaryIO
 ) -> Iterator[Record | BadRecord]:
-    """The records of a table, whose first row names the fields."""
+    """Yields the records of a table. Its first row names the fields."""
     consumed: list[str] = []
     reader = _row_reader(stream, "," if format == "csv" else "\t", consumed)
     header: list[str] | None = None
@@ -212,7 +296,7 @@ def read_rows(
 
 
 def _row_reader(stream: BinaryIO, delimiter: str, consumed: list[str]) -> Any:
-    """A reader of rows that leaves the lines it takes in `consumed`."""
+    """Returns a reader of rows that puts the lines it takes into `consumed`."""
     # A document may be longer than the 128 KiB that the module takes by default.
     csv.field_size_limit(sys.maxsize)
 
@@ -222,9 +306,9 @@ def _row_reader(stream: BinaryIO, delimiter: str, consumed: list[str]) -> Any:
             yield consumed[-1]
 
     if delimiter == "\t":
-        # As registered with IANA, fields of tab-separated values are never quoted.
+        # Fields of tab-separated values are never quoted (IANA, text/tab-separated-values).
         return csv.reader(lines(), delimiter=delimiter, quoting=csv.QUOTE_NONE)
-    # Strict, because otherwise a quote that is never closed swallows the rest of the file.
+    # Without strict, a quote that is never closed swallows the rest of the file.
     return csv.reader(lines(), delimiter=delimiter, strict=True)
 
 
@@ -252,7 +336,7 @@ def _checked(name: str, line: int, raw: str, source: dict[str, Any]) -> Record |
 
 
 def _check_unicode(source: Any) -> None:
-    """Raises RecordError for text that no server would take: not UTF-8, or half a character."""
+    """Raises RecordError for text that no server takes: not UTF-8, or half of a character."""
     try:
         json.dumps(source, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError as error:
@@ -280,89 +364,3 @@ def _json_reason(error: Exception) -> str:
 def _json_name(value: Any) -> str:
     names = {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
     return names.get(type(value), "a number")
-
-
-BATCH_DOCUMENTS = 10_000
-BATCH_CHARACTERS = 8_000_000
-CHUNK_BYTES = 2 << 20
-"""A chunk is as long, or has as many lines as a batch has documents."""
-
-
-@dataclass(frozen=True)
-class Lines:
-    """Whole lines of a file, the first of which has this number, as they stand there."""
-
-    file: str
-    format: Literal["jsonl", "text"]
-    first: int
-    data: bytes
-
-    def records(self) -> Iterator[Record | BadRecord]:
-        """The records of these lines."""
-        return read_lines(self.file, self.format, BytesIO(self.data), self.first)
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Records of a table, whose lines can't be told apart without those before."""
-
-    read: list[Record | BadRecord]
-
-    def records(self) -> Iterator[Record | BadRecord]:
-        """These records."""
-        return iter(self.read)
-
-
-Chunk = Lines | Rows
-
-
-def chunks_in(
-    path: str, format: Format | None = None, on_bytes: Callable[[int], None] | None = None
-) -> Iterator[Chunk]:
-    """The records of a file as `read_records` reads them, to be read elsewhere, some at a time.
-
-    Raises UsageError where the file can't be opened, InputError where it breaks off.
-    """
-    kind = format or format_of(path)
-    name = name_of(path)
-    with opened(path, on_bytes) as stream:
-        if kind == "csv" or kind == "tsv":
-            for batch in batches(read_rows(name, kind, stream), CHUNK_BYTES):
-                yield Rows(batch)
-            return
-        first, size = 1, 0
-        lines: list[bytes] = []
-        for line in stream:
-            lines.append(line)
-            size += len(line)
-            if size >= CHUNK_BYTES or len(lines) >= BATCH_DOCUMENTS:
-                yield Lines(name, kind, first, b"".join(lines))
-                first, size, lines = first + len(lines), 0, []
-        if lines:
-            yield Lines(name, kind, first, b"".join(lines))
-
-
-def batches(
-    records: Iterable[Record | BadRecord], characters: int = BATCH_CHARACTERS
-) -> Iterator[list[Record | BadRecord]]:
-    """Records in batches of bounded size."""
-    batch: list[Record | BadRecord] = []
-    size = 0
-    for record in records:
-        batch.append(record)
-        size += _characters(record)
-        if len(batch) >= BATCH_DOCUMENTS or size >= characters:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
-
-
-def _characters(record: Record | BadRecord) -> int:
-    if isinstance(record, BadRecord):
-        return len(record.raw)
-    size = 0
-    for value in record.source.values():
-        if isinstance(value, str):
-            size += len(value)
-    return size

@@ -1,40 +1,340 @@
-"""Documents into a store: sketch a batch, write it, account for every record.
+"""Writes documents to a store with their tokens, and accounts for every record.
 
-Documents that were only to be created, and whose ids were taken.
+Worker processes may read, sketch and encode the records. Only this process writes, in the order of
+the records: of several documents of one id the last one stays.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
-from esdedup.ingest.documents import (
-    TAKEN_BY_LINE,
-    Item,
-    bad_record,
-    items_of,
-    with_tokens,
-)
-from esdedup.ingest.files import BadRecord, Record, batches
+from esdedup.ingest.documents import TAKEN_BY_LINE, Item, bad_record, items_of, with_tokens
+from esdedup.ingest.files import BadRecord, Chunk, Record, batches
 from esdedup.ingest.near_duplicates import DuplicatePolicy, Originals
+from esdedup.ingest.parallel import in_order
 from esdedup.ingest.recent import Arrival, Verdict
-from esdedup.models import Document, Failure
+from esdedup.models import Counts, Document, Encoded, Failure
 from esdedup.stores.base import Store
 from esdedup.stores.mapping import IndexMeta
 
+_TAKEN = "the id is taken by another text, and a data stream takes no changes"
+DeadLetter = Callable[[BadRecord], None]
 
-def without_unchanged(
+
+@dataclass(frozen=True)
+class IngestReport(Counts):
+    """Counts of records. read = created + updated + unchanged + skipped + failed.
+
+    unchanged: records without an id of their own that were indexed before with the same text.
+    skipped: near-duplicates that the policy leaves out. failed: records handed to the dead letter.
+    duplicates: near-duplicates found, whatever was done with them. exact: those of them with an
+    equal text. truncated: documents that had more candidates than the policy compares with, or
+    only buckets of the stop list.
+    """
+
+    read: int = 0
+    created: int = 0
+    updated: int = 0
+    unchanged: int = 0
+    skipped: int = 0
+    failed: int = 0
+    duplicates: int = 0
+    exact: int = 0
+    truncated: int = 0
+
+
+def ingest(
+    store: Store,
+    meta: IndexMeta,
+    records: Iterable[Record | BadRecord | Chunk],
+    dead_letter: DeadLetter,
+    *,
+    workers: int = 1,
+    id_field: str | None = None,
+    on_duplicate: DuplicatePolicy | None = None,
+    on_batch: Callable[[IngestReport], None] | None = None,
+    fresh: Callable[[], IndexMeta] | None = None,
+) -> IngestReport:
+    """Writes records with their tokens. What counts as created or updated is durable.
+
+    A record's id is its `id_field`, by default `id` if it has one. A record without one gets the id
+    "file:line". Such a document is only created: it never replaces another text.
+
+    records: single ones, or chunks of them. workers: processes that read and sketch, if more than
+    1; they take only chunks. on_duplicate: what to do with near-duplicates of earlier
+    documents, by default nothing. dead_letter: called with every record that is not written.
+    on_batch: called after each batch with the report so far. fresh: returns the index's current
+    meta, which may change during the run.
+
+    Raises the errors of the store, and StoreError if a worker was killed or can't be started. The
+    last report given to `on_batch` counts the acknowledged records. The same call again completes
+    the work.
+    """
+    current = fresh or (lambda: meta)
+    policy = on_duplicate or DuplicatePolicy()
+    originals = Originals(store, current, policy) if policy.action != "keep" else None
+    if workers > 1:
+        # A document that is to be marked can't be encoded yet.
+        encode = store.encode if originals is None else None
+        given = ((chunk, current()) for chunk in records)
+        made = in_order(workers, partial(_prepare, id_field, encode), given)
+    else:
+        made = _in_batches(records, meta.text_field, id_field)
+    report = IngestReport()
+    with closing(made):
+        for batch in made:
+            writer = _Writer(store, current(), dead_letter, policy, originals)
+            report += writer.write(batch)
+            for record in batch.bad:
+                dead_letter(record)
+            report += IngestReport(read=len(batch), failed=len(batch.bad))
+            if on_batch is not None:
+                on_batch(report)
+    return report
+
+
+def _in_batches(
+    records: Iterable[Record | BadRecord | Chunk],
+    text_field: str,
+    id_field: str | None,
+) -> Generator[_Batch | _EncodedBatch]:
+    single = itertools.chain.from_iterable(
+        [each] if isinstance(each, (Record, BadRecord)) else each.records() for each in records
+    )
+    for batch in batches(single):
+        yield _Batch(*items_of(batch, text_field, id_field))
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """Documents to write together, and the records that are not documents.
+
+    sketched_for: the index's meta when the items were sketched, or None if they are not.
+    """
+
+    items: list[Item]
+    bad: list[BadRecord]
+    sketched_for: IndexMeta | None = None
+
+    def __len__(self) -> int:
+        return len(self.items) + len(self.bad)
+
+
+@dataclass(frozen=True)
+class _EncodedBatch:
+    """Documents as the store writes them: all that a worker process need send.
+
+    own: for each document, whether the id is its own. read: reads the batch again.
+    """
+
+    documents: list[Encoded]
+    own: list[bool]
+    bad: list[BadRecord]
+    sketched_for: IndexMeta
+    read: Callable[[], _Batch]
+
+    def __len__(self) -> int:
+        return len(self.documents) + len(self.bad)
+
+
+def _prepare(
+    id_field: str | None,
+    encode: Callable[[Document], Any] | None,
+    given: tuple[Any, IndexMeta],
+) -> _Batch | _EncodedBatch:
+    """Reads and sketches a chunk, in a worker process.
+
+    encode: the store's, or None if marks are still to be put into the documents.
+    """
+    chunk, meta = given
+    read = partial(_read_chunk, chunk, meta.text_field, id_field)
+    batch = read()
+    documents = with_tokens([item.document for item in batch.items], meta)
+    if encode is None:
+        items = [
+            replace(item, sketched=document)
+            for item, document in zip(batch.items, documents, strict=True)
+        ]
+        return _Batch(items, batch.bad, meta)
+    encoded = [
+        Encoded(document.id, _digest(document, meta.field), encode(document))
+        for document in documents
+    ]
+    return _EncodedBatch(encoded, [item.own_id for item in batch.items], batch.bad, meta, read)
+
+
+def _read_chunk(chunk: Chunk, text_field: str, id_field: str | None) -> _Batch:
+    return _Batch(*items_of(chunk.records(), text_field, id_field))
+
+
+@dataclass(frozen=True)
+class _Writer:
+    """Writes a batch by the policy. originals: None if near-duplicates are kept."""
+
+    store: Store
+    meta: IndexMeta
+    dead_letter: DeadLetter
+    policy: DuplicatePolicy
+    originals: Originals | None
+
+    def write(self, batch: _Batch | _EncodedBatch) -> IngestReport:
+        """Writes the documents of a batch; the records are not counted as read."""
+        if isinstance(batch, _EncodedBatch):
+            if batch.sketched_for == self.meta:
+                return self._write_encoded(batch)
+            batch = batch.read()
+        items = batch.items
+        if batch.sketched_for not in (None, self.meta):
+            # The index names another scheme by now.
+            items = [replace(item, sketched=None) for item in items]
+        if self.originals is None:
+            return self._put(items)[0]
+        return self._write_unless_alike(items, self.originals)
+
+    def _write_encoded(self, batch: _EncodedBatch) -> IngestReport:
+        report, refused = write_documents(self.store, self.meta.field, batch.documents, batch.own)
+        if refused:
+            items = batch.read().items
+            self._refuse([(items[position], reason) for position, reason in refused])
+        return report
+
+    def _write_unless_alike(self, items: list[Item], originals: Originals) -> IngestReport:
+        """Finds near-duplicates, and writes the items that the policy lets in."""
+        verdicts = originals.find([Arrival(item.id, item.text) for item in items])
+        judged = list(zip(items, verdicts, strict=True))
+        marks = {item.id: verdict for item, verdict in judged}
+        written = [item for item, verdict in judged if self.policy.takes(verdict)]
+        report = IngestReport()
+        failed: set[str] = set()
+        for items_at_once in self._in_order(written, marks):
+            done, refused = self._put(items_at_once, marks)
+            report += done
+            failed |= refused
+        originals.forget(failed)
+        if self.policy.writes and failed:
+            self._mark_again(written, marks, failed, originals)
+        rest = [(item, verdict) for item, verdict in judged if not self.policy.takes(verdict)]
+        lost = [(item, verdict) for item, verdict in rest if verdict.original in failed]
+        report += self._leave_out([each for each in rest if each[1].original not in failed])
+        report += IngestReport(
+            duplicates=sum(verdict.original is not None for verdict in verdicts) - len(lost),
+            exact=sum(verdict.exact for verdict in verdicts)
+            - sum(verdict.exact for _, verdict in lost),
+            truncated=sum(verdict.truncated for verdict in verdicts),
+        )
+        if lost:
+            # The original was not written, so that each of these may be the first of its kind.
+            report += self._write_unless_alike([item for item, _ in lost], originals)
+        return report
+
+    def _in_order(self, items: list[Item], marks: dict[str, Verdict]) -> Iterator[list[Item]]:
+        """Yields duplicates before representatives, if documents are grouped.
+
+        So no representative is in the store without all that came before it. After a kill, what
+        comes again is compared with the same representatives as the first time.
+        """
+        if not self.policy.groups:
+            yield items
+            return
+        for is_duplicate in (True, False):
+            yield [item for item in items if (marks[item.id].original is not None) is is_duplicate]
+
+    def _mark_again(
+        self,
+        items: list[Item],
+        marks: dict[str, Verdict],
+        failed: set[str],
+        originals: Originals,
+    ) -> None:
+        """Writes duplicates of documents that were refused again, with new marks."""
+        wrong = [item for item in items if marks[item.id].original in failed]
+        if wrong := [item for item in wrong if item.id not in failed]:
+            originals.doubt(item.id for item in wrong)
+            # They are counted already.
+            self._write_unless_alike(wrong, originals)
+
+    def _leave_out(self, rest: list[tuple[Item, Verdict]]) -> IngestReport:
+        if self.policy.action == "skip":
+            return IngestReport(skipped=len(rest))
+        self._refuse([(item, f"it is {verdict.reason}") for item, verdict in rest])
+        return IngestReport(failed=len(rest))
+
+    def _refuse(self, items: Iterable[tuple[Item, str]]) -> None:
+        for item, reason in items:
+            self.dead_letter(bad_record(item.record, reason))
+
+    def _put(
+        self, items: list[Item], marks: dict[str, Verdict] | None = None
+    ) -> tuple[IngestReport, set[str]]:
+        """Writes items. Returns what became of them, and the ids that were refused."""
+        documents = self._sketched(items)
+        if marks is not None and self.policy.writes:
+            documents = [self._marked(document, marks[document.id]) for document in documents]
+        own = [item.own_id for item in items]
+        report, refused = write_documents(self.store, self.meta.field, documents, own)
+        self._refuse([(items[position], reason) for position, reason in refused])
+        return report, {items[position].id for position, _ in refused}
+
+    def _sketched(self, items: list[Item]) -> list[Document]:
+        ready = [item.sketched for item in items if item.sketched is not None]
+        if len(ready) == len(items):
+            return ready
+        return with_tokens([item.document for item in items], self.meta)
+
+    def _marked(self, document: Document, verdict: Verdict) -> Document:
+        marked = {
+            one.field: {**document.tokens_in(one.field), **verdict.fields()}
+            for one in self.meta.all
+        }
+        return Document(document.id, {**document.source, **marked})
+
+
+def write_documents(
+    store: Store, field: str, documents: Sequence[Document | Encoded], own: Sequence[bool]
+) -> tuple[IngestReport, list[tuple[int, str]]]:
+    """Writes documents. Those whose id is not their own are only created.
+
+    field: the field of the tokens. own: for each document, whether the id is its own.
+
+    Returns what became of them, with none counted as read, and the positions of those that were
+    refused with the reasons.
+    """
+    report = IngestReport()
+    refused: list[tuple[int, str]] = []
+    for wanted, taken in ((True, _TAKEN), (False, TAKEN_BY_LINE)):
+        positions = [position for position, is_own in enumerate(own) if is_own is wanted]
+        if not positions:
+            continue
+        some = [documents[position] for position in positions]
+        written = store.write(some, create=not wanted)
+        failures, unchanged = _without_unchanged(store, field, some, written.failures, taken)
+        refused += [(positions[at], reason) for at, reason in failures]
+        report += IngestReport(
+            created=written.created,
+            updated=written.updated,
+            unchanged=unchanged,
+            failed=len(failures),
+        )
+    return report, refused
+
+
+def _without_unchanged(
     store: Store,
     field: str,
-    documents: Sequence[Document],
+    documents: Sequence[Document | Encoded],
     failures: Sequence[Failure],
     taken: str,
 ) -> tuple[list[tuple[int, str]], int]:
-    """What failed: positions in `documents` with reasons; and how many only had the very same text.
+    """Returns what failed, as positions with reasons, and how many had the stored text.
 
-    An id may come more than once: of those, the ones whose text is not the stored one failed.
-    taken: the reason to give for a conflict with another text.
+    An id may come more than once. Then those of its documents failed whose text is not the stored
+    one. taken: the reason for a conflict with another text.
     """
     positions: dict[str, list[int]] = defaultdict(list)
     for position, document in enumerate(documents):
@@ -53,220 +353,14 @@ def without_unchanged(
         differing = [
             position
             for position in positions[id]
-            if documents[position].tokens_in(field)["digest"] != stored.get(id)
+            if _digest(documents[position], field) != stored.get(id)
         ]
         found += [(position, taken) for position in differing[:count]]
     return found, len(failures) - len(found)
 
 
-_TAKEN = "the id is taken by another text, and a data stream takes no changes"
-DeadLetter = Callable[[BadRecord], None]
-
-
-@dataclass(frozen=True)
-class IngestReport:
-    """What became of the records; read = created + updated + unchanged + skipped + failed.
-
-    unchanged: a record that was indexed before and is not to be overwritten, with the same text.
-    skipped: a near-duplicate that the policy leaves out. failed: handed to the dead letter.
-    duplicates: near-duplicates found, whatever was done with them. exact: those of them that were
-    found by an equal text, before anything else was made of theirs. truncated: documents compared
-    with the best of more candidates than the policy allows, or with none because all their buckets
-    are in the stop list.
-    """
-
-    read: int = 0
-    created: int = 0
-    updated: int = 0
-    unchanged: int = 0
-    skipped: int = 0
-    failed: int = 0
-    duplicates: int = 0
-    exact: int = 0
-    truncated: int = 0
-
-    def __add__(self, other: IngestReport) -> IngestReport:
-        return IngestReport(
-            *(getattr(self, each.name) + getattr(other, each.name) for each in fields(self))
-        )
-
-
-def ingest(
-    store: Store,
-    meta: IndexMeta,
-    records: Iterable[Record | BadRecord],
-    dead_letter: DeadLetter,
-    *,
-    id_field: str | None = None,
-    on_duplicate: DuplicatePolicy | None = None,
-    on_batch: Callable[[IngestReport], None] | None = None,
-    fresh: Callable[[], IndexMeta] | None = None,
-) -> IngestReport:
-    """Writes records with their tokens; what counts as created or updated is durable.
-
-    A record's id is its `id_field`, by default `id` where it has one. One without gets the id
-    "file:line", which is never taken from another text: such a document is only created.
-
-    on_duplicate: what to do with near-duplicates of what the store holds or came before; by
-    default they are written as any other document.
-    dead_letter: called with every record that is not written and why.
-    on_batch: called with the report so far after each batch. fresh: gives what the index says now,
-    which may come to name a next scheme while this goes on.
-
-    Raises the errors of the store; then the last report handed to `on_batch` tells what was
-    acknowledged, and doing the same again completes it.
-    """
-    report = IngestReport()
-    policy = on_duplicate or DuplicatePolicy()
-    current = fresh or (lambda: meta)
-    originals = Originals(store, current, policy) if policy.action != "keep" else None
-    for batch in batches(records):
-        items, bad = items_of(batch, meta.text_field, id_field)
-        writer = _Writer(store, current(), dead_letter, policy)
-        report = writer.write(items, originals, report)
-        for record in bad:
-            dead_letter(record)
-        report = replace(report, read=report.read + len(batch), failed=report.failed + len(bad))
-        if on_batch is not None:
-            on_batch(report)
-    return report
-
-
-@dataclass(frozen=True)
-class _Writer:
-    """Writes a batch by the policy."""
-
-    store: Store
-    meta: IndexMeta
-    dead_letter: DeadLetter
-    policy: DuplicatePolicy
-
-    def write(
-        self, items: list[Item], originals: Originals | None, report: IngestReport
-    ) -> IngestReport:
-        if originals is None:
-            return self._put(items, None, report)[0]
-        arrivals = [Arrival(item.id, item.text) for item in items]
-        verdicts = originals.find(arrivals)
-        marks = {arrival.id: verdict for arrival, verdict in zip(arrivals, verdicts, strict=True)}
-        alike = [verdict.original is not None for verdict in verdicts]
-        written = [
-            item for item, like in zip(items, alike, strict=True) if not like or self.policy.writes
-        ]
-        failed: set[str] = set()
-        for items_at_once in self._in_order(written, marks):
-            report, refused = self._put(items_at_once, marks, report)
-            failed |= refused
-        originals.forget(failed)
-        if self.policy.writes and failed:
-            self._mark_again(written, marks, failed, originals)
-        rest = [
-            (item, verdict)
-            for item, verdict, like in zip(items, verdicts, alike, strict=True)
-            if like and not self.policy.writes
-        ]
-        lost = [(item, verdict) for item, verdict in rest if verdict.original in failed]
-        left_out = [(item, verdict) for item, verdict in rest if verdict.original not in failed]
-        report = self._leave_out(left_out, report)
-        report = replace(
-            report,
-            duplicates=report.duplicates + sum(alike) - len(lost),
-            exact=report.exact
-            + sum(verdict.exact for verdict in verdicts)
-            - sum(verdict.exact for _, verdict in lost),
-            truncated=report.truncated + sum(verdict.truncated for verdict in verdicts),
-        )
-        # What was like a document that was not written then may be the first of its kind.
-        return self.write([item for item, _ in lost], originals, report) if lost else report
-
-    def _in_order(self, items: list[Item], marks: dict[str, Verdict]) -> Iterator[list[Item]]:
-        """Followers before leaders.
-
-        So no leader is in the store without all that came before it. Where a run is killed, what
-        comes again is compared with the same leaders as the first time.
-        """
-        if not self.policy.leaders:
-            yield items
-            return
-        for follow in (True, False):
-            yield [item for item in items if (marks[item.id].original is not None) is follow]
-
-    def _mark_again(
-        self,
-        items: list[Item],
-        marks: dict[str, Verdict],
-        failed: set[str],
-        originals: Originals,
-    ) -> None:
-        """What was said to be like a document that was not written is like another, or none."""
-        wrong = [item for item in items if marks[item.id].original in failed]
-        if wrong := [item for item in wrong if item.id not in failed]:
-            originals.doubt(item.id for item in wrong)
-            # They are counted already.
-            self.write(wrong, originals, IngestReport())
-
-    def _leave_out(self, rest: list[tuple[Item, Verdict]], report: IngestReport) -> IngestReport:
-        if self.policy.action == "skip":
-            return replace(report, skipped=report.skipped + len(rest))
-        for item, verdict in rest:
-            self.dead_letter(bad_record(item.record, f"it is {verdict.reason}"))
-        return replace(report, failed=report.failed + len(rest))
-
-    def _put(
-        self, items: list[Item], marks: dict[str, Verdict] | None, report: IngestReport
-    ) -> tuple[IngestReport, set[str]]:
-        """Writes items; the ids that were refused too."""
-        documents = with_tokens([item.document for item in items], self.meta)
-        if marks is not None and self.policy.writes:
-            documents = [self._marked(document, marks[document.id]) for document in documents]
-        done, refused = write_items(self.store, self.meta, items, documents, self.dead_letter)
-        return report + done, refused
-
-    def _marked(self, document: Document, verdict: Verdict) -> Document:
-        marked = {
-            one.field: {**document.tokens_in(one.field), **verdict.fields()}
-            for one in self.meta.all
-        }
-        return Document(document.id, {**document.source, **marked})
-
-
-def write_items(
-    store: Store,
-    meta: IndexMeta,
-    items: list[Item],
-    documents: list[Document],
-    dead_letter: DeadLetter,
-) -> tuple[IngestReport, set[str]]:
-    """Writes items as the documents, with tokens, that were made of them.
-
-    What became of them, with none counted as read, and the ids that were refused.
-    """
-    report = IngestReport()
-    refused: set[str] = set()
-    for own in (True, False):
-        chosen = [
-            (item, document)
-            for item, document in zip(items, documents, strict=True)
-            if item.own_id is own
-        ]
-        if not chosen:
-            continue
-        written = store.write([document for _, document in chosen], create=not own)
-        failures, unchanged = without_unchanged(
-            store,
-            meta.field,
-            [document for _, document in chosen],
-            written.failures,
-            _TAKEN if own else TAKEN_BY_LINE,
-        )
-        for position, reason in failures:
-            item = chosen[position][0]
-            dead_letter(bad_record(item.record, reason))
-            refused.add(item.id)
-        report += IngestReport(
-            created=written.created,
-            updated=written.updated,
-            unchanged=unchanged,
-            failed=len(failures),
-        )
-    return report, refused
+def _digest(document: Document | Encoded, field: str) -> str:
+    if isinstance(document, Encoded):
+        return document.digest
+    digest: str = document.tokens_in(field)["digest"]
+    return digest

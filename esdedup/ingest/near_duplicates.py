@@ -1,13 +1,11 @@
-"""Near-duplicates found as documents come in, and what is done with them.
+"""Finds near-duplicates as documents come in.
 
-A document is compared with what the store shows to searches, and with the documents that came just
-before it, which it may not show yet. Who comes second is the duplicate. Equal texts are found by
-their digests, before anything else is made of them.
+A document is compared with the documents that the store shows to searches, and with those that came
+just before, which it may not show yet. The later one is the duplicate. Equal texts are found first,
+by their digests alone.
 
-To cluster is the leader algorithm (Hartigan, "Clustering Algorithms", Wiley 1975, chapter 3), but
-that a document joins the nearest leader, not the first that is near enough.
-
-What a store knows of documents that come in: their former verdicts, and who is like them.
+Grouping is the leader algorithm (Hartigan, "Clustering Algorithms", Wiley 1975, chapter 3). Here a
+document joins the nearest representative, not the first one that is near enough.
 """
 
 from __future__ import annotations
@@ -28,10 +26,10 @@ from esdedup.ingest.recent import (
     Row,
     Verdict,
     follows,
-    sketched_anew,
+    sketched_again,
 )
 from esdedup.models import Candidates, Metric, Query, RecallQuery, natural, tokens_in
-from esdedup.search.limits import ONE_BAND, Limits
+from esdedup.search.limits import ACTING, ONE_BAND, Limits
 from esdedup.search.similar import similar
 from esdedup.sketch.sketch import normalised_digests
 from esdedup.stores.base import Store
@@ -39,110 +37,34 @@ from esdedup.stores.fields import text_of, value_at
 from esdedup.stores.mapping import IndexMeta
 from esdedup.text.normalise import normalise
 
-_DIGESTS_AT_ONCE = 200
-_OF_ONE_TEXT = 10
-"""Of the documents of one text any will do; the first ones may be no longer what they were."""
-
-
-def verdicts_of(
-    store: Store, meta: IndexMeta, ids: Sequence[str]
-) -> dict[str, tuple[str, Verdict]]:
-    """The digest of each document that has a group, and what was said of it, by id."""
-    paths = {name: f"{meta.field}.{name}" for name in ("digest", *MARKS)}
-    found = {}
-    for document in store.get(ids, list(paths.values())):
-        ours = {name: value_at(document.source, path) for name, path in paths.items()}
-        if ours["group"] is not None:
-            found[document.id] = ours["digest"] or "", Verdict.stored(document.id, ours)
-    return found
-
-
-def of_equal_texts(
-    store: Store, meta: IndexMeta, texts: Mapping[str, str]
-) -> dict[str, list[Near]]:
-    """Documents of just these texts, a few of each, by digest.
-
-    texts: normalised, by digest.
-    """
-    near: dict[str, list[Near]] = {}
-    digests = list(texts)
-    for first in range(0, len(digests), _DIGESTS_AT_ONCE):
-        for candidates in _with_digests(store, meta, digests[first : first + _DIGESTS_AT_ONCE]):
-            for digest, text, found in _read(candidates, meta):
-                # The digest may be that of a text that somebody changed, or by chance another's.
-                if texts.get(digest) == text:
-                    near.setdefault(digest, []).append(found)
-    return near
-
-
-def _with_digests(store: Store, meta: IndexMeta, digests: list[str]) -> Iterator[Candidates]:
-    together = RecallQuery("digest", [digests], field=meta.field)
-    (found,) = store.recall([together], 2 * len(digests))
-    if not found.truncated:
-        yield found
-        return
-    # One text of thousands of documents would hide the others.
-    for digest in digests:
-        yield from store.recall([RecallQuery("digest", [[digest]], field=meta.field)], _OF_ONE_TEXT)
-
-
-def _read(candidates: Candidates, meta: IndexMeta) -> Iterator[tuple[str, str, Near]]:
-    """Digest, normalised text, and id of the documents that have a text."""
-    rows, texts = [], []
-    for candidate in candidates.found:
-        document = candidate.document
-        try:
-            texts.append(text_of(document.source, meta.text_field))
-        except RecordError:
-            # A foreign update may have taken it away and left the tokens.
-            continue
-        ours = document.tokens_in(meta.field)
-        rows.append(
-            (ours.get("digest", ""), Near(document.id, Verdict.stored(document.id, ours), 0))
-        )
-    normalised = normalise(texts, meta.scheme.normalisation)
-    for (digest, near), text in zip(rows, normalised, strict=True):
-        yield digest, text, near
-
-
-def of_similar_texts(
-    store: Store, meta: IndexMeta, queries: Sequence[Query], limits: Limits
-) -> list[tuple[list[Near], bool]]:
-    """For each query the similar documents, and whether there were more candidates."""
-    answers = []
-    for result in similar(store, meta, queries, limits):
-        near = []
-        for match in result.matches:
-            verdict = Verdict.stored(match.id, tokens_in(match.source, meta.field))
-            value = match.similarity if match.distance is None else match.distance
-            near.append(Near(match.id, verdict, value or 0.0))
-        answers.append((near, result.truncated or result.blind))
-    return answers
-
-
 OnDuplicate = Literal["keep", "mark", "skip", "fail"]
 PolicyAction = Literal["keep", "mark", "skip", "fail", "group"]
 _RECENT_DOCUMENTS = 20_000
 _RECENT_CHARACTERS = 100_000_000
 """A generation of recent documents. Bulk helpers run behind by a few thousand at most."""
+_DIGESTS_AT_ONCE = 200
+_OF_ONE_TEXT = 10
+"""Documents of one text to read. Any of them will do, but the first ones may have changed."""
 
 
 @dataclass(frozen=True)
 class DuplicatePolicy:
-    """What to do with a near-duplicate of an earlier document.
+    """Says how to treat a near-duplicate of an earlier document.
 
-    action: "keep" it as any other; "mark" it with the original's id and the similarity; "skip" it;
-    "fail" it, which makes it an error; or "group": mark it as a follower of the nearest leader,
-    which is a document that follows none. metric: "jaccard" or "hamming". threshold: least Jaccard
-    similarity. distance: most Hamming distance, in bits; None for what the scheme's segments
-    guarantee by equality alone. candidates: documents of the store to compare with, at most; the
-    report counts where there were more.
+    action: "keep" it like any other; "mark" it with the original's id and the similarity; "skip"
+    it; "fail" it, as an error; or "group" it: mark it as a duplicate of the nearest representative.
+    A document that is like no representative becomes one.
+    metric: "jaccard" or "hamming".
+    threshold: least Jaccard similarity.
+    distance: most Hamming distance in bits, or None for the distance that the scheme's segments
+    guarantee by equality alone.
+    candidates: most documents of the store to compare with; the report counts documents with more.
 
     Raises UsageError for values out of range.
     """
 
     action: PolicyAction = "keep"
-    threshold: float = 0.8
+    threshold: float = ACTING
     candidates: int = 100
     metric: Metric = "jaccard"
     distance: int | None = None
@@ -156,31 +78,36 @@ class DuplicatePolicy:
 
     @property
     def limits(self) -> Limits:
-        """How far to look in the store."""
+        """The limits of the search in the store."""
         most = self.candidates
-        # As those that came just before are compared where they share any band.
+        # One band, because documents that came just before are compared if they share one.
         return Limits(self.metric, self.threshold, self.distance, most, most, ONE_BAND)
 
     @property
     def writes(self) -> bool:
-        """Whether near-duplicates are written, and marked."""
+        """True if near-duplicates are written, and marked."""
         return self.action in ("mark", "group")
 
     @property
-    def leaders(self) -> bool:
-        """Whether only documents that are like no earlier one are compared with."""
+    def groups(self) -> bool:
+        """True if documents are compared only with representatives."""
         return self.action == "group"
+
+    def takes(self, verdict: Verdict) -> bool:
+        """Returns True if a document with this verdict is written."""
+        return verdict.original is None or self.writes
 
 
 class Originals:
-    """Finds the originals of documents of one run, batch by batch.
+    """Finds the originals of the documents of one run, batch by batch.
 
-    It remembers the documents of the last batches; older ones a refresh has made visible.
-    meta: says what the index holds, which may change meanwhile. truncated: documents so far that
-    had more candidates than the policy lets them be compared with, or were compared with none, as
-    all their buckets are in the stop list.
+    It remembers the documents of the last batches. A refresh has made older ones visible.
 
-    Raises UsageError where the index has not the tokens that the policy's metric takes.
+    meta: returns the index's current meta, which may change during the run. truncated: number of
+    documents so far that had more candidates than the policy compares with, or only buckets of
+    the stop list.
+
+    Raises UsageError if the index lacks the tokens of the policy's metric.
     """
 
     def __init__(
@@ -199,7 +126,7 @@ class Originals:
         self._like = Likeness(self._meta.scheme, policy.limits)
 
     def find(self, arrivals: Sequence[Arrival]) -> list[Verdict]:
-        """A verdict for each document of a batch, in order."""
+        """Returns a verdict for each document of a batch, in order."""
         if not arrivals:
             return []
         self._begin()
@@ -212,27 +139,27 @@ class Originals:
         return verdicts
 
     def forget(self, ids: Iterable[str]) -> None:
-        """Takes back documents that were not written after all."""
+        """Forgets documents that were not written after all."""
         gone = set(ids)
         self._recent = [row for row in self._recent if row.id not in gone]
         self._older = [row for row in self._older if row.id not in gone]
 
     def doubt(self, ids: Iterable[str]) -> None:
-        """Takes back what was said of documents that were written, until they come again."""
+        """Ignores the stored verdicts of documents until they come again."""
         doubted = set(ids)
         self.forget(doubted)
         self._doubted |= doubted
 
     def _begin(self) -> None:
         if not self._begun:
-            # A run that was killed may just have written what this one begins with.
+            # A run that was killed may have written the first documents just before.
             self._store.refresh()
             self._begun = True
         meta = self._current()
         if meta.scheme.id != self._meta.scheme.id:
             self._like = Likeness(meta.scheme, self._policy.limits)
             self._older, self._recent = (
-                sketched_anew(rows, self._like, meta.scheme.normalisation)
+                sketched_again(rows, self._like, meta.scheme.normalisation)
                 for rows in (self._older, self._recent)
             )
         self._meta = meta
@@ -245,18 +172,18 @@ class Originals:
         counts = Counter(arrival.id for arrival in arrivals)
         before = self._older + self._recent
         known: dict[str, tuple[str, Verdict]] = {}
-        if self._policy.leaders:
-            known = verdicts_of(self._store, self._meta, list(counts))
+        if self._policy.groups:
+            known = _verdicts_of(self._store, self._meta, list(counts))
             known = {id: said for id, said in known.items() if id not in self._doubted}
             known |= {row.id: (row.digest, row.verdict) for row in before if row.id in counts}
-        earlier = Earlier(before, leaders=self._policy.leaders)
-        equal = of_equal_texts(self._store, self._meta, contents)
+        earlier = Earlier(before, leaders=self._policy.groups)
+        equal = _of_equal_texts(self._store, self._meta, contents)
         filled = self._like.filled({text: contents[text] for text in equal})
         equal = {text: found for text, found in equal.items() if text in filled}
         return Batch(arrivals, digests, contents, counts, earlier, known, equal)
 
     def _compare(self, batch: Batch) -> None:
-        """Sketches the texts that equal none, and finds what they are like."""
+        """Sketches the texts that equal no earlier one, and finds similar documents."""
         lasting = {text: self._lasting(batch, text) for text in batch.contents}
         askers: dict[str, set[str]] = {}
         kept: set[str] = set()
@@ -276,33 +203,33 @@ class Originals:
             Query(
                 batch.contents[text],
                 next(iter(askers[text])) if len(askers[text]) == 1 else None,
-                originals=self._policy.leaders,
+                originals=self._policy.groups,
             )
             for text in asked
         ]
-        found = of_similar_texts(self._store, self._meta, queries, self._policy.limits)
+        found = _of_similar_texts(self._store, self._meta, queries, self._policy.limits)
         batch.similar.update(zip(asked, found, strict=True))
 
     def _lasting(self, batch: Batch, text: str) -> Near | None:
-        """An equal text that stays, whatever comes before in the batch."""
+        """Returns a document of an equal text that no document of the batch replaces."""
         if (near := batch.earlier.equal(text, "", but=batch.counts)) is not None:
             return near
         found = self._standing(batch.equal.get(text, ()), "", batch.earlier)
         return next((near for near in found if near.id not in batch.counts), None)
 
     def _is_compared_later(self, former: Verdict | None) -> bool:
-        """Whether others will be compared with a document; former: what was said of it before."""
-        if self._policy.leaders:
+        """Returns True if later documents are compared with one. former: its verdict before."""
+        if self._policy.groups:
             return former is not None and former.original is None
         return self._policy.writes
 
     def _verdict(self, batch: Batch, row: int) -> Verdict:
-        """The verdict on a document, which then is one of the earlier ones."""
+        """Returns the verdict on a document, and adds the document to the earlier ones."""
         id, text = batch.arrivals[row].id, batch.digests[row]
         verdict = batch.former(row) or self._judged(batch, id, text)
-        if self._is_written(verdict):
+        if self._policy.takes(verdict):
             batch.earlier.add("" if text in batch.empty else text, id, verdict)
-        if self._policy.leaders:
+        if self._policy.groups:
             batch.known[id] = text, verdict
         return verdict
 
@@ -323,8 +250,8 @@ class Originals:
 
     def _of_equal(self, equal: Sequence[Near]) -> Verdict:
         best = min(equal, key=lambda each: (each.verdict.original is not None, natural(each.id)))
-        if self._policy.leaders and best.verdict.original is not None:
-            # What was found of this text holds for it whoever has it.
+        if self._policy.groups and best.verdict.original is not None:
+            # Every document of this text gets the same verdict.
             return replace(best.verdict, truncated=False, exact=True)
         return self._following(replace(best, value=self._like.equal), exact=True)
 
@@ -333,22 +260,19 @@ class Originals:
         return Verdict(near.verdict.group, near.id, similarity, distance, truncated, exact)
 
     def _standing(self, found: Iterable[Near], id: str, earlier: Earlier) -> list[Near]:
-        """Those that still are what the store says, and may be the original of a document."""
+        """Returns the documents that are still as the store has them and may be the original."""
         return [
             near
             for near in found
-            # What came in this run is in the store as it was before.
+            # The store still has the former version of a document of this run.
             if near.id != id
             and near.id not in earlier
             and near.id not in self._doubted
             and not follows(near.verdict, id)
         ]
 
-    def _is_written(self, verdict: Verdict) -> bool:
-        return verdict.original is None or self._policy.writes
-
     def _remember(self, batch: Batch, verdicts: Sequence[Verdict]) -> None:
-        written = [row for row, verdict in enumerate(verdicts) if self._is_written(verdict)]
+        written = [row for row, verdict in enumerate(verdicts) if self._policy.takes(verdict)]
         again = {batch.arrivals[row].id for row in written}
         if any(row.id in again for row in (*self._older, *self._recent)):
             self.forget(again)
@@ -364,7 +288,7 @@ class Originals:
             len(self._recent) >= _RECENT_DOCUMENTS // 4
             and sum(len(row.text) for row in self._recent) >= _RECENT_CHARACTERS
         ):
-            # What came before this generation has long been written: now it is visible too.
+            # Documents before this generation have long been written. Now they are visible too.
             self._store.refresh()
             self._older, self._recent = self._recent, []
 
@@ -378,3 +302,79 @@ def _require_tokens(meta: IndexMeta, policy: DuplicatePolicy) -> None:
             f"to {policy.action} near-duplicates as they come in needs {kind} tokens, and the index"
             f" has none: keep them, or make an index of a scheme with {kind}"
         )
+
+
+def _verdicts_of(
+    store: Store, meta: IndexMeta, ids: Sequence[str]
+) -> dict[str, tuple[str, Verdict]]:
+    """Returns the digest and the stored verdict of each document that has a group, by id."""
+    paths = {name: f"{meta.field}.{name}" for name in ("digest", *MARKS)}
+    found = {}
+    for document in store.get(ids, list(paths.values())):
+        ours = {name: value_at(document.source, path) for name, path in paths.items()}
+        if ours["group"] is not None:
+            found[document.id] = ours["digest"] or "", Verdict.stored(document.id, ours)
+    return found
+
+
+def _of_equal_texts(
+    store: Store, meta: IndexMeta, texts: Mapping[str, str]
+) -> dict[str, list[Near]]:
+    """Finds documents of equal texts: by digest, a few of each.
+
+    texts: normalised texts by digest.
+    """
+    near: dict[str, list[Near]] = {}
+    digests = list(texts)
+    for first in range(0, len(digests), _DIGESTS_AT_ONCE):
+        for candidates in _with_digests(store, meta, digests[first : first + _DIGESTS_AT_ONCE]):
+            for digest, text, found in _read(candidates, meta):
+                # Somebody may have changed the text since, or another text has the same digest.
+                if texts.get(digest) == text:
+                    near.setdefault(digest, []).append(found)
+    return near
+
+
+def _with_digests(store: Store, meta: IndexMeta, digests: list[str]) -> Iterator[Candidates]:
+    together = RecallQuery("digest", [digests], field=meta.field)
+    (found,) = store.recall([together], 2 * len(digests))
+    if not found.truncated:
+        yield found
+        return
+    # One text of thousands of documents would hide the others.
+    for digest in digests:
+        yield from store.recall([RecallQuery("digest", [[digest]], field=meta.field)], _OF_ONE_TEXT)
+
+
+def _read(candidates: Candidates, meta: IndexMeta) -> Iterator[tuple[str, str, Near]]:
+    """Yields the digest and normalised text of each document that has a text."""
+    rows, texts = [], []
+    for candidate in candidates.found:
+        document = candidate.document
+        try:
+            texts.append(text_of(document.source, meta.text_field))
+        except RecordError:
+            # Another client's update may have removed the text and left the tokens.
+            continue
+        ours = document.tokens_in(meta.field)
+        rows.append(
+            (ours.get("digest", ""), Near(document.id, Verdict.stored(document.id, ours), 0))
+        )
+    normalised = normalise(texts, meta.scheme.normalisation)
+    for (digest, near), text in zip(rows, normalised, strict=True):
+        yield digest, text, near
+
+
+def _of_similar_texts(
+    store: Store, meta: IndexMeta, queries: Sequence[Query], limits: Limits
+) -> list[tuple[list[Near], bool]]:
+    """Returns for each query the similar documents, and whether candidates were left out."""
+    answers = []
+    for result in similar(store, meta, queries, limits):
+        near = []
+        for match in result.matches:
+            verdict = Verdict.stored(match.id, tokens_in(match.source, meta.field))
+            value = match.similarity if match.distance is None else match.distance
+            near.append(Near(match.id, verdict, value or 0.0))
+        answers.append((near, result.truncated or result.blind))
+    return answers

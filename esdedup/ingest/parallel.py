@@ -1,71 +1,192 @@
-"""Ingest in several processes: this one hands out what it reads, the others do the rest."""
+"""Worker processes: they compute, and this process takes their results.
+
+The pool is that of `concurrent.futures`. This module starts it so that Ctrl-C reaches only this
+process, stops it at once after an error, and ends the workers when this process is killed.
+"""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
+import gc
+import logging
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
-import numpy as np
-import xxhash
+from esdedup.exceptions import EsdedupError, StoreError
 
-from esdedup.ingest.documents import items_of, with_tokens
-from esdedup.ingest.enrich import OpenIndex
-from esdedup.ingest.files import BadRecord, Chunk
-from esdedup.ingest.ingest import DeadLetter, IngestReport, write_items
-from esdedup.ingest.processes import TURN, Claim, OnItem, Turn, in_processes
-
-Done = tuple[IngestReport, list[BadRecord]]
-Opening = Callable[[], AbstractContextManager[OpenIndex]]
+Item = TypeVar("Item")
+Done = TypeVar("Done")
+Submit = Callable[..., "Future[Any]"]
 
 
-def ingest_in_processes(
-    opening: Opening,
-    workers: int,
-    chunks: Iterable[Chunk],
-    dead_letter: DeadLetter,
-    *,
-    id_field: str | None = None,
-    on_batch: Callable[[IngestReport], None] | None = None,
-) -> IngestReport:
-    """As `ingest`, with the documents in any order; of those of one id the last one stays.
+def in_order(workers: int, work: Callable[[Item], Done], items: Iterable[Item]) -> Generator[Done]:
+    """Yields `work(item)` of each item, in the order of the items.
 
-    opening: opens the index, which exists, once in each process; it must be of the kind that can
-    be sent to one. Near-duplicates are not looked for, because that goes by the order.
+    workers: processes that work at the same time; with 1, this process does it. At most
+    `2 * workers` items are read ahead.
 
-    Raises the errors of the store, and StoreError where a process was killed.
+    Raises the first error of `work`, and StoreError if a process was killed or can't be started.
+    What `items` raises comes after the results of all items before it.
     """
-    report = IngestReport()
-    begin = functools.partial(_writing, opening, id_field)
-    for done, letters in in_processes(workers, begin, chunks):
-        report += done
-        for record in letters:
-            dead_letter(record)
-        if on_batch is not None:
-            on_batch(report)
-    return report
+    if workers == 1:
+        yield from map(work, items)
+        return
+    failure: Exception | None = None
+    reading = iter(items)
+    with _processes(workers) as submit:
+        waiting: deque[Future[Done]] = deque()
+        while True:
+            try:
+                item = next(reading)
+            except StopIteration:
+                break
+            except Exception as error:
+                failure = error
+                break
+            waiting.append(submit(work, item))
+            while waiting and (waiting[0].done() or len(waiting) > 2 * workers):
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    if failure is not None:
+        raise failure
+
+
+def in_pieces(
+    workers: int, work: Callable[[Item], tuple[Done, Item | None]], items: Iterable[Item]
+) -> Generator[Done]:
+    """Yields the results of all pieces of the items, in any order.
+
+    work: returns the result of a piece of an item, and the rest of the item or None. It is called
+    again with the rest. workers: processes that work at the same time.
+
+    Raises the first error of `work`, and StoreError if a process was killed or can't be started.
+    """
+    with _processes(workers) as submit:
+        running: set[Future[tuple[Done, Item | None]]] = {submit(work, item) for item in items}
+        while running:
+            ended, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in ended:
+                done, rest = future.result()
+                if rest is not None:
+                    running.add(submit(work, rest))
+                yield done
 
 
 @contextmanager
-def _writing(opening: Opening, id_field: str | None) -> Iterator[OnItem[Chunk, Done]]:
-    """In a process of its own."""
-    with opening() as index:
-        yield functools.partial(_write, index, id_field)
+def _processes(workers: int) -> Iterator[Submit]:
+    """Gives a function that has a call made by a process of a pool."""
+    others = set(multiprocessing.active_children())
+    # A forked process would hold our files, locks and connections.
+    context = multiprocessing.get_context("spawn")
+    with _interrupts_later():
+        pool = ProcessPoolExecutor(workers, context, initializer=_begin)
+
+    def submit(work: Callable[..., Any], item: Any) -> Future[Any]:
+        try:
+            # This may start a process.
+            with _interrupts_later():
+                return pool.submit(_portable, work, item)
+        except OSError as error:
+            started = len(set(multiprocessing.active_children()) - others)
+            raise StoreError(
+                f"only {started} of {workers} worker processes can be started: {error.strerror};"
+                " use fewer"
+            ) from error
+
+    try:
+        yield submit
+    except BaseException as error:
+        # The pool waits for what its processes are doing, if nobody stops them.
+        for process in set(multiprocessing.active_children()) - others:
+            process.terminate()
+        if isinstance(error, BrokenExecutor):
+            raise StoreError(
+                "a worker process was killed, perhaps for lack of memory; run this again"
+            ) from error
+        raise
+    finally:
+        with _interrupts_later():
+            pool.shutdown()
 
 
-def _write(index: OpenIndex, id_field: str | None, chunk: Chunk) -> Iterator[Done | Claim | Turn]:
-    """Sketches before it is its turn to write."""
-    meta = index.meta
-    items, letters = items_of(chunk.records(), meta.text_field, id_field)
-    bad = len(letters)
-    ids = [item.id.encode("utf-8", "surrogatepass") for item in items]
-    yield Claim(np.array([xxhash.xxh3_64_intdigest(id) for id in ids], np.uint64))
-    plain = [item.document for item in items]
-    documents = with_tokens(plain, meta)
-    yield TURN
-    if (now := index.meta) != meta:
-        # The wait was long, and the index names another scheme since.
-        meta, documents = now, with_tokens(plain, now)
-    report, _ = write_items(index.store, meta, items, documents, letters.append)
-    yield replace(report, read=len(items) + bad, failed=report.failed + bad), letters
+def _begin() -> None:
+    """Prepares a worker process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    be_a_program()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """Ends this process when the one that started it has ended, however that happened."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _portable(work: Callable[[Any], Any], item: Any) -> Any:
+    """Calls `work`, in a worker process. Raises only errors that can be sent."""
+    try:
+        return work(item)
+    except EsdedupError:
+        raise
+    except Exception as error:
+        try:
+            pickle.loads(pickle.dumps(error))
+        except Exception:
+            said = f"a worker process failed: {type(error).__name__}: {error}"
+            raise StoreError(said) from error
+        raise
+
+
+def be_a_program() -> None:
+    """Sets up garbage collection and logging of a process that is esdedup's alone."""
+    # Documents have no cycles. Searching many of them for cycles takes a sixth of the time.
+    gc.set_threshold(100_000, 20, 20)
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(message)s")
+    # The clients log failed requests, which our own messages report.
+    logging.getLogger("elastic_transport").setLevel(logging.CRITICAL)
+    logging.getLogger("opensearch").setLevel(logging.CRITICAL)
+
+
+@contextmanager
+def _interrupts_later() -> Iterator[None]:
+    """Delays Ctrl-C until the end of the block. Processes started in it never get it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    handler = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    try:
+        with _interrupts_blocked():
+            yield
+    finally:
+        signal.signal(signal.SIGINT, handler or signal.SIG_DFL)
+        if came:
+            signal.raise_signal(signal.SIGINT)
+
+
+@contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Blocks Ctrl-C. A process that is started inherits this, but not a handler."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    from multiprocessing import resource_tracker
+
+    # Python unblocks interrupts again when it starts this process.
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -1,7 +1,4 @@
-"""Documents that came just before, by their text: what a new one may be a duplicate of.
-
-What makes a document like another as they come in: a metric, and the tokens that it takes.
-"""
+"""Compares documents that come in with those that came just before, in memory."""
 
 from __future__ import annotations
 
@@ -28,16 +25,15 @@ Value = float
 
 
 class Likeness:
-    """Compares texts within the limits, as an index's scheme does.
+    """Compares texts by the metric of the limits and the tokens of the scheme.
 
-    Raises UsageError where the scheme lacks the tokens for the metric, or they can't guarantee the
-    distance.
+    Raises UsageError if the scheme lacks the tokens of the metric, or the distance takes too many.
     """
 
     def __init__(self, scheme: Scheme, limits: Limits) -> None:
         self._by_bands = limits.metric == "jaccard"
         self._threshold = limits.threshold or 0.0
-        # The other half is made when a document is written.
+        # The tokens of the other metric are made when a document is written.
         if self._by_bands:
             self._scheme = replace(scheme, simhash=None)
         else:
@@ -45,9 +41,9 @@ class Likeness:
             self._scheme = replace(scheme, minhash=None)
 
     def columns(self, texts: Mapping[str, str]) -> dict[str, U64]:
-        """The bands of texts, shape (bands,) each, or their fingerprints, shape (words,).
+        """Returns the bands of each text, shape (bands,), or its fingerprint, shape (words,).
 
-        Those of texts without any shingle are left out. The keys are kept.
+        Texts without any shingle are left out.
         """
         sketches = sketch(list(texts.values()), self._scheme)
         found = sketches.bands if self._by_bands else sketches.fingerprints
@@ -56,7 +52,7 @@ class Likeness:
         return {key: column for key, column, is_filled in rows if is_filled}
 
     def filled(self, texts: Mapping[str, str]) -> set[str]:
-        """The keys of those normalised texts that have any shingle."""
+        """Returns the keys of the normalised texts that have any shingle."""
         scheme = self._scheme
         counts = tokenise(list(texts.values()), scheme.shingling, scheme.seed).counts
         return {key for key, count in zip(texts, counts.tolist(), strict=True) if count}
@@ -64,7 +60,7 @@ class Likeness:
     def pairs(
         self, texts: Sequence[str], columns: U64, new: NDArray[np.bool_]
     ) -> Iterator[tuple[int, int, Value]]:
-        """Pairs of rows that are alike, of which one is new: (left, right, value)."""
+        """Yields pairs of similar rows, of which at least one is new: (left, right, value)."""
         for left, right in self._meeting(columns):
             wanted = new[left] | new[right]
             left, right = left[wanted], right[wanted]
@@ -75,7 +71,7 @@ class Likeness:
             yield from zip(*found, strict=True)
 
     def order(self, value: Value) -> Value:
-        """A number that is the less the more alike documents are."""
+        """Returns a number that is smaller for more similar documents."""
         return -value if self._by_bands else value
 
     @property
@@ -84,7 +80,7 @@ class Likeness:
         return 1.0 if self._by_bands else 0
 
     def measured(self, value: Value) -> tuple[float | None, int | None]:
-        """A value as a similarity or a distance."""
+        """Returns a value as a similarity and a distance, of which one is None."""
         return (value, None) if self._by_bands else (None, int(value))
 
     def _meeting(self, columns: U64) -> Iterator[Pairs]:
@@ -117,11 +113,11 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Which earlier document one is like; no original where it is like none.
+    """The earlier document that a document is like.
 
-    group: the id of the first of the documents that are like each other, its own where it is that.
-    similarity, distance: to the original, by the metric that was asked for.
-    truncated: there were more candidates than were compared. exact: found by its equal text.
+    group: id of the group, which is that of its first document. original: id of the earlier
+    document, or None. similarity, distance: to the original, by the metric of the policy.
+    truncated: there were more candidates than were compared. exact: the texts are equal.
     """
 
     group: str
@@ -133,7 +129,7 @@ class Verdict:
 
     @staticmethod
     def stored(id: str, ours: Mapping[str, Any]) -> Verdict:
-        """What our field of a document says of it; one without a group is its own."""
+        """Returns the verdict in our field of a document. Without a group, it is its own."""
         return Verdict(
             ours.get("group") or id,
             ours.get("original"),
@@ -143,13 +139,13 @@ class Verdict:
 
     @property
     def reason(self) -> str:
-        """For messages that say what a document is."""
+        """The verdict in words, for messages."""
         if self.distance is not None:
             return f"like {self.original!r}: Hamming distance {self.distance}"
         return f"like {self.original!r}: Jaccard similarity {self.similarity:.3f}"
 
     def fields(self) -> dict[str, Any]:
-        """What marks add to our field."""
+        """Returns the marks to add to our field."""
         if self.original is None:
             return {"group": self.group}
         value: dict[str, Any] = (
@@ -171,10 +167,10 @@ class Near:
 
 @dataclass(frozen=True)
 class Row:
-    """A document that came before, with what is needed to compare with it.
+    """A document that came before.
 
-    digest: of its text; "" for one without any shingle, which equals none. column: its bands, or
-    its fingerprint; None where nothing is compared with it.
+    digest: of its text, or "" for a text without any shingle, which equals none. column: its bands
+    or its fingerprint, or None if no document is compared with it.
     """
 
     id: str
@@ -185,12 +181,12 @@ class Row:
 
 
 def follows(verdict: Verdict, id: str) -> bool:
-    """Whether a document is a duplicate of this very one, which then can't be its duplicate."""
+    """Returns True if the verdict is "a duplicate of `id`", which then can't be its duplicate."""
     return id in (verdict.group, verdict.original)
 
 
-def sketched_anew(rows: list[Row], like: Likeness, normalisation: Normalisation) -> list[Row]:
-    """The same documents, for an index that has changed its scheme."""
+def sketched_again(rows: list[Row], like: Likeness, normalisation: Normalisation) -> list[Row]:
+    """Returns the same documents, sketched for an index that has changed its scheme."""
     texts, digests = normalised_digests([row.text for row in rows], normalisation)
     columns = like.columns(dict(zip(digests, texts, strict=True)))
     return [
@@ -200,10 +196,10 @@ def sketched_anew(rows: list[Row], like: Likeness, normalisation: Normalisation)
 
 
 class Earlier:
-    """Documents by their text: all of equal texts are alike, and compared once.
+    """The documents before, by text. Equal texts are compared once.
 
-    Thousands of equal texts would be millions of pairs. leaders: only documents that are like no
-    earlier one are compared with.
+    Thousands of equal texts would be millions of pairs. leaders: compare only with documents that
+    are like no earlier one.
     """
 
     def __init__(self, rows: Sequence[Row], *, leaders: bool) -> None:
@@ -226,7 +222,7 @@ class Earlier:
 
     def add(self, digest: str, id: str, verdict: Verdict) -> None:
         """Adds a document that is written, in place of an earlier one of its id."""
-        # A document that came twice is what it was last.
+        # Of a document that came twice, the last version counts.
         number = self._last.get(id, 0) + 1
         self._last[id] = number
         near = Near(id, verdict, 0)
@@ -235,7 +231,7 @@ class Earlier:
             self._compared.setdefault(digest, deque()).append((near, number))
 
     def column(self, digest: str) -> U64 | None:
-        """What a text is compared by, where a document before had the same."""
+        """Returns the column of a text if a document before had the same text."""
         return self._columns.get(digest)
 
     def compare(
@@ -245,9 +241,9 @@ class Earlier:
         new: Sequence[str],
         like: Likeness,
     ) -> None:
-        """Finds what the new texts are like, for `near`.
+        """Finds the texts similar to new ones, for `near`.
 
-        texts, columns: by digest, of what may come; new: the digests that `near` is asked for.
+        texts, columns: by digest, of the documents that may come. new: digests to be asked for.
         """
         if not new:
             return
@@ -264,11 +260,11 @@ class Earlier:
             self._near.setdefault(digests[right], []).append((digests[left], value))
 
     def equal(self, digest: str, id: str, but: Collection[str] = ()) -> Near | None:
-        """A document before of the same text. but: not one of these."""
+        """Returns a document before of the same text, or None. but: ids to leave out."""
         return self._first(self._all.get(digest), id, but)
 
     def near(self, digest: str, id: str) -> list[Near]:
-        """The similar documents before, of other texts; one of each text."""
+        """Returns similar documents before, one of each other text."""
         found = []
         for other, value in self._near.get(digest, ()):
             first = self._first(self._compared.get(other), id)
@@ -279,7 +275,7 @@ class Earlier:
     def _first(
         self, rows: deque[tuple[Near, int]] | None, id: str, but: Collection[str] = ()
     ) -> Near | None:
-        # What has come again since never stands again.
+        # A version that was replaced never counts again.
         while rows and self._last[rows[0][0].id] != rows[0][1]:
             rows.popleft()
         for near, number in rows or ():
@@ -294,13 +290,12 @@ class Earlier:
 
 @dataclass(frozen=True)
 class Batch:
-    """Documents that come in together, and what there is to compare them with.
+    """Documents that come in together, and the documents to compare them with.
 
-    digests: of each one's text. contents: the normalised texts, by digest. counts: of each id.
-    earlier: what came before in this run, and in the batch. known: by id the digest and verdict
-    that a document had. Then by digest, equal: documents of the store with the same text; columns:
-    what texts are compared by; empty: those without any shingle; similar: documents of the store,
-    and whether there were more.
+    digests: of each document's text. contents: normalised texts by digest. counts: of each id.
+    earlier: documents before in this run. known: by id, the former digest and verdict. By digest,
+    equal: documents of the store with the same text; columns: bands or fingerprints; empty: texts
+    without any shingle; similar: documents of the store, and whether candidates were left out.
     """
 
     arrivals: Sequence[Arrival]
@@ -315,6 +310,6 @@ class Batch:
     similar: dict[str, tuple[list[Near], bool]] = field(default_factory=dict)
 
     def former(self, row: int) -> Verdict | None:
-        """What was said of a document that has come with the same text before."""
+        """Returns the former verdict on a document, if it came before with the same text."""
         text, verdict = self.known.get(self.arrivals[row].id, ("", None))
         return verdict if text == self.digests[row] else None

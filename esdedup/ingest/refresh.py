@@ -54,7 +54,7 @@ def _nothing(held: Held, field: str) -> dict[str, None] | None:
 
 
 def digests(texts: Sequence[str], meta: IndexMeta) -> list[str]:
-    """The digests that documents of these texts have."""
+    """Returns the digests that documents of these texts have."""
     return normalised_digests(texts, meta.scheme.normalisation)[1]
 
 
@@ -97,7 +97,7 @@ def _renewal(
 
 
 def _is_foreign(held: Held, field: str) -> bool:
-    """Whether a document keeps a value of others under our field's name."""
+    """Tells whether a document keeps a value of others under our field's name."""
     stored = held.document.source.get(field)
     return stored is not None and not isinstance(stored, dict)
 

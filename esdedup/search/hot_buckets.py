@@ -31,10 +31,8 @@ _MISSED = 0.001
 class HotBucket:
     """A token and the documents that hold it.
 
-    kind: "minhash" or "simhash".
-    position: number of the band or segment, from 0.
-    documents: exact number in the index.
-    share: of all documents with tokens.
+    kind: "minhash" or "simhash". position: number of the band or segment, from 0.
+    documents: exact number in the index. share: of all documents with tokens.
     id, text: a document that holds the token. The text is empty if it was deleted just now.
     """
 

@@ -102,16 +102,16 @@ def without_stopped(meta: IndexMeta, queries: Sequence[RecallQuery]) -> list[Rec
     return [without(query, stopped) if stopped else query for query in queries]
 
 
-def without_large_buckets(
-    store: Store, meta: IndexMeta, queries: Sequence[RecallQuery], max_bucket: int
+def without_hot_buckets(
+    store: Store, meta: IndexMeta, queries: Sequence[RecallQuery], max_bucket: int | None
 ) -> list[RecallQuery]:
-    """Queries of one kind of token without those that more than `max_bucket` documents hold.
+    """Queries of one kind of token without the tokens of the stop list and of large buckets.
 
-    Asks the store for the sizes. Tokens of the stop list are left out too. The smallest bucket of a
-    query stays, whatever its size.
+    max_bucket: leave out tokens that more documents hold, by the sizes that the store gives. The
+    smallest bucket of a query stays, whatever its size. None leaves out only the stop list.
     """
-    if not queries:
-        return []
+    if max_bucket is None or not queries:
+        return without_stopped(meta, queries)
     kind = queries[0].kind
     stopped = stopped_tokens(meta.stop, kind)
     tokens = sorted({t for query in queries for group in query.groups for t in group} - stopped)

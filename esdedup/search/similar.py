@@ -25,7 +25,7 @@ from esdedup.search.limits import (
 from esdedup.search.recall import (
     recall_queries,
     with_least_bands,
-    without_large_buckets,
+    without_hot_buckets,
     without_stopped,
 )
 from esdedup.sketch.banding import expected_recall
@@ -50,27 +50,20 @@ def similar(
     A text without any shingle matches nothing. Raises UsageError if the limits have no threshold:
     `nearest.nearest` is for those.
     """
-    scheme, texts = meta.scheme, [query.text for query in queries]
-    narrow = narrowed_scheme(scheme, limits.metric)
-    sketches = sketch(texts, narrow, with_shingles=limits.metric == "jaccard")
-    whole = [
-        with_least_bands(recall, scheme, limits)
-        for recall in recall_queries(meta, sketches, queries, limits)
+    scheme, by_bands = meta.scheme, limits.metric == "jaccard"
+    texts = [query.text for query in queries]
+    sketches = sketch(texts, narrowed_scheme(scheme, limits.metric), with_shingles=by_bands)
+    recalls = recall_queries(meta, sketches, queries, limits)
+    filled = np.flatnonzero(sketches.filled).tolist()
+    some = [recalls[row] for row in filled]
+    narrow = without_hot_buckets(store, meta, some, limits.max_bucket)
+    for row, recall in zip(filled, narrow, strict=True):
+        recalls[row] = recall
+    recalls = [with_least_bands(recall, scheme, limits) for recall in recalls]
+    results = [
+        Result([], 0, False, _expected_recall(scheme, limits, recall), stopped=recall.stopped)
+        for recall in recalls
     ]
-    rows = np.flatnonzero(sketches.filled).tolist()
-    filled = [whole[row] for row in rows]
-    if limits.max_bucket is None:
-        narrowed = without_stopped(meta, filled)
-    else:
-        narrowed = without_large_buckets(store, meta, filled, limits.max_bucket)
-    recalls = {
-        row: with_least_bands(recall, scheme, limits)
-        for row, recall in zip(rows, narrowed, strict=True)
-    }
-    results = [Result([], 0, False, _expected_recall(scheme, limits, recall)) for recall in whole]
-    for row, recall in recalls.items():
-        expected = _expected_recall(scheme, limits, recall)
-        results[row] = Result([], 0, False, expected, len(recall.groups), recall.stopped)
 
     def look(rows: list[int]) -> None:
         # A function, so that the candidates are freed before the next ones are fetched.
@@ -78,10 +71,14 @@ def similar(
         for row, each in zip(rows, found, strict=True):
             matches = _matches(meta, sketches, row, each.found, limits)[: limits.matches]
             results[row] = replace(
-                results[row], matches=matches, candidates=len(each.found), truncated=each.truncated
+                results[row],
+                matches=matches,
+                candidates=len(each.found),
+                truncated=each.truncated,
+                asked=len(recalls[row].groups),
             )
 
-    asked = [row for row in rows if recalls[row].groups]
+    asked = [row for row in filled if recalls[row].groups]
     for first in range(0, len(asked), QUERIES_AT_ONCE):
         look(asked[first : first + QUERIES_AT_ONCE])
     return results
@@ -97,7 +94,7 @@ def request_body(meta: IndexMeta, query: Query, limits: Limits) -> dict[str, Any
     Raises UsageError if `max_bucket` is set: only a search can ask for the sizes of buckets.
     """
     if limits.max_bucket is not None:
-        raise UsageError("to limit buckets takes two requests: it goes with similar")
+        raise UsageError("max bucket asks for sizes before it searches: it goes with similar")
     scheme = narrowed_scheme(meta.scheme, limits.metric, limits.threshold is None)
     sketches = sketch([query.text], scheme)
     (recall,) = without_stopped(meta, recall_queries(meta, sketches, [query], limits))

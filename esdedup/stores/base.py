@@ -1,15 +1,16 @@
-"""What every store can do. The same tests hold for all: `tests/stores/contract`."""
+"""The protocol of stores: the methods that every store has, and their promises."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from esdedup.models import (
     WHOLE,
     Candidates,
     Change,
     Document,
+    Encoded,
     Held,
     RecallQuery,
     Share,
@@ -22,8 +23,12 @@ from esdedup.stores.mapping import IndexMeta
 class Store(Protocol):
     """One index of documents with their tokens.
 
-    Every method raises StoreUnavailable where the store can't be reached, AuthenticationFailed or
-    PermissionDenied where the server refuses, and StoreError where it fails otherwise.
+    `elastic.store.ClusterStore` and `sqlite.store.LocalStore` are stores. A new one goes into a
+    folder beside `elastic` and `sqlite`: see `esdedup.stores`. The tests in `tests/stores/contract`
+    hold for all of them.
+
+    Every method raises StoreUnavailable if the store can't be reached, AuthenticationFailed or
+    PermissionDenied if the server refuses, and StoreError if it fails otherwise.
     """
 
     @property
@@ -32,44 +37,54 @@ class Store(Protocol):
         ...
 
     def meta(self) -> IndexMeta | None:
-        """What the index says of its tokens, or None where it says nothing or does not exist."""
+        """Returns the index's own description of its tokens; None if there is none, or no index."""
         ...
 
     def create(self, meta: IndexMeta) -> None:
         """Makes the index, or adds our fields to one that exists.
 
-        Changes nothing that is there. Raises SchemeMismatch where the index holds another scheme
-        or text field already, also where another client was just faster.
+        Changes nothing that exists. Raises SchemeMismatch if the index has another scheme or text
+        field, even if another client was only just faster.
         """
         ...
 
-    def write(self, documents: Sequence[Document], *, create: bool = False) -> WriteReport:
+    @staticmethod
+    def encode(document: Document) -> Any:
+        """Returns a document as it is written. A worker process can do this, and send the result.
+
+        Raises RecordError if the document can't be stored.
+        """
+        ...
+
+    def write(
+        self, documents: Sequence[Document | Encoded], *, create: bool = False
+    ) -> WriteReport:
         """Writes documents; what is reported as created or updated is durable.
 
-        create: a document whose id is taken is left as it is and reported as a conflict.
-        Raises StoreUnavailable, with what was acknowledged in its message, when retries ran out.
+        create: leave a document whose id is taken as it is, and report a conflict. Raises
+        StoreUnavailable, with the number of documents acknowledged, when the retries run out.
         """
         ...
 
     def update(self, documents: Sequence[Document]) -> WriteReport:
-        """Merges fields into documents that exist, objects into objects; null takes a value away.
+        """Merges fields into documents that exist, objects into objects; null removes a value.
 
-        One that does not exist is a failure.
+        A document that does not exist is a failure.
         """
         ...
 
     def get(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Document]:
-        """The documents that exist, in the order of `ids`, without their tokens.
+        """Returns the documents that exist, in the order of `ids`, without their tokens.
 
-        paths: dotted names of fields, if not all are wanted.
+        paths: dotted names of fields; None for all.
         """
         ...
 
     def hold(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Held]:
-        """The documents that exist, in the order of `ids`, to be changed later.
+        """Returns the documents that exist, in the order of `ids`, with their versions.
 
         paths: dotted names of fields; None for the whole document, with its tokens. Raises
-        StoreError where the whole is asked for and the index does not keep it.
+        StoreError if whole documents are asked for and the index does not keep them.
         """
         ...
 
@@ -83,72 +98,73 @@ class Store(Protocol):
     def change(self, changes: Sequence[Change]) -> WriteReport:
         """Changes or deletes documents that nobody changed since they were held.
 
-        What is reported as updated is durable. A document that changed, or is gone, is left as it
-        is and reported as a conflict.
+        Changes counted as updated are durable. A document that changed, or is gone, is left as it
+        is and reported as a conflict. `changes.change_held` then tries again.
         """
         ...
 
     def restore(self, held: Sequence[Held]) -> WriteReport:
-        """Puts documents back that were deleted, whole and where they lay.
+        """Puts deleted documents back, whole and into the index that they lay in.
 
-        What is reported as created is durable. An id that is taken is left as it is and reported
-        as a conflict. Where the index that a document lay in takes no new ones, as a data stream's
-        do, or where none is named, it goes where this store's new ones go.
+        Documents counted as created are durable. An id that is taken is left as it is and reported
+        as a conflict. A document goes where this store's new ones go if it names no index, or one
+        that takes no new documents, such as a data stream's.
         """
         ...
 
     def recall(self, queries: Sequence[RecallQuery], limit: int) -> list[Candidates]:
-        """For each query the `limit` documents that share most token groups, without tokens.
+        """Returns for each query at most `limit` documents that share most groups, without tokens.
 
-        Only those that share as many as the query asks for at least.
+        Documents that share fewer groups than the query's `least` are left out.
         """
         ...
 
     def scan(
         self, paths: list[str], meta: IndexMeta, share: Share = WHOLE
     ) -> Iterator[list[Document]]:
-        """All documents with tokens of a scheme, in batches, with only the given fields.
+        """Gives all documents with tokens of a scheme, in batches, with only the given fields.
 
-        paths: dotted names of fields. share: one of several shares of the documents, which
-        together are all. The order is the store's own; a local file's is that of arrival.
+        paths: dotted names of fields. share: one of several shares, which together are all
+        documents. The order is the store's own; a local file's is that of arrival.
         """
         ...
 
     def bucket_sizes(self, kind: str, tokens: Sequence[str], meta: IndexMeta) -> list[int]:
-        """How many documents hold each token, exactly, of those that searches see.
+        """Returns the exact number of documents that hold each token and that searches see.
 
         kind: "minhash" or "simhash".
         """
         ...
 
     def put_stop(self, meta: IndexMeta, stop: tuple[str, ...]) -> None:
-        """Puts another stop list into what the index says of its tokens; nothing else changes.
+        """Replaces the stop list of the index; nothing else changes.
 
-        meta: what it said when the list was made. Raises StoreError, and leaves what is there,
-        where it says something else by now; UsageError while its scheme is being changed.
+        In a cluster, also in the component template of an alias or data stream, for the indices
+        made next. meta: of the index when the list was made. Raises StoreError, and changes
+        nothing, if it is another by now; UsageError while the scheme is being changed.
         """
         ...
 
     def sample(self, paths: list[str], meta: IndexMeta, count: int, seed: int) -> list[Document]:
-        """So many random documents with tokens of a scheme, or all where there are fewer.
+        """Returns at most `count` random documents with tokens of a scheme.
 
-        paths: dotted names of fields. count: 1 to `datatypes.MOST_SAMPLED`, else UsageError.
-        The same seed gives the same documents in the same order while none is written.
+        paths: dotted names of fields. count: 1 to `models.MOST_SAMPLED`, else UsageError. The same
+        seed gives the same documents in the same order while none is written.
         """
         ...
 
     def delete(self, ids: Sequence[str]) -> int:
-        """Deletes documents with their tokens; the number that existed."""
+        """Deletes documents with their tokens; returns the number that existed."""
         ...
 
     def refresh(self) -> None:
-        """Makes all that was written visible to searches."""
+        """Makes all documents written so far visible to searches."""
         ...
 
     def statistics(self, meta: IndexMeta) -> Statistics:
-        """Numbers of the index."""
+        """Returns numbers of the index."""
         ...
 
     def close(self) -> None:
-        """Gives connections back."""
+        """Closes connections."""
         ...

@@ -72,7 +72,7 @@ def change_held(
 
     held: documents with at least the fields of `paths`. decide: called first with them, then with
     those that conflicted, as they are by then. paths: dotted names of the fields to read again;
-    None for whole documents. gone: the reason to fail a document with if it is deleted meanwhile;
+    None for whole documents. gone: the reason to fail a document with if it was deleted;
     None to count it as gone.
 
     Returns counts that add up to the documents held. Raises the errors of the store.

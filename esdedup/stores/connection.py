@@ -1,4 +1,4 @@
-"""How to reach a cluster: addresses and credentials, never shown."""
+"""Addresses and credentials of a cluster; credentials are never shown."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from esdedup.exceptions import UsageError
 class Connection:
     """Addresses and credentials of a cluster.
 
-    urls: one or more nodes, http or https; "" with a cloud id. Give at most one of user name and
+    urls: one or more nodes, http or https; empty with a cloud id. Give at most one of user name and
     password, API key (encoded, or "id:key"), and bearer token.
     ca_certs: a file of certificate authorities to trust. fingerprint: the SHA-256 of the server's
-    certificate, in hexadecimal, with or without colons; it then takes the place of verification.
-    timeout: seconds that one request may take.
+    certificate, in hexadecimal, with or without colons; it replaces verification. timeout: seconds
+    that one request may take.
 
-    Raises UsageError for values that contradict each other or are of another form.
+    Raises UsageError for values that contradict each other or have another form.
     """
 
     urls: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ def connection_to(
     cloud_id: str | None = None,
     timeout: float = 60.0,
 ) -> Connection:
-    """A connection; user name and password may also stand in the URL.
+    """Returns a connection; the URL may hold user name and password too.
 
     url: one address, or several of the same cluster with commas between them.
     """

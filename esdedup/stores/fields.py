@@ -1,4 +1,4 @@
-"""Fields of documents by dotted name."""
+"""Reads fields of documents by dotted name."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _MISSING = object()
 
 
 def value_at(source: Mapping[str, Any], path: str) -> Any:
-    """The value of a field, or None where there is none.
+    """Returns the value of a field, or None if there is none.
 
-    As the servers do, "a.b" names both the key "a.b" and the key "b" of the object "a".
+    "a.b" names both the key "a.b" and the key "b" of the object "a", as it does for the servers.
     """
-    direct = source.get(path)  # Where nearly every field is.
+    direct = source.get(path)  # Nearly every field lies here.
     if direct is not None:
         return direct
     found = _at(source, path)
@@ -23,7 +23,7 @@ def value_at(source: Mapping[str, Any], path: str) -> Any:
 
 
 def has_field(source: Mapping[str, Any], path: str) -> bool:
-    """Whether a field is there, be it null."""
+    """Tells whether a field is there, even if it is null."""
     return _at(source, path) is not _MISSING
 
 
@@ -43,16 +43,16 @@ def _at(source: Any, path: str) -> Any:
 
 
 def only(source: Mapping[str, Any], paths: Iterable[str]) -> dict[str, Any]:
-    """The fields of the given dotted names, each under its whole name."""
+    """Returns the fields of the given dotted names, each under its whole name."""
     found = {path: _at(source, path) for path in paths}
     return {path: value for path, value in found.items() if value is not _MISSING}
 
 
 def text_of(source: Any, text_field: str) -> str:
-    """The text of a document. Raises RecordError where it has none."""
+    """Returns the text of a document. Raises RecordError if it has none."""
     value = value_at(source, text_field)
     if value is None:
         raise RecordError(f"the field {text_field!r} is missing")
     if not isinstance(value, str):
-        raise RecordError(f"the field {text_field!r} is no text but {type(value).__name__}")
+        raise RecordError(f"the field {text_field!r} is not text but {type(value).__name__}")
     return value

@@ -1,4 +1,4 @@
-"""The index mapping: our fields, and what is stored beside them in `_meta`."""
+"""The index mapping: our fields, and `IndexMeta`, which lies beside them in `_meta`."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from esdedup.sketch.scheme import Scheme
 from esdedup.stores.stop_list import stored_stop
 
 TOKEN_PATHS = [f"{FIELD}*.{kind}" for kind in TOKEN_KINDS]
-"""What queries leave out of the documents they return, whatever the field's name."""
+"""The lists of tokens, which queries leave out of the documents they return."""
 _FIELD_NAME = re.compile(f"{FIELD}[A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True)
 class IndexMeta:
-    """What an index says of its tokens.
+    """An index's own description of its tokens.
 
-    scheme: what made them. text_field: the field that holds the text. field: the object field that
-    holds them. While an index changes its scheme, next: what is being filled beside them; then
-    former: the field that is to be emptied. spent: fields that were emptied so, free to be used.
-    stop: tokens of this scheme that searches leave out (`stoplist.stop_entries`).
+    scheme: made the tokens. text_field: the field that holds the text. field: the object field that
+    holds the tokens. next: of the tokens that are filled beside them while the index changes its
+    scheme. former: the field to be emptied after that. spent: fields that were emptied, and may be
+    used again. stop: tokens that searches leave out (`stop_list.stop_entries`).
 
     Raises UsageError for names that can't be fields.
     """
@@ -47,38 +47,37 @@ class IndexMeta:
 
     @property
     def all(self) -> list[IndexMeta]:
-        """This, and the next one where there is one: what a document to be written needs."""
+        """This and the next one, if any: a document that is written needs the tokens of both."""
         return [self] if self.next is None else [self, self.next]
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object that `from_json` reads back."""
+        """Returns a JSON object that `from_json` reads."""
         document: dict[str, Any] = {
             "id": self.scheme.id,
             "text_field": self.text_field,
             "field": self.field,
             "scheme": self.scheme.to_json(),
         }
-        if self.next is not None:
-            document["next"] = self.next.to_json()
-        if self.former is not None:
-            document["former"] = self.former
-        if self.spent:
-            document["spent"] = list(self.spent)
-        if self.stop:
-            document["stop"] = list(self.stop)
-        return document
+        optional = {
+            "next": self.next and self.next.to_json(),
+            "former": self.former,
+            "spent": list(self.spent),
+            "stop": list(self.stop),
+        }
+        return document | {name: value for name, value in optional.items() if value}
 
     @staticmethod
     def from_json(document: Mapping[str, Any]) -> IndexMeta:
         """The inverse of `to_json`. Raises UsageError for another form."""
-        if not isinstance(document, Mapping) or "scheme" not in document:
+        needed = {"scheme", "text_field", "field"}
+        if not isinstance(document, Mapping) or not needed <= document.keys():
             raise UsageError("the index's _meta.esdedup is not of this esdedup")
         following = document.get("next")
         scheme = Scheme.from_json(document["scheme"])
         return IndexMeta(
             scheme,
             str(document["text_field"]),
-            str(document.get("field", FIELD)),
+            str(document["field"]),
             None if following is None else IndexMeta.from_json(following),
             document.get("former"),
             tuple(document.get("spent", ())),
@@ -86,7 +85,7 @@ class IndexMeta:
         )
 
     def require(self, other: IndexMeta, where: str) -> None:
-        """Raises SchemeMismatch where `other` differs from this, what `where` holds."""
+        """Raises SchemeMismatch if `other` differs from this. where: the store that holds this."""
         self.scheme.require(other.scheme, where)
         if self.text_field != other.text_field:
             raise SchemeMismatch(
@@ -106,7 +105,7 @@ def _template(name: str) -> dict[str, Any]:
 
 
 def field_mapping(scheme: Scheme) -> dict[str, Any]:
-    """The mapping of the object field that holds our tokens."""
+    """Returns the mapping of the object field that holds our tokens."""
     mapping = _template("document")
     for kind in scheme.kinds:
         mapping["properties"].update(_template(kind)["properties"])
@@ -114,7 +113,7 @@ def field_mapping(scheme: Scheme) -> dict[str, Any]:
 
 
 def index_mapping(meta: IndexMeta, other_meta: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The mapping to put: our fields, and `_meta` with what others keep there left as it is."""
+    """Returns the mapping to put: our fields, and `_meta` with the values of others in it."""
     return {
         "_meta": {**(other_meta or {}), FIELD: meta.to_json()},
         "properties": {one.field: field_mapping(one.scheme) for one in meta.all},
@@ -122,20 +121,20 @@ def index_mapping(meta: IndexMeta, other_meta: Mapping[str, Any] | None = None) 
 
 
 def meta_of(mapping: Mapping[str, Any]) -> IndexMeta | None:
-    """What a stored mapping's `_meta` says, or None where it says nothing of ours.
+    """Reads the `_meta` of a stored mapping, None if nothing of ours is there.
 
-    Raises UsageError where it can't be read.
+    Raises UsageError if it can't be read.
     """
     stored = mapping.get("_meta", {}).get(FIELD)
     return None if stored is None else IndexMeta.from_json(stored)
 
 
 def common_meta(mappings: Mapping[str, Mapping[str, Any]], name: str) -> IndexMeta | None:
-    """What all the indices behind a name say, or None where none says anything.
+    """Returns the `IndexMeta` that all indices behind a name share, or None if none has any.
 
-    mappings: by index. Their stop lists may differ, as one may have come later: what one of them
-    stops is stopped. Raises SchemeMismatch where they differ in anything else, StoreError where
-    only some say.
+    mappings: by index. Stop lists may differ, because indices are made at different times: a token
+    that one index stops is stopped. Raises SchemeMismatch if they differ in anything else, and
+    StoreError if only some have an `IndexMeta`.
     """
     metas = {index: meta_of(mapping) for index, mapping in mappings.items()}
     attached = {index: meta for index, meta in metas.items() if meta is not None}
@@ -147,8 +146,8 @@ def common_meta(mappings: Mapping[str, Mapping[str, Any]], name: str) -> IndexMe
             f" esdedup attach --index {name}"
         )
     metas_by_name = dict(sorted(attached.items()))
-    # While an index changes its scheme, some may be a step further than others. The old tokens
-    # are in all of them until the change is at its end, and the next only when each has the field.
+    # During a change of the scheme, some indices may be a step further than others. All of them
+    # have the old tokens until its end, and all have the next tokens only if each has the field.
     behind = {index: meta for index, meta in metas_by_name.items() if meta.next is not None}
     for meta in behind.values():
         if any(_is_ahead(other, meta) for other in metas_by_name.values()):
@@ -166,13 +165,13 @@ def common_meta(mappings: Mapping[str, Mapping[str, Any]], name: str) -> IndexMe
 
 
 def _with_all_stops(meta: IndexMeta, metas: Iterable[IndexMeta]) -> IndexMeta:
-    """With the stop lists of all that hold the same tokens."""
+    """Joins the stop lists of all that hold the same tokens."""
     same = [each for each in metas if (each.scheme.id, each.field) == (meta.scheme.id, meta.field)]
     return replace(meta, stop=tuple(sorted({entry for each in same for entry in each.stop})))
 
 
 def _is_ahead(other: IndexMeta, meta: IndexMeta) -> bool:
-    """Whether another index has made the change already that this one is in."""
+    """Tells whether another index has already made the change that this one is in."""
     return (
         meta.next is not None
         and other.scheme.id == meta.next.scheme.id
@@ -181,5 +180,4 @@ def _is_ahead(other: IndexMeta, meta: IndexMeta) -> bool:
 
 
 META_SECONDS = 10.0
-"""How long what an index says of its tokens is taken to hold: its scheme may be changed by others
-while it is open."""
+"""Seconds after which an open index reads its `IndexMeta` again, because others may change it."""

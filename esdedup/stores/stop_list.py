@@ -1,7 +1,7 @@
-"""The stop list of an index: tokens whose buckets searches leave out, as a language's stop words.
+"""The stop list of an index: tokens whose buckets searches leave out, like stop words.
 
-An entry is a token behind its kind, "minhash:0abcde", as tokens of two kinds may look the same. The
-list is kept beside the scheme, in the index itself, so that every reader leaves out the same.
+An entry is a token behind its kind, "minhash:0abcde", because tokens of two kinds may look the
+same. The index itself holds the list, beside the scheme, so that every reader leaves out the same.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from esdedup.sketch.tokens import decode_tokens, token_length
 from esdedup.text.arrays import U64
 
 MAX_STOPPED = 1_000
-"""Entries of a list, few enough for a mapping that every node of a cluster holds in memory."""
+"""Maximum number of entries; every node of a cluster holds them in memory, in the mapping."""
 
 
 def stop_entries(tokens: Sequence[str], scheme: Scheme) -> tuple[str, ...]:
-    """Tokens, each with its kind or where that is clear without, as a stop list: sorted, each once.
+    """Returns tokens as a stop list, sorted, each once.
 
-    Raises UsageError for what is no token of the scheme, and for too many.
+    tokens: each with its kind, unless it can only be of one. Raises UsageError if one is not a
+    token of the scheme, and for too many.
     """
     entries = tuple(sorted({_entry(token, scheme) for token in tokens}))
     if len(entries) > MAX_STOPPED:
@@ -38,14 +39,14 @@ def stop_entries(tokens: Sequence[str], scheme: Scheme) -> tuple[str, ...]:
 
 
 def stored_stop(document: Any, scheme: Scheme) -> tuple[str, ...]:
-    """The stop list that an index's own `_meta` gives. Raises UsageError where it is none."""
+    """Reads the stop list in an index's `_meta`. Raises UsageError for another form."""
     if not isinstance(document, list) or not all(isinstance(entry, str) for entry in document):
-        raise UsageError("the index's _meta.esdedup.stop is no list of tokens")
+        raise UsageError("the index's _meta.esdedup.stop is not a list of tokens")
     return stop_entries(document, scheme)
 
 
 def is_token(token: str, kind: str, scheme: Scheme) -> bool:
-    """Whether a scheme's tokens of a kind may look so."""
+    """Tells whether a text has the form of a scheme's tokens of a kind."""
     try:
         decode_tokens([token], *_forms(scheme)[kind])
     except ValueError:
@@ -54,7 +55,7 @@ def is_token(token: str, kind: str, scheme: Scheme) -> bool:
 
 
 def stopped_tokens(stop: Sequence[str], kind: str) -> frozenset[str]:
-    """The tokens of one kind that a stop list holds."""
+    """Returns the tokens of one kind in a stop list."""
     parts = [entry.partition(":") for entry in stop]
     return frozenset(token for own, _, token in parts if own == kind)
 
@@ -62,22 +63,22 @@ def stopped_tokens(stop: Sequence[str], kind: str) -> frozenset[str]:
 def stopped_buckets(
     stop: Sequence[str], kind: str, scheme: Scheme
 ) -> tuple[NDArray[np.int64], U64]:
-    """The buckets of one kind that a stop list names: positions and values, each of shape (m,).
+    """Returns the buckets of one kind in a stop list: positions and values, each of shape (m,).
 
-    The position is the band's or segment's number, the value is what `tokens.decode` gives there.
+    A position is the number of a band or segment, a value is as of `tokens.decode_tokens`.
     """
     return decode_tokens(sorted(stopped_tokens(stop, kind)), *_forms(scheme)[kind])
 
 
 def without(query: RecallQuery, tokens: Collection[str]) -> RecallQuery:
-    """A query that leaves tokens out; its `stopped` says from how many groups."""
+    """Returns a query without some tokens; its `stopped` counts the groups that lost any."""
     groups = [[token for token in group if token not in tokens] for group in query.groups]
     lost = sum(len(left) < len(group) for left, group in zip(groups, query.groups, strict=True))
     return replace(query, groups=[group for group in groups if group], stopped=lost)
 
 
 def _forms(scheme: Scheme) -> dict[str, tuple[int, int]]:
-    """For each kind of token the number of positions, and the bits of a value."""
+    """The number of positions and the bits of a value, for each kind of token."""
     forms: dict[str, tuple[int, int]] = {}
     if scheme.minhash is not None:
         forms["minhash"] = scheme.minhash.bands, scheme.minhash.token_bits
@@ -95,7 +96,7 @@ def _entry(text: str, scheme: Scheme) -> str:
     if not fitting or (colon and not kind):
         shapes = [f"{own}:{'x' * token_length(*form)}" for own, form in forms.items()]
         raise UsageError(
-            f"{text!r} is no token of the index's scheme, which are like {' or '.join(shapes)}:"
+            f"{text!r} is not a token of the index's scheme, like {' or '.join(shapes)}:"
             " esdedup stats --hot shows some"
         )
     if len(fitting) > 1:

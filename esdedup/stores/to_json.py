@@ -1,4 +1,4 @@
-"""Documents as JSON text, with the types that the servers' own clients take too."""
+"""Writes documents as JSON, with the types that the servers' own clients take too."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from esdedup.exceptions import RecordError
 
 
 def to_json(value: Any, of: str) -> str:
-    """Compact JSON, characters beyond ASCII as they are.
+    """Returns compact JSON, with characters beyond ASCII as they are.
 
     Dates and times become ISO 8601, decimals numbers, UUIDs strings, numpy values plain ones.
-
-    of: what the value is, for the message. Raises RecordError where it can't be written as JSON
-    that a server takes: other types, NaN, infinity, half of a surrogate pair.
+    of: a name of the value, for the message. Raises RecordError for values that a server does not
+    take as JSON: other types, NaN, infinity, half of a surrogate pair.
     """
     try:
         text = _ENCODER.encode(value)
@@ -44,7 +43,7 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"a {type(value).__name__} has no form in JSON")
 
 
-# One for all: to make one takes as long as to write a short document.
+# Shared, because making an encoder takes as long as writing a short document.
 _ENCODER = json.JSONEncoder(
     ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_plain
 )

@@ -314,7 +314,7 @@ def test_the_nearest() -> None:
         assert done.err == ""
     done = run("similar", "--db", "nearest.db", "--batch", "articles.jsonl", "--nearest", "-k", "2")
     assert len(rows(done)) == 6
-    assert "6 texts have fewer than 2 matches" in done.err
+    assert "6 texts with fewer than 2 matches" in done.err
     (body,) = rows(run("query", "--db", "nearest.db", "--text", "one two three four", "--nearest"))
     assert len(body["query"]["bool"]["should"]) == 128
     assert "esdedup.signature" in json.dumps(body["query"])
@@ -536,7 +536,7 @@ def test_a_server_that_dies_loses_nothing_acknowledged(killable: Node) -> None:
     assert shown == ""
     assert "can't be reached" in problem
     assert "Traceback" not in problem
-    acknowledged = int(re.findall(r"before this: \d+ records, (\d+) created", problem)[0])
+    acknowledged = int(re.findall(r"Before this: \d+ records, (\d+) created", problem)[0])
     assert acknowledged > 0
     killable.restart()
     (stats,) = rows(run("stats", "--url", killable.url))

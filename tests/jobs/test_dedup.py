@@ -557,7 +557,7 @@ def test_a_log_is_read_as_far_as_it_goes(
     # The first line is a block of its own, without which there is nothing to go by.
     first = written.find(b"\n") + 1 if ending == "jsonl" else length_of_frame(written)
     cut_off.write_bytes(written[: first // 2])
-    with pytest.raises(esdedup.UsageError, match="is no log of esdedup dedup"):
+    with pytest.raises(esdedup.UsageError, match="is not a log of esdedup dedup"):
         LogReader(cut_off)
     restored = set()
     for length in range(first, len(written) + 1, 7 if ending == "jsonl" else 3):
@@ -642,7 +642,7 @@ def test_what_goes_is_like_what_stays(place: Place, store: Store) -> None:
         (["--keep", "best"], "best"),
         (["undo", "x.jsonl"], "--yes"),
         (["undo", "x.jsonl", "--yes"], "No such file"),
-        (["undo", "other.jsonl", "--yes"], "no log of esdedup dedup"),
+        (["undo", "other.jsonl", "--yes"], "not a log of esdedup dedup"),
     ],
 )
 def test_options_that_do_not_go_together(

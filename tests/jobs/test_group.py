@@ -17,16 +17,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import esdedup
-from esdedup.dedup import checkpoint as workfolder
-from esdedup.dedup import groups as clustering
-from esdedup.dedup.groups import Grouping, Groups
+from esdedup.dedup import checkpoint
+from esdedup.dedup.checkpoint import WorkFolder
+from esdedup.dedup.groups import Grouping, Groups, find_groups
 from esdedup.dedup.marks import mark_groups
 from esdedup.dedup.representative import KeepRule
-from esdedup.dedup.union_find import follow, join, singletons
+from esdedup.dedup.union_find import join, singletons
 from esdedup.index import GroupOptions
 from esdedup.models import natural
 from esdedup.search import buckets
@@ -35,77 +33,6 @@ from esdedup.text.jaccard import jaccard
 from tests.conftest import delete_index
 from tests.helpers.commands import all_documents, call, run_command, words
 from tests.helpers.processes import await_true, start_command
-
-EDGES = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=60)
-
-
-@given(EDGES)
-def test_connected_components(edges: list[tuple[int, int]]) -> None:
-    found = singletons(31)
-    sides = np.array(edges, np.int64).reshape(-1, 2)
-    join(found, sides[:, 0], sides[:, 1])
-    expected = list(range(31))
-    for _ in range(31):
-        for a, b in edges:
-            expected[a] = expected[b] = min(expected[a], expected[b])
-    assert found.tolist() == expected
-
-
-@given(st.dictionaries(st.tuples(st.integers(0, 20), st.integers(0, 20)), st.integers(0, 3)))
-def test_each_joins_its_nearest_leader(edges: dict[tuple[int, int], int]) -> None:
-    pairs = sorted({(max(p), min(p)): near for p, near in edges.items() if p[0] != p[1]}.items())
-    left = np.array([b for (_, b), _ in pairs], np.int64)
-    right = np.array([a for (a, _), _ in pairs], np.int64)
-    near = np.array([value for _, value in pairs], np.float64)
-    found = singletons(21)
-    # However the pairs are cut, between two right rows.
-    half = int(np.searchsorted(right, 10))
-    follow(found, left[:half], right[:half], near[:half])
-    follow(found, left[half:], right[half:], near[half:])
-    leaders: dict[int, int] = {}
-    for row in range(21):
-        mine = [(-value, b) for (a, b), value in pairs if a == row and leaders[b] == b]
-        leaders[row] = min(mine)[1] if mine else row
-    assert found.tolist() == list(leaders.values())
-
-
-@given(
-    st.lists(st.lists(st.integers(0, 3), min_size=4, max_size=4), max_size=25), st.integers(1, 4)
-)
-def test_with_a_cap_each_row_meets_the_first_of_its_buckets(
-    rows: list[list[int]], cap: int
-) -> None:
-    values = np.array(rows, np.uint64).reshape(-1, 4)
-    columns = [buckets.bucket_column(column) for column in values.T]
-    left, right = buckets.earlier_pairs(columns, range(len(values)), cap)
-    expected = set()
-    for column in range(4):
-        for b in range(len(values)):
-            same = [a for a in range(b) if values[a, column] == values[b, column]]
-            expected |= {(b, a) for a in same[:cap]}
-    assert list(zip(right.tolist(), left.tolist(), strict=True)) == sorted(expected)
-    sizes = [n for column in values.T for n in np.unique(column, return_counts=True)[1].tolist()]
-    over = [size for size in sizes if size > cap and size > 1]
-    assert buckets.capped(columns, cap).buckets == len(over)
-
-
-def test_ids_are_ordered_as_people_do() -> None:
-    ids = ["a10", "a2", "a02", "b", "10", "9", "文10", "文9", "a", "a2b", "文"]
-    assert sorted(ids, key=natural) == [
-        "9", "10", "a", "a02", "a2", "a2b", "a10", "b", "文", "文9", "文10",
-    ]  # fmt: skip
-
-
-def test_an_id_that_begins_like_another_is_ordered_too() -> None:
-    assert sorted(["a1b", "a1", "1a", "a", "a01b", ""], key=natural) == [
-        "", "1a", "a", "a1", "a01b", "a1b",
-    ]  # fmt: skip
-
-
-@given(st.lists(st.text("ab01文", max_size=5), max_size=8))
-def test_any_ids_can_be_ordered(ids: list[str]) -> None:
-    backwards = list(reversed(ids))
-    assert sorted(ids, key=natural) == sorted(backwards, key=natural)
 
 
 @pytest.mark.parametrize(
@@ -523,7 +450,7 @@ def test_a_run_that_was_killed_goes_on_to_the_same_groups(
     texts: dict[str, str], method: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(buckets, "PAIRS_A_BLOCK", 100)
-    monkeypatch.setattr(workfolder, "_SECONDS_BETWEEN", 0.0)
+    monkeypatch.setattr(checkpoint, "_SECONDS_BETWEEN", 0.0)
     monkeypatch.setattr("esdedup.dedup.columns._DOCUMENTS_A_SHARE", 40)
     target = ["--db", str(tmp_path / "a.db")]
     add(target, texts)
@@ -546,8 +473,8 @@ def test_a_run_that_was_killed_goes_on_to_the_same_groups(
 
         while True:
             try:
-                with workfolder.WorkFolder.at(work) as folder:
-                    found = clustering.find_groups(
+                with WorkFolder.at(work) as folder:
+                    found = find_groups(
                         index.store, index.meta, grouping, work=folder, on_step=on_step
                     )
                 break
@@ -585,8 +512,8 @@ def test_killed_twice_the_same_command_completes_it(tmp_path: Path) -> None:
 def test_a_folder_of_other_work_is_refused(tmp_path: Path) -> None:
     target = ["--db", str(tmp_path / "a.db")]
     add(target, planted(5))
-    with opened(target) as index, workfolder.WorkFolder.at(tmp_path / "work") as folder:
-        clustering.find_groups(index.store, index.meta, Grouping(), work=folder)
+    with opened(target) as index, WorkFolder.at(tmp_path / "work") as folder:
+        find_groups(index.store, index.meta, Grouping(), work=folder)
     options = ["--work", str(tmp_path / "work"), *target]
     ran = run_command("group", "--threshold", "0.9", *options)
     assert ran.status == 2
@@ -603,7 +530,7 @@ def test_one_run_at_a_time_works_in_a_folder(tmp_path: Path) -> None:
     target = ["--db", str(tmp_path / "a.db")]
     add(target, planted(5))
     options = ["--work", str(tmp_path / "work"), *target]
-    with workfolder.WorkFolder.at(tmp_path / "work"):
+    with WorkFolder.at(tmp_path / "work"):
         ran = run_command("group", *options)
     assert ran.status == 1
     assert "another run is using" in ran.err
@@ -634,8 +561,8 @@ def test_killed_before_anything_was_there(tmp_path: Path) -> None:
 def test_a_damaged_file_of_the_work_is_told(name: str, tmp_path: Path) -> None:
     target = ["--db", str(tmp_path / "a.db")]
     add(target, planted(5))
-    with opened(target) as index, workfolder.WorkFolder.at(tmp_path / "work") as folder:
-        clustering.find_groups(index.store, index.meta, Grouping(), work=folder)
+    with opened(target) as index, WorkFolder.at(tmp_path / "work") as folder:
+        find_groups(index.store, index.meta, Grouping(), work=folder)
     (tmp_path / "work" / name).write_bytes(b"PK\3\4 and then nothing")
     ran = run_command("group", "--work", str(tmp_path / "work"), *target)
     assert ran.status == 1
@@ -646,10 +573,10 @@ def test_a_folder_that_goes_away_is_told(tmp_path: Path) -> None:
     target = ["--db", str(tmp_path / "a.db")]
     add(target, planted(5))
     work = tmp_path / "work"
-    with opened(target) as index, workfolder.WorkFolder.at(work) as folder:
+    with opened(target) as index, WorkFolder.at(work) as folder:
         shutil.rmtree(work)
         with pytest.raises(esdedup.StoreError, match=r"work folder .*No such file"):
-            clustering.find_groups(index.store, index.meta, Grouping(), work=folder)
+            find_groups(index.store, index.meta, Grouping(), work=folder)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import uuid
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import esdedup
+from esdedup import admin
 from esdedup.ingest.documents import fields_of
 from esdedup.stores.mapping import IndexMeta
 from tests.conftest import delete_index
@@ -212,3 +214,28 @@ def test_a_text_field_that_no_document_has(url: str, name: str) -> None:
     with esdedup.open(url, name) as index:
         assert index.meta.text_field == "text"
         assert index.similar(words(1)).matches[0].id == "1"
+
+
+def test_the_same_in_python(url: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["esdedup.admin.switch"], "WAIT_SECONDS", 0.5)
+    call(url, "PUT", f"/{name}", {"mappings": {"properties": {"body": {"type": "text"}}}})
+    fill(url, name, {f"d{n}": {"body": words(n // 2)} for n in range(20)})
+    plan = admin.plan_attach(url, name, text_field="body")
+    assert [change.mapping is None for change in plan.changes] == [False]
+    assert admin.attach(url, name, text_field="body") == plan
+    assert not admin.check(url, name).good
+    assert admin.backfill(url, name) == admin.ChangeReport(read=20, written=20)
+    assert admin.check(url, name).good
+    report = admin.switch(esdedup.Connection((url,)), name, NEW)
+    assert (report.plan.stage, report.filled) == ("begin", admin.ChangeReport(20, 20))
+    assert report.emptied == admin.ChangeReport(20, 20)
+    assert admin.switch(url, name, NEW).filled is None
+    assert admin.check(url, name).schemes == [NEW.id]
+    call(url, "PUT", f"/{name}/_settings", {"index.blocks.write": True})
+    with pytest.raises(esdedup.StoreError, match=r"blocks\.write is set"):
+        admin.backfill(url, name, stale=True)
+    beside = admin.plan_sidecar(url, name, f"{name}-beside")
+    assert admin.fill_sidecar(url, beside).written == 20
+    assert admin.fill_sidecar(url, beside).unchanged == 20
+    call(url, "PUT", f"/{name}/_settings", {"index.blocks.write": False})
+    delete_index(url, f"{name}-beside")

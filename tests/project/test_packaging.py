@@ -1,4 +1,4 @@
-"""What is shipped, and what a user of the package can import."""
+"""The wheel and the source archive hold all files of the package, and no others."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import zipfile
 from pathlib import Path
 
 import pytest
-
-import esdedup
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "esdedup"
@@ -80,8 +78,3 @@ def version() -> str:
     from importlib.metadata import version
 
     return version("esdedup")
-
-
-def test_exported_names() -> None:
-    assert esdedup.__all__ == sorted(esdedup.__all__)
-    assert all(hasattr(esdedup, name) for name in esdedup.__all__)

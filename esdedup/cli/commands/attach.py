@@ -1,4 +1,4 @@
-"""esdedup attach, template, check: our fields beside what an index of others holds."""
+"""esdedup attach, template, check: token fields in an index that others write to."""
 
 from __future__ import annotations
 
@@ -14,45 +14,51 @@ from esdedup.admin.check import Check, IndexCheck, Tally, check
 from esdedup.cli.options import (
     AsJson,
     ClusterTarget,
+    DryRun,
     FieldOption,
-    IndexOption,
     SchemeOption,
     TextField,
     scheme_in,
     with_target,
 )
-from esdedup.cli.output import message, print_json, print_table, progress, wants_json
+from esdedup.cli.output import count, message, print_json, print_table, progress, wants_json
 from esdedup.stores.elastic.templates import install_template, plan_template
 
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the change, and put nothing.")]
-Install = Annotated[bool, typer.Option("--install", help="Put it, and not only show it.")]
+Install = Annotated[bool, typer.Option("--install", help="Install it, and not only show it.")]
 NoStale = Annotated[
-    bool,
-    typer.Option("--no-stale", help="Do not read every text to find tokens gone stale: quicker."),
+    bool, typer.Option("--no-stale", help="Do not read texts to find stale tokens: quicker.")
 ]
 
 
 @with_target
 def attach_command(
     target: ClusterTarget,
-    index: IndexOption,
     text_field: TextField = None,
     scheme: SchemeOption = None,
     field: FieldOption = None,
     dry_run: DryRun = False,
     as_json: AsJson = None,
 ) -> None:
-    """Add the token fields to an index that exists, to all behind an alias, or to a data stream.
+    """Add the token fields to an index that exists.
 
-    The change is shown before it is put; nothing else in the mapping changes, and no document.
+    Example: esdedup attach --index news --text-field body
+
+    An alias or a data stream stands for all its indices. The change is shown before it is made.
+    Nothing else in the mapping changes, and no document.
     """
     wanted = scheme_in(scheme)
     with target.connected() as cluster:
-        plan = plan_attach(cluster, index, wanted, text_field, field)
+        plan = plan_attach(cluster, target.index, wanted, text_field, field)
         _show_plan(plan, wants_json(as_json))
-        if not dry_run:
-            attach(cluster, plan)
-            _tell_what_is_left(plan, index)
+        if dry_run:
+            return
+        attach(cluster, plan)
+    changed = sum(change.mapping is not None for change in plan.changes)
+    indices = count(len(plan.changes), "index", "indices")
+    message(f"{changed} of {indices} got the field {plan.meta.field!r}")
+    if plan.template is not None and plan.template.advice:
+        message(plan.template.advice)
+    message(f"Documents that are there already: esdedup backfill --index {target.index}")
 
 
 def _show_plan(plan: AttachPlan, as_json: bool) -> None:
@@ -69,13 +75,12 @@ def _show_plan(plan: AttachPlan, as_json: bool) -> None:
         if change.mapping is None:
             typer.echo(f"{change.index}: attached already")
         else:
-            typer.echo(f"PUT {change.index}/_mapping")
-            typer.echo(json.dumps(change.mapping, indent=2, ensure_ascii=False))
+            _show_request(f"{change.index}/_mapping", change.mapping)
         for obstacle in change.obstacles:
             message(str(obstacle))
     if plan.template is not None:
         _show_template(plan.template.name, plan.template.body, as_json)
-    # What is about to happen is seen before it happens.
+    # The change is seen before it is made.
     sys.stdout.flush()
 
 
@@ -83,39 +88,37 @@ def _show_template(name: str, body: Any, as_json: bool) -> None:
     if as_json:
         print_json({"component_template": name, "body": body})
     else:
-        typer.echo(f"PUT _component_template/{name}")
-        typer.echo(json.dumps(body, indent=2, ensure_ascii=False))
+        _show_request(f"_component_template/{name}", body)
+
+
+def _show_request(path: str, body: Any) -> None:
+    typer.echo(f"PUT {path}")
+    typer.echo(json.dumps(body, indent=2, ensure_ascii=False))
 
 
 def _plain(obstacle: Any) -> dict[str, str]:
     return {"stops": obstacle.stops, "reason": obstacle.reason}
 
 
-def _tell_what_is_left(plan: AttachPlan, index: str) -> None:
-    changed = sum(change.mapping is not None for change in plan.changes)
-    message(f"{changed} of {len(plan.changes)} indices got the field {plan.meta.field!r}")
-    if plan.template is not None and plan.template.advice:
-        message(plan.template.advice)
-    message(f"Documents that are there already: esdedup backfill --index {index}")
-
-
 @with_target
 def template_command(
     target: ClusterTarget,
-    index: IndexOption,
     text_field: TextField = None,
     scheme: SchemeOption = None,
     field: FieldOption = None,
     install: Install = False,
     as_json: AsJson = None,
 ) -> None:
-    """Show, or install, the component template for the indices made next behind a name.
+    """Show or install the template for the next indices of a name.
 
-    Your own index templates are not changed: name it in their composed_of.
+    Example: esdedup template --index logs --install
+
+    It is a component template. Your own index templates are not changed: name it in their
+    composed_of.
     """
     wanted = scheme_in(scheme)
     with target.connected() as cluster:
-        plan = plan_attach(cluster, index, wanted, text_field, field)
+        plan = plan_attach(cluster, target.index, wanted, text_field, field)
         template = plan.template or plan_template(cluster, plan.named, plan.meta)
         _show_template(template.name, template.body, wants_json(as_json))
         if install:
@@ -126,12 +129,13 @@ def template_command(
 
 
 @with_target
-def check_command(
-    target: ClusterTarget, index: IndexOption, no_stale: NoStale = False, as_json: AsJson = None
-) -> None:
-    """Diagnose an index: its mapping, and documents without tokens, with stale or other ones.
+def check_command(target: ClusterTarget, no_stale: NoStale = False, as_json: AsJson = None) -> None:
+    """Find documents of an index that lack their tokens.
 
-    The exit status is 1 where there is something to do.
+    Example: esdedup check --index news
+
+    Documents without tokens, with stale ones, or with those of another scheme are counted, and the
+    mapping is checked. The exit status is 1 if there is something to do.
     """
     with target.connected() as cluster, progress("Checking", None) as (_, documents):
         read = 0
@@ -141,13 +145,13 @@ def check_command(
             read += count
             documents(read)
 
-        found = check(cluster, index, stale=not no_stale, on_scan=on_scan)
+        found = check(cluster, target.index, stale=not no_stale, on_scan=on_scan)
     for each in found.indices:
         if wants_json(as_json):
             print_json(_as_json(each))
         else:
             _show_check(each)
-    _advise(found, index)
+    _advise(found, target.index)
     if not found.good:
         raise typer.Exit(1)
 
@@ -189,13 +193,14 @@ def _show_check(check: IndexCheck) -> None:
 
 
 def _tally(tally: Tally) -> str:
-    examples = f": {', '.join(tally.examples)}" if tally.examples else ""
+    if not tally.examples:
+        return f"{tally.count:,}"
     more = ", ..." if tally.count > len(tally.examples) else ""
-    return f"{tally.count:,}{examples}{more if examples else ''}"
+    return f"{tally.count:,}: {', '.join(tally.examples)}{more}"
 
 
 def _advise(found: Check, name: str) -> None:
-    """What to do, to standard error."""
+    """Says what to do."""
     if any(each.meta is None for each in found.indices):
         message(f"To add the fields: esdedup attach --index {name}")
     if any(each.bare.count or each.other.count for each in found.indices):

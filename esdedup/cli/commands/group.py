@@ -1,4 +1,4 @@
-"""esdedup group: groups of near-duplicates, written into the index."""
+"""esdedup group: groups of similar documents, written into the index."""
 
 from __future__ import annotations
 
@@ -6,43 +6,37 @@ import itertools
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from esdedup.cli.commands.pairs import tell_capped, tell_left_out, tell_recall, tell_stopped
 from esdedup.cli.files import DeadLetterFile
 from esdedup.cli.options import (
     AsJson,
+    DeadLetterPath,
+    DryRun,
     GroupingOptions,
     Target,
+    Work,
     with_target,
 )
-from esdedup.cli.output import message, print_json, print_table, steps, wants_json
-from esdedup.dedup.checkpoint import WorkFolder
-from esdedup.dedup.groups import Groups, find_groups
-from esdedup.dedup.marks import mark_groups, require_settled
+from esdedup.cli.output import (
+    capital,
+    count,
+    message,
+    print_json,
+    print_table,
+    steps,
+    wants_json,
+    warn_after,
+    warn_before,
+)
+from esdedup.dedup.groups import Groups
 from esdedup.ingest.files import BadRecord
 from esdedup.stores.changes import ChangeReport
 
-Work = Annotated[
-    Path | None,
-    typer.Option(
-        "--work",
-        show_default="INDEX.group",
-        help="Folder to work in. A run that was stopped goes on from it; at the end it is removed.",
-    ),
-]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Find the groups, write nothing.")]
-DeadLetterPath = Annotated[
-    Path | None,
-    typer.Option(
-        "--dead-letter",
-        show_default="INDEX.dead-letter.jsonl",
-        help="File to append the documents to that could not be written.",
-    ),
-]
 _LARGEST = 10
+_IDS = 20
 
 
 @with_target
@@ -54,57 +48,54 @@ def group_command(
     dead_letter: DeadLetterPath = None,
     as_json: AsJson = None,
 ) -> None:
-    """Join similar documents into groups, and write each document's group into the index.
+    """Group similar documents, and write the groups.
 
-    Every document gets the id of the one of its group that stays, on which any search can collapse.
-    Run it again after it was stopped: it goes on where it was.
+    Example: esdedup group -i news --threshold 0.9
+
+    Every document gets the id of its group's representative, on which any search can collapse. Run
+    it again after it was stopped: it goes on where it was.
     """
-    grouping = group_options.grouping()
+    arguments = group_options.arguments()
     folder = work or Path(f"{target.index}.group")
+    marks: ChangeReport | None = None
     with ExitStack() as stack:
         index = stack.enter_context(target.open())
-        if not dry_run:
-            require_settled(index.store, index.meta)
-        tell_left_out(index.statistics())
-        tell_stopped(index.meta.stop, grouping.limits.metric)
-        work_folder = stack.enter_context(WorkFolder.at(folder))
+        warn_before(index, group_options.metric)
         on_step = stack.enter_context(steps())
-        groups = find_groups(index.store, index.meta, grouping, work=work_folder, on_step=on_step)
-        report = ChangeReport()
-        if not dry_run:
-            letters = stack.enter_context(
-                DeadLetterFile(dead_letter or Path(f"{target.index}.dead-letter.jsonl"))
-            )
-            report = mark_groups(index.store, index.meta, groups, on_step)
-            for failure in report.failures:
+        if dry_run:
+            groups = index.groups(work=folder, on_step=on_step, **arguments)
+            missed = index.missed(groups)
+        else:
+            report = index.group(work=folder, on_step=on_step, **arguments)
+            groups, marks, missed = report.groups, report.marks, report.missed
+            path = dead_letter or Path(f"{target.index}.dead-letter.jsonl")
+            letters = stack.enter_context(DeadLetterFile(path))
+            for failure in marks.failures:
                 letters(BadRecord(failure.id, 0, "", failure.reason))
-        work_folder.remove()
-        missed = index.statistics().sketched - len(groups.ids)
         where = index.store.where
-    tell_recall(groups.recall, grouping.limits.least_similarity, grouping.limits.recall)
-    tell_capped(groups.capped, grouping.limits.max_per_bucket)
+    warn_after(groups.recall, groups.capped, groups.grouping.limits)
     if wants_json(as_json):
-        print_json(_summary(groups, None if dry_run else report))
+        print_json(_as_json(groups, marks))
     else:
         _show(groups, where)
-    if not dry_run:
-        _tell(report)
-    if missed > 0:
+    if marks is not None:
+        _tell(marks)
+    if missed:
         message(
-            f"{missed:,} documents were not looked at: they came, or changed, after the others had"
-            " been read (run this again), or several indices behind the name have their ids"
+            f"{count(missed, 'document')} not looked at: they came, or changed, after the others"
+            " had been read (run this again), or several indices behind the name have their ids"
         )
-    if report.failures:
+    if marks is not None and marks.failures:
         raise typer.Exit(1)
 
 
-def _summary(groups: Groups, report: ChangeReport | None) -> dict[str, Any]:
+def _as_json(groups: Groups, report: ChangeReport | None) -> dict[str, Any]:
     sizes = groups.sizes.tolist()
     numbers: dict[str, Any] = {
         "documents": len(groups.ids),
         "groups": len(sizes),
         "duplicates": groups.duplicates,
-        "sizes": {str(size): count for size, count in sorted(Counter(sizes).items())},
+        "sizes": {str(size): number for size, number in sorted(Counter(sizes).items())},
         "capped_buckets": groups.capped.buckets,
     }
     if report is not None:
@@ -120,27 +111,30 @@ def _summary(groups: Groups, report: ChangeReport | None) -> dict[str, Any]:
 def _show(groups: Groups, where: str) -> None:
     sizes = Counter(groups.sizes.tolist())
     print_table(
-        [("documents a group", "number"), ("groups", "number")],
-        [(f"{size:,}", f"{count:,}") for size, count in sorted(sizes.items())],
-        title=f"{where[0].upper()}{where[1:]}: {groups.duplicates:,} duplicates in"
-        f" {sizes.total():,} groups, of {len(groups.ids):,} documents",
+        [("documents per group", "number"), ("groups", "number")],
+        [(f"{size:,}", f"{number:,}") for size, number in sorted(sizes.items())],
+        title=f"{capital(where)}: {count(groups.duplicates, 'duplicate')} in"
+        f" {count(sizes.total(), 'group')}, of {count(len(groups.ids), 'document')}",
     )
     rows = [
-        (f"{len(group.members) + 1:,}", group.representative, ", ".join(_ids(group.members)))
+        (
+            f"{len(group.members) + 1:,}",
+            group.representative,
+            ", ".join(member.id for member in group.members[:_IDS]),
+        )
         for group in itertools.islice(groups, _LARGEST)
     ]
     if rows:
-        print_table([("documents", "number"), ("stays", "key"), ("others", "line")], rows)
-
-
-def _ids(members: list[Any]) -> list[str]:
-    return [member.id for member in members[:20]]
+        print_table(
+            [("documents", "number"), ("representative", "key"), ("ids of duplicates", "line")],
+            rows,
+        )
 
 
 def _tell(report: ChangeReport) -> None:
-    message(f"{report.written:,} documents written, {report.unchanged:,} had their group already")
+    message(f"{count(report.written, 'document')} written, {report.unchanged:,} unchanged")
     if report.stale:
         message(
-            f"{report.stale:,} documents changed or went while they were grouped, and were left as"
-            " they are: run this again"
+            f"{count(report.stale, 'document')} changed or deleted by others while documents were"
+            " grouped, and left as they are: run this again"
         )

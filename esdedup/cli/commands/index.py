@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -11,60 +9,49 @@ from typing import Annotated
 
 import typer
 
-import esdedup
 from esdedup.cli.files import (
     DeadLetterFile,
     FileOptions,
     Files,
     check_files,
     chunks_of,
-    records_in,
     total_bytes,
 )
 from esdedup.cli.options import (
-    THRESHOLD,
+    Acting,
     AsJson,
     Distance,
     MetricOption,
+    Retries,
     Target,
     scheme_in,
     with_target,
 )
-from esdedup.cli.output import Documents, message, print_json, print_table, progress, wants_json
-from esdedup.exceptions import EsdedupError, UsageError
-from esdedup.index import Index
+from esdedup.cli.output import (
+    capital,
+    count,
+    message,
+    print_counts,
+    progress,
+    resumable,
+    wants_json,
+)
+from esdedup.exceptions import UsageError
 from esdedup.ingest.ingest import IngestReport, ingest
 from esdedup.ingest.near_duplicates import DuplicatePolicy, OnDuplicate
-from esdedup.ingest.parallel import ingest_in_processes
+from esdedup.search.limits import ACTING
 from esdedup.stores import BulkPolicy
 
 OnDuplicateOption = Annotated[
     OnDuplicate,
     typer.Option(
         "--on-duplicate",
-        help="What to do with a near-duplicate of an earlier document: keep it as any other, mark"
-        " it with the original's id and the similarity, skip it, or fail it into the dead letters.",
-    ),
-]
-Threshold = Annotated[
-    float | None,
-    typer.Option(
-        "--threshold",
-        "-t",
-        show_default=str(THRESHOLD),
-        help="Least Jaccard similarity of a near-duplicate, above 0, up to 1.",
+        help="With a near-duplicate of an earlier document: keep it as any other, mark it with the"
+        " original's id and the similarity, skip it, or fail it into the dead letters.",
     ),
 ]
 GroupOption = Annotated[
-    bool,
-    typer.Option(
-        "--group",
-        help="Group documents as they come in: each joins the nearest leader, or becomes one.",
-    ),
-]
-Retries = Annotated[
-    int,
-    typer.Option(min=0, help="How often a rejected or unanswered bulk request is sent again."),
+    bool, typer.Option("--group", help="Let each document join a group as it comes in.")
 ]
 
 
@@ -76,110 +63,70 @@ def index(
     on_duplicate: OnDuplicateOption = "keep",
     group: GroupOption = False,
     metric: MetricOption = "jaccard",
-    threshold: Threshold = None,
+    threshold: Acting = None,
     distance: Distance = None,
     retries: Retries = 6,
     as_json: AsJson = None,
 ) -> None:
     """Index documents with their near-duplicate tokens.
 
-    The index is made if there is none. A document with the id of an indexed one replaces it, so
-    that doing the same again completes a run that was stopped.
+    Example: esdedup index news.jsonl -i news --on-duplicate mark
+
+    The index is made if there is none. A document with the id of an indexed one replaces it. The
+    same command again thus completes a run that was stopped.
     """
     check_files(files, options.format)
     if group and on_duplicate != "keep":
         raise UsageError(f"--group marks near-duplicates: leave out --on-duplicate {on_duplicate}")
-    if options.workers > 1 and (group or on_duplicate != "keep"):
-        raise UsageError(
-            "--workers takes documents in any order, and near-duplicates are looked for in that in"
-            " which they come: leave it out, or --on-duplicate and --group"
-        )
     if metric == "hamming" and threshold is not None:
         raise UsageError("--threshold goes with --metric jaccard")
-    policy = DuplicatePolicy(
-        "group" if group else on_duplicate,
-        THRESHOLD if threshold is None else threshold,
-        metric=metric,
-        distance=distance,
-    )
-    wanted = scheme_in(options.scheme)
-    letter_path = options.dead_letter or Path(f"{target.index}.dead-letter.jsonl")
-    bulk = BulkPolicy(retries=retries)
+    least = ACTING if threshold is None else threshold
+    action = "group" if group else on_duplicate
+    policy = DuplicatePolicy(action, least, metric=metric, distance=distance)
+    scheme = scheme_in(options.scheme)
+    last = IngestReport()
     with ExitStack() as stack:
-        opened = stack.enter_context(target.open(wanted, options.text_field, bulk))
-        letters = stack.enter_context(DeadLetterFile(letter_path))
+        bulk = BulkPolicy(retries=retries)
+        opened = stack.enter_context(target.open(scheme, options.text_field, bulk))
+        path = options.dead_letter or Path(f"{target.index}.dead-letter.jsonl")
+        letters = stack.enter_context(DeadLetterFile(path))
         opened.create()
         advance, documents = stack.enter_context(progress("Indexing", total_bytes(files)))
-        if options.workers == 1:
-            work = functools.partial(
-                ingest,
+
+        def on_batch(report: IngestReport) -> None:
+            nonlocal last
+            last = report
+            documents(report.read)
+
+        with resumable(lambda: _done(last)):
+            report = ingest(
                 opened.store,
                 opened.meta,
-                records_in(files, options.format, advance),
+                chunks_of(files, options.format, advance),
+                letters,
+                workers=options.workers,
+                id_field=options.id_field,
                 on_duplicate=policy,
+                on_batch=on_batch,
                 fresh=lambda: opened.meta,
             )
-        else:
-            # Not `target.open`: a worker process would import the whole command line for it.
-            work = functools.partial(
-                ingest_in_processes,
-                functools.partial(esdedup.open, target.where, target.index, policy=bulk),
-                options.workers,
-                chunks_of(files, options.format, advance),
-            )
-        report = _ingest(opened, work, letters, options.id_field, documents)
-    _show(report, opened.store.where, wants_json(as_json))
+            opened.store.refresh()
+    title = capital(opened.store.where)
+    print_counts(asdict(report), wants_json(as_json), of="Records", title=title)
     if report.truncated:
         message(
-            f"{report.truncated} documents had more candidates than the {policy.candidates} that"
-            " they were compared with, or only buckets of the stop list: a duplicate may have been"
-            " missed"
+            f"{count(report.truncated, 'document')} with more candidates than the"
+            f" {policy.candidates} to compare with, or only buckets of the stop list: a duplicate"
+            " may have been missed"
         )
     if report.failed:
         message(f"{report.failed} of {report.read} records were not indexed: see {letters.path}")
         raise typer.Exit(1)
 
 
-def _ingest(
-    index: Index,
-    work: Callable[..., IngestReport],
-    letters: DeadLetterFile,
-    id_field: str | None,
-    documents: Documents,
-) -> IngestReport:
-    """Ingests; where that stops early, says what was acknowledged before."""
-    last = IngestReport()
-
-    def on_batch(report: IngestReport) -> None:
-        nonlocal last
-        last = report
-        documents(report.read)
-
-    try:
-        report = work(letters, id_field=id_field, on_batch=on_batch)
-        index.store.refresh()
-    except EsdedupError as error:
-        raise type(error)(f"{error}\n{_stopped(last)}") from error
-    except KeyboardInterrupt:
-        message(f"Interrupted. {_stopped(last)}")
-        raise
-    return report
-
-
-def _stopped(report: IngestReport) -> str:
+def _done(report: IngestReport) -> str:
+    """The counts of whole batches, which are acknowledged."""
     return (
-        f"Whole batches before this: {report.read} records, {report.created} created,"
-        f" {report.updated} updated, {report.unchanged} unchanged, {report.failed} failed."
-        " Run the same command again to complete it"
-    )
-
-
-def _show(report: IngestReport, where: str, as_json: bool) -> None:
-    if as_json:
-        print_json(asdict(report))
-        return
-    print_table(
-        [("Records", "text"), ("", "number")],
-        [(name, f"{count:,}") for name, count in asdict(report).items()],
-        title=where[0].upper() + where[1:],
+        f"{report.read} records, {report.created} created, {report.updated} updated,"
+        f" {report.unchanged} unchanged, {report.failed} failed"
     )

@@ -1,4 +1,4 @@
-"""esdedup proxy: token fields for the documents of any client."""
+"""esdedup proxy: tokens for the documents of any client."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ UpstreamUrl = Annotated[
 Host = Annotated[str, typer.Option(help="Address to listen on.")]
 Port = Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")]
 Seconds = Annotated[
-    float,
-    typer.Option("--timeout", min=0.1, help="Seconds that the upstream may stay silent."),
+    float, typer.Option("--timeout", min=0.1, help="Seconds that the upstream may stay silent.")
 ]
 
 
@@ -34,10 +33,12 @@ def proxy(
     ca_certs: CaCerts = None,
     timeout: Seconds = 3600.0,
 ) -> None:
-    """Pass requests to a cluster and add tokens to the documents in them.
+    """Pass requests on, and add tokens to their documents.
 
-    Documents of an index that esdedup has made get its near-duplicate fields, whatever client
-    sends them; everything else passes as it is. The clients' own credentials are used.
+    Example: esdedup proxy --upstream http://localhost:9200
+
+    Documents of an index that has esdedup's fields get their tokens, whatever client sends them.
+    Everything else passes unchanged. The clients' own credentials are used.
     """
     try:
         import uvicorn

@@ -6,160 +6,231 @@ import itertools
 import json
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from esdedup.cli.options import (
-    DEFAULT_THRESHOLD,
     AsJson,
     Distance,
     FilterOption,
+    Looking,
     MetricOption,
     Recall,
     Target,
-    Threshold,
     check_metric_options,
     with_target,
 )
-from esdedup.cli.output import answer, message, print_json, show, wants_json
+from esdedup.cli.output import count, message, print_json, print_table, snippet, wants_json, warn
 from esdedup.exceptions import RecordError, UsageError
 from esdedup.index import Index
 from esdedup.ingest.files import STDIN, BadRecord, Record, read_records
-from esdedup.models import Query, Result
-from esdedup.search.limits import RECALL, Limits
-from esdedup.search.warnings import lacking
+from esdedup.models import FIELD, Match, Metric, Query, Result
+from esdedup.search.limits import LOOKING, MAX_CANDIDATES, RECALL, Limits
+from esdedup.search.warnings import GOOD_RECALL, lacking, percent
 from esdedup.stores.fields import text_of, value_at
 
 _QUERIES_AT_ONCE = 500
 TextOption = Annotated[str | None, typer.Option("--text", help="The text itself.")]
 FileOption = Annotated[
-    str | None, typer.Option("--file", help="A file that holds the text; - for standard input.")
+    str | None, typer.Option("--file", help="A file that holds the text; - is standard input.")
 ]
 IdOption = Annotated[str | None, typer.Option("--id", help="The id of an indexed document.")]
-K = Annotated[int, typer.Option("-k", min=1, help="At most so many matches.")]
+Batch = Annotated[
+    str | None,
+    typer.Option(
+        "--batch", metavar="FILE", help="A file of texts, as index takes it; - is standard input."
+    ),
+]
+K = Annotated[int, typer.Option("-k", min=1, help="Maximum number of matches.")]
 CandidatesOption = Annotated[
     int,
-    typer.Option("--candidates", min=1, max=10_000, help="Candidates to verify, at most."),
+    typer.Option(
+        "--candidates", min=1, max=MAX_CANDIDATES, help="Maximum number of documents to verify."
+    ),
 ]
 Nearest = Annotated[
     bool,
-    typer.Option(
-        "--nearest",
-        help="The k nearest by Jaccard similarity, however unlike, in place of a threshold.",
-    ),
+    typer.Option("--nearest", help="Find the k nearest, however unlike: no threshold."),
 ]
-LargestBucket = Annotated[
+MaxBucket = Annotated[
     int | None,
     typer.Option(
         "--max-bucket",
         min=1,
         metavar="N",
         show_default="no limit",
-        help="Leave out bands or segments that more documents share than that.",
-    ),
-]
-Batch = Annotated[
-    str | None,
-    typer.Option(
-        "--batch",
-        metavar="FILE",
-        help="A file of texts, in the formats that index takes; - for standard input. The answers"
-        " come in its order.",
+        help="Leave out buckets that hold more than N documents.",
     ),
 ]
 Collapse = Annotated[
-    bool,
-    typer.Option("--collapse", help="Only the best of each group (index --on-duplicate mark)."),
+    bool, typer.Option("--collapse", help="Return only the best document of each group.")
 ]
 WithSource = Annotated[
     bool, typer.Option("--source", help="With JSON: the fields of each match too.")
 ]
 
 
+@dataclass(frozen=True)
+class SearchOptions:
+    """The options that say which documents to look for."""
+
+    text: TextOption = None
+    file: FileOption = None
+    id: IdOption = None
+    metric: MetricOption = "jaccard"
+    threshold: Looking = None
+    nearest: Nearest = False
+    distance: Distance = None
+    recall: Recall = RECALL
+    candidates: CandidatesOption = 1_000
+    filter: FilterOption = None
+
+    def check(self, **more: str | None) -> None:
+        """Raises UsageError unless one text is given. more: other options that give one."""
+        given = {"text": self.text, "file": self.file, "id": self.id, **more}
+        if sum(value is not None for value in given.values()) != 1:
+            *names, last = (f"--{name}" for name in given)
+            raise UsageError(f"give one of {', '.join(names)} and {last}")
+
+    def limits(self, matches: int = 10, max_bucket: int | None = None) -> Limits:
+        """The limits that the options name. Raises UsageError if options contradict each other."""
+        check_metric_options(self.metric, self.threshold, self.distance)
+        threshold = LOOKING if self.threshold is None else self.threshold
+        if self.nearest:
+            if self.metric == "hamming":
+                raise UsageError("--nearest goes with --metric jaccard")
+            if self.threshold is not None:
+                raise UsageError("give one of --threshold and --nearest")
+            if max_bucket is not None:
+                raise UsageError("--max-bucket goes without --nearest")
+        return Limits(
+            self.metric,
+            None if self.nearest else threshold,
+            self.distance,
+            matches,
+            self.candidates,
+            self.recall,
+            max_bucket,
+        )
+
+    def query(self, index: Index) -> Query:
+        """The query by the text, the file, or the id."""
+        text = _read(self.file) if self.file is not None else self.text
+        return index.query(text, self.id, _read_filters(self.filter))
+
+
 @with_target
 def similar(
     target: Target,
-    text: TextOption = None,
-    file: FileOption = None,
-    id: IdOption = None,
+    search: SearchOptions,
     batch: Batch = None,
-    metric: MetricOption = "jaccard",
-    threshold: Threshold = None,
-    nearest: Nearest = False,
-    distance: Distance = None,
     k: K = 10,
-    recall: Recall = RECALL,
-    candidates: CandidatesOption = 1_000,
-    max_bucket: LargestBucket = None,
-    filter: FilterOption = None,
+    max_bucket: MaxBucket = None,
     source: WithSource = False,
     as_json: AsJson = None,
 ) -> None:
-    """Find the documents most similar to a text, a file, an indexed document, or many texts."""
-    _check_one(text, file, id, batch)
-    check_metric_options(metric, threshold, distance)
-    wanted = _threshold(metric, threshold, nearest)
-    if nearest and max_bucket is not None:
-        raise UsageError("--max-bucket goes without --nearest")
-    limits = Limits(metric, wanted, distance, k, candidates, recall, max_bucket)
-    filters = _read_filters(filter)
+    """Find the documents most similar to a text.
+
+    Example: esdedup similar -i news --text "The council met on Monday"
+
+    Give the text, a file that holds it, the id of a document, or many texts (--batch).
+    """
+    search.check(batch=batch)
+    limits = search.limits(k, max_bucket)
     with target.open() as index:
         if batch is not None:
-            _answer_all(index, batch, limits, filters, source)
+            _answer_all(index, batch, limits, _read_filters(search.filter), source)
             return
-        query = index.query(_read(file) if file is not None else text, id, filters)
-        (result,) = index.similar_many([query], limits)
+        (result,) = index.similar_many([search.query(index)], limits)
         text_field = index.meta.text_field
         values = _has_values(index)
     if result.truncated:
         message(
-            f"More than {candidates} candidates: the best {candidates} were"
+            f"More than {limits.candidates} candidates: the best {limits.candidates} were"
             " verified, and a match may be missing. Raise --candidates"
         )
-    if (lack := lacking(result, limits, values)) is not None:
-        message(lack)
-    if result.stopped:
-        message(_what_was_stopped(result, metric))
+    warn(lacking(result, limits, values), _stopped(result, limits.metric))
     if wants_json(as_json):
-        print_json(answer(result, id, source))
+        print_json(_as_json(result, search.id, source))
     else:
-        show(result, limits, text_field)
+        _show(result, limits, text_field)
 
 
 @with_target
-def query(
-    target: Target,
-    text: TextOption = None,
-    file: FileOption = None,
-    id: IdOption = None,
-    metric: MetricOption = "jaccard",
-    threshold: Threshold = None,
-    nearest: Nearest = False,
-    distance: Distance = None,
-    recall: Recall = RECALL,
-    candidates: CandidatesOption = 1_000,
-    filter: FilterOption = None,
-    collapse: Collapse = False,
-) -> None:
-    """Print the JSON body of the search for a text's candidates, for any client to send.
+def query(target: Target, search: SearchOptions, collapse: Collapse = False) -> None:
+    """Print the search for a text's candidates as JSON.
 
-    A hit's score is the number of tokens that it shares with the text; hits share as many as the
-    recall at the threshold allows to ask for.
+    Example: esdedup query -i news --id 17 --collapse
+
+    Any client can send it. A hit's score is the number of tokens that it shares with the text.
+    Hits share as many as the recall at the threshold allows to ask for.
     """
-    _check_one(text, file, id)
-    check_metric_options(metric, threshold, distance)
-    wanted_threshold = _threshold(metric, threshold, nearest)
-    limits = Limits(metric, wanted_threshold, distance, candidates=candidates, recall=recall)
+    search.check()
+    limits = search.limits()
     with target.open() as index:
-        wanted = index.query(_read(file) if file is not None else text, id, _read_filters(filter))
-        print_json(index.request_body(wanted, limits, collapse=collapse))
+        print_json(index.request_body(search.query(index), limits, collapse=collapse))
         if stop := index.meta.stop:
-            message(f"What is in the index's stop list ({len(stop)} tokens) is not looked for")
+            message(f"The index's stop list ({count(len(stop), 'token')}) is not looked for")
 
 
-def _what_was_stopped(result: Result, metric: str) -> str:
+def _as_json(result: Result, id: str | None, with_source: bool) -> dict[str, Any]:
+    return {
+        "query": id,
+        "matches": [_match(match, with_source) for match in result.matches],
+        "candidates": result.candidates,
+        "truncated": result.truncated,
+        "expected_recall": result.recall,
+        "asked": result.asked,
+        "stopped": result.stopped,
+    }
+
+
+def _match(match: Match, with_source: bool) -> dict[str, Any]:
+    document: dict[str, Any] = {"id": match.id}
+    if match.similarity is not None:
+        document["similarity"] = match.similarity
+    else:
+        document["distance"] = match.distance
+    document["matched"] = match.matched
+    if with_source:
+        document["source"] = {name: value for name, value in match.source.items() if name != FIELD}
+    return document
+
+
+def _show(result: Result, limits: Limits, text_field: str) -> None:
+    matches = result.matches
+    if not matches:
+        message("No similar documents")
+        return
+    by_distance = matches[0].similarity is None
+    print_table(
+        [("distance" if by_distance else "similarity", "number"), ("id", "key"), ("text", "line")],
+        [
+            (
+                str(match.distance) if by_distance else f"{match.similarity:.3f}",
+                match.id,
+                snippet(value_at(match.source, text_field)),
+            )
+            for match in matches
+        ],
+        title=_title(result, limits),
+    )
+
+
+def _title(result: Result, limits: Limits) -> str | None:
+    if result.recall is None or result.recall < GOOD_RECALL:
+        return None
+    at = "as near as the last" if limits.threshold is None else f"at Jaccard {limits.threshold:g}"
+    return f"Of documents {at} about {percent(result.recall)} are found"
+
+
+def _stopped(result: Result, metric: Metric) -> str | None:
+    """A warning if bands or segments were left out, else None."""
+    if not result.stopped:
+        return None
     parts = "bands" if metric == "jaccard" else "segments"
     if result.blind:
         return f"Nothing could be looked for: all {parts} of the text are in the stop list"
@@ -175,29 +246,23 @@ def _what_was_stopped(result: Result, metric: str) -> str:
 
 
 def _read_filters(filters: list[str] | None) -> list[dict[str, Any]]:
-    """The queries that --filter gives. Raises UsageError for what is no JSON object."""
+    """The queries that --filter gives. Raises UsageError if one is not a JSON object."""
     read = []
     for text in filters or ():
         try:
             found = json.loads(text)
         except ValueError as error:
-            raise UsageError(f"--filter {text}: no JSON: {error}") from error
+            raise UsageError(f"--filter {text}: not valid JSON: {error}") from error
         if not isinstance(found, dict):
             raise UsageError(f'--filter {text}: use an object like {{"term": {{"field": "x"}}}}')
         read.append(found)
     return read
 
 
-def _check_one(*given: str | None) -> None:
-    if sum(value is not None for value in given) != 1:
-        names = ["--text", "--file", "--id", "--batch"][: len(given)]
-        raise UsageError(f"give one of {', '.join(names[:-1])} and {names[-1]}")
-
-
 def _answer_all(
     index: Index, file: str, limits: Limits, filters: list[dict[str, Any]], with_source: bool
 ) -> None:
-    """A line of JSON for each text of a file."""
+    """Prints a line of JSON for each text of a file."""
     if file != STDIN and not Path(file).is_file():
         raise UsageError(f"{file}: there is no such file")
     bad = truncated = few = stopped = blind = 0
@@ -218,26 +283,26 @@ def _answer_all(
             few += lack is not None
             stopped += result.stopped > 0
             blind += result.blind
-            print_json(answer(result, name, with_source))
+            print_json(_as_json(result, name, with_source))
     if truncated:
         message(
-            f"{truncated} texts had more candidates than {limits.candidates}: matches may be"
-            " missing where an answer says truncated. Raise --candidates"
+            f"{count(truncated, 'text')} had more candidates than {limits.candidates}: matches may"
+            " be missing where an answer says truncated. Raise --candidates"
         )
     if lack is not None and limits.threshold is not None:
         message(lack)
     elif few:
         message(
-            f"{few} texts have fewer than {limits.matches} matches, or may lack some: see"
-            " expected_recall"
+            f"{count(few, 'text')} with fewer than {limits.matches} matches, or with missing ones:"
+            " see expected_recall"
         )
     if stopped:
         message(
-            f"{stopped} texts have buckets in the stop list or over --max-bucket, which were left"
-            f" out; for {blind} nothing could be looked for"
+            f"{count(stopped, 'text')} with buckets in the stop list or over --max-bucket, which"
+            f" were left out; for {blind} nothing could be looked for"
         )
     if bad:
-        message(f"{bad} records were not looked for")
+        message(f"{count(bad, 'record')} left out")
         raise typer.Exit(1)
 
 
@@ -257,17 +322,6 @@ def _chunks(records: Iterable[Record | BadRecord]) -> Iterator[list[Record | Bad
     source = iter(records)
     while some := list(itertools.islice(source, _QUERIES_AT_ONCE)):
         yield some
-
-
-def _threshold(metric: str, threshold: float | None, nearest: bool) -> float | None:
-    """The threshold to look with: None for the nearest. Raises UsageError for options at odds."""
-    if not nearest:
-        return DEFAULT_THRESHOLD if threshold is None else threshold
-    if metric == "hamming":
-        raise UsageError("--nearest goes with --metric jaccard")
-    if threshold is not None:
-        raise UsageError("give one of --threshold and --nearest")
-    return None
 
 
 def _read(file: str) -> str:

@@ -1,11 +1,9 @@
-"""esdedup stats: what an index holds.
-
-esdedup stop: the stop list of an index.
-"""
+"""esdedup stats, stop: what an index holds, and its stop list."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
@@ -13,7 +11,16 @@ import typer
 
 from esdedup.analysis.describe import describe
 from esdedup.cli.options import AsJson, Target, Yes, with_target
-from esdedup.cli.output import message, print_json, print_table, snippet, wants_json
+from esdedup.cli.output import (
+    agreed,
+    capital,
+    count,
+    message,
+    print_json,
+    print_table,
+    snippet,
+    wants_json,
+)
 from esdedup.exceptions import UsageError
 from esdedup.index import Index
 from esdedup.search.hot_buckets import MOST_COUNTED, HotBucket, HotBuckets
@@ -27,14 +34,43 @@ Hot = Annotated[
         max=MOST_COUNTED,
         metavar="N",
         show_default=False,
-        help="Also the N largest buckets: tokens that most documents hold.",
+        help="Also the N largest buckets: tokens of most documents.",
     ),
 ]
+Tokens = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[TOKEN]...", show_default=False, help="Tokens to add, as stats --hot shows them."
+    ),
+]
+Over = Annotated[
+    int | None,
+    typer.Option(
+        "--over",
+        min=1,
+        metavar="N",
+        show_default=False,
+        help="Add buckets of more than N documents, after asking.",
+    ),
+]
+TokenKind = Annotated[
+    Literal["minhash", "simhash"], typer.Option("--kind", help="With --over: which tokens.")
+]
+Remove = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--remove", metavar="TOKEN", show_default=False, help="Take a token out; may be repeated."
+    ),
+]
+Clear = Annotated[bool, typer.Option("--clear", help="Take all tokens out.")]
 
 
 @with_target
 def stats(target: Target, hot: Hot = None, as_json: AsJson = None) -> None:
-    """Show how many documents an index holds, with which scheme, and what they take."""
+    """Show the documents, scheme and size of an index.
+
+    Example: esdedup stats -i news --hot 10
+    """
     with target.open() as index:
         found, meta, where = index.statistics(), index.meta, index.store.where
         largest = index.hot_buckets(hot) if hot is not None else None
@@ -48,7 +84,7 @@ def stats(target: Target, hot: Hot = None, as_json: AsJson = None) -> None:
             "stop": list(meta.stop),
         }
         if largest is not None:
-            document["hot"] = [bucket_document(bucket) for bucket in largest.buckets]
+            document["hot"] = [_as_json(bucket) for bucket in largest.buckets]
             document["hot_from"] = largest.sure
         print_json(document)
         return
@@ -63,20 +99,18 @@ def stats(target: Target, hot: Hot = None, as_json: AsJson = None) -> None:
         *describe(meta.scheme, max(found.documents, 1)),
     ]
     if meta.stop:
-        rows.append(("stop list", f"{len(meta.stop):,} tokens"))
-    print_table([("", "text"), ("", "text")], rows, title=where[0].upper() + where[1:])
+        rows.append(("stop list", count(len(meta.stop), "token")))
+    print_table([("", "text"), ("", "text")], rows, title=capital(where))
     if largest is not None:
-        show_buckets(largest.buckets, "Largest buckets")
-        tell_what_is_sure(largest)
+        _show_buckets(largest.buckets, "Largest buckets")
+        _tell_what_is_sure(largest)
 
 
-def bucket_document(bucket: HotBucket) -> dict[str, Any]:
-    """A bucket as JSON, with the beginning of its text."""
+def _as_json(bucket: HotBucket) -> dict[str, Any]:
     return {**bucket.to_json(), "text": snippet(bucket.text)}
 
 
-def show_buckets(buckets: list[HotBucket], title: str) -> None:
-    """A table of buckets."""
+def _show_buckets(buckets: Sequence[HotBucket], title: str) -> None:
     if not buckets:
         return
     print_table(
@@ -103,43 +137,12 @@ def show_buckets(buckets: list[HotBucket], title: str) -> None:
     )
 
 
-def tell_what_is_sure(found: HotBuckets) -> None:
-    """How large a bucket must be to be found, to standard error."""
+def _tell_what_is_sure(found: HotBuckets) -> None:
+    """Says how large a bucket must be to be found."""
     message(
-        f"Found in a sample of {found.sampled:,} documents: a bucket of fewer than {found.sure:,}"
-        " may be missed"
+        f"Found in a sample of {count(found.sampled, 'document')}: a bucket of fewer than"
+        f" {found.sure:,} may be missed"
     )
-
-
-Tokens = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="[TOKEN]...", show_default=False, help="Tokens to add, as stats --hot shows them."
-    ),
-]
-Over = Annotated[
-    int | None,
-    typer.Option(
-        "--over",
-        min=1,
-        metavar="N",
-        show_default=False,
-        help="Add the buckets of more than N documents, after showing them.",
-    ),
-]
-Kind = Annotated[
-    Literal["minhash", "simhash"], typer.Option("--kind", help="With --over: which tokens.")
-]
-Remove = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--remove",
-        metavar="TOKEN",
-        show_default=False,
-        help="Take a token out; may be given several times.",
-    ),
-]
-Clear = Annotated[bool, typer.Option("--clear", help="Take all tokens out.")]
 
 
 @with_target
@@ -147,16 +150,18 @@ def stop(
     target: Target,
     tokens: Tokens = None,
     over: Over = None,
-    kind: Kind = "minhash",
+    kind: TokenKind = "minhash",
     remove: Remove = None,
     clear: Clear = False,
     yes: Yes = False,
     as_json: AsJson = None,
 ) -> None:
-    """Show or change the stop list: tokens that searches and pairs leave out.
+    """Show or change the stop list of an index.
 
-    Boilerplate gives very many documents the same token; what they share besides still counts.
-    Documents keep their tokens, and the list can be changed at any time.
+    Example: esdedup stop -i news --over 10000
+
+    Searches and pairs leave out the tokens of the stop list, because boilerplate gives very many
+    documents the same token. Documents keep their tokens, and the list can be changed at any time.
     """
     if sum(map(bool, (tokens, over, remove, clear))) > 1:
         raise UsageError("give one of tokens to add, --over, --remove and --clear")
@@ -166,8 +171,9 @@ def stop(
         if over is not None:
             found = _large(index, over, kind, wants_json(as_json))
             after |= {bucket.entry for bucket in found}
-            question = f"Leave these {len(found)} buckets out of all searches of {target.index!r}?"
-            if found and not yes and not (sys.stdin.isatty() and typer.confirm(question, err=True)):
+            buckets = f"{'this' if len(found) == 1 else 'these'} {count(len(found), 'bucket')}"
+            question = f"Leave {buckets} out of all searches of {target.index!r}?"
+            if found and not agreed(question, yes):
                 message(f"{question} Not without a yes: --yes")
                 return
         if remove:
@@ -179,33 +185,33 @@ def stop(
             after = set()
         if after != set(before):
             index.stop(sorted(after))
-            message(f"The stop list has {len(after)} tokens, and had {len(before)}")
+            message(f"The stop list has {count(len(after), 'token')}, and had {len(before):,}")
         if over is None:
-            _show(index, wants_json(as_json))
+            _show_list(index, wants_json(as_json))
         if stopped_tokens(index.meta.stop, "simhash"):
             message("SimHash segments are stopped: no Hamming distance is guaranteed any more")
 
 
 def _large(index: Index, over: int, kind: str, as_json: bool) -> list[HotBucket]:
-    """The buckets that are over a size and not yet stopped, shown."""
+    """Shows and returns the buckets that are over a size and not yet stopped."""
     found = index.hot_buckets(None, over=over, kinds=(kind,))
     fresh = [bucket for bucket in found.buckets if bucket.entry not in index.meta.stop]
     if as_json:
         for bucket in fresh:
-            print_json(bucket_document(bucket))
+            print_json(_as_json(bucket))
     else:
-        show_buckets(fresh, f"Buckets of more than {over:,} documents")
-    # What is about to happen is seen before it happens.
+        _show_buckets(fresh, f"Buckets of more than {count(over, 'document')}")
+    # The buckets are seen before they are stopped.
     sys.stdout.flush()
     if not fresh:
-        message(f"No bucket of more than {over:,} documents that is not stopped was found")
+        message(f"No bucket of more than {count(over, 'document')} that is not stopped was found")
     if over < found.sure:
-        tell_what_is_sure(found)
+        _tell_what_is_sure(found)
     return fresh
 
 
-def _show(index: Index, as_json: bool) -> None:
-    """The list as it is now, with the documents that hold each token."""
+def _show_list(index: Index, as_json: bool) -> None:
+    """Shows the list as it is now, with the number of documents that hold each token."""
     meta = index.meta
     rows: list[tuple[str, int]] = []
     for kind in ("minhash", "simhash"):

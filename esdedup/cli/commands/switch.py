@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from pathlib import Path
 from typing import Annotated
@@ -21,32 +20,31 @@ from esdedup.admin.switch import (
     fill_next,
     plan_switch,
 )
-from esdedup.cli.commands.backfill import MaxRate, Retries, Workers, run, show
+from esdedup.cli.commands.backfill import run, show
 from esdedup.cli.files import DeadLetterFile
 from esdedup.cli.options import (
     AsJson,
     ClusterTarget,
-    IndexOption,
+    MaxRate,
+    Retries,
     SchemeOption,
     TextField,
+    Workers,
     Yes,
     scheme_in,
     with_target,
 )
-from esdedup.cli.output import message, wants_json
+from esdedup.cli.output import agreed, count, message, wants_json
 from esdedup.stores import BulkPolicy, Cluster
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.mapping import index_mapping
 
-Keep = Annotated[
-    bool, typer.Option("--keep", help="Leave the old scheme's tokens in place for now.")
-]
+Keep = Annotated[bool, typer.Option("--keep", help="Leave the old tokens in place for now.")]
 
 
 @with_target
 def switch_command(
     target: ClusterTarget,
-    index: IndexOption,
     scheme: SchemeOption = None,
     text_field: TextField = None,
     workers: Workers = 1,
@@ -56,19 +54,21 @@ def switch_command(
     retries: Retries = 6,
     as_json: AsJson = None,
 ) -> None:
-    """Change the scheme, or the text field, of an index that is searched and written to.
+    """Change the scheme or text field of an index in use.
 
-    The new tokens are filled in beside the old ones; searches use them when all are there; then
-    the old ones are removed, after asking. Run it again after it was stopped.
+    Example: esdedup switch --index news --scheme new.json
+
+    The new tokens are filled in beside the old ones. Searches use them when all are there. Then
+    the old ones are removed, after asking. Run it again after it was stopped: it goes on.
     """
     wanted = scheme_in(scheme)
     effort = Effort(workers, rate=max_rate)
     with target.connected(BulkPolicy(retries=retries)) as cluster:
-        plan = plan_switch(cluster, index, wanted, text_field)
+        plan = plan_switch(cluster, target.index, wanted, text_field)
         if plan.stage == "done":
-            message(f"{index!r} has scheme {plan.meta.scheme.id} already")
+            message(f"{target.index!r} has scheme {plan.meta.scheme.id} already")
             return
-        with DeadLetterFile(Path(f"{index}.dead-letter.jsonl")) as letters:
+        with DeadLetterFile(Path(f"{target.index}.dead-letter.jsonl")) as letters:
 
             def fill(filling: BackfillPlan) -> ChangeReport:
                 report = run(
@@ -87,34 +87,32 @@ def switch_command(
 
 
 def _fill(cluster: Cluster, plan: SwitchPlan, fill: Fill, as_json: bool) -> None:
+    following = plan.following
     if plan.stage == "begin":
         message(f"From scheme {plan.meta.scheme.id} in the field {plan.meta.field!r}")
-        message(f"to scheme {plan.following.scheme.id} in the field {plan.following.field!r}:")
-        message(json.dumps(index_mapping(plan.following)["properties"]))
+        message(f"to scheme {following.scheme.id} in the field {following.field!r}:")
+        message(json.dumps(index_mapping(following)["properties"]))
     begin(cluster, plan)
     total = fill_next(cluster, plan, fill, _wait)
-    show(total, f"Scheme {plan.following.scheme.id} of {plan.name!r}", 0, as_json)
+    show(total, f"Scheme {following.scheme.id} of {plan.name!r}", 0, as_json)
     complete(cluster, plan)
     if plan.meta.stop:
         message(
-            f"The stop list ({len(plan.meta.stop):,} tokens) was of the old scheme and is empty"
-            " now: esdedup stats --hot shows what is large in the new one"
+            f"The stop list ({count(len(plan.meta.stop), 'token')}) was of the old scheme and is"
+            " empty now: esdedup stats --hot shows the large buckets of the new one"
         )
-    message(f"Searches use scheme {plan.following.scheme.id} from now on")
+    message(f"Searches use scheme {following.scheme.id} from now on")
 
 
 def _forget(cluster: Cluster, plan: SwitchPlan, fill: Fill, yes: bool, as_json: bool) -> None:
-    name = plan.name
-    forgetting = plan_forgetting(cluster, name)
-    question = (
-        f"Remove the old tokens, in the field {forgetting.meta.former!r}, from"
-        f" {forgetting.waiting:,} documents?"
-    )
-    if not yes and not (sys.stdin.isatty() and typer.confirm(question, err=True)):
-        message(f"{question} Not without a yes: esdedup switch --index {name} --yes")
+    forgetting = plan_forgetting(cluster, plan.name)
+    field, documents = forgetting.meta.former, count(forgetting.waiting, "document")
+    question = f"Remove the old tokens, in the field {field!r}, from {documents}?"
+    if not agreed(question, yes):
+        message(f"{question} Not without a yes: esdedup switch --index {plan.name} --yes")
         return
     report = empty_former(cluster, plan, forgetting, fill, _wait)
-    show(report, f"Field {forgetting.meta.former!r} of {name!r}, emptied", 0, as_json)
+    show(report, f"Field {field!r} of {plan.name!r}, emptied", 0, as_json)
 
 
 def _wait(why: str) -> None:

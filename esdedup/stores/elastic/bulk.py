@@ -1,8 +1,8 @@
-"""Bulk writes: chunks by bytes and count, and the retry of items.
+"""Sends bulk requests: chunks by bytes and count, and retries of single items.
 
-The clients' own helpers do not retry a rejected item by default; here an item that was rejected
-for load (429, 503) is sent again with back-off and jitter, and only such an item. Every item ends
-as written or as a failure with its reason.
+An item that was refused for load (429, 503) is sent again after a wait, and only such an item; the
+clients' own helpers do not do that by default. Every item ends as written, or as a failure with its
+reason.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Send = Callable[[bytes], Mapping[str, Any]]
 
 
 class CreatesOnly(StoreError):
-    """The name is of a data stream, which takes only new documents."""
+    """The name is of a data stream, which only takes new documents."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +43,14 @@ class Action:
 def write_actions(
     actions: Sequence[Action], send: Send, policy: BulkPolicy, where: str
 ) -> WriteReport:
-    """Sends actions until every one is written or failed.
+    """Sends actions until each one is written or has failed.
 
-    send: puts one body, and raises StoreUnavailable where it may be sent again, TooLarge where it
+    send: sends one body. It raises StoreUnavailable if the body may be sent again, TooLarge if it
     must be sent in pieces.
 
-    Raises StoreUnavailable when the server stays away; the message says how many were
-    acknowledged before. Raises the error of `responses.error_of` for what no document is to blame
-    for: an index that is closed, blocked, or not the user's to write.
+    Raises StoreUnavailable when the server stays away; the message says how many documents were
+    acknowledged before. Raises the error of `errors.error_of` if the index refuses every document:
+    it is closed, blocked, or the user may not write to it.
     """
     report = WriteReport()
     for chunk in _chunks(actions, policy):
@@ -117,7 +117,7 @@ def _write_halves(
 def _sort_items(
     actions: Sequence[Action], items: Sequence[Mapping[str, Any]], where: str
 ) -> tuple[WriteReport, list[tuple[Action, str]]]:
-    """What was settled, and the actions to send again with the reason of each."""
+    """Counts of the settled items, and the actions to send again with the reason of each."""
     created = updated = 0
     failures: list[Failure] = []
     rejected: list[tuple[Action, str]] = []
@@ -140,7 +140,7 @@ def _sort_items(
 
 
 def _refusal_of_name(reason: str, where: str) -> Exception | None:
-    """The error for a name that takes no such write, whatever the document."""
+    """The error for a name that does not take this write for any document, or None."""
     if "op_type of create are allowed in data streams" in reason:
         return CreatesOnly(f"{where} is a data stream, which takes only new documents")
     if "no write index is defined for alias" in reason:
@@ -152,6 +152,6 @@ def _refusal_of_name(reason: str, where: str) -> Exception | None:
 
 
 def _is_fatal(result: Mapping[str, Any]) -> bool:
-    """Whether the index refuses every document, and not this one."""
+    """Tells whether the index refuses every document, and not only this one."""
     error = result.get("error")
     return isinstance(error, Mapping) and error.get("type") in _FATAL

@@ -18,10 +18,10 @@ _JSON = "application/json"
 
 
 class _Transport(elastic_transport.Transport):
-    """Speaks the REST API of version 8 whatever the client's version.
+    """Asks for the REST API of version 8 with clients of versions 8 and 9.
 
-    A client of version 9 asks for the API of version 9, which a server of version 8 refuses;
-    version 8 is understood by both.
+    A client of version 9 asks for the API of version 9, which a server of version 8 refuses.
+    Servers of both versions understand version 8.
     """
 
     def perform_request(  # type: ignore[no-untyped-def]
@@ -47,16 +47,8 @@ class ElasticsearchClient:
 
     def __init__(self, connection: Connection, version: str = "") -> None:
         self._shown = connection.shown
-        self._version = version
+        self.product = f"Elasticsearch {version}".strip()
         self._client = _connect(connection)
-
-    @property
-    def product(self) -> str:
-        return f"Elasticsearch {self._version}".strip()
-
-    @property
-    def shown(self) -> str:
-        return self._shown
 
     def request(
         self,
@@ -93,13 +85,13 @@ class ElasticsearchClient:
 
 
 def identify(connection: Connection) -> tuple[Literal["elasticsearch", "opensearch"], str]:
-    """The product that answers, and its version, or "" where it does not say.
+    """Returns the product that answers, and its version, or "" if it does not say.
 
     Elasticsearch names itself in a header of every answer, OpenSearch in the body of `GET /`.
     """
     client = _connect(connection)
     try:
-        # Each address is tried once: any node may be the one that is down.
+        # Each address is tried once, because any node may be down.
         each = client.options(max_retries=max(0, len(connection.urls) - 1), retry_on_timeout=True)
         answer = each.perform_request("GET", "/", headers={"accept": _JSON})
         return "elasticsearch", str(answer.body.get("version", {}).get("number", ""))
@@ -117,7 +109,7 @@ def _identify_refused(
     if error.meta.status == 401:
         raise error_of(401, error.body, shown) from error
     if error.meta.headers.get("x-elastic-product") == "Elasticsearch":
-        # `GET /` may be forbidden to this user; what the user does may not be.
+        # This user may lack the privilege for `GET /`, and still have others.
         return "elasticsearch", ""
     version = error.body.get("version", {}) if isinstance(error.body, Mapping) else {}
     if version.get("distribution") == "opensearch":
@@ -131,7 +123,7 @@ def _connect(connection: Connection) -> Elasticsearch:
     options: dict[str, Any] = {
         "request_timeout": connection.timeout,
         "transport_class": _Transport,
-        # Waiting before a retry is up to us; the client would try again at once.
+        # The client would try again at once; `retry` waits before.
         "max_retries": 0,
     }
     if connection.cloud_id:
@@ -160,7 +152,7 @@ def _with_port(url: str) -> str:
     parts = urlsplit(url)
     if parts.port is not None:
         return url
-    # The client wants a port; it is what a browser would take for the scheme.
+    # The client needs a port: the usual one of http or https.
     port = 443 if parts.scheme == "https" else 80
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
     return f"{parts.scheme}://{host}:{port}{parts.path}"

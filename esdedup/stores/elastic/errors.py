@@ -1,4 +1,4 @@
-"""What a server's refusal means: HTTP status and body to our errors, the same for both products."""
+"""Turns a server's refusal, HTTP status and body, into our errors, for both products."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from esdedup.exceptions import (
 )
 
 RETRIED = frozenset({429, 502, 503, 504})
-"""Statuses that pass by themselves: too many requests, and a server or proxy that is not ready."""
+"""Statuses that pass by themselves: too many requests, or a server or proxy is not ready."""
 
-# Between the end of a node and the moment that the others know of it; OpenSearch answers 500 then.
+# OpenSearch answers 500 between the end of a node and the moment that other nodes know of it.
 _NODE_GONE = ("node_not_connected_", "node_disconnected_", "node_closed_", "connect_transport_")
 
-# Elasticsearch and a node that came back; OpenSearch without the node.
+# The first is of Elasticsearch after a node came back, the second of OpenSearch without the node.
 _CONTEXT_GONE = ("search_context_missing", "no node found for id")
 
 
@@ -29,25 +29,25 @@ class TooLarge(StoreError):
 
 
 class PointInTimeLost(StoreError):
-    """A node that held a part of a point in time has gone, or it was open for too long."""
+    """A node that held a part of a point in time is gone, or it was open for too long."""
 
 
 def passes(status: int, body: Any) -> bool:
-    """Whether the same request may succeed in a moment."""
+    """Tells whether the same request may succeed in a moment."""
     if status in RETRIED:
         return True
     return status == 500 and any(gone in reason_of(body) for gone in _NODE_GONE)
 
 
 def error_of(status: int, body: Any, where: str) -> EsdedupError:
-    """The error to raise for an answer that is no success."""
+    """Returns the error to raise for an answer with an error status."""
     reason = reason_of(body)
     if status == 401:
         return AuthenticationFailed(
             f"{where}: the server refused the credentials (401). Check the user name and password,"
             " the API key or the token"
         )
-    # A block of an index (`cluster_block_exception` and its kin) is no lack of a privilege.
+    # A block of an index (such as `cluster_block_exception`) does not mean a lack of privileges.
     if status == 403 and not _types(body)[0].endswith("_block_exception"):
         return PermissionDenied(f"{where}: the user lacks a privilege (403): {reason}")
     if status == 404 and "index_not_found_exception" in _types(body):
@@ -65,7 +65,7 @@ def error_of(status: int, body: Any, where: str) -> EsdedupError:
 
 
 def _types(body: Any) -> list[str]:
-    """The types of an error and of its deepest cause; a name in a reason may look like one."""
+    """The types of an error and of its deepest cause; names in a reason may look like types."""
     error = _error_in(body)
     return [str(error.get("type")), str(_deepest(error).get("type"))]
 
@@ -81,7 +81,7 @@ def _error_in(body: Any) -> Mapping[str, Any]:
 
 
 def no_secure_connection(shown: str, reason: str) -> StoreUnavailable:
-    """The error for a TLS connection that failed, with what to do about it."""
+    """Returns the error for a TLS connection that failed, with advice."""
     if "WRONG_VERSION_NUMBER" in reason:
         advice = "The server does not speak TLS there: try http://"
     else:
@@ -93,7 +93,7 @@ def no_secure_connection(shown: str, reason: str) -> StoreUnavailable:
 
 
 def reason_of(body: Any) -> str:
-    """The reason in an error body, with its type and its deepest cause."""
+    """Returns the reason in an error body, with its type and its deepest cause."""
     error = body.get("error", body) if isinstance(body, Mapping) else body
     if not isinstance(error, Mapping) or "type" not in error:
         found = error.get("result", error) if isinstance(error, Mapping) else error
@@ -103,9 +103,9 @@ def reason_of(body: Any) -> str:
 
 
 def _deepest(error: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The cause of an error; of one of many shards, that only says that they failed, the first's.
+    """The deepest cause of an error; of an error of many shards, the cause of the first shard.
 
-    Both products give `root_cause` with every error, mostly the error itself once more.
+    Both products give `root_cause` with every error; mostly it repeats the error itself.
     """
     cause = error
     if not isinstance(error.get("caused_by"), Mapping):

@@ -1,4 +1,4 @@
-"""What stands behind a name in a cluster, and the state of each index there."""
+"""Finds the indices behind a name in a cluster, and reads the mapping and settings of each."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NO_NAME = re.compile(r'[*,?"<>| \\/#:]')
 
 @dataclass(frozen=True)
 class Named:
-    """A name: of an index, of an alias, or of a data stream; and its indices, oldest first."""
+    """A name of an index, alias or data stream, and the indices behind it, oldest first."""
 
     name: str
     kind: Literal["index", "alias", "data stream"]
@@ -29,7 +29,7 @@ class Named:
 
 @dataclass(frozen=True)
 class IndexState:
-    """An index: its mapping, its settings by dotted name, and whether it is closed."""
+    """The mapping of an index, its settings by dotted name, and whether it is closed."""
 
     name: str
     mapping: Mapping[str, Any]
@@ -37,25 +37,25 @@ class IndexState:
     closed: bool
 
     def setting(self, name: str, default: str = "") -> str:
-        """A setting, named without the prefix "index."."""
+        """Returns a setting, named without the prefix "index."."""
         return str(self.settings.get(f"index.{name}", default))
 
 
 def path_of(name: str) -> str:
-    """A name of an index as the path of a request."""
+    """Returns the path of requests to an index."""
     return f"/{quote(name, safe='')}"
 
 
 def check_name(name: str) -> None:
-    """Raises UsageError for what can't be the name of one index, alias or data stream."""
+    """Raises UsageError if a text can't be the name of one index, alias or data stream."""
     if not name or name[0] in "-_+" or name in (".", "..") or _NO_NAME.search(name):
         raise UsageError(f"index name {name!r}: name one index, alias or data stream")
 
 
 def resolve(cluster: Cluster, name: str) -> Named:
-    """What a name stands for.
+    """Returns the indices behind a name.
 
-    Raises UsageError for a pattern, IndexNotFound where there is no such name.
+    Raises UsageError for a pattern, IndexNotFound if the name does not exist.
     """
     check_name(name)
     status, answer = cluster.ask("GET", f"/_resolve/index{path_of(name)}", allowed=frozenset({404}))
@@ -67,12 +67,12 @@ def resolve(cluster: Cluster, name: str) -> Named:
         for index in answer["indices"]:
             return Named(name, "index", (index["name"],))
     raise IndexNotFound(
-        f"there is no index, alias or data stream {name!r} at {cluster.client.shown}"
+        f"there is no index, alias or data stream {name!r} at {cluster.connection.shown}"
     )
 
 
 def check_apart(cluster: Cluster, name: str, other: str) -> None:
-    """Raises UsageError where two names share an index; one that stands for nothing shares none."""
+    """Raises UsageError if two names share an index; a name that does not exist shares none."""
     found = []
     for each in (name, other):
         try:
@@ -84,10 +84,9 @@ def check_apart(cluster: Cluster, name: str, other: str) -> None:
 
 
 def attached(cluster: Cluster, name: str) -> tuple[Named, list[IndexState], IndexMeta]:
-    """What stands behind a name that has our field, and what all of it says of its tokens.
+    """Returns the indices behind a name that has our field, their states, and their `IndexMeta`.
 
-    Raises IndexNotFound where there is no such name or no such field, and what `common_meta`
-    raises.
+    Raises IndexNotFound if the name or the field does not exist, and the errors of `common_meta`.
     """
     named = resolve(cluster, name)
     found = states(cluster, named)
@@ -98,18 +97,18 @@ def attached(cluster: Cluster, name: str) -> tuple[Named, list[IndexState], Inde
 
 
 def _all_of(names: str | list[str]) -> tuple[str, ...]:
-    """A list, which the servers write as its only value where it has just one."""
+    """The values of a list; the servers write a list of one value as that value."""
     return (names,) if isinstance(names, str) else tuple(names)
 
 
 def put_stop(cluster: Cluster, name: str, meta: IndexMeta, stop: tuple[str, ...]) -> None:
-    """Puts a stop list into the `_meta` of each index behind a name, and leaves the rest of it.
+    """Puts a stop list into the `_meta` of each index behind a name; nothing else changes.
 
-    meta: what all of it was seen to say of its tokens. A mapping is put without any condition, so
-    that what it says is read just before, and once more afterwards.
+    meta: of the indices, as it was read. The servers put a mapping without any condition, so that
+    `_meta` is read just before and once more afterwards.
 
-    Raises StoreError where it says something else by now; UsageError while the scheme is being
-    changed, as one of the two changes might undo the other; IndexNotFound where there is none.
+    Raises StoreError if it is another by now; UsageError while the scheme is being changed, because
+    one change might undo the other; IndexNotFound if there is no such index.
     """
     if meta.next is not None or meta.former is not None:
         raise UsageError(f"{name!r} is changing its scheme: finish that first (esdedup switch)")
@@ -122,22 +121,24 @@ def put_stop(cluster: Cluster, name: str, meta: IndexMeta, stop: tuple[str, ...]
 
 
 def _saying(cluster: Cluster, name: str, meta: IndexMeta) -> dict[str, Mapping[str, Any]]:
-    """The mappings by index. Raises StoreError where they do not say what they are said to."""
+    """The mappings by index. Raises StoreError if their `IndexMeta` is not `meta`."""
     _, answer = cluster.ask("GET", f"{path_of(name)}/_mapping")
     mappings = {index: found["mappings"] for index, found in answer.items()}
     if common_meta(mappings, name) != meta:
-        raise StoreError(f"index {name!r} was changed by another one meanwhile: try again")
+        raise StoreError(
+            f"index {name!r} was changed by another client at the same time: try again"
+        )
     return mappings
 
 
 def states(cluster: Cluster, named: Named) -> list[IndexState]:
-    """The state of each index behind a name, in its order."""
+    """Returns the state of each index behind a name, in the same order."""
     found: list[IndexState] = []
     for names in _chunks(named.indices):
         path = f"/{','.join(quote(name, safe='') for name in names)}"
         _, mappings = cluster.ask("GET", f"{path}/_mapping")
         _, settings = cluster.ask("GET", f"{path}/_settings", params={"flat_settings": "true"})
-        # Closed indices are found by name only.
+        # Closed indices are only found by their names.
         _, resolved = cluster.ask(
             "GET", f"/_resolve/index{path}", params={"expand_wildcards": "all"}
         )
@@ -155,7 +156,7 @@ def states(cluster: Cluster, named: Named) -> list[IndexState]:
 
 
 def _chunks(names: tuple[str, ...], size: int = 50) -> Iterator[tuple[str, ...]]:
-    """So few that their names fit into a URL."""
+    """Gives names in groups that fit into a URL."""
     return (names[i : i + size] for i in range(0, len(names), size))
 
 

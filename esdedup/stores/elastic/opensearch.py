@@ -20,16 +20,8 @@ class OpenSearchClient:
 
     def __init__(self, connection: Connection, version: str = "") -> None:
         self._shown = connection.shown
-        self._version = version
+        self.product = f"OpenSearch {version}".strip()
         self._client = _connect(connection)
-
-    @property
-    def product(self) -> str:
-        return f"OpenSearch {self._version}".strip()
-
-    @property
-    def shown(self) -> str:
-        return self._shown
 
     def request(
         self,
@@ -55,7 +47,7 @@ class OpenSearchClient:
         return 200, answer
 
     def open_point_in_time(self, index: str, keep_alive: str) -> str:
-        # By default a shard that is not there is left out without a word.
+        # By default a shard that is away is left out without telling.
         params = {"keep_alive": keep_alive, "allow_partial_pit_creation": "false"}
         _, answer = self.request("POST", f"{index}/_search/point_in_time", params=params)
         return str(answer["pit_id"])

@@ -1,14 +1,22 @@
-"""Bodies of searches, as plain dictionaries.
+"""Searches of a cluster: recall queries for candidates, the sizes of buckets, and scans.
 
+<<<<<<< HEAD
 A recall query is a `bool.should` of `constant_score` clauses, one a group of tokens, so that the
 score is the number of groups that met: where more candidates share enough than are fetched, the
 ones that share most come first. Plain `terms` scores all alike and leaves to chance which ones
-come; what the ranking costs is measured by `benchmarks/recall_query.py`
-at commit 4d72008.
+come; what the ranking costs is measured by `benchmarks/recall_query.py` at
+commit 4d72008.
 
 Candidates from a cluster: recall queries sent many at once, and their answers read.
 
 How many documents of a cluster hold a token: the sizes of buckets.
+=======
+A recall query is a `bool.should` of `constant_score` clauses, one for each group of tokens, so that
+the score is the number of groups that a document shares. If more documents share enough groups than
+are fetched, those that share most come first. Plain `terms` would score all of them alike, and
+chance would decide. `benchmarks/recall_query.py` at commit 4d72008 measured the cost of the
+ranking.
+>>>>>>> main
 """
 
 from __future__ import annotations
@@ -25,15 +33,15 @@ from esdedup.stores.elastic.retry import retrying
 from esdedup.stores.mapping import TOKEN_PATHS, IndexMeta
 
 QUERIES_AT_ONCE = 50
-"""Recall queries of one request, and those whose candidates are in memory at the same time."""
+"""Number of recall queries in one request, whose candidates are in memory at the same time."""
 
 
 def recall_body(query: RecallQuery, limit: int) -> dict[str, Any]:
-    """The search for the `limit` documents that share most token groups with a query."""
+    """Returns the search for the `limit` documents that share most token groups with a query."""
     field = f"{query.field}.{query.kind}"
     condition: dict[str, Any] = {
         "should": [_clause(field, group) for group in query.groups],
-        # Also where it is 1: beside a filter, `should` clauses would not be obligatory.
+        # Even if it is 1: beside a filter, `should` clauses would be optional.
         "minimum_should_match": query.least,
     }
     if query.filters:
@@ -49,7 +57,7 @@ def recall_body(query: RecallQuery, limit: int) -> dict[str, Any]:
     return {
         "query": {"bool": condition},
         "size": limit,
-        # Enough to know whether there are more than fetched, without counting them all.
+        # Tells whether there are more than are fetched, without counting all of them.
         "track_total_hits": limit,
         "_source": {"excludes": TOKEN_PATHS},
     }
@@ -61,27 +69,27 @@ def _clause(field: str, group: list[str]) -> dict[str, Any]:
 
 
 def sketched(meta: IndexMeta) -> dict[str, Any]:
-    """The query for documents that hold a scheme's tokens."""
+    """Returns the query for documents with a scheme's tokens."""
     return {"term": {f"{meta.field}.scheme": meta.scheme.id}}
 
 
 def not_sketched(meta: IndexMeta) -> dict[str, Any]:
-    """The query for documents that do not hold a scheme's tokens."""
+    """Returns the query for documents without a scheme's tokens."""
     return {"bool": {"must_not": [sketched(meta)]}}
 
 
 def with_text(query: dict[str, Any], meta: IndexMeta) -> dict[str, Any]:
-    """A query, which is a `bool`, only for documents that have the text field."""
+    """Returns a `bool` query restricted to documents that have the text field."""
     return {"bool": {**query["bool"], "filter": [{"exists": {"field": meta.text_field}}]}}
 
 
 def bare(meta: IndexMeta) -> dict[str, Any]:
-    """The query for documents without tokens of any scheme."""
+    """Returns the query for documents without tokens of any scheme."""
     return {"bool": {"must_not": [{"exists": {"field": f"{meta.field}.scheme"}}]}}
 
 
 def other_scheme(meta: IndexMeta) -> dict[str, Any]:
-    """The query for documents that hold another scheme's tokens."""
+    """Returns the query for documents with another scheme's tokens."""
     return {
         "bool": {
             "filter": [{"exists": {"field": f"{meta.field}.scheme"}}],
@@ -91,18 +99,18 @@ def other_scheme(meta: IndexMeta) -> dict[str, Any]:
 
 
 def random_order(query: dict[str, Any], seed: int) -> dict[str, Any]:
-    """The documents that match, scored at random: the same seed scores a document alike.
+    """Returns the query for the same documents, scored at random; a seed gives equal scores again.
 
-    By sequence number, because a random score by `_id` would load the ids of all documents.
+    The scores are by sequence number, because scores by `_id` would load the ids of all documents.
     """
     score = {"seed": seed, "field": "_seq_no"}
     return {"function_score": {"query": query, "random_score": score, "boost_mode": "replace"}}
 
 
 def scan_body(query: dict[str, Any], paths: Any, size: int) -> dict[str, Any]:
-    """One page of a scan over the documents that match, with only the given fields.
+    """Returns the search for one page of the documents that match, with only the given fields.
 
-    paths: dotted names, or what else `_source` takes.
+    paths: dotted names, or another value of `_source`.
     """
     return {
         "query": query,
@@ -117,14 +125,14 @@ def scan_body(query: dict[str, Any], paths: Any, size: int) -> dict[str, Any]:
 def recall(
     cluster: Cluster, path: str, queries: Sequence[RecallQuery], limit: int, where: str
 ) -> list[Candidates]:
-    """For each query the `limit` documents that share most token groups.
+    """Returns for each query the `limit` documents that share most token groups.
 
     where: the index, for messages. Raises IndexNotFound, StoreUnavailable and StoreError.
     """
     answers: list[Candidates] = []
     for first in range(0, len(queries), QUERIES_AT_ONCE):
         some = queries[first : first + QUERIES_AT_ONCE]
-        # A part of the shards would be a silent truncation.
+        # An answer from a part of the shards would lack documents without telling.
         header = line({"allow_partial_search_results": False})
         body = b"".join(header + line(recall_body(query, limit)) for query in some)
         answers += retrying(functools.partial(_search, cluster, path, body, where), cluster.policy)
@@ -155,7 +163,7 @@ _TOKENS_AT_ONCE = 200
 
 
 def bucket_sizes(cluster: Cluster, path: str, field: str, tokens: Sequence[str]) -> list[int]:
-    """The number of documents behind a path whose field holds each token, in order."""
+    """Returns the number of documents behind a path whose field holds each token, in order."""
     sizes: list[int] = []
     for first in range(0, len(tokens), _TOKENS_AT_ONCE):
         some = tokens[first : first + _TOKENS_AT_ONCE]
@@ -164,12 +172,12 @@ def bucket_sizes(cluster: Cluster, path: str, field: str, tokens: Sequence[str])
 
 
 def _sizes(cluster: Cluster, path: str, field: str, tokens: Sequence[str]) -> list[int]:
-    # A part of the shards would give too small a number.
+    # An answer from a part of the shards would give too small a number.
     header = line({"allow_partial_search_results": False})
     counted = {"size": 0, "track_total_hits": True}
     body = b"".join(header + line({**counted, "query": {"term": {field: t}}}) for t in tokens)
     _, answer = cluster.client.request("POST", f"{path}/_msearch", body)
     for response in answer["responses"]:
         if "error" in response:
-            raise error_of(response.get("status", 500), response, cluster.client.shown)
+            raise error_of(response.get("status", 500), response, cluster.connection.shown)
     return [int(response["hits"]["total"]["value"]) for response in answer["responses"]]

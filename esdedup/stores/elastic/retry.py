@@ -1,4 +1,10 @@
-"""When to send a request again, and how long to wait before."""
+"""Sends a request again, after a wait, if the server is not ready (429, 502, 503, 504).
+
+`errors.passes` says which answers pass by themselves and raises them as StoreUnavailable. Whole
+requests are retried by `retrying`; in a bulk request `bulk` sends only the refused documents again.
+Waits double from one retry to the next, up to a limit, with a random part. When the retries of
+`BulkPolicy` run out, the error goes to the caller, and refused documents are failures.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +24,10 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class BulkPolicy:
-    """Sizes of bulk requests, and how often and how soon requests are sent again.
+    """Sizes of bulk requests, number of retries, and waits before them.
 
-    actions, bytes: of one bulk request, at most (one larger document goes alone). retries: after
-    the first try. base, cap: seconds; the wait before retry n is drawn from the upper half of
+    actions, bytes: maximum of one bulk request; a larger document goes alone. retries: after the
+    first try. base, cap: seconds; the wait before retry n is drawn from the upper half of
     min(cap, base * 2**n).
     """
 
@@ -32,22 +38,22 @@ class BulkPolicy:
     cap: float = 30.0
 
     def delay(self, retry: int) -> float:
-        """Seconds to wait before a retry, counted from 0."""
+        """Returns the seconds to wait before a retry, which counts from 0."""
         longest = min(self.cap, self.base * 2.0**retry)
         return longest * random.uniform(0.5, 1.0)
 
 
 def wait(policy: BulkPolicy, retry: int, reason: str) -> None:
-    """Waits before a retry, and says why."""
+    """Waits before a retry, and logs the reason."""
     delay = policy.delay(retry)
     log.warning("%s; trying again in %.1f s", reason, delay)
     time.sleep(delay)
 
 
 def retrying(call: Callable[[], Answer], policy: BulkPolicy) -> Answer:
-    """The answer of a call that may be made again while it raises StoreUnavailable.
+    """Makes a call, again while it raises StoreUnavailable, and returns its answer.
 
-    Raises the last StoreUnavailable when the retries have run out.
+    Raises the last StoreUnavailable when the retries run out.
     """
     for retry in range(policy.retries):
         try:

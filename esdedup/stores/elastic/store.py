@@ -1,6 +1,6 @@
-"""An index in a cluster: the REST calls that Elasticsearch and OpenSearch share.
+"""A store in a cluster, by the REST calls that Elasticsearch and OpenSearch share.
 
-How requests travel, and the few calls that differ, is the part of a `Client`, one for each product.
+The calls that differ are in a `Client`, one for each product.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from esdedup.models import (
     Candidates,
     Change,
     Document,
+    Encoded,
     Failure,
     Held,
     RecallQuery,
@@ -58,10 +59,10 @@ _UPDATE = {"retry_on_conflict": 10}
 
 
 class ClusterStore:
-    """A store in one index of a cluster, or in all those behind an alias or data stream.
+    """A store in one index of a cluster, or in all indices behind an alias or data stream.
 
-    Through a name of several indices documents are read, looked for and deleted; writes go where
-    the cluster sends them, to the write index.
+    Documents are read, searched and deleted in all of these indices. New documents go to the write
+    index.
     """
 
     def __init__(self, cluster: Cluster, index: str) -> None:
@@ -80,7 +81,7 @@ class ClusterStore:
 
     @property
     def where(self) -> str:
-        return f"index {self._index!r} at {self.cluster.client.shown}"
+        return f"index {self._index!r} at {self.cluster.connection.shown}"
 
     def meta(self) -> IndexMeta | None:
         mappings = self._mappings()
@@ -102,7 +103,7 @@ class ClusterStore:
         stored = common_meta(mappings, self._index)
         if stored is None:
             self._attach(meta, mappings)
-            # Another client may have put its own between our look and our put.
+            # Another client may have put its own fields at the same time.
             stored = common_meta(self._mappings() or {}, self._index)
         if stored is None:
             raise SchemeMismatch(f"{self.where}: the scheme was not stored in the mapping")
@@ -119,15 +120,21 @@ class ClusterStore:
         put = index_mapping(meta, mapping.get("_meta"))
         self.cluster.ask("PUT", f"{self._path}/_mapping", put)
 
-    def write(self, documents: Sequence[Document], *, create: bool = False) -> WriteReport:
+    @staticmethod
+    def encode(document: Document) -> bytes:
+        return line(document.source, f"document {document.id!r}")
+
+    def write(
+        self, documents: Sequence[Document | Encoded], *, create: bool = False
+    ) -> WriteReport:
         verb = "create" if create or self._creates_only else "index"
         actions = [
             Action(
-                document.id,
-                line({verb: {"_id": document.id}})
-                + line(document.source, f"document {document.id!r}"),
+                each.id,
+                line({verb: {"_id": each.id}})
+                + (each.form if isinstance(each, Encoded) else self.encode(each)),
             )
-            for document in documents
+            for each in documents
         ]
         try:
             return self.cluster.bulk(actions, self.where, self._path)
@@ -158,7 +165,7 @@ class ClusterStore:
         absent = [
             Failure(d.id, "there is no such document") for d in documents if d.id not in targets
         ]
-        # The server merges, so that nobody's change of other fields is lost.
+        # The server merges the fields, so that changes of other fields are not lost.
         actions = [
             Action(
                 document.id,
@@ -209,7 +216,7 @@ class ClusterStore:
     ) -> Iterator[list[Document]]:
         body = scan_body(sketched(meta), paths, _SCAN_PAGE)
         if share.of > 1:
-            # By sequence number a document is in the same share whoever asks, and when.
+            # By sequence number a document is in the same share for every client at any time.
             body["slice"] = {"field": "_seq_no", "id": share.number - 1, "max": share.of}
         with self.cluster.point_in_time(self._path) as point:
             for hits in self.cluster.pages(point, body):
@@ -237,17 +244,17 @@ class ClusterStore:
         return deleted + self._delete(self._targets(missed))[0] if missed else deleted
 
     def _delete(self, targets: Sequence[Mapping[str, Any]]) -> tuple[int, list[str]]:
-        """The number of documents deleted, and the ids of those that were not there."""
+        """Returns the number of documents deleted, and the ids of those that were not there."""
         actions = [Action(target["_id"], line({"delete": target})) for target in targets]
         report = self.cluster.bulk(actions, self.where, self._path)
         for failure in report.failures:
-            # A document that was not there answers 404, which is no failure to delete it.
+            # A document that was not there answers 404, which does not count as a failure.
             if not _is_missed(failure):
                 raise StoreError(f"{self.where}: {failure.id} was not deleted: {failure.reason}")
         return report.updated, [failure.id for failure in report.failures]
 
     def _targets(self, ids: Sequence[str]) -> list[dict[str, Any]]:
-        """What names documents in a bulk request, of those that are there."""
+        """The targets of a bulk request for the documents that exist."""
         self.refresh()
         return find_targets(self.cluster, self._path, ids)
 
@@ -269,7 +276,7 @@ class ClusterStore:
         self.cluster.client.close()
 
     def _mappings(self) -> dict[str, dict[str, Any]] | None:
-        """The mappings of the indices behind the name, or None where there is none."""
+        """The mappings of the indices behind the name, or None if it does not exist."""
         status, answer = self.cluster.ask("GET", f"{self._path}/_mapping", allowed=frozenset({404}))
         if status == 404 or not answer:
             return None
@@ -277,7 +284,7 @@ class ClusterStore:
         return {index: found["mappings"] for index, found in answer.items()}
 
     def _is_several(self) -> bool:
-        """Whether the name is of more than one index, as a data stream's may always become."""
+        """Tells whether the name may stand for several indices, as a data stream's always may."""
         if self._several is None:
             self._mappings()
         return bool(self._several)
@@ -289,6 +296,6 @@ class ClusterStore:
 
 
 def _is_missed(failure: Failure) -> bool:
-    """Whether a document was not where its id alone says that it is."""
+    """Tells whether a document was not found by its id alone."""
     missed = ("document_missing_exception:", f"{NEEDS_ROUTING}:")
     return failure.reason == "not_found" or failure.reason.startswith(missed)

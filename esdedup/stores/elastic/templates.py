@@ -22,8 +22,8 @@ from esdedup.stores.mapping import IndexMeta, index_mapping, meta_of
 class TemplatePlan:
     """A component template, and whether the next index will have its fields.
 
-    name, body: of the component template. index_template: the one that makes the next index, None
-    where there is none. used: whether that composes the component template, or has its fields.
+    name, body: of the component template. index_template: makes the next index; None if there is
+    none. used: the index template composes the component template, or has its fields.
     """
 
     name: str
@@ -33,7 +33,7 @@ class TemplatePlan:
 
     @property
     def advice(self) -> str | None:
-        """What is left to the user, or None."""
+        """The part that is left to the user, or None."""
         if self.used:
             return None
         if self.index_template is None:
@@ -48,9 +48,9 @@ class TemplatePlan:
 
 
 def plan_template(cluster: Cluster, named: Named, meta: IndexMeta) -> TemplatePlan:
-    """The component template for the next indices behind a name; nothing is changed yet.
+    """Returns the component template for the next indices behind a name; nothing is changed yet.
 
-    Raises UsageError where another's template has its name.
+    Raises UsageError if somebody else's template has its name.
     """
     name = f"esdedup-{named.name}"
     stored = _stored(cluster, name)
@@ -64,19 +64,19 @@ def plan_template(cluster: Cluster, named: Named, meta: IndexMeta) -> TemplatePl
 
 
 def renew_template(cluster: Cluster, named: Named, meta: IndexMeta) -> None:
-    """Puts the component template of a name anew, where there is one of ours."""
+    """Replaces our component template of a name; a data stream always gets one."""
     stored = _stored(cluster, f"esdedup-{named.name}")
     if named.kind == "data stream" or stored is not None:
         install_template(cluster, plan_template(cluster, named, meta))
 
 
 def template_body(meta: IndexMeta) -> dict[str, Any]:
-    """The component template with the fields of a scheme."""
+    """Returns the component template with the fields of a scheme."""
     return {"template": {"mappings": index_mapping(meta)}}
 
 
 def install_template(cluster: Cluster, plan: TemplatePlan) -> None:
-    """Puts the component template; puts nothing else."""
+    """Puts the component template, and nothing else."""
     try:
         cluster.ask("PUT", f"/_component_template/{quote(plan.name, safe='')}", plan.body)
     except PermissionDenied as error:
@@ -97,7 +97,7 @@ def _stored(cluster: Cluster, name: str) -> Mapping[str, Any] | None:
 
 
 def _template_of(cluster: Cluster, named: Named) -> str | None:
-    """The index template of a data stream, as the stream itself says, or by its patterns."""
+    """The index template of a data stream, or else the one whose patterns match the name."""
     if named.kind == "data stream":
         _, answer = cluster.ask("GET", f"/_data_stream/{quote(named.name, safe='')}")
         for stream in answer["data_streams"]:
@@ -124,7 +124,7 @@ def _composed_of(cluster: Cluster, template: str) -> list[str]:
 
 
 def _next_has_meta(cluster: Cluster, named: Named, meta: IndexMeta) -> bool:
-    """Whether the fields are there without our component template, as in the user's own."""
+    """Tells whether the next index has the fields without our component template."""
     status, answer = cluster.ask(
         "POST",
         f"/_index_template/_simulate_index/{quote(named.name, safe='')}",
@@ -137,5 +137,5 @@ def _next_has_meta(cluster: Cluster, named: Named, meta: IndexMeta) -> bool:
     # Some versions give the mapping as the text of its JSON, or below a type's name.
     mapping = json.loads(mapping) if isinstance(mapping, str) else mapping
     found = meta_of(mapping.get("_doc", mapping))
-    # What one index behind the name stops is stopped in all of them.
+    # Stop lists do not matter, because a token that one index stops is stopped in all of them.
     return found is not None and replace(found, stop=()) == replace(meta, stop=())

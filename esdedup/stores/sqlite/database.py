@@ -1,4 +1,4 @@
-"""A SQLite file: its connection, its transactions, and what its errors mean."""
+"""A SQLite file: its connection and transactions, with its errors turned into ours."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from pathlib import Path
 from esdedup.exceptions import StoreError, StoreUnavailable
 
 BUSY_SECONDS = 60.0
-"""How long a writer waits for another one to commit."""
+"""Seconds that a writer waits for another one to commit."""
 
 _PRAGMAS = (
     "page_size = 8192",
     "journal_mode = WAL",
-    # A commit is on the disk when it returns, also where the power fails.
+    # A commit is on the disk when it returns, even if the power fails.
     "synchronous = FULL",
     "cache_size = -131072",
 )
 
 
 class Database:
-    """One SQLite file, opened when it is first used."""
+    """One SQLite file, opened at its first use."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -31,20 +31,20 @@ class Database:
 
     @property
     def exists(self) -> bool:
-        """Whether there is such a file; to read does not make it."""
+        """Tells whether there is such a file; reading does not make it."""
         return self._connection is not None or self.path.exists()
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """A connection; sqlite3's errors become ours."""
+        """Gives a connection; sqlite3's errors become ours."""
         with self._errors():
             yield self._connect()
 
     @contextmanager
     def transaction(self, wait: float = BUSY_SECONDS) -> Iterator[sqlite3.Connection]:
-        """A connection that alone may write, committed at the end unless an error leaves it.
+        """Gives the only connection that may write; commits at the end unless there is an error.
 
-        wait: seconds to wait for another that writes.
+        wait: seconds to wait for another writer.
         """
         with self._errors():
             db = self._connect()
@@ -56,7 +56,7 @@ class Database:
             try:
                 yield db
             except BaseException:
-                # Where the disk is full, SQLite has done so.
+                # If the disk is full, SQLite has rolled back already.
                 if db.in_transaction:
                     db.execute("ROLLBACK")
                 raise
@@ -64,7 +64,7 @@ class Database:
 
     @contextmanager
     def snapshot(self) -> Iterator[sqlite3.Connection]:
-        """A connection of its own that sees the file as it is now, whatever is written later."""
+        """Gives a connection of its own that sees the file as it is now, without later changes."""
         with self._errors():
             db = self._opened()
             try:
@@ -74,7 +74,7 @@ class Database:
                 db.close()
 
     def close(self) -> None:
-        """Closes the connection, if there is one."""
+        """Closes the connection, if any."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -113,7 +113,7 @@ class Database:
 def _when_free(db: sqlite3.Connection, statement: str) -> None:
     """Runs a statement, again while another connection is in the way.
 
-    To make a new file's journal a WAL, SQLite does not wait for others that do so too.
+    SQLite does not wait by itself when several connections make a new file's journal a WAL.
     """
     deadline = time.monotonic() + BUSY_SECONDS
     while True:
@@ -133,11 +133,11 @@ def _is_busy(error: sqlite3.Error) -> bool:
 
 @contextmanager
 def held_alone(file: Path, otherwise: str) -> Iterator[None]:
-    """Holds a file that no other process, nor anybody else in this one, holds at the same time.
+    """Holds a lock file that nobody else, in any process, holds at the same time.
 
-    SQLite's lock: every system has it, and it ends with the process, however that ends.
-    otherwise: what to do where it can't be held, for the message.
-    Raises StoreUnavailable where another holds it, StoreError where it can't be made.
+    It is SQLite's lock, which every system has, and which ends with the process in any case.
+    otherwise: advice for the message. Raises StoreUnavailable if another run holds it, StoreError
+    if it can't be made.
     """
     with ExitStack() as stack:
         try:

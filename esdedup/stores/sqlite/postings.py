@@ -1,9 +1,9 @@
 """Lists, for each token, the documents of a local file that hold it; searches read these lists.
 
 A new document is listed when a search first asks, and not at once. Many documents are then sorted
-together, which is several times as fast (`benchmarks/local_store.py` at
-commit 4d72008), and a run that wants only
-all pairs needs no lists. A search finds the documents that are not listed yet by their tokens.
+together, which is several times as fast (`benchmarks/local_store.py` at commit 4d72008), and a run
+that wants only all pairs needs no lists. A search finds the documents that are not listed yet by
+their tokens.
 """
 
 from __future__ import annotations

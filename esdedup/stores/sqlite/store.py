@@ -2,8 +2,7 @@
 
 Tokens lie in a plain table with (token, document) as its primary key, and not in FTS5. FTS5 takes
 documents in twice as fast, but answers a query fourteen times as slowly, and queries are what there
-is more of (`benchmarks/local_store.py` at
-commit 4d72008).
+is more of (`benchmarks/local_store.py` at commit 4d72008).
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from esdedup.models import (
     Candidates,
     Change,
     Document,
+    Encoded,
     Failure,
     Held,
     RecallQuery,
@@ -97,12 +97,20 @@ class LocalStore:
             )
             self._tables.create(db)
 
-    def write(self, documents: Sequence[Document], *, create: bool = False) -> WriteReport:
+    @staticmethod
+    def encode(document: Document) -> tuple[str, str, str | None, str]:
+        return as_columns(document)
+
+    def write(
+        self, documents: Sequence[Document | Encoded], *, create: bool = False
+    ) -> WriteReport:
         created = updated = 0
         failures: list[Failure] = []
         latest: dict[str, int] = {}
         # Before the transaction, in which other processes wait.
-        columns = [as_columns(document) for document in documents]
+        columns = [
+            each.form if isinstance(each, Encoded) else as_columns(each) for each in documents
+        ]
         with self._writing() as db:
             taken = self._tables.tokens_of(db, [document.id for document in documents])
             for row, document in enumerate(documents):
@@ -112,11 +120,8 @@ class LocalStore:
                     continue
                 created, updated = created + (not known), updated + known
                 latest[document.id] = row
-            rows = list(latest.values())
             stored = {id: taken[id] for id in latest if id in taken}
-            self._tables.replace(
-                db, [documents[row] for row in rows], [columns[row] for row in rows], stored
-            )
+            self._tables.replace(db, [columns[row] for row in latest.values()], stored)
         return WriteReport(created, updated, failures)
 
     def update(self, documents: Sequence[Document]) -> WriteReport:
@@ -211,7 +216,7 @@ class LocalStore:
     def put_stop(self, meta: IndexMeta, stop: tuple[str, ...]) -> None:
         with self._writing() as db:
             if self._stored_meta(db) != meta:
-                raise StoreError(f"{self.where} was changed meanwhile: try again")
+                raise StoreError(f"{self.where} was changed by another process: try again")
             db.execute(
                 "UPDATE esdedup_indices SET meta = ? WHERE name = ?",
                 (json.dumps(replace(meta, stop=stop).to_json()), self._index),
@@ -234,7 +239,7 @@ class LocalStore:
         return len(taken)
 
     def refresh(self) -> None:
-        """Nothing to do: what is committed is visible."""
+        """Does nothing, because committed documents are visible."""
 
     def statistics(self, meta: IndexMeta) -> Statistics:
         with self._reading() as db:
@@ -266,9 +271,8 @@ class LocalStore:
             yield db
 
     def _put(self, db: sqlite3.Connection, latest: dict[str, Document]) -> None:
-        documents = list(latest.values())
-        columns = [as_columns(document) for document in documents]
-        self._tables.replace(db, documents, columns, self._tables.tokens_of(db, list(latest)))
+        columns = [as_columns(document) for document in latest.values()]
+        self._tables.replace(db, columns, self._tables.tokens_of(db, list(latest)))
 
     @contextmanager
     def _searching(self) -> Iterator[sqlite3.Connection]:

@@ -121,7 +121,6 @@ class Tables:
     def replace(
         self,
         db: sqlite3.Connection,
-        documents: Sequence[Document],
         columns: Sequence[Columns],
         stored: TokensOf,
     ) -> None:
@@ -130,17 +129,17 @@ class Tables:
         columns: of each document, by `as_columns`, which takes longer than writing them. stored:
         `tokens_of` their ids.
         """
-        fresh = (document for document in documents if document.id not in stored)
+        fresh = (id for id, *_ in columns if id not in stored)
         first = self.postings.next_number(db)
         numbers = {id: number for id, (number, _) in stored.items()}
-        numbers |= {document.id: number for number, document in enumerate(fresh, first)}
+        numbers |= {id: number for number, id in enumerate(fresh, first)}
         db.executemany(
             f"INSERT OR REPLACE INTO {self.name('documents')} VALUES(?, ?, ?, ?, ?)",
             ((numbers[row[0]], *row) for row in columns),
         )
-        if stored:
-            new = {numbers[document.id]: document.tokens for document in documents}
-            self.postings.replace(db, dict(stored.values()), new)
+        # A new document is not listed yet.
+        new = {numbers[id]: json.loads(tokens) for id, *_, tokens in columns if id in stored}
+        self.postings.replace(db, dict(stored.values()), new)
 
     def recall(
         self, db: sqlite3.Connection, queries: Sequence[RecallQuery], limit: int
@@ -228,7 +227,7 @@ def merged(old: Any, new: Any) -> Any:
 
 
 def is_unicode(text: str) -> bool:
-    """Whether a text is free of half surrogate pairs, which neither SQLite nor JSON takes."""
+    """Tells whether a text is free of half surrogate pairs, which neither SQLite nor JSON takes."""
     return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
@@ -240,7 +239,7 @@ def chunks(values: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _is_ours(path: str) -> bool:
-    """Whether a dotted name is of our field, or of one below it."""
+    """Tells whether a dotted name is of our field, or of one below it."""
     return path.split(".")[0] == FIELD
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 import esdedup
-from esdedup.models import FIELD, Change, Document, Share
+from esdedup.models import FIELD, Change, Document, Held, Share
 from esdedup.stores import Store
+from esdedup.stores.changes import ChangeReport, Verdict, change_held
 from esdedup.stores.elastic.store import ClusterStore
 from esdedup.stores.fields import value_at
 from tests.conftest import delete_index
@@ -163,6 +165,57 @@ def test_documents_stay_in_their_share_while_others_come_and_go(store: Store) ->
     old = [id for id in found if not id.startswith("new") and int(id) >= 300]
     assert sorted(old) == [f"{number:04}" for number in range(300, 4_000)]
     assert all(share(number) for number in (1, 2, 3))
+
+
+def numbered(held: Sequence[Held]) -> list[Verdict]:
+    """Counts `n` up to 3."""
+    return [
+        Change(one, {"n": number + 1}) if (number := one.document.source["n"]) < 3 else "unchanged"
+        for one in held
+    ]
+
+
+def test_what_changed_is_read_and_decided_again(store: Store) -> None:
+    write(store, [document(id, n=1) for id in "abc"] + [document("d", n=3)])
+    held = store.hold(list("abcd"), ["n"])
+    # Others write: another value of the same field, another field, and a deletion.
+    store.update([Document("a", {"n": 2, "m": 5})])
+    store.delete(["b"])
+    report = change_held(store, held, numbered, ["n"])
+    assert report == ChangeReport(read=4, written=2, unchanged=1, gone=1, conflicts=2)
+    store.refresh()
+    found = {one.id: plain(one) for one in store.get(list("abcd"))}
+    assert {id: source["n"] for id, source in found.items()} == {"a": 3, "c": 2, "d": 3}
+    assert found["a"]["m"] == 5
+    report = change_held(store, held[1:2], numbered, ["n"], gone="it went")
+    assert [(each.id, each.reason, each.conflict) for each in report.failures] == [
+        ("b", "it went", True)
+    ]
+
+
+def test_a_change_that_is_found_done_counts_as_written(store: Store) -> None:
+    write(store, [document("a", n=2)])
+    held = store.hold(["a"], ["n"])
+    # As a request of our own whose answer was lost.
+    store.change([Change(held[0], {"n": 3})])
+    assert change_held(store, held, numbered, ["n"]) == ChangeReport(read=1, written=1, conflicts=1)
+
+
+def test_a_document_that_others_keep_changing_is_left_to_them(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("esdedup.stores.changes.ATTEMPTS", 3)
+    write(store, [document("a", n=1)])
+    others = iter(range(10))
+
+    def decide(held: Sequence[Held]) -> list[Verdict]:
+        store.update([Document("a", {"m": next(others)})])
+        return [Change(one, {"n": 2}) for one in held]
+
+    report = change_held(store, store.hold(["a"]), decide)
+    assert (report.written, report.conflicts) == (0, 3)
+    assert ["changed each of 3 times" in each.reason for each in report.failures] == [True]
+    assert [plain(one)["n"] for one in store.get(["a"])] == [1]
 
 
 @clusters

@@ -18,7 +18,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from esdedup.exceptions import UsageError
-from esdedup.search.buckets import band_pairs, segment_pairs
 from esdedup.sketch.banding import (
     candidate_probability,
     choose_banding,
@@ -27,7 +26,7 @@ from esdedup.sketch.banding import (
 )
 from esdedup.sketch.minhash import MinHash, band_hashes, estimate_jaccard, signatures
 from esdedup.sketch.scheme import Scheme
-from esdedup.sketch.segments import Layout, parse_layout, probe_masks, segment_values
+from esdedup.sketch.segments import Layout, parse_layout, segment_values
 from esdedup.sketch.simhash import SimHash, fingerprints, from_hex, to_hex
 from esdedup.sketch.sketch import shingle_sets, sketch, token_fields
 from esdedup.sketch.tokens import ALPHABET, decode, decode_tokens, encode, token_length
@@ -364,35 +363,6 @@ def test_jaccard_is_that_of_sets(rows: list[list[int]]) -> None:
 def test_jaccard_across_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("esdedup.text.jaccard._ELEMENTS_A_BLOCK", 7)
     test_jaccard_is_that_of_sets()
-
-
-@given(st.integers(0, 2**32), st.sampled_from([0, 1]))
-def test_candidate_pairs_are_complete_and_come_once(seed: int, radius: int) -> None:
-    rng = np.random.default_rng(seed)
-    values = rng.integers(0, 8, (30, 3), dtype=np.uint64)
-    got = [pair for a, b in band_pairs(values) for pair in zip(a.tolist(), b.tolist(), strict=True)]
-    wanted = {
-        (a, b) for a, b in itertools.combinations(range(30), 2) if (values[a] == values[b]).any()
-    }
-    assert len(got) == len(set(got))
-    assert set(got) == wanted
-    masks = [probe_masks(3, radius)] * 3
-    near = [
-        pair
-        for a, b in segment_pairs(values, masks, radius)
-        for pair in zip(a.tolist(), b.tolist(), strict=True)
-    ]
-    assert len(near) == len(set(near))
-    assert set(near) == {
-        (a, b)
-        for a, b in itertools.combinations(range(30), 2)
-        if (np.bitwise_count(values[a] ^ values[b]) <= radius).any()
-    }
-
-
-def test_candidate_pairs_in_small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("esdedup.search.buckets.PAIRS_A_BLOCK", 5)
-    test_candidate_pairs_are_complete_and_come_once()
 
 
 def schemes() -> dict[str, Scheme]:

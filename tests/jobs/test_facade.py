@@ -1,0 +1,149 @@
+"""The commands' work in a line of Python each."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import esdedup
+from esdedup import RecordError, UsageError
+from tests.helpers.commands import words
+
+TEXTS = [f"{words(1)} {ending}" for ending in ("one", "two", "three")] + [words(2), words(3)]
+DOCUMENTS = [{"id": f"d{number}", "text": text} for number, text in enumerate(TEXTS)]
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> esdedup.Index:
+    monkeypatch.chdir(tmp_path)
+    opened = esdedup.open(tmp_path / "a.db")
+    opened.add(DOCUMENTS)
+    return opened
+
+
+def sources(index: esdedup.Index) -> dict[str, Any]:
+    ids = [one.id for batch in index.store.scan([], index.meta) for one in batch]
+    return {one.id: one.source for one in index.store.get(ids)}
+
+
+@pytest.mark.parametrize("documents", [DOCUMENTS[0], "a text"])
+def test_a_single_document_is_refused(tmp_path: Path, documents: Any) -> None:
+    with esdedup.open(tmp_path / "a.db") as index:
+        for refuse in (index.add, index.update):
+            with pytest.raises(UsageError, match="give a list of documents"):
+                refuse(documents)
+        assert index.store.meta() is None
+
+
+def test_a_document_that_is_no_mapping_is_named(index: esdedup.Index) -> None:
+    texts: Any = [DOCUMENTS[0], "a text"]
+    with pytest.raises(RecordError, match="document 2: use a mapping, not str"):
+        index.add(texts)
+
+
+def test_documents_without_an_id_get_a_random_one(tmp_path: Path) -> None:
+    documents: list[dict[str, Any]] = [{"text": text} for text in TEXTS]
+    with esdedup.open(tmp_path / "a.db") as index:
+        for _ in range(2):
+            assert index.add([*documents, {"id": "own", "text": "an own id"}]).failed == 0
+        found = sources(index)
+        assert len(found) == 11
+        assert all(re.fullmatch("[0-9a-f]{32}", id) for id in found if id != "own")
+        # Their fields are those that were given.
+        assert all("id" not in source for id, source in found.items() if id != "own")
+        with pytest.raises(RecordError, match="neither text nor a whole number"):
+            index.add([{"id": 1.5, "text": "x"}])
+
+
+def test_near_duplicates_by_a_word(tmp_path: Path) -> None:
+    with esdedup.open(tmp_path / "a.db") as index:
+        assert index.add(DOCUMENTS, on_duplicate="skip").skipped == 2
+        wrong: Any = "drop"
+        with pytest.raises(UsageError, match="drop"):
+            index.add(DOCUMENTS, on_duplicate=wrong)
+    with esdedup.open(tmp_path / "b.db") as index:
+        index.add(DOCUMENTS, on_duplicate="group")
+        groups = {id: source["esdedup"]["group"] for id, source in sources(index).items()}
+    assert groups == {"d0": "d0", "d1": "d0", "d2": "d0", "d3": "d3", "d4": "d4"}
+
+
+def test_groups_are_found_and_written(index: esdedup.Index) -> None:
+    (group,) = index.groups(keep="last")
+    assert (group.representative, [each.id for each in group.members]) == ("d2", ["d1", "d0"])
+    assert not any("group" in source["esdedup"] for source in sources(index).values())
+    assert list(index.groups(threshold=1.0)) == []
+    assert list(index.groups(exact=True)) == []
+    assert index.groups(metric="hamming", distance=7).grouping.limits.distance == 7
+    report = index.group(work="work")
+    assert not Path("work").exists()
+    assert (report.groups.duplicates, report.marks.written, report.missed) == (2, 5, 0)
+    assert sources(index)["d1"]["esdedup"]["group"] == "d0"
+    for wrong in ({"threshold": 2.0}, {"keep": "best"}, {"method": "average"}):
+        with pytest.raises(UsageError):
+            index.groups(**wrong)
+
+
+@pytest.mark.parametrize("action", ["delete", "mark", "move"])
+def test_duplicates_are_taken_out_and_put_back(index: esdedup.Index, action: Any) -> None:
+    before = sources(index)
+    to = "others" if action == "move" else None
+    plan = index.dedup(action, to=to)
+    assert (plan.groups.duplicates, plan.report) == (2, None)
+    assert sources(index) == before
+    assert not list(Path().glob("*.zst"))
+    done = index.dedup(action, to=to, apply=True, log="log.jsonl")
+    assert done.report is not None
+    assert (done.report.done, done.log) == (3 if action == "mark" else 2, Path("log.jsonl"))
+    assert set(sources(index)) == ({*before} if action == "mark" else {"d0", "d3", "d4"})
+    undone = index.undo("log.jsonl")
+    assert (undone.failures, undone.damage) == ([], [])
+    assert sources(index) == before
+
+
+def test_what_dedup_and_undo_refuse(index: esdedup.Index, tmp_path: Path) -> None:
+    for action, to in (("move", None), ("delete", "others"), ("move", "documents")):
+        with pytest.raises(UsageError):
+            index.dedup(action, to=to)  # type: ignore[arg-type]
+    nothing = index.dedup(threshold=1.0, apply=True)
+    assert nothing.log is None
+    assert nothing.report == esdedup.DedupReport()
+    index.dedup(apply=True, log="log.jsonl")
+    with esdedup.open(tmp_path / "b.db") as other:
+        other.create()
+        with pytest.raises(UsageError, match="if that is right, --force"):
+            other.undo("log.jsonl")
+        assert other.undo("log.jsonl", force=True).restored == 2
+    with pytest.raises(UsageError, match=r"esdedup\.open"):
+        esdedup.Index(index.store).dedup()
+
+
+def test_a_log_that_is_damaged_is_told(index: esdedup.Index) -> None:
+    index.dedup(apply=True, log="log.jsonl")
+    lines = Path("log.jsonl").read_text().splitlines()
+    Path("log.jsonl").write_text("\n".join([*lines[:2], "{broken", *lines[2:]]) + "\n")
+    undone = index.undo("log.jsonl")
+    assert undone.restored == 1
+    (damage,) = undone.damage
+    assert "damaged after line 2" in damage
+
+
+def test_a_report(index: esdedup.Index) -> None:
+    found = index.report(threshold=0.7, examples=1, sample=0, work="work")
+    assert (found.duplicates, len(found.examples), found.grouping.limits.threshold) == (2, 1, 0.7)
+    assert "<html" in found.html("documents")
+    assert not Path("work").exists()
+
+
+def test_python_m_esdedup() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "esdedup", "similar", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "Usage: esdedup similar" in done.stdout

@@ -1,0 +1,118 @@
+"""Calls of the public API as users write them. mypy checks this file, and nothing runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import esdedup
+from esdedup import admin
+
+
+def documents() -> Iterator[dict[str, Any]]:
+    yield {"id": "a", "text": "The council met on Monday"}
+    yield {"text": "A document without an id"}
+
+
+def on_step(name: str, done: int, total: int) -> None:
+    print(f"{name}: {done} of {total}")
+
+
+def schemes() -> list[esdedup.Scheme]:
+    return [
+        esdedup.Scheme(),
+        esdedup.Scheme.for_threshold(0.8, recall=0.99),
+        esdedup.Scheme(
+            normalisation=esdedup.Normalisation("NFC", casefold=False),
+            shingling=esdedup.Shingling("char", 5),
+            minhash=esdedup.MinHash(bands=32, rows=4),
+            simhash=None,
+        ),
+    ]
+
+
+def opened() -> list[esdedup.Index]:
+    connection = esdedup.Connection(("http://localhost:9200",), api_key="id:key")
+    return [
+        esdedup.open(),
+        esdedup.open("news.db", "news", scheme=esdedup.Scheme(), text_field="body"),
+        esdedup.open(Path("news.db")),
+        esdedup.open("http://localhost:9200", "news", username="ann", password="secret"),
+        esdedup.open(connection, "news", policy=esdedup.BulkPolicy(retries=2)),
+    ]
+
+
+def writing(index: esdedup.Index) -> None:
+    index.create()
+    report: esdedup.IngestReport = index.add(documents())
+    index.add([{"key": "a", "text": "x"}], id_field="key", on_duplicate="skip")
+    index.add(documents(), on_duplicate="group")
+    index.add(documents(), on_duplicate=esdedup.DuplicatePolicy("mark", threshold=0.9))
+    updated: int = index.update([{"id": "a", "text": "another text"}])
+    document: esdedup.Document = index.get("a")
+    deleted: int = index.delete(["a"])
+    print(report.created, updated, document.source["text"], deleted)
+
+
+def searching(index: esdedup.Index) -> None:
+    result: esdedup.Result = index.similar("The council met", threshold=0.6, k=5)
+    for match in result.matches:
+        print(match.id, match.similarity, match.source)
+    index.similar(id="a", threshold=None)
+    index.similar(id="a", metric="hamming", distance=7, filters=[{"term": {"tenant": "a"}}])
+    query: esdedup.Query = index.query("The council met")
+    results: list[esdedup.Result] = index.similar_many([query], esdedup.Limits(matches=3))
+    body: dict[str, Any] = index.request_body(query, esdedup.Limits(), collapse=True)
+    explanation: esdedup.Explanation = index.explain("a", "b")
+    print(len(results), body, explanation.similarity)
+
+
+def whole_index(index: esdedup.Index) -> None:
+    pairs: esdedup.SimilarPairs = index.pairs(threshold=0.7, on_step=on_step)
+    for pair in pairs:
+        print(pair.left, pair.right, pair.similarity)
+    groups: esdedup.Groups = index.groups(threshold=0.9, method="components", keep="longest")
+    for group in groups:
+        print(group.representative, [member.id for member in group.members])
+    report: esdedup.GroupReport = index.group(work="news.group", on_step=on_step)
+    print(report.groups.duplicates, report.marks.written, report.missed)
+    options: esdedup.GroupOptions = {"metric": "hamming", "distance": 3, "max_per_bucket": 100}
+    index.groups(**options)
+    page: esdedup.Report = index.report(threshold=0.8, examples=3, sample=0)
+    Path("report.html").write_text(page.html("news"))
+    print(page.to_json()["duplicates"], page.warnings)
+
+
+def taking_out(index: esdedup.Index) -> None:
+    plan: esdedup.Dedup = index.dedup("delete", threshold=0.9, keep="newest:published")
+    if plan.groups.duplicates < 100:
+        done = plan.apply()
+        assert done.report is not None
+        print(done.report.done, done.report.failures)
+        if done.log is not None:
+            undone: esdedup.UndoReport = index.undo(done.log)
+            print(undone.restored, undone.damage)
+    index.dedup("move", apply=True, to="duplicates", log="moved.jsonl", exact=True)
+
+
+def looking(index: esdedup.Index) -> None:
+    statistics: esdedup.Statistics = index.statistics()
+    hot: esdedup.HotBuckets = index.hot_buckets(5, kinds=["minhash"])
+    kept: tuple[str, ...] = index.stop([bucket.entry for bucket in hot.buckets])
+    print(statistics.documents, kept, index.scheme.id, index.meta.text_field)
+
+
+def enriching(index: esdedup.Index) -> Iterator[dict[str, Any]]:
+    actions = ({"_index": "news", "_id": each["id"], "_source": each} for each in documents())
+    yield from esdedup.enrich(actions, index=index, on_duplicate=esdedup.DuplicatePolicy("skip"))
+
+
+def administering() -> None:
+    url = "http://localhost:9200"
+    plan: admin.AttachPlan = admin.plan_attach(url, "news", text_field="body")
+    admin.attach(url, plan)
+    filled: admin.ChangeReport = admin.backfill(url, "news", admin.Effort(workers=4))
+    found: admin.Check = admin.check(url, "news")
+    switched: admin.SwitchReport = admin.switch(url, "news", esdedup.Scheme(seed=2))
+    print(filled.written, found.good, switched)
