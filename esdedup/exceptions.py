@@ -6,9 +6,9 @@ EsdedupError                 never raised itself; catch it to catch them all
 │   └── MissingExtra         an optional package is not installed
 ├── InputError               an input can't be read to its end
 ├── RecordError              one record of an input can't be used
-│   └── DuplicateFound       it is like an earlier one, and the policy is to fail
+│   └── DuplicateFound       it is similar to an earlier one, and the policy is to fail
 ├── StoreError               the store refused or failed
-│   ├── IndexNotFound        there is no such index
+│   ├── IndexNotFound        no index has this name
 │   ├── AuthenticationFailed the server refused the credentials
 │   ├── PermissionDenied     the credentials lack a privilege
 │   └── StoreUnavailable     the server can't be reached, or stopped answering
@@ -26,7 +26,7 @@ class UsageError(EsdedupError, ValueError):
 
 
 class SchemeMismatch(UsageError):
-    """The index was made with another scheme; the message names what differs."""
+    """The index was made with another scheme; the message names the differences."""
 
 
 class MissingExtra(UsageError):
@@ -50,7 +50,7 @@ class StoreError(EsdedupError):
 
 
 class IndexNotFound(StoreError):
-    """There is no index of that name, or it holds no esdedup fields."""
+    """No index has that name, or it has no esdedup fields."""
 
 
 class AuthenticationFailed(StoreError):

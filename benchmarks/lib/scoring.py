@@ -56,12 +56,12 @@ class Truth:
         """keys: of the pairs found, each once."""
         return scores(np.intersect1d(keys, self.keys, True).size, keys.size, self.keys.size)
 
-    def scored_clusters(self, clusters: I64) -> Figures:
-        """All pairs of a cluster count as found. clusters: that of each text, shape (count,)."""
+    def scored_groups(self, groups: I64) -> Figures:
+        """All pairs of a group count as found. groups: that of each text, shape (count,)."""
         left, right = np.divmod(self.keys, self.count)
-        sizes = np.unique(clusters, return_counts=True)[1]
+        sizes = np.unique(groups, return_counts=True)[1]
         found = int((sizes * (sizes - 1) // 2).sum())
-        right_ones = int(np.count_nonzero(clusters[left] == clusters[right]))
+        right_ones = int(np.count_nonzero(groups[left] == groups[right]))
         return scores(right_ones, found, self.keys.size)
 
 

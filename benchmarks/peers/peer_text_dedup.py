@@ -1,12 +1,12 @@
-"""Pairs and clusters of text-dedup, for quality.py and whole_job.py; runs in its own environment.
+"""Pairs and groups of text-dedup, for quality.py and whole_job.py; runs in its own environment.
 
     python peer_text_dedup.py buckets SETS OUT THRESHOLD:BANDS:ROWS...
-    python peer_text_dedup.py clusters UF DOCUMENTS OUT
+    python peer_text_dedup.py groups UF DOCUMENTS OUT
 
 buckets: signatures by its `embed_func`, tables and union as its `main` has them, of sets as in
 peer_quality.py. Its command puts together all that share a bucket, and what these share others
-with: the file of a threshold has `keys` of pairs that share a bucket, and `clusters`, the cluster
-of each set. clusters: of a number of documents, from the file that its command
+with: the file of a threshold has `keys` of pairs that share a bucket, and `groups`, the group
+of each set. groups: of a number of documents, from the file that its command
 leaves with --debug.
 """
 
@@ -93,8 +93,8 @@ def keys_of(tables: Tables, count: int) -> I64:
     return keys
 
 
-def clusters_of(found: UnionFind, count: int) -> I64:
-    """The cluster of each row: one of its rows."""
+def groups_of(found: UnionFind, count: int) -> I64:
+    """The group of each row: one of its rows."""
     return np.array([found.find(row) for row in range(count)])
 
 
@@ -104,11 +104,11 @@ def buckets(source: Path, out: Path, settings: list[str]) -> None:
         threshold, bands, rows = setting.split(":")
         began = time.perf_counter()
         tables = tables_of(texts, int(bands), int(rows))
-        clusters = clusters_of(united(tables), len(texts))
+        groups = groups_of(united(tables), len(texts))
         seconds = round(time.perf_counter() - began, 2)
         name = f"text-dedup-{threshold}"
         print(json.dumps({"name": name, "seconds": seconds}), flush=True)
-        np.savez(out / name, keys=keys_of(tables, len(texts)), clusters=clusters)
+        np.savez(out / name, keys=keys_of(tables, len(texts)), groups=groups)
 
 
 def main(job: str, *arguments: str) -> None:
@@ -117,7 +117,7 @@ def main(job: str, *arguments: str) -> None:
         return
     with Path(arguments[0]).open("rb") as file:
         found = pickle.load(file)
-    np.save(arguments[2], clusters_of(found, int(arguments[1])))
+    np.save(arguments[2], groups_of(found, int(arguments[1])))
 
 
 if __name__ == "__main__":

@@ -157,9 +157,9 @@ def by_peer(
             if "estimates" in found:
                 near = found["keys"][found["estimates"] >= threshold]
                 yield {**line, "method": f"{peer}, own estimate", **true.scored(near)}
-            if "clusters" in found:
-                by_cluster = true.scored_clusters(found["clusters"])
-                yield {**line, "method": f"{peer}, clusters", **by_cluster}
+            if "groups" in found:
+                by_group = true.scored_groups(found["groups"])
+                yield {**line, "method": f"{peer}, groups", **by_group}
         file.unlink()
 
 

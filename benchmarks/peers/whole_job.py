@@ -22,8 +22,8 @@ end, with the reading of the file and the writing of the pairs. The work before 
     datasketch-unverified
                    candidates as they are
     text-dedup-1, text-dedup-2
-                   its command with as many processes, with its faster hash; it makes clusters of
-                   all that share a bucket, and verifies none. All pairs of a cluster count.
+                   its command with as many processes, with its faster hash; it makes groups of
+                   all that share a bucket, and verifies none. All pairs of a group count.
 
 The peers verify as peer_whole_job.py says. Rounds are interleaved; servers run after the others.
 """
@@ -142,12 +142,12 @@ def by_text_dedup(work: Work, processes: int) -> Figures:
     asked += ["--threshold", str(THRESHOLD), "--hash_func", "xxh3", "--hash_bits", "32"]
     command = [python, "-m", "text_dedup.minhash", *source, *asked, *made]
     environment = {**OFFLINE, "HF_HOME": str(room / "home")}
-    out, clusters = work.folder / "out", work.folder / "clusters.npy"
+    out, groups = work.folder / "out", work.folder / "groups.npy"
     figures = run([*command, "--num_proc", str(processes)], out, environment)
-    script = [python, str(HERE / "peer_text_dedup.py"), "clusters", str(room / "out" / "uf.pkl")]
-    run([*script, str(work.truth.count), str(clusters)], out, environment)
-    found: I64 = np.load(clusters)
-    return figures | {"verified": False} | work.truth.scored_clusters(found)
+    script = [python, str(HERE / "peer_text_dedup.py"), "groups", str(room / "out" / "uf.pkl")]
+    run([*script, str(work.truth.count), str(groups)], out, environment)
+    found: I64 = np.load(groups)
+    return figures | {"verified": False} | work.truth.scored_groups(found)
 
 
 def shapes() -> tuple[str, str]:

@@ -45,31 +45,20 @@ _STORED = {
 class ExplainedDocument:
     """One document of the pair.
 
-    shingles: number of distinct ones. digest: of the normalised text, 16 hexadecimal digits.
-    stored_tokens: the state of the tokens in the index. text: with the parts that the other text
-    has too.
+    words: number of them; of characters if the shingles are of those. shingles: number of distinct
+    ones. digest: of the normalised text, 16 hexadecimal digits. stored_tokens: the state of the
+    tokens in the index. original: `text` is as it was written; else it is normalised. shared:
+    stretches of `text` in shared shingles, each (start, end).
     """
 
     id: str
+    words: int
     shingles: int
     digest: str
     stored_tokens: StoredTokens
+    original: bool
+    shared: tuple[Span, ...]
     text: MarkedText = field(repr=False)
-
-    @property
-    def words(self) -> int:
-        """Number of words, or of characters if the shingles are of those."""
-        return len(self.text.words)
-
-    @property
-    def original(self) -> bool:
-        """True if `text` is as it was written, False if it is normalised."""
-        return self.text.original
-
-    @property
-    def shared(self) -> tuple[Span, ...]:
-        """Stretches of the text in shared shingles, each (start, end)."""
-        return self.text.shared
 
 
 @dataclass(frozen=True)
@@ -223,13 +212,18 @@ def explain(store: Store, meta: IndexMeta, left: str, right: str) -> Explanation
     marked = mark_shared(texts, scheme.normalisation, scheme.shingling, scheme.seed)
     one, other = (
         ExplainedDocument(
-            documents[row].id,
-            int(sets.counts[row]),
-            sketches.digests[row],
-            _stored(documents[row].tokens_in(meta.field), scheme, sketches.digests[row]),
-            marked[row],
+            id=document.id,
+            words=len(text.words),
+            shingles=int(count),
+            digest=digest,
+            stored_tokens=_stored(document.tokens_in(meta.field), scheme, digest),
+            original=text.original,
+            shared=text.shared,
+            text=text,
         )
-        for row in (0, 1)
+        for document, text, count, digest in zip(
+            documents, marked, sets.counts, sketches.digests, strict=True
+        )
     )
     shared = int(np.isin(sets[0], sets[1], assume_unique=True).sum())
     similarity = float(jaccard(sets, np.array([0]), np.array([1]))[0])

@@ -42,11 +42,18 @@ def print_chart(minhash: MinHash, threshold: float, neighbours: Neighbours | Non
         columns += [("neighbours", "number"), ("", "key")]
         seen = bars(similarity_histogram(neighbours.histogram(BINS)), log_scale=True)
         for row, (each, length) in zip(rows, seen, strict=True):
-            row += [f"{each.count:,.3g}", _bar(length)]
+            row += [number(each.count), _bar(length)]
     title = (
         f"S-curve of {minhash.bands} bands of {minhash.rows} rows; < is the threshold {threshold:g}"
     )
     print_table(columns, rows, title=title)
+
+
+def number(value: float) -> str:
+    """A number with three digits."""
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if value >= 0.001 or value == 0 else f"{value:.0e}"
 
 
 def _bar(percent: float) -> str:

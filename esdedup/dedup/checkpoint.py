@@ -31,7 +31,7 @@ from esdedup.exceptions import EsdedupError, StoreError, UsageError
 from esdedup.models import Share
 from esdedup.stores.base import Store
 from esdedup.stores.sqlite.database import held_alone
-from esdedup.text.arrays import F64, I64
+from esdedup.text.arrays import F64, I64, run_starts
 
 _JOB, _STATE, _LOCK = "job.json", "state.npz", "lock"
 _SECONDS_BETWEEN = 10.0
@@ -58,7 +58,7 @@ class Checkpoint:
 
     def note(self, left: I64, right: I64, value: F64) -> None:
         """Keeps the values of similar pairs, sorted by right and then left, in place."""
-        _, first = np.unique(right, return_index=True)
+        first = np.flatnonzero(run_starts(right))
         fresh = first[left[first] < self.partner[right[first]]]
         self.partner[right[fresh]] = left[fresh]
         self.value[right[fresh]] = value[fresh]

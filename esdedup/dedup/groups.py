@@ -30,7 +30,7 @@ from esdedup.search.buckets import Capped, Pairs
 from esdedup.search.limits import ACTING, Limits
 from esdedup.stores.base import Store
 from esdedup.stores.mapping import IndexMeta
-from esdedup.text.arrays import F64, I64, U64
+from esdedup.text.arrays import F64, I64, U64, run_starts
 from esdedup.text.jaccard import hamming
 
 Method = Literal["components", "leader"]
@@ -45,7 +45,7 @@ class Grouping:
     or becomes one. Every duplicate is thus similar to its representative. "components" joins all
     documents that a chain of similar documents connects.
     keep: which document of a group is its representative.
-    exact: only documents of equal normalised text. No limits are needed then.
+    exact: group only documents of equal normalised text. The limits do not matter then.
 
     Raises UsageError if the method is unknown.
     """
@@ -225,9 +225,7 @@ def _join_components(
     """Joins the groups of similar pairs of a block, in place."""
     left, right = pairs
     # The first pair of each row joins most of a group. Pairs within a group need no comparison.
-    _, first = np.unique(right, return_index=True)
-    is_first = np.zeros(right.size, np.bool_)
-    is_first[first] = True
+    is_first = run_starts(right)
     for chosen in (is_first, ~is_first):
         apart = chosen & (found.partition[left] != found.partition[right])
         one, other = left[apart], right[apart]

@@ -35,7 +35,7 @@ class KeepRule:
 
     @staticmethod
     def parse(text: str) -> KeepRule:
-        """The rule that a text such as "newest:published" names. Raises UsageError if none."""
+        """The rule named by text such as "newest:published". Raises UsageError if it is unknown."""
         word, colon, field = text.partition(":")
         if colon and field and word in ("first", "last", "oldest", "newest"):
             return KeepRule("field", word in ("last", "newest"), field)

@@ -76,22 +76,19 @@ class Schemes:
                 log.warning("no right to read the mapping of %r: its documents pass", index)
             return None
         try:
-            return _of_write_index(index, json.loads(answer.body))
+            found = json.loads(answer.body)
+            written = _write_index(index, found)
+            return None if written is None else meta_of(found[written].get("mappings", {}))
         except (UsageError, ValueError, KeyError, TypeError, AttributeError) as error:
             log.warning("the mapping of %r can't be read, its documents pass: %s", index, error)
             return None
 
 
-def _of_write_index(name: str, answer: dict[str, Any]) -> IndexMeta | None:
-    """The meta of the index that takes the documents sent to a name.
+def _write_index(name: str, answer: dict[str, Any]) -> str | None:
+    """The index that takes the documents sent to a name.
 
     answer: the parts of each index that `_ASKED` names.
     """
-    index = _write_index(name, answer)
-    return None if index is None else meta_of(answer[index].get("mappings", {}))
-
-
-def _write_index(name: str, answer: dict[str, Any]) -> str | None:
     if len(answer) <= 1:
         return next(iter(answer), None)
     generations = {index: _GENERATION.search(index) for index in answer}

@@ -74,9 +74,8 @@ def bucket_column(values: Unsigned, stopped: U64 | None = None) -> Column:
 
 def capped(columns: Sequence[Column], cap: int) -> Capped:
     """The buckets that a cap cuts short."""
-    buckets = [np.unique(column.first, return_counts=True)[1] for column in columns]
-    sizes = np.concatenate([np.empty(0, np.int64), *buckets])
-    over = sizes[sizes > cap]
+    sizes = (np.bincount(column.first) for column in columns)
+    over = np.concatenate([np.empty(0, np.int64), *(each[each > cap] for each in sizes)])
     return Capped(over.size, int(over.max(initial=0)))
 
 

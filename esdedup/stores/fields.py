@@ -54,5 +54,5 @@ def text_of(source: Any, text_field: str) -> str:
     if value is None:
         raise RecordError(f"the field {text_field!r} is missing")
     if not isinstance(value, str):
-        raise RecordError(f"the field {text_field!r} is no text but {type(value).__name__}")
+        raise RecordError(f"the field {text_field!r} is not text but {type(value).__name__}")
     return value

@@ -55,6 +55,8 @@ class Run:
 
     process: subprocess.Popen[str]
     folder: Path
+    url: str
+    """One of the addresses that it was given."""
 
     def end(self) -> tuple[int, dict[str, Any]]:
         """The exit status, and the report or nothing."""
@@ -82,7 +84,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     def start_one(url: str, *arguments: str) -> Run:
         with (tmp_path / "out").open("wb") as out, (tmp_path / "err").open("wb") as err:
             process = start_command(*arguments, "--url", url, stdout=out, stderr=err, cwd=tmp_path)
-        runs.append(Run(process, tmp_path))
+        runs.append(Run(process, tmp_path, url.split(",")[0]))
         return runs[-1]
 
     yield start_one
@@ -91,8 +93,14 @@ def start(tmp_path: Path) -> Iterator[Start]:
         run.process.wait()
 
 
-def await_tokens(url: str, index: str, wanted: float) -> None:
-    await_true(f"{wanted} documents with tokens", lambda: count(url, index) >= wanted)
+def await_tokens(run: Run, index: str, wanted: float) -> None:
+    """Waits until a command that still runs has written this many documents with tokens."""
+
+    def written() -> bool:
+        assert run.running, run.err
+        return count(run.url, index) >= wanted
+
+    await_true(f"{wanted} documents with tokens", written)
 
 
 def count(url: str, index: str) -> int:
@@ -211,7 +219,7 @@ def test_killed_runs_beside_a_writer(killable_elasticsearch: Node, start: Start)
         wanted = count(url, name) + part * DOCUMENTS
         # So slow that it is killed in the midst of it.
         run = start(url, *arguments, "--max-rate", str(DOCUMENTS // 10))
-        await_tokens(url, name, wanted)
+        await_tokens(run, name, wanted)
         workers = children(run.process)
         assert run.running
         run.process.kill()
@@ -308,8 +316,8 @@ def test_a_cluster_that_loses_a_node(cluster: Cluster, start: Start, tmp_path: P
 
     bring_back(cluster)
     # So slow that the node is lost in the midst of it.
-    run = start(urls, "backfill", "-i", "bare", "--workers", "2", "--max-rate", "800")
-    await_tokens(first, "bare", 500)
+    run = start(urls, "backfill", "-i", "bare", "--workers", "2", "--max-rate", "600")
+    await_tokens(run, "bare", 500)
     assert run.running
     other = lose(cluster, reader(cluster))
     status, report = run.end()
@@ -333,10 +341,10 @@ def test_the_only_node_is_killed(killable_elasticsearch: Node, start: Start) -> 
     call(url, "PUT", f"/{name}", {"settings": settings})
     fill(url, name, documents)
     assert esdedup_command(url, "attach", "-i", name).status == 0
-    arguments = ("backfill", "-i", name, "--workers", "2", "--max-rate", "1000")
+    arguments = ("backfill", "-i", name, "--workers", "2", "--max-rate", "500")
 
     run = start(url, *arguments, "--retries", "1")
-    await_tokens(url, name, 500)
+    await_tokens(run, name, 100)
     node.kill()
     status, _ = run.end()
     assert status == 1
@@ -346,9 +354,9 @@ def test_the_only_node_is_killed(killable_elasticsearch: Node, start: Start) -> 
     assert "Traceback" not in run.err
 
     node.restart()
-    wanted = count(url, name) + 500
+    wanted = count(url, name) + 100
     run = start(url, *arguments)
-    await_tokens(url, name, wanted)
+    await_tokens(run, name, wanted)
     node.kill()
     node.restart()
     status, report = run.end()

@@ -19,7 +19,7 @@ def start_command(*arguments: str, **options: Any) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, str(CLI), *arguments], text=True, **options)
 
 
-def await_true(what: str, true: Callable[[], bool], seconds: float = 120) -> None:
+def await_true(what: str, true: Callable[[], bool], seconds: float = 300) -> None:
     """Waits until a condition holds."""
     deadline = time.monotonic() + seconds
     while not true():
@@ -64,4 +64,4 @@ def children(process: subprocess.Popen[str]) -> set[int]:
 
 def await_ended(pids: set[int]) -> None:
     """Waits until none of these processes is left."""
-    await_true("processes ended", lambda: not pids & {pid for pid, _ in processes()}, 20)
+    await_true("processes ended", lambda: not pids & {pid for pid, _ in processes()}, 60)

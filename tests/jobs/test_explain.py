@@ -201,10 +201,10 @@ def test_json_names(file: Path) -> None:
     ]  # fmt: skip
     assert line["left"] == {
         "id": "a",
+        "words": 14,
         "shingles": 12,
         "digest": line["left"]["digest"],
         "stored_tokens": "current",
-        "words": 14,
         "original": True,
         "shared": [[0, len(SECOND)]],
     }

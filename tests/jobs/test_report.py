@@ -171,6 +171,17 @@ def test_nothing_in_the_index_changes(place: Place) -> None:
 
 
 @local
+def test_python_gives_the_same_numbers_and_page(place: Place) -> None:
+    fill(place, near_duplicates(6))
+    line, page, _ = reported(place)
+    with esdedup.open(place.target, place.index) as index:
+        found = index.report()
+    own = {"index": place.index, **json.loads(json.dumps(found.to_json()))}
+    assert own == {**line, "made": found.made}
+    assert Page(found.html(place.index)).texts == page.texts != []
+
+
+@local
 def test_counts_of_groups_and_copies(place: Place) -> None:
     documents = near_duplicates(30)
     fill(place, documents)

@@ -30,7 +30,7 @@ from esdedup.cli.commands.scheme import (
 )
 from esdedup.cli.options import AsJson, Target, scheme_in, with_target
 from esdedup.cli.output import Kind, message, print_json, print_table, wants_json
-from esdedup.cli.plot import check_figure, draw, print_chart
+from esdedup.cli.plot import check_figure, draw, number, print_chart
 from esdedup.exceptions import UsageError
 from esdedup.models import MOST_SAMPLED
 from esdedup.sketch.minhash import MOST_PERMUTATIONS, MinHash
@@ -191,15 +191,8 @@ def _cells(choice: Choice) -> list[str]:
         str(choice.tokens),
         f"{choice.bytes:.0f}",
         f"{100 * choice.recall_at_threshold:.1f}%",
-        _number(expected.candidates),
+        number(expected.candidates),
         "" if expected.recall is None else f"{100 * expected.recall:.2f}%",
-        _number(expected.missed),
-        _number(expected.wasted),
+        number(expected.missed),
+        number(expected.wasted),
     ]
-
-
-def _number(value: float) -> str:
-    """A number with three digits."""
-    if value >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.3g}" if value >= 0.001 or value == 0 else f"{value:.0e}"

@@ -1,0 +1,132 @@
+"""The reference of JSON output names the fields that commands print, and no others."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import delete_index
+from tests.helpers.commands import call, esdedup_command, fill, run_command
+from tools.docs import ROOT
+
+PAGE = (ROOT / "docs" / "reference" / "json.md").read_text("utf-8")
+ARTICLES = str(ROOT / "examples" / "articles.jsonl")
+SAME_AS = {"right": "left"}
+"""Objects whose fields the page gives under another name."""
+
+LOCAL = {
+    "index": [["index", ARTICLES]],
+    "similar": [
+        ["similar", "--id", "en-08", "--source"],
+        ["similar", "--id", "en-06", "--metric", "hamming"],
+    ],
+    "pairs": [["pairs"], ["pairs", "--metric", "hamming"]],
+    "group": [["group"]],
+    "dedup": [["dedup"], ["dedup", "--metric", "hamming"]],
+    "dedup --apply": [
+        ["dedup", "--apply", "--yes", "--action", "delete", "--log", "deleted"],
+        ["undo", "deleted", "--yes"],
+        ["dedup", "--apply", "--yes", "--action", "mark", "--log", "marked"],
+        ["dedup", "--apply", "--yes", "--action", "move", "--to", "other", "--log", "moved"],
+    ],
+    "undo": [["index", ARTICLES], ["undo", "moved", "--yes"]],
+    "explain": [["explain", "en-08", "en-09"]],
+    "stats": [["stats", "--hot", "2"]],
+    "stop": [["stop", ".U0DeO"], ["stop", "--clear"]],
+    "report": [["report", "--hot", "1"]],
+    "tune": [["tune", "--sample", "20"]],
+}
+CLUSTER = {
+    "attach": [["attach"]],
+    "template": [["template"]],
+    "backfill --dry-run": [["backfill", "--dry-run"]],
+    "backfill": [["backfill"]],
+    "check": [["check"]],
+}
+
+
+def documented(section: str) -> set[str]:
+    """Returns the fields in the table of a section."""
+    (body,) = re.findall(rf"^## {re.escape(section)}\n(.*?)(?=^## |\Z)", PAGE, re.M | re.S)
+    cells = re.findall(r"^\| (`.*?) \|", body, re.M)
+    return {name for cell in cells for name in re.findall(r"`([^`]+)`", cell)}
+
+
+def fields(value: Any, known: set[str], path: str = "") -> Iterator[str]:
+    """Returns the paths of what is in a value, down to what the page describes as a whole."""
+    deeper = any(name.startswith((f"{path}.", f"{path}[]")) for name in known)
+    if path and not deeper:
+        yield path
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield from fields(inner, known, f"{path}.{name}".lstrip("."))
+    elif isinstance(value, list):
+        for inner in value:
+            yield from fields(inner, known, f"{path}[]")
+
+
+def check(section: str, printed: list[dict[str, Any]]) -> None:
+    known = documented(section)
+    renamed = [{SAME_AS.get(key, key): each[key] for key in each} for each in printed]
+    seen = {path for each in (*printed, *renamed) for path in fields(each, known)}
+    # An empty list shows none of the fields of its elements; null none of those of an object.
+    outer = {
+        name for name in known if any(each.startswith((f"{name}.", f"{name}[]")) for each in known)
+    }
+    assert seen - outer <= known
+    assert known - outer <= seen
+
+
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, list[dict[str, Any]]]]:
+    """What the commands print on a local file, in order."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("json"))
+        answers = {}
+        for section, commands in LOCAL.items():
+            done = [run_command(*command) for command in commands]
+            name = section.split()[0]
+            answers[section] = [
+                line
+                for command, ran in zip(commands, done, strict=True)
+                if command[0] == name
+                for line in ran.json
+            ]
+        yield answers
+
+
+@pytest.mark.parametrize("section", LOCAL)
+def test_fields_of_commands(section: str, printed: dict[str, list[dict[str, Any]]]) -> None:
+    check(section, printed[section])
+
+
+def test_fields_of_commands_on_a_cluster(elasticsearch_url: str, tmp_path: Path) -> None:
+    index = "docs-json"
+    delete_index(elasticsearch_url, index)
+    call(elasticsearch_url, "PUT", f"/{index}", {"settings": {"number_of_replicas": 0}})
+    fill(elasticsearch_url, index, {"1": {"text": "one two three four"}})
+    try:
+        for section, commands in CLUSTER.items():
+            for command in commands:
+                ran = esdedup_command(elasticsearch_url, *command, "--index", index, "--json")
+                check(section, ran.json)
+    finally:
+        delete_index(elasticsearch_url, index)
+
+
+def test_a_scheme_has_the_fields_that_the_reference_gives() -> None:
+    page = (ROOT / "docs" / "reference" / "mapping-and-tokens.md").read_text("utf-8")
+    (body,) = re.findall(r"^## Scheme\n(.*?)^## ", page, re.M | re.S)
+    known = {
+        name
+        for cell in re.findall(r"^\| (`.*?) \|", body, re.M)
+        for name in re.findall(r"`([^`]+)`", cell)
+    }
+    (scheme,) = run_command("scheme", "--signature", "8").json
+    assert set(fields(scheme, known)) == known
+    assert json.dumps(scheme)

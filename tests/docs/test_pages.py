@@ -1,0 +1,149 @@
+"""The pages of the documentation say what the program does."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import esdedup
+from tools.commands import COMMANDS
+from tools.docs import (
+    REFERENCE,
+    ROOT,
+    Block,
+    ExampleFailed,
+    blocks_of,
+    check_command,
+    esdedup_commands,
+    needs_cluster,
+    pages,
+    rewritten,
+    shown,
+    with_commands,
+)
+
+NAMES = {str(path.relative_to(ROOT)): path for path in pages()}
+INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
+SCRIPTS = sorted((ROOT / "benchmarks").rglob("*.py"))
+
+
+def runs(page: str) -> bool:
+    return any(block.runs for block in blocks_of(page))
+
+
+@pytest.fixture(params=[name for name, path in NAMES.items() if runs(path.read_text("utf-8"))])
+def example_page(request: pytest.FixtureRequest) -> tuple[str, str | None]:
+    """A page with examples, and the cluster that it needs, if it does."""
+    page = NAMES[request.param].read_text("utf-8")
+    return page, request.getfixturevalue("elasticsearch_url") if needs_cluster(page) else None
+
+
+def test_examples_print_what_the_page_shows(example_page: tuple[str, str | None]) -> None:
+    page, url = example_page
+    assert rewritten(page, url) == page
+
+
+def test_the_reference_of_commands_is_made_from_the_program() -> None:
+    page = REFERENCE.read_text("utf-8")
+    assert with_commands(page) == page, "run python -m tools.docs"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_commands_are_ones_that_the_program_takes(name: str) -> None:
+    page = NAMES[name].read_text("utf-8")
+    for block in blocks_of(page):
+        for command in esdedup_commands(block):
+            check_command(command)
+    for code in INLINE.findall(re.sub(r"^```.*?^```$", "", page, flags=re.MULTILINE | re.DOTALL)):
+        check_mention(code)
+
+
+def test_docstrings_and_messages_name_commands_that_exist() -> None:
+    for path in sorted((ROOT / "esdedup").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                for code in INLINE.findall(node.value):
+                    check_mention(code)
+                for line in re.findall(r"^\s*\$? ?(esdedup [a-z]+ .*)$", node.value, re.MULTILINE):
+                    check_mention(line)
+
+
+def check_mention(code: str) -> None:
+    """Checks the command and the options that inline code names; values may be left out."""
+    first, *words = code.split()
+    options = [word.split("=")[0] for word in [first, *words] if re.match(r"--[a-z]", word)]
+    if first == "esdedup":
+        name = next((word for word in words if re.fullmatch("[a-z]+", word)), None)
+        assert name is None or name in COMMANDS.commands, code
+        known = options_of(name) if name else {"--help", "--version"}
+    elif first in COMMANDS.commands and options:
+        known = options_of(first)
+    elif first.startswith("--"):
+        known = set().union(*(options_of(name) for name in COMMANDS.commands))
+        known |= {found for path in SCRIPTS for found in re.findall(r'"(--[\w-]+)"', text(path))}
+    else:
+        return
+    assert set(options) <= known, code
+
+
+def options_of(command: str) -> set[str]:
+    found = COMMANDS.commands[command].params
+    return {name for each in found for name in (*each.opts, *each.secondary_opts)} | {"--help"}
+
+
+def text(path: Path) -> str:
+    return path.read_text("utf-8")
+
+
+def test_scripts_that_figures_come_from_exist() -> None:
+    for path in NAMES.values():
+        for script in re.findall(r"\bbenchmarks/[\w/]+\.py\b", text(path)):
+            assert (ROOT / script).is_file(), f"{path.name}: {script}"
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    page = text(NAMES["docs/reference/python.md"])
+    shown = set(re.findall(r"^::: ([\w.]+)$", page, re.MULTILINE))
+    assert shown >= {f"esdedup.{name}" for name in esdedup.__all__}
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    navigation = text(ROOT / "mkdocs.yml")
+    for name in NAMES:
+        assert not name.startswith("docs/") or name.removeprefix("docs/") in navigation, name
+
+
+# The checks themselves: what they must find.
+
+
+def test_output_that_differs_is_found() -> None:
+    page = "```console\n$ esdedup scheme --seed 7 --json\n{}\n```\n"
+    assert '"seed": 7' in rewritten(page)
+
+
+def test_dots_stand_for_anything_but_what_is_around_them_must_be_there() -> None:
+    assert shown("one\ntwo\nthree\n", "one\n...\n") == "one\n...\n"
+    with pytest.raises(ExampleFailed, match="two"):
+        shown("one\ntwo\nthree\n", "...\nfour\n")
+
+
+def test_another_exit_status_is_found() -> None:
+    with pytest.raises(ExampleFailed, match="status 2"):
+        rewritten("```console\n$ esdedup index nothing.jsonl\n```\n")
+
+
+def test_output_of_a_program_is_found() -> None:
+    page = "```python\nprint(6 * 7)\n```\n\n```text\n41\n```\n"
+    assert rewritten(page) == page.replace("41", "42")
+
+
+@pytest.mark.parametrize(
+    "command", ["esdedup cluster", "esdedup dedup --undo x", "esdedup similar --threshold much"]
+)
+def test_commands_that_do_not_exist_are_found(command: str) -> None:
+    block = Block("sh", f"{command}\n", None, None, "")
+    with pytest.raises(ExampleFailed, match=command):
+        check_command(*esdedup_commands(block))
