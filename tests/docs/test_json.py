@@ -57,7 +57,7 @@ def documented(section: str) -> set[str]:
 
 
 def fields(value: Any, known: set[str], path: str = "") -> Iterator[str]:
-    """Returns the paths of what is in a value, down to what the page describes as a whole.
+    """Returns the paths of the fields in a value, down to those that the page describes whole.
 
     A path that ends with "*" stands for the fields below an empty list or a null.
     """
@@ -88,7 +88,7 @@ def check(section: str, printed: list[dict[str, Any]]) -> None:
 
 @pytest.fixture(scope="module")
 def printed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, list[dict[str, Any]]]]:
-    """What the commands print on a local file, in order."""
+    """The output of the commands on a local file, run in order."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("json"))
         answers = {}
