@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import esdedup
-from tests.helpers.commands import run_command, words, write_lines
+from tests.conftest import delete_index
+from tests.faults.test_faults import assert_whole
+from tests.helpers.commands import call, fill, run_command, words, write_lines
 from tests.helpers.crashes import crash_everywhere
 from tests.helpers.places import Place
 
@@ -21,6 +25,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     write_lines(tmp_path / "documents.jsonl", DOCUMENTS)
     return tmp_path
+
+
+@pytest.fixture
+def name(url: str) -> Iterator[str]:
+    made = f"esdedup-crash-{uuid.uuid4().hex[:12]}"
+    yield made
+    delete_index(url, made)
 
 
 def run(place: Place, *arguments: str) -> dict[str, Any]:
@@ -47,3 +58,15 @@ def test_indexing_and_grouping(place: Place, folder: Path) -> None:
         assert crashes > 3
         assert stored(place) == stored(whole)
     assert [path.name for path in folder.iterdir() if path.is_dir()] == []
+
+
+def test_a_backfill(url: str, name: str) -> None:
+    """Only clusters have indices that others write to."""
+    place = Place(url, name)
+    bare = {f"d{n}": {"text": words(n, 12), "n": n} for n in range(1_200)}
+    call(url, "PUT", f"/{name}", {"settings": {"number_of_replicas": 0}})
+    fill(url, name, bare)
+    run(place, "attach")
+    assert crash_everywhere(lambda: run(place, "backfill")) > 3
+    assert_whole(url, name, bare)
+    assert run(place, "backfill", "--stale")["written"] == 0

@@ -16,6 +16,10 @@ SHIPPED = ["document.json", "minhash.json", "signature.json", "simhash.json"]
 PAGES = ["base.html", "explain.html", "facts.html", "report.html", "style.css"]
 
 
+# One process builds the wheel.
+pytestmark = pytest.mark.xdist_group("packaging")
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("dist")

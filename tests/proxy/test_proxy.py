@@ -38,6 +38,10 @@ NDJSON = {"content-type": "application/x-ndjson"}
 PER_CALL = {"took", "pit_id", "id", "creation_time", "_shards", "_seq_no", "result", "_version"}
 
 
+# One process starts the proxies.
+pytestmark = pytest.mark.xdist_group("proxy")
+
+
 @dataclass(frozen=True)
 class Setup:
     """A server, the proxy before it, and the product's client."""

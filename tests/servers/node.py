@@ -17,7 +17,7 @@ from typing import Any, Self
 from tests.servers.jars import Installation, install
 from tests.servers.ports import free_port
 
-START_SECONDS = 120.0
+START_SECONDS = 300.0
 # The JVM may write its class archive while it ends, which takes seconds on a busy machine.
 STOP_SECONDS = 60.0
 
