@@ -89,7 +89,7 @@ def test_many_at_once(url: str, name: str) -> None:
         assert [match["id"] for match in answers[f"a{n}"]["matches"]] == [f"b{n}"]
     assert answers["q.jsonl:41"]["truncated"]
     assert answers["y"]["matches"] == []
-    assert "1 texts had more candidates than 1" in ran.err
+    assert "1 text had more candidates than 1" in ran.err
     assert esdedup_command(url, "similar", "-i", name, "--batch", "none.jsonl").status == 2
     assert esdedup_command(url, "similar", "-i", name, "--batch", "q", "--id", "a").status == 2
 
