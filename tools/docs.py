@@ -11,10 +11,10 @@ A page has these examples, which share one folder with a copy of `examples/`:
 
 - A `console` block has commands after "$ ", each followed by its output. "# exit status N" behind a
   command says that it fails. A command without output in the page may print anything.
-- A `python` block is a program. A `text` block directly after it has what it prints.
+- A `python` block is a program. A `text` block directly after it has its output.
 - A block with `title="NAME"` is a file of that name.
 - An `sh` block is not run; its commands must be ones that the program has. After the mark
-  `<!-- run -->` it is run, and a `text` block directly after it has what it prints.
+  `<!-- run -->` it is run, and a `text` block directly after it has its output.
 
 `...` in an output stands for anything. The mark `<!-- cluster -->` before a block says that it
 needs a cluster, `<!-- not run -->` that it is not run.
@@ -106,7 +106,7 @@ def needs_cluster(page: str) -> bool:
 
 
 def rewritten(page: str, url: str | None = None, fill: bool = False) -> str:
-    """Returns the page with what its examples print now.
+    """Returns the page with the output that its examples print now.
 
     url: a cluster for the examples that need one; without it, they stay as they are.
     fill: write output after commands that have none in the page too.
@@ -135,17 +135,26 @@ def rewritten(page: str, url: str | None = None, fill: bool = False) -> str:
 
 
 def shown(printed: str, in_page: str) -> str:
-    """Returns what the page is to show: what was printed, unless the page's `...` stands for it."""
+    """Returns the output for the page: the printed one, unless the page's `...` stands for it."""
     printed = "".join(f"{line.rstrip()}\n" for line in printed.splitlines())
     if printed.split() == in_page.split():
         # Lines may be wrapped elsewhere, by the length of a server's address.
         return in_page
-    if "..." not in in_page:
-        return printed
-    pattern = re.escape(in_page.strip()).replace(r"\.\.\.", ".*")
-    if re.fullmatch(pattern, printed.strip(), re.DOTALL):
+    if _pattern(in_page.strip()).fullmatch(printed.strip()) and "..." in in_page:
         return in_page
-    raise ExampleFailed(f"the page shows\n{in_page}\nand the program prints\n{printed}")
+    partly = [line for line in in_page.splitlines() if "..." in line]
+    if "..." in partly:
+        raise ExampleFailed(f"the page shows\n{in_page}\nand the program prints\n{printed}")
+    # Lines that the page shows in part stay so.
+    lines = (
+        next((p for p in partly if _pattern(p).fullmatch(line)), line)
+        for line in printed.splitlines()
+    )
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _pattern(in_page: str) -> re.Pattern[str]:
+    return re.compile(re.escape(in_page).replace(r"\.\.\.", ".*"), re.DOTALL)
 
 
 @dataclass
@@ -191,7 +200,7 @@ class Runner:
         Path(name).write_text(text, encoding="utf-8")
 
     def run(self, block: Block) -> tuple[str, str | None]:
-        """Runs a block. Returns its body as it is now, and what was printed outside of it."""
+        """Runs a block. Returns its body with new output, and the output for the next block."""
         place = {"ESDEDUP_URL": self.url} if block.mark == "cluster" and self.url else {}
         with mock.patch.dict(os.environ, place):
             if block.kind == "console":
@@ -240,7 +249,7 @@ class Runner:
         return self._plain(printed)
 
     def _plain(self, printed: str) -> str:
-        """Returns what was printed, with an address as readers have it."""
+        """Returns the printed text, with the server's address as readers have it."""
         return printed if self.url is None else printed.replace(self.url, "http://localhost:9200")
 
 
@@ -258,7 +267,7 @@ def commands_in(body: str) -> list[tuple[str, str]]:
 
 
 def in_process(arguments: list[str]) -> tuple[int, str]:
-    """Runs a command as if on a terminal. Returns its exit status and what it printed."""
+    """Runs a command as if on a terminal. Returns its exit status and its output."""
     status: Any = 0
     with _terminal() as printed, mock.patch.object(sys, "argv", ["esdedup", *arguments]):
         try:
@@ -313,7 +322,7 @@ def _lines(body: str) -> list[str]:
 
 
 def esdedup_commands(block: Block) -> list[str]:
-    """Returns the `esdedup` commands of a console or sh block, without what is around them."""
+    """Returns the `esdedup` commands of a console or sh block, without pipes and the like."""
     if block.kind == "console":
         lines = [command.replace("\n", " ") for command, _ in commands_in(block.body)]
     elif block.kind == "sh":

@@ -106,7 +106,7 @@ def await_tokens(run: Run, index: str, wanted: float) -> None:
 def count(url: str, index: str) -> int:
     """The number of documents with tokens."""
     call(url, "POST", f"/{index}/_refresh")
-    body = {"query": {"exists": {"field": "esdedup.sketch.scheme"}}}
+    body = {"query": {"exists": {"field": "esdedup.scheme"}}}
     return int(call(url, "POST", f"/{index}/_count", body)["count"])
 
 

@@ -305,7 +305,7 @@ def test_what_is_no_token_is_refused(filled: Filled) -> None:
     for wrong in ("x", "minhash:", ":.12345", "simhash:.12345", "other:.12345", ".1234é", "~12345"):
         ran = filled.run("stop", wrong)
         assert ran.status == 2, wrong
-        assert "no token of the index's scheme" in ran.err
+        assert "not a token of the index's scheme" in ran.err
     ran = filled.run("stop", "--remove", ".12345")
     assert ran.status == 2
     assert "not in the stop list" in ran.err
