@@ -20,8 +20,14 @@ import esdedup
 import esdedup.ingest.files
 from tests.helpers.commands import run_command, write_lines
 from tests.helpers.places import Place, scanned
-
-CLI = Path(__file__).parents[2] / "cli.py"
+from tests.helpers.processes import (
+    CLI,
+    await_documents,
+    await_ended,
+    await_true,
+    children,
+    start_command,
+)
 
 
 @pytest.fixture
@@ -116,39 +122,35 @@ def test_near_duplicates_go_by_the_order(folder: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("killed", ["a worker", "all"])
 def test_killed_it_is_completed_by_the_same_command(folder: Path, killed: str) -> None:
-    records = [{"id": f"d{n}", "text": f"text {n} of many " * 40} for n in range(40_000)]
+    records = [{"id": f"d{n}", "text": f"text {n} of many " * 40} for n in range(20_000)]
     write_lines(folder / "many.jsonl", records)
-    command = [sys.executable, str(CLI), "index", "many.jsonl", "--workers", "2"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    children = await_workers(process, folder / "esdedup.db")
-    os.kill(children[0] if killed == "a worker" else process.pid, signal.SIGKILL)
+    process = start_command("index", "many.jsonl", "--workers", "2", stderr=subprocess.PIPE)
+    await_documents(process, folder / "esdedup.db")
+    workers = children(process)
+    os.kill(min(workers) if killed == "a worker" else process.pid, signal.SIGKILL)
     _, shown = process.communicate(timeout=60)
     assert "Traceback" not in shown
     if killed == "a worker":
         assert process.returncode == 1
         assert "Run the same command again" in shown
-    await_gone(children)
+    await_ended(workers)
     (report,) = run_command("index", "many.jsonl", "--workers", "2", "--json").json
-    assert report["created"] + report["updated"] == 40_000
+    assert report["created"] + report["updated"] == 20_000
     assert report["updated"] > 0
     with esdedup.open(folder / "esdedup.db") as index:
-        assert index.statistics().sketched == 40_000
+        assert index.statistics().sketched == 20_000
 
 
 def test_a_worker_that_is_killed_as_it_waits_is_told(folder: Path) -> None:
-    command = [sys.executable, str(CLI), "index", "-", "--workers", "2"]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    with start_command(
+        "index", "-", "--workers", "2", stdin=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         assert process.stdin is not None
         # The first chunks are full, and the next one waits for its other lines.
         process.stdin.write("\n".join(f'{{"text": "text {n}"}}' for n in range(25_000)))
         process.stdin.flush()
-        deadline = time.monotonic() + 60
-        while len(children := workers_of(process)) < 2:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        os.kill(children[0], signal.SIGKILL)
+        await_true("workers", lambda: len(children(process)) >= 2)
+        os.kill(min(children(process)), signal.SIGKILL)
         _, shown = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "a worker process was killed" in shown
@@ -157,19 +159,17 @@ def test_a_worker_that_is_killed_as_it_waits_is_told(folder: Path) -> None:
 
 def test_interrupted_at_any_moment_it_says_so(folder: Path) -> None:
     write_lines(folder / "many.jsonl", [{"text": f"text {n} of many"} for n in range(100_000)])
-    command = [sys.executable, str(CLI), "index", "many.jsonl", "--workers", "2"]
-    for seconds in (0.5, 0.7, 0.9, 1.1, 1.4):
-        with subprocess.Popen(
-            command, stderr=subprocess.PIPE, text=True, start_new_session=True
-        ) as process:
+    arguments = ("index", "many.jsonl", "--workers", "2")
+    for least, seconds in ((1, 0.0), (1, 0.2), (2, 0.0), (2, 0.4)):
+        with start_command(*arguments, stderr=subprocess.PIPE, start_new_session=True) as process:
+            await_true("workers", lambda: len(children(process)) >= least)  # noqa: B023
             time.sleep(seconds)
-            children = workers_of(process)
+            workers = children(process)
             os.killpg(process.pid, signal.SIGINT)
             _, shown = process.communicate(timeout=60)
-        if children:
-            assert process.returncode == 130
-            assert "Traceback" not in shown
-        await_gone(children)
+        assert process.returncode == 130
+        assert "Traceback" not in shown
+        await_ended(workers)
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
@@ -207,44 +207,3 @@ def test_a_system_that_refuses(folder: Path, limit: str, workers: str, said: str
     assert said in done.stderr
     assert "Traceback" not in done.stderr
     assert "cannot rollback" not in done.stderr
-
-
-def workers_of(process: subprocess.Popen[str]) -> list[int]:
-    return [pid for pid, parent in processes() if parent == process.pid]
-
-
-def await_workers(process: subprocess.Popen[str], file: Path) -> list[int]:
-    """The processes of a command, after it has written something."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        assert process.poll() is None
-        if file.exists():
-            with esdedup.open(file) as index:
-                if index.store.meta() is not None and index.statistics().documents:
-                    return workers_of(process)
-        time.sleep(0.01)
-    raise AssertionError("nothing was written")
-
-
-def await_gone(pids: list[int]) -> None:
-    deadline = time.monotonic() + 20
-    while {pid for pid, _ in processes()} & set(pids):
-        assert time.monotonic() < deadline, "workers outlive the command"
-        time.sleep(0.05)
-
-
-def processes() -> list[tuple[int, int]]:
-    """Numbers and parents of all processes but those that have ended."""
-    listed = subprocess.run(
-        ["ps", "-A", "-ww", "-o", "pid=,ppid=,stat=,args="],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    rows = [line.split(maxsplit=3) for line in listed.stdout.splitlines()]
-    # What watches over shared memory ends by itself, later.
-    return [
-        (int(pid), int(parent))
-        for pid, parent, state, *args in rows
-        if not state.startswith("Z") and "resource_tracker" not in "".join(args)
-    ]
