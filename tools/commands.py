@@ -19,7 +19,7 @@ from esdedup.cli.app import app
 COMMANDS: Any = typer.main.get_command(app)
 """All commands by name, as typer runs them."""
 
-_EXAMPLE = re.compile(r"\s*(\$ )?esdedup ")
+_EXAMPLE = re.compile(r"\s*(Example: |\$ )?esdedup ")
 _VALUES = {bool: "", float: "NUMBER", int: "N", Path: "PATH", str: "TEXT"}
 
 
@@ -113,7 +113,7 @@ def _help(text: str) -> str:
     lines = text.replace("\b\n", "").splitlines()
     parts: list[str] = []
     for example, group in itertools.groupby(lines, lambda line: bool(_EXAMPLE.match(line))):
-        some = "\n".join(line.strip() for line in group)
+        some = "\n".join(line.strip().removeprefix("Example: ") for line in group)
         parts.append(f"\n```sh\n{some}\n```\n" if example else some)
     return "\n".join(parts).strip() + "\n"
 

@@ -56,8 +56,9 @@ def test_documents_without_an_id_get_a_random_one(tmp_path: Path) -> None:
         assert all(re.fullmatch("[0-9a-f]{32}", id) for id in found if id != "own")
         # Their fields are those that were given.
         assert all("id" not in source for id, source in found.items() if id != "own")
-        with pytest.raises(RecordError, match="neither text nor a whole number"):
-            index.add([{"id": 1.5, "text": "x"}])
+        for wrong in (1.5, None, True, ""):
+            with pytest.raises(RecordError, match="id field 'id'"):
+                index.add([{"id": wrong, "text": "x"}])
 
 
 def test_near_duplicates_by_a_word(tmp_path: Path) -> None:
