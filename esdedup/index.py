@@ -13,7 +13,6 @@ from typing import Any, Self, TypedDict, Unpack
 
 from esdedup.analysis.explain import Explanation, explain
 from esdedup.analysis.report import Report, Wanted, report
-from esdedup.dedup.checkpoint import OnStep, WorkFolder
 from esdedup.dedup.groups import Grouping, Groups, Method, find_groups
 from esdedup.dedup.log import Action, LogReader, LogWriter, RunHeader
 from esdedup.dedup.marks import mark_groups, require_settled
@@ -21,6 +20,7 @@ from esdedup.dedup.pairs import SimilarPairs, similar_pairs
 from esdedup.dedup.remove import DedupReport, dedup, prepare
 from esdedup.dedup.representative import KeepRule
 from esdedup.dedup.undo import UndoReport, undo
+from esdedup.dedup.work_folder import OnStep, WorkFolder
 from esdedup.exceptions import IndexNotFound, RecordError, StoreError, UsageError
 from esdedup.ingest.documents import partial_document
 from esdedup.ingest.files import BadRecord, Record

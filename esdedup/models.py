@@ -108,7 +108,7 @@ class Query:
 
 
 @dataclass(frozen=True)
-class RecallQuery:
+class CandidateQuery:
     """A query for documents that share tokens, ranked by the number of groups they share.
 
     kind: the field of the tokens, or "digest" to look for digests, in one group. groups: tokens,

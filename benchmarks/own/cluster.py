@@ -42,11 +42,11 @@ import esdedup
 from benchmarks.lib import servers
 from benchmarks.lib.texts import CHUNK, Growing
 from esdedup.models import Document, Query
+from esdedup.search.candidates import band_queries
 from esdedup.search.limits import Limits
-from esdedup.search.recall import band_queries
 from esdedup.sketch.banding import candidate_probability
 from esdedup.sketch.sketch import shingle_sets, sketch
-from esdedup.stores.elastic.queries import recall_body
+from esdedup.stores.elastic.queries import candidates_body
 from esdedup.stores.elastic.store import ClusterStore
 from esdedup.stores.mapping import TOKEN_PATHS
 from esdedup.text.jaccard import jaccard
@@ -221,7 +221,7 @@ class Bench:
         bands = sketch(texts, meta.scheme).bands
         assert bands is not None
         recalls = band_queries(meta, bands, [Query(text) for text in texts])
-        return [recall_body(one, Limits().candidates) for one in recalls]
+        return [candidates_body(one, Limits().candidates) for one in recalls]
 
     def recall(self, size: int) -> Figures:
         """The share of originals that are recalled, and the expected one by the S-curve."""

@@ -3,6 +3,9 @@
 Only documents without the scheme's id are read, so that a run that was killed goes on where it
 was. Processes share the work by slices of a point in time. Machines share it by slices of sequence
 numbers, which are the same for every machine that asks.
+
+Of each page of documents, `ingest.renew` makes the tokens, and `stores.changes` writes them unless
+somebody else changed the document.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from typing import Any, Literal
 from esdedup.admin.preflight import Obstacle, hindrances, searchable_text
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.ingest.parallel import in_pieces
-from esdedup.ingest.refresh import fields_to_read, forget, renew
+from esdedup.ingest.renew import fields_to_read, forget, renew
 from esdedup.models import MOST_SLICES, WHOLE, Held, Share
 from esdedup.stores import BulkPolicy, Cluster, Target, connect, reached
 from esdedup.stores.changes import ChangeReport

@@ -9,7 +9,7 @@ from typing import Any
 
 from esdedup.admin.preflight import Obstacle, hindrances, obstacles, searchable_text
 from esdedup.exceptions import PermissionDenied
-from esdedup.ingest.refresh import digests
+from esdedup.ingest.renew import digests
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores import Cluster, Target, reached
 from esdedup.stores.elastic.indices import IndexState, Named, path_of, resolve, states

@@ -1,7 +1,7 @@
-"""Fills a sidecar: an index beside one whose documents can't be updated.
+"""Fills a sidecar: a second index that holds the tokens of an index that takes no updates.
 
-It has the same ids, the texts, and their tokens, and is searched as any index of ours. The text is
-there, unindexed, because candidates are verified by it.
+It has the same ids, the texts, and their tokens, and is searched like any other index. The texts
+are stored but not indexed. Searches need them to verify candidates.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from esdedup.admin.attach import plan_attach
 from esdedup.admin.preflight import Obstacle, field_at, obstacles
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.ingest.documents import fields_of
-from esdedup.ingest.refresh import digests
+from esdedup.ingest.renew import digests
 from esdedup.models import FIELD, Failure
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores import Cluster, Target, reached

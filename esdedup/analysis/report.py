@@ -30,10 +30,10 @@ from esdedup.analysis.distribution import (
 from esdedup.analysis.html import page
 from esdedup.analysis.sampling import sample_neighbours
 from esdedup.analysis.to_json import to_json
-from esdedup.dedup.checkpoint import OnStep, WorkFolder
 from esdedup.dedup.groups import Grouping, Groups, find_groups
+from esdedup.dedup.work_folder import OnStep, WorkFolder
 from esdedup.exceptions import UsageError
-from esdedup.ingest.refresh import digests
+from esdedup.ingest.renew import digests
 from esdedup.models import Statistics
 from esdedup.search.buckets import Capped
 from esdedup.search.hot_buckets import HotBuckets, hot_buckets

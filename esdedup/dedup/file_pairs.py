@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from esdedup.dedup.checkpoint import OnStep
 from esdedup.dedup.columns import Columns, Reading, value_type
 from esdedup.dedup.pairs import SimilarPairs, pairs_among
 from esdedup.dedup.representative import KeepRule
 from esdedup.dedup.verify import TextsOf
+from esdedup.dedup.work_folder import OnStep
 from esdedup.ingest.documents import items_of, line_taken
 from esdedup.ingest.files import BadRecord, Chunk, Record
 from esdedup.ingest.ingest import DeadLetter

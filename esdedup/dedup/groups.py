@@ -4,10 +4,10 @@ A group is two or more similar documents. One of them is its representative, the
 duplicates. `representative.KeepRule` puts documents in order, and the first of a group becomes its
 representative.
 
-`columns` reads all tokens once, `candidates` pairs the documents that share enough of them,
-`verify` computes exact similarities, and `union_find` joins similar pairs to groups. Equal texts
-count as one row from the start, whatever their number. Memory grows with the documents, not with
-their pairs.
+`work_folder` and `columns` read all tokens once, `candidate_pairs` pairs the documents that share
+enough of them, `verify` computes exact similarities, and `union_find` joins similar pairs to
+groups. `marks` writes the groups into the documents. Equal texts count as one row from the start,
+whatever their number. Memory grows with the documents, not with their pairs.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from esdedup.dedup.candidates import BandCandidates, Classes, HammingPairs
-from esdedup.dedup.checkpoint import Checkpoint, OnStep, WorkFolder, temporary_folder
+from esdedup.dedup.candidate_pairs import BandCandidates, Classes, HammingPairs
 from esdedup.dedup.columns import Columns, Reading
 from esdedup.dedup.representative import KeepRule
 from esdedup.dedup.union_find import follow, join, singletons
 from esdedup.dedup.verify import ExactSimilarity, texts_in
+from esdedup.dedup.work_folder import Checkpoint, OnStep, WorkFolder, temporary_folder
 from esdedup.exceptions import UsageError
 from esdedup.search.buckets import Capped, Pairs
 from esdedup.search.limits import ACTING, Limits

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from esdedup.dedup.checkpoint import OnStep
 from esdedup.dedup.groups import Groups
+from esdedup.dedup.work_folder import OnStep
 from esdedup.exceptions import StoreError
 from esdedup.ingest.documents import MARKS
 from esdedup.models import Change, Held, tokens_in
 from esdedup.stores.base import Store
-from esdedup.stores.changes import ChangeReport, Verdict, change_held, missing
+from esdedup.stores.changes import ChangeReport, Decision, change_held, missing
 from esdedup.stores.fields import value_at
 from esdedup.stores.mapping import IndexMeta
 
@@ -112,8 +112,8 @@ def _mark(store: Store, meta: IndexMeta, groups: Groups, rows: Sequence[int]) ->
         for row in rows
     }
 
-    def decide(held: Sequence[Held]) -> list[Verdict]:
-        return [_verdict(one, meta.field, *wanted[one.document.id]) for one in held]
+    def decide(held: Sequence[Held]) -> list[Decision]:
+        return [_decision(one, meta.field, *wanted[one.document.id]) for one in held]
 
     paths = [f"{meta.field}.{name}" for name in ("digest", *MARKS)]
     ids = list(wanted)
@@ -122,7 +122,7 @@ def _mark(store: Store, meta: IndexMeta, groups: Groups, rows: Sequence[int]) ->
     return replace(report, read=len(ids), stale=report.stale + report.gone, gone=0)
 
 
-def _verdict(held: Held, field: str, digest: str, marks: Marks) -> Verdict:
+def _decision(held: Held, field: str, digest: str, marks: Marks) -> Decision:
     source = held.document.source
     if value_at(source, f"{field}.digest") != digest:
         return "stale"

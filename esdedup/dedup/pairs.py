@@ -1,7 +1,8 @@
 """Finds all pairs of similar documents of an index, each once, with exact similarity.
 
-The tokens of all documents are read once and joined here, in numpy. Only documents that share a
-token with another are fetched, to be verified. The cost grows with documents plus candidate pairs.
+`work_folder` and `columns` read the tokens of all documents once, `candidate_pairs` joins them in
+numpy, and `verify` fetches only documents that share a token with another, to compare their texts.
+The cost grows with documents plus candidate pairs.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from esdedup.dedup.candidates import BandCandidates, Classes, HammingPairs
-from esdedup.dedup.checkpoint import OnStep, temporary_folder
+from esdedup.dedup.candidate_pairs import BandCandidates, Classes, HammingPairs
 from esdedup.dedup.columns import Columns, Reading
 from esdedup.dedup.representative import KeepRule
 from esdedup.dedup.verify import ExactSimilarity, TextsOf, texts_in
+from esdedup.dedup.work_folder import OnStep, temporary_folder
 from esdedup.models import Metric, Pair
 from esdedup.search.buckets import Capped, bucket_column, capped, earlier_pairs
 from esdedup.search.limits import Limits

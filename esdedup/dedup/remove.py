@@ -18,10 +18,10 @@ from esdedup.dedup.groups import Groups
 from esdedup.dedup.log import Action, Entry, LogWriter
 from esdedup.dedup.marks import differing, former, merging, wanted_marks
 from esdedup.exceptions import RecordError, StoreError, UsageError
-from esdedup.ingest.refresh import digests
+from esdedup.ingest.renew import digests
 from esdedup.models import Change, Counts, Failure, Held
 from esdedup.stores.base import Store
-from esdedup.stores.changes import CHANGED, Verdict, change_held
+from esdedup.stores.changes import CHANGED, Decision, change_held
 from esdedup.stores.fields import value_at
 from esdedup.stores.mapping import IndexMeta
 
@@ -39,7 +39,7 @@ def remove(store: Store, held: Sequence[Held]) -> list[Failure]:
     """Deletes documents that are as they were held; returns a failure for each other one."""
     version = {one.document.id: one.version for one in held}
 
-    def decide(now: Sequence[Held]) -> list[Verdict]:
+    def decide(now: Sequence[Held]) -> list[Decision]:
         return [
             Change(one, None) if one.version == version[one.document.id] else _changed(one)
             for one in now
@@ -327,13 +327,13 @@ class _Work:
     def _mark(self, entries: list[Entry]) -> list[Failure]:
         by_id = {entry.id: entry for entry in entries}
 
-        def decide(now: Sequence[Held]) -> list[Verdict]:
+        def decide(now: Sequence[Held]) -> list[Decision]:
             return [self._marking(one, by_id[one.document.id]) for one in now]
 
         held = [entry.held for entry in entries]
         return change_held(self.store, held, decide, gone=CHANGED).failures
 
-    def _marking(self, now: Held, entry: Entry) -> Verdict:
+    def _marking(self, now: Held, entry: Entry) -> Decision:
         source, name = now.document.source, self.meta.field
         if not differing(source, name, entry.marks):
             return "unchanged"

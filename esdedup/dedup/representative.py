@@ -1,7 +1,8 @@
-"""Chooses the representative of a group: the document that comes first by the keep rule.
+"""Orders documents by the keep rule, which chooses the representative of each group.
 
-Documents are sorted by the rule before groups are found, so that the first row of a group is its
-representative.
+`columns.read_columns` sorts all documents by the rule before groups are found, so that the first
+row of a group is its representative (`groups`). Documents that are grouped as they come in follow
+the nearest earlier representative instead (`ingest.near_duplicates`).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from esdedup.dedup.marks import differing, former, replaced
 from esdedup.dedup.remove import move_back
 from esdedup.models import Change, Counts, Failure, Held
 from esdedup.stores.base import Store
-from esdedup.stores.changes import Verdict, change_held, missing
+from esdedup.stores.changes import Decision, change_held, missing
 
 _GONE = "it is gone"
 
@@ -81,7 +81,7 @@ def _bring_back(store: Store, destination: Store | None, entries: Sequence[Entry
 def _unmark(store: Store, name: str, entries: Sequence[Entry]) -> UndoReport:
     by_id = {entry.id: entry for entry in entries}
 
-    def decide(held: Sequence[Held]) -> list[Verdict]:
+    def decide(held: Sequence[Held]) -> list[Decision]:
         return [_unmarking(one, name, by_id[one.document.id]) for one in held]
 
     ids = list(by_id)
@@ -90,7 +90,7 @@ def _unmark(store: Store, name: str, entries: Sequence[Entry]) -> UndoReport:
     return UndoReport(report.written, report.unchanged, report.failures)
 
 
-def _unmarking(held: Held, name: str, entry: Entry) -> Verdict:
+def _unmarking(held: Held, name: str, entry: Entry) -> Decision:
     source = held.document.source
     if former(source, name, entry.marks) == entry.former:
         return "unchanged"

@@ -1,4 +1,7 @@
-"""Adds token fields to bulk actions that another client sends."""
+"""Adds token fields to the actions of a bulk helper, for programs that index with their own client.
+
+`esdedup index` and `Index.add` use `documents.with_tokens` instead.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
 """Writes documents to a store with their tokens, and accounts for every record.
 
-Worker processes may read, sketch and encode the records. Only this process writes, in the order of
-the records: of several documents of one id the last one stays.
+A record is read (`files`), becomes a document (`documents.items_of`), gets its tokens
+(`documents.with_tokens`), and is written (`write_documents`). With one process all of this happens
+here. With several, worker processes do everything but the writing. Only this process writes, in the
+order of the records: of several documents of one id the last one stays.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Finds near-duplicates as documents come in.
 
-A document is compared with the documents that the store shows to searches, and with those that came
-just before, which it may not show yet. The later one is the duplicate. Equal texts are found first,
-by their digests alone.
+A document is compared with the documents of the store, and with those that came just before
+(`recent`), because searches may not see them yet. The later one is the duplicate. Equal texts are
+found first, by their digests alone.
 
 Grouping is the leader algorithm (Hartigan, "Clustering Algorithms", Wiley 1975, chapter 3). Here a
 document joins the nearest representative, not the first one that is near enough.
@@ -28,7 +28,7 @@ from esdedup.ingest.recent import (
     follows,
     sketched_again,
 )
-from esdedup.models import Candidates, Metric, Query, RecallQuery, natural, tokens_in
+from esdedup.models import CandidateQuery, Candidates, Metric, Query, natural, tokens_in
 from esdedup.search.limits import ACTING, ONE_BAND, Limits
 from esdedup.search.similar import similar
 from esdedup.sketch.sketch import normalised_digests
@@ -336,14 +336,16 @@ def _of_equal_texts(
 
 
 def _with_digests(store: Store, meta: IndexMeta, digests: list[str]) -> Iterator[Candidates]:
-    together = RecallQuery("digest", [digests], field=meta.field)
-    (found,) = store.recall([together], 2 * len(digests))
+    together = CandidateQuery("digest", [digests], field=meta.field)
+    (found,) = store.candidates([together], 2 * len(digests))
     if not found.truncated:
         yield found
         return
     # One text of thousands of documents would hide the others.
     for digest in digests:
-        yield from store.recall([RecallQuery("digest", [[digest]], field=meta.field)], _OF_ONE_TEXT)
+        yield from store.candidates(
+            [CandidateQuery("digest", [[digest]], field=meta.field)], _OF_ONE_TEXT
+        )
 
 
 def _read(candidates: Candidates, meta: IndexMeta) -> Iterator[tuple[str, str, Near]]:

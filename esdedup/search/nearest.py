@@ -16,9 +16,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from esdedup.models import Candidates, Match, Query, RecallQuery, Result
+from esdedup.models import CandidateQuery, Candidates, Match, Query, Result
+from esdedup.search.candidates import band_queries, value_queries, without_stopped
 from esdedup.search.limits import Limits, narrowed_scheme, require_minhash
-from esdedup.search.recall import band_queries, value_queries, without_stopped
 from esdedup.search.similar import by_similarity, jaccard_matches
 from esdedup.sketch.banding import expected_recall, least_bands
 from esdedup.sketch.sketch import Sketches, sketch
@@ -35,7 +35,7 @@ class _Level:
     """
 
     rows: int
-    queries: list[RecallQuery]
+    queries: list[CandidateQuery]
 
 
 @dataclass
@@ -72,7 +72,7 @@ class _Look:
         return least_bands(similarity, self.limits.recall, tokens, rows)
 
     def add(
-        self, query: RecallQuery, rows: int, candidates: Candidates, matches: list[Match]
+        self, query: CandidateQuery, rows: int, candidates: Candidates, matches: list[Match]
     ) -> None:
         """Takes in what a query found. rows: rows a token. matches: of the candidates."""
         both = {match.id: match for match in (*self.near, *matches) if match.similarity}
@@ -145,7 +145,7 @@ def _look(
         for row, look in looks.items()
         if (query := level.queries[row]).groups and not look.done
     }
-    found = store.recall(list(asked.values()), limits.candidates)
+    found = store.candidates(list(asked.values()), limits.candidates)
     for (row, query), candidates in zip(asked.items(), found, strict=True):
         matches = jaccard_matches(meta, sets[row], candidates.found)
         looks[row].add(query, level.rows, candidates, matches)

@@ -1,6 +1,6 @@
-"""Finds similar documents: recalls candidates by shared tokens, then verifies each one exactly.
+"""Finds similar documents: fetches candidates by shared tokens, then verifies each one exactly.
 
-`recall` builds the queries, the store finds the candidates, and their texts (for Jaccard
+`search.candidates` builds the queries, the store finds the candidates, and their texts (for Jaccard
 similarity) or fingerprints (for Hamming distance) are compared here.
 """
 
@@ -14,7 +14,13 @@ from typing import Any
 import numpy as np
 
 from esdedup.exceptions import UsageError
-from esdedup.models import Candidate, Match, Query, RecallQuery, Result
+from esdedup.models import Candidate, CandidateQuery, Match, Query, Result
+from esdedup.search.candidates import (
+    candidate_queries,
+    with_least_bands,
+    without_hot_buckets,
+    without_stopped,
+)
 from esdedup.search.limits import (
     Limits,
     distance_for,
@@ -22,18 +28,12 @@ from esdedup.search.limits import (
     require_minhash,
     require_simhash,
 )
-from esdedup.search.recall import (
-    recall_queries,
-    with_least_bands,
-    without_hot_buckets,
-    without_stopped,
-)
 from esdedup.sketch.banding import expected_recall
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.simhash import from_hex
 from esdedup.sketch.sketch import Sketches, shingle_sets, sketch
 from esdedup.stores.base import Store
-from esdedup.stores.elastic.queries import QUERIES_AT_ONCE, recall_body
+from esdedup.stores.elastic.queries import QUERIES_AT_ONCE, candidates_body
 from esdedup.stores.fields import value_at
 from esdedup.stores.mapping import IndexMeta
 from esdedup.text.arrays import U64
@@ -53,21 +53,21 @@ def similar(
     scheme, by_bands = meta.scheme, limits.metric == "jaccard"
     texts = [query.text for query in queries]
     sketches = sketch(texts, narrowed_scheme(scheme, limits.metric), with_shingles=by_bands)
-    recalls = recall_queries(meta, sketches, queries, limits)
+    wanted = candidate_queries(meta, sketches, queries, limits)
     filled = np.flatnonzero(sketches.filled).tolist()
-    some = [recalls[row] for row in filled]
+    some = [wanted[row] for row in filled]
     narrow = without_hot_buckets(store, meta, some, limits.max_bucket)
-    for row, recall in zip(filled, narrow, strict=True):
-        recalls[row] = recall
-    recalls = [with_least_bands(recall, scheme, limits) for recall in recalls]
+    for row, query in zip(filled, narrow, strict=True):
+        wanted[row] = query
+    wanted = [with_least_bands(query, scheme, limits) for query in wanted]
     results = [
-        Result([], 0, False, _expected_recall(scheme, limits, recall), stopped=recall.stopped)
-        for recall in recalls
+        Result([], 0, False, _expected_recall(scheme, limits, query), stopped=query.stopped)
+        for query in wanted
     ]
 
     def look(rows: list[int]) -> None:
         # A function, so that the candidates are freed before the next ones are fetched.
-        found = store.recall([recalls[row] for row in rows], limits.candidates)
+        found = store.candidates([wanted[row] for row in rows], limits.candidates)
         for row, each in zip(rows, found, strict=True):
             matches = _matches(meta, sketches, row, each.found, limits)[: limits.matches]
             results[row] = replace(
@@ -75,17 +75,17 @@ def similar(
                 matches=matches,
                 candidates=len(each.found),
                 truncated=each.truncated,
-                asked=len(recalls[row].groups),
+                asked=len(wanted[row].groups),
             )
 
-    asked = [row for row in filled if recalls[row].groups]
+    asked = [row for row in filled if wanted[row].groups]
     for first in range(0, len(asked), QUERIES_AT_ONCE):
         look(asked[first : first + QUERIES_AT_ONCE])
     return results
 
 
 def request_body(meta: IndexMeta, query: Query, limits: Limits) -> dict[str, Any]:
-    """The body of a `_search` that recalls the candidates of a query, for any client to send.
+    """The body of a `_search` that finds the candidates of a query, for any client to send.
 
     The score of a hit is the number of tokens that it shares with the text. The sender has to
     verify the hits. A text without any shingle finds nothing, nor does one whose tokens are all in
@@ -97,19 +97,19 @@ def request_body(meta: IndexMeta, query: Query, limits: Limits) -> dict[str, Any
         raise UsageError("max bucket asks for sizes before it searches: it goes with similar")
     scheme = narrowed_scheme(meta.scheme, limits.metric, limits.threshold is None)
     sketches = sketch([query.text], scheme)
-    (recall,) = without_stopped(meta, recall_queries(meta, sketches, [query], limits))
-    body = recall_body(with_least_bands(recall, meta.scheme, limits), limits.candidates)
-    if not sketches.filled[0] or not recall.groups:
+    (wanted,) = without_stopped(meta, candidate_queries(meta, sketches, [query], limits))
+    body = candidates_body(with_least_bands(wanted, meta.scheme, limits), limits.candidates)
+    if not sketches.filled[0] or not wanted.groups:
         body["query"] = {"match_none": {}}
     return body
 
 
-def _expected_recall(scheme: Scheme, limits: Limits, recall: RecallQuery) -> float | None:
+def _expected_recall(scheme: Scheme, limits: Limits, query: CandidateQuery) -> float | None:
     """The share expected to be found at the threshold; None for Hamming: it misses none."""
     if limits.metric == "hamming":
         return None
-    bands, rows = len(recall.groups), require_minhash(scheme).rows
-    return expected_recall(limits.least_similarity, bands, rows, recall.least)
+    bands, rows = len(query.groups), require_minhash(scheme).rows
+    return expected_recall(limits.least_similarity, bands, rows, query.least)
 
 
 def _matches(

@@ -7,12 +7,12 @@ from typing import Any, Protocol
 
 from esdedup.models import (
     WHOLE,
+    CandidateQuery,
     Candidates,
     Change,
     Document,
     Encoded,
     Held,
-    RecallQuery,
     Share,
     Statistics,
     WriteReport,
@@ -112,7 +112,7 @@ class Store(Protocol):
         """
         ...
 
-    def recall(self, queries: Sequence[RecallQuery], limit: int) -> list[Candidates]:
+    def candidates(self, queries: Sequence[CandidateQuery], limit: int) -> list[Candidates]:
         """Returns for each query at most `limit` documents that share most groups, without tokens.
 
         Documents that share fewer groups than the query's `least` are left out.

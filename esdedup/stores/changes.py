@@ -25,10 +25,10 @@ CHANGED = "it changed since it was looked at"
 ATTEMPTS = 12
 """How often a document is tried that others keep changing."""
 
-Verdict = Change | Failure | Literal["unchanged", "without_text", "stale"]
+Decision = Change | Failure | Literal["unchanged", "without_text", "stale"]
 """The change that a document needs, or the count in `ChangeReport` for one that needs none."""
 
-Decide = Callable[[Sequence[Held]], Sequence[Verdict]]
+Decide = Callable[[Sequence[Held]], Sequence[Decision]]
 """Gives the verdict on each document as it is now, in the same order."""
 
 
@@ -115,7 +115,7 @@ def _send(store: Store, changes: Sequence[Change]) -> tuple[list[Held], ChangeRe
     return conflicts, ChangeReport(written=written, failures=others)
 
 
-def _settled(verdicts: Sequence[Verdict], *, tried: bool) -> ChangeReport:
+def _settled(verdicts: Sequence[Decision], *, tried: bool) -> ChangeReport:
     """Counts the documents that need no change. tried: a change of each was sent before."""
     unchanged = verdicts.count("unchanged")
     return ChangeReport(

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esdedup.exceptions import UsageError
-from esdedup.models import RecallQuery
+from esdedup.models import CandidateQuery
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.tokens import decode_tokens, token_length
 from esdedup.text.arrays import U64
@@ -70,7 +70,7 @@ def stopped_buckets(
     return decode_tokens(sorted(stopped_tokens(stop, kind)), *_forms(scheme)[kind])
 
 
-def without(query: RecallQuery, tokens: Collection[str]) -> RecallQuery:
+def without(query: CandidateQuery, tokens: Collection[str]) -> CandidateQuery:
     """Returns a query without some tokens; its `stopped` counts the groups that lost any."""
     groups = [[token for token in group if token not in tokens] for group in query.groups]
     lost = sum(len(left) < len(group) for left, group in zip(groups, query.groups, strict=True))

@@ -1,4 +1,4 @@
-"""Normalises texts, by Unicode form and case folding, alike on every Python.
+"""Normalises texts by Unicode form and case folding, with the same result on every Python.
 
 Unicode promises that the normal form and the case folding of an assigned character never change
 (Unicode Standard Annex 15, section 3, and the stability policy). A character that Unicode 14.0 does

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import esdedup
-from esdedup.models import FIELD, Candidates, Document, RecallQuery
+from esdedup.models import FIELD, CandidateQuery, Candidates, Document
 from esdedup.stores import BulkPolicy, LocalStore, Store, open_cluster
 from esdedup.stores.mapping import IndexMeta
 
@@ -56,8 +56,8 @@ def document(id: str, tokens: Sequence[str] = (), kind: str = "minhash", **sourc
     return Document(id, {"text": f"text of {id[:50]}", **source, FIELD: ours})
 
 
-def query(*tokens: str, exclude: str | None = None, least: int = 1) -> RecallQuery:
-    return RecallQuery("minhash", [[token] for token in tokens], exclude, least=least)
+def query(*tokens: str, exclude: str | None = None, least: int = 1) -> CandidateQuery:
+    return CandidateQuery("minhash", [[token] for token in tokens], exclude, least=least)
 
 
 def write(store: Store, documents: Sequence[Document]) -> None:
@@ -67,8 +67,8 @@ def write(store: Store, documents: Sequence[Document]) -> None:
     store.refresh()
 
 
-def ask(store: Store, wanted: RecallQuery, limit: int = 100) -> Candidates:
-    (found,) = store.recall([wanted], limit)
+def ask(store: Store, wanted: CandidateQuery, limit: int = 100) -> Candidates:
+    (found,) = store.candidates([wanted], limit)
     return found
 
 

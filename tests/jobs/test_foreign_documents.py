@@ -13,7 +13,7 @@ import pytest
 import esdedup
 from esdedup import DuplicatePolicy
 from esdedup.ingest.documents import with_tokens
-from esdedup.models import FIELD, Candidates, Document, RecallQuery, tokens_in
+from esdedup.models import FIELD, CandidateQuery, Candidates, Document, tokens_in
 from esdedup.stores import LocalStore
 from esdedup.stores.elastic.store import ClusterStore
 from tests.conftest import delete_index
@@ -85,9 +85,9 @@ class Watched(LocalStore):
         self.held = 0
         self._last: list[weakref.ref[Candidates]] = []
 
-    def recall(self, queries: Sequence[RecallQuery], limit: int) -> list[Candidates]:
+    def candidates(self, queries: Sequence[CandidateQuery], limit: int) -> list[Candidates]:
         self.held += sum(ref() is not None for ref in self._last)
-        found = super().recall(queries, limit)
+        found = super().candidates(queries, limit)
         self.asked.append(len(queries))
         self._last = [weakref.ref(each) for each in found]
         return found

@@ -19,12 +19,12 @@ import numpy as np
 import pytest
 
 import esdedup
-from esdedup.dedup import checkpoint
-from esdedup.dedup.checkpoint import WorkFolder
+from esdedup.dedup import work_folder
 from esdedup.dedup.groups import Grouping, Groups, find_groups
 from esdedup.dedup.marks import mark_groups
 from esdedup.dedup.representative import KeepRule
 from esdedup.dedup.union_find import join, singletons
+from esdedup.dedup.work_folder import WorkFolder
 from esdedup.index import GroupOptions
 from esdedup.models import natural
 from esdedup.search import buckets
@@ -450,7 +450,7 @@ def test_a_run_that_was_killed_goes_on_to_the_same_groups(
     texts: dict[str, str], method: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(buckets, "PAIRS_A_BLOCK", 100)
-    monkeypatch.setattr(checkpoint, "_SECONDS_BETWEEN", 0.0)
+    monkeypatch.setattr(work_folder, "_SECONDS_BETWEEN", 0.0)
     monkeypatch.setattr("esdedup.dedup.columns._DOCUMENTS_A_SHARE", 40)
     target = ["--db", str(tmp_path / "a.db")]
     add(target, texts)

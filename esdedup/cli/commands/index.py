@@ -1,4 +1,8 @@
-"""esdedup index: documents from files into an index."""
+"""esdedup index: documents from files into an index.
+
+Reads files in pieces, and hands bad records to the dead-letter file. `Index.add` takes documents of
+a program. Both write by `ingest.ingest`.
+"""
 
 from __future__ import annotations
 

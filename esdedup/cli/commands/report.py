@@ -18,7 +18,7 @@ from esdedup.cli.output import (
     wants_json,
     write_page,
 )
-from esdedup.dedup.checkpoint import WorkFolder
+from esdedup.dedup.work_folder import WorkFolder
 from esdedup.models import MOST_SAMPLED
 from esdedup.search.hot_buckets import MOST_COUNTED
 

@@ -91,7 +91,7 @@ def sample_documents(
     return found[:count]
 
 
-def change_held(cluster: Cluster, changes: Sequence[Change], where: str) -> WriteReport:
+def send_changes(cluster: Cluster, changes: Sequence[Change], where: str) -> WriteReport:
     """Changes or deletes documents that still have the version held.
 
     where: the index, for messages.

@@ -1,11 +1,10 @@
-"""Searches of a cluster: recall queries for candidates, the sizes of buckets, and scans.
+"""Searches of a cluster: queries for candidates, the sizes of buckets, and scans.
 
-A recall query is a `bool.should` of `constant_score` clauses, one for each group of tokens, so that
-the score is the number of groups that a document shares. If more documents share enough groups than
-are fetched, those that share most come first. Plain `terms` would score all of them alike, and
-chance would decide. `benchmarks/recall_query.py` at commit 4d72008 measured the cost of the
-ranking.
-"""
+A query for candidates is a `bool.should` of `constant_score` clauses, one for each group of tokens,
+so that the score is the number of groups that a document shares. If more documents share enough
+groups than are fetched, those that share most come first. Plain `terms` would score all of them
+alike, and chance would decide. `benchmarks/recall_query.py` at commit 4d72008 measured the cost of
+the ranking."""
 
 from __future__ import annotations
 
@@ -14,17 +13,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from esdedup.exceptions import IndexNotFound, StoreError, StoreUnavailable
-from esdedup.models import Candidate, Candidates, Document, RecallQuery
+from esdedup.models import Candidate, CandidateQuery, Candidates, Document
 from esdedup.stores.elastic.client import Cluster, line
 from esdedup.stores.elastic.errors import error_of, passes, reason_of
 from esdedup.stores.elastic.retry import retrying
 from esdedup.stores.mapping import TOKEN_PATHS, IndexMeta
 
 QUERIES_AT_ONCE = 50
-"""Number of recall queries in one request, whose candidates are in memory at the same time."""
+"""Number of queries in one request, whose candidates are in memory at the same time."""
 
 
-def recall_body(query: RecallQuery, limit: int) -> dict[str, Any]:
+def candidates_body(query: CandidateQuery, limit: int) -> dict[str, Any]:
     """Returns the search for the `limit` documents that share most token groups with a query."""
     field = f"{query.field}.{query.kind}"
     condition: dict[str, Any] = {
@@ -110,8 +109,8 @@ def scan_body(query: dict[str, Any], paths: Any, size: int) -> dict[str, Any]:
     }
 
 
-def recall(
-    cluster: Cluster, path: str, queries: Sequence[RecallQuery], limit: int, where: str
+def candidates(
+    cluster: Cluster, path: str, queries: Sequence[CandidateQuery], limit: int, where: str
 ) -> list[Candidates]:
     """Returns for each query the `limit` documents that share most token groups.
 
@@ -122,7 +121,7 @@ def recall(
         some = queries[first : first + QUERIES_AT_ONCE]
         # An answer from a part of the shards would lack documents without telling.
         header = line({"allow_partial_search_results": False})
-        body = b"".join(header + line(recall_body(query, limit)) for query in some)
+        body = b"".join(header + line(candidates_body(query, limit)) for query in some)
         answers += retrying(functools.partial(_search, cluster, path, body, where), cluster.policy)
     return answers
 

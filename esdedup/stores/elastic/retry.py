@@ -3,7 +3,8 @@
 `errors.passes` says which answers pass by themselves and raises them as StoreUnavailable. Whole
 requests are retried by `retrying`; in a bulk request `bulk` sends only the refused documents again.
 Waits double from one retry to the next, up to a limit, with a random part. When the retries of
-`BulkPolicy` run out, the error goes to the caller, and refused documents are failures.
+`BulkPolicy` run out, the error goes to the caller, and documents that the server still refuses are
+reported as failures. `BulkPolicy` governs every request, not only bulk requests.
 """
 
 from __future__ import annotations

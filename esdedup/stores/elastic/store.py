@@ -17,13 +17,13 @@ from esdedup.exceptions import (
 )
 from esdedup.models import (
     WHOLE,
+    CandidateQuery,
     Candidates,
     Change,
     Document,
     Encoded,
     Failure,
     Held,
-    RecallQuery,
     Share,
     Statistics,
     WriteReport,
@@ -32,21 +32,21 @@ from esdedup.models import (
 from esdedup.stores.elastic.bulk import Action, CreatesOnly
 from esdedup.stores.elastic.client import NEEDS_ROUTING, Cluster, line
 from esdedup.stores.elastic.documents import (
-    change_held,
     find_targets,
     get_again,
     get_held,
     restore_held,
     sample_documents,
     search_held,
+    send_changes,
 )
 from esdedup.stores.elastic.errors import reason_of
 from esdedup.stores.elastic.indices import check_name, path_of, put_stop, resolve, whole_source
 from esdedup.stores.elastic.queries import (
     bucket_sizes,
+    candidates,
     other_scheme,
     random_order,
-    recall,
     scan_body,
     sketched,
 )
@@ -202,11 +202,11 @@ class ClusterStore:
             return self.hold([one.document.id for one in held])
         return get_again(self.cluster, held, fields)
 
-    def recall(self, queries: Sequence[RecallQuery], limit: int) -> list[Candidates]:
-        return recall(self.cluster, self._path, queries, limit, self.where)
+    def candidates(self, queries: Sequence[CandidateQuery], limit: int) -> list[Candidates]:
+        return candidates(self.cluster, self._path, queries, limit, self.where)
 
     def change(self, changes: Sequence[Change]) -> WriteReport:
-        return change_held(self.cluster, changes, self.where)
+        return send_changes(self.cluster, changes, self.where)
 
     def restore(self, held: Sequence[Held]) -> WriteReport:
         return restore_held(self.cluster, self._path, held, self.where)

@@ -1,5 +1,7 @@
 """The local store: one SQLite file, no server.
 
+Documents are written at once. Their tokens are listed when a search first asks (`postings`).
+
 Tokens lie in a plain table with (token, document) as its primary key, and not in FTS5. FTS5 takes
 documents in twice as fast, but answers a query fourteen times as slowly, and queries are what there
 is more of (`benchmarks/local_store.py` at commit 4d72008).
@@ -19,13 +21,13 @@ from esdedup.exceptions import IndexNotFound, StoreError, UsageError
 from esdedup.models import (
     FIELD,
     WHOLE,
+    CandidateQuery,
     Candidates,
     Change,
     Document,
     Encoded,
     Failure,
     Held,
-    RecallQuery,
     Share,
     Statistics,
     WriteReport,
@@ -182,11 +184,11 @@ class LocalStore:
     def restore(self, held: Sequence[Held]) -> WriteReport:
         return self.write([one.document for one in held], create=True)
 
-    def recall(self, queries: Sequence[RecallQuery], limit: int) -> list[Candidates]:
+    def candidates(self, queries: Sequence[CandidateQuery], limit: int) -> list[Candidates]:
         if any(query.filters for query in queries):
             raise UsageError("filters are queries of a cluster; a local file takes none")
         with self._searching() as db:
-            return self._tables.recall(db, queries, limit)
+            return self._tables.candidates(db, queries, limit)
 
     def scan(
         self, paths: list[str], meta: IndexMeta, share: Share = WHOLE

@@ -13,7 +13,7 @@ from typing import Any
 import xxhash
 
 from esdedup.exceptions import RecordError
-from esdedup.models import FIELD, TOKEN_KINDS, Candidate, Candidates, Document, Held, RecallQuery
+from esdedup.models import FIELD, TOKEN_KINDS, Candidate, CandidateQuery, Candidates, Document, Held
 from esdedup.stores.fields import only
 from esdedup.stores.sqlite.postings import DIGEST, Postings
 from esdedup.stores.to_json import to_json
@@ -141,8 +141,8 @@ class Tables:
         new = {numbers[id]: json.loads(tokens) for id, *_, tokens in columns if id in stored}
         self.postings.replace(db, dict(stored.values()), new)
 
-    def recall(
-        self, db: sqlite3.Connection, queries: Sequence[RecallQuery], limit: int
+    def candidates(
+        self, db: sqlite3.Connection, queries: Sequence[CandidateQuery], limit: int
     ) -> list[Candidates]:
         """For each query the `limit` documents that share most token groups with it."""
         holders = {
@@ -151,7 +151,7 @@ class Tables:
         return [self._candidates(db, query, holders[query.kind], limit) for query in queries]
 
     def _candidates(
-        self, db: sqlite3.Connection, query: RecallQuery, holders: str, limit: int
+        self, db: sqlite3.Connection, query: CandidateQuery, holders: str, limit: int
     ) -> Candidates:
         # A document has one token of each position, and a group is of one position, so that
         # counting tokens counts groups. Only the best are joined, because sorting whole documents

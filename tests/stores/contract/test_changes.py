@@ -10,7 +10,7 @@ import pytest
 import esdedup
 from esdedup.models import FIELD, Change, Document, Held, Share
 from esdedup.stores import Store
-from esdedup.stores.changes import ChangeReport, Verdict, change_held
+from esdedup.stores.changes import ChangeReport, Decision, change_held
 from esdedup.stores.elastic.store import ClusterStore
 from esdedup.stores.fields import value_at
 from tests.conftest import delete_index
@@ -167,7 +167,7 @@ def test_documents_stay_in_their_share_while_others_come_and_go(store: Store) ->
     assert all(share(number) for number in (1, 2, 3))
 
 
-def numbered(held: Sequence[Held]) -> list[Verdict]:
+def numbered(held: Sequence[Held]) -> list[Decision]:
     """Counts `n` up to 3."""
     return [
         Change(one, {"n": number + 1}) if (number := one.document.source["n"]) < 3 else "unchanged"
@@ -208,7 +208,7 @@ def test_a_document_that_others_keep_changing_is_left_to_them(
     write(store, [document("a", n=1)])
     others = iter(range(10))
 
-    def decide(held: Sequence[Held]) -> list[Verdict]:
+    def decide(held: Sequence[Held]) -> list[Decision]:
         store.update([Document("a", {"m": next(others)})])
         return [Change(one, {"n": 2}) for one in held]
 

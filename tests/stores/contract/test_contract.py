@@ -19,7 +19,7 @@ import pytest
 
 import esdedup
 from esdedup.ingest.documents import with_tokens
-from esdedup.models import FIELD, Candidates, Document, RecallQuery, WriteReport
+from esdedup.models import FIELD, CandidateQuery, Candidates, Document, WriteReport
 from esdedup.stores import BulkPolicy, Store
 from esdedup.stores.fields import value_at
 from esdedup.stores.mapping import IndexMeta
@@ -312,17 +312,20 @@ def test_tokens_of_single_values_are_kept_beside_the_others(
     shared = len(set(made[0].tokens["signature"]) & set(made[1].tokens["signature"]))
     assert 20 < shared < 70
     expected = [("1", 128), ("2", shared)]
-    assert ranked(ask(store, RecallQuery("signature", values))) == expected
-    assert ranked(ask(store, RecallQuery("signature", values, least=128))) == expected[:1]
-    for each in (*store.get(["1"]), ask(store, RecallQuery("signature", values)).found[0].document):
+    assert ranked(ask(store, CandidateQuery("signature", values))) == expected
+    assert ranked(ask(store, CandidateQuery("signature", values, least=128))) == expected[:1]
+    for each in (
+        *store.get(["1"]),
+        ask(store, CandidateQuery("signature", values)).found[0].document,
+    ):
         assert not each.tokens.keys() & {"minhash", "signature", "simhash"}
     (stored,) = scanned(store, f"{FIELD}.signature", meta=meta)[2:3]
     assert value_at(stored.source, f"{FIELD}.signature") == made[2].tokens["signature"]
     write(store, with_tokens([Document("1", {"text": "six seven eight nine"})], meta))
-    assert ranked(ask(store, RecallQuery("signature", values))) == expected[1:]
+    assert ranked(ask(store, CandidateQuery("signature", values))) == expected[1:]
     assert store.delete(["2"]) == 1
     store.refresh()
-    assert ranked(ask(store, RecallQuery("signature", values))) == []
+    assert ranked(ask(store, CandidateQuery("signature", values))) == []
 
 
 @pytest.mark.parametrize("kind", ["minhash", "simhash"])
@@ -332,7 +335,7 @@ def test_an_update_takes_the_old_tokens_away(store: Store, kind: Any) -> None:
     assert report == WriteReport(updated=1)
     store.refresh()
     for token, expected in (("a", ["2"]), ("b", ["1"]), ("c", ["1"])):
-        assert ids_of(ask(store, RecallQuery(kind, [[token]]))) == expected
+        assert ids_of(ask(store, CandidateQuery(kind, [[token]]))) == expected
     assert store.get(["1"])[0].source["n"] == 2
     assert store.statistics(META).documents == 2
 
@@ -440,13 +443,13 @@ def test_as_many_groups_must_meet_as_are_asked_for(store: Store) -> None:
     assert not ask(store, query(*tokens, least=6), limit=3).truncated
     assert ask(store, query(*tokens, least=5), limit=3).truncated
     mixed = [query(*tokens, least=8), query(*tokens), query("0x", "absent", least=2)]
-    assert [len(found.found) for found in store.recall(mixed, 100)] == [1, 8, 0]
+    assert [len(found.found) for found in store.candidates(mixed, 100)] == [1, 8, 0]
 
 
 def test_groups_that_must_meet_count_once(store: Store) -> None:
     write(store, [document("1", ["0a", "1a"], "simhash"), document("2", ["0b"], "simhash")])
     groups = [["0a", "0b"], ["1a", "1b"]]
-    assert ranked(ask(store, RecallQuery("simhash", groups, least=2))) == [("1", 2)]
+    assert ranked(ask(store, CandidateQuery("simhash", groups, least=2))) == [("1", 2)]
 
 
 def test_truncation_is_told_exactly(store: Store) -> None:
@@ -472,15 +475,15 @@ def test_what_is_left_out_is_not_counted(store: Store) -> None:
 def test_a_group_counts_once_whatever_its_token(store: Store) -> None:
     write(store, [document("1", ["0a", "1a"], "simhash"), document("2", ["0c", "1z"], "simhash")])
     groups = [["0a", "0b", "0c"], ["1a", "1b", "1c"], ["2a"]]
-    found = ask(store, RecallQuery("simhash", groups))
+    found = ask(store, CandidateQuery("simhash", groups))
     assert ranked(found) == [("1", 2), ("2", 1)]
-    assert ranked(ask(store, RecallQuery("minhash", groups))) == []
+    assert ranked(ask(store, CandidateQuery("minhash", groups))) == []
 
 
 def test_a_group_may_hold_thousands_of_tokens(store: Store) -> None:
     write(store, [document("1", ["0t0", "1t9999"], "simhash"), document("2", ["1t5"], "simhash")])
     groups = [[f"{position}t{n}" for n in range(10_000)] for position in range(2)]
-    assert ranked(ask(store, RecallQuery("simhash", groups))) == [("1", 2), ("2", 1)]
+    assert ranked(ask(store, CandidateQuery("simhash", groups))) == [("1", 2), ("2", 1)]
 
 
 def marked(found: Document, **marks: Any) -> Document:
@@ -495,13 +498,13 @@ def test_only_originals_where_they_are_asked_for(store: Store) -> None:
     first = marked(document("x", ["a"]), group="x")
     freed = marked(document("n", ["a"]), original=None)
     write(store, [*followers, first, freed, document("plain", ["a", "b"])])
-    wanted = RecallQuery("minhash", [["a"], ["b"]], originals=True)
+    wanted = CandidateQuery("minhash", [["a"], ["b"]], originals=True)
     found = ask(store, wanted, limit=3)
     assert ranked(found)[0] == ("plain", 2)
     assert ids_of(found) == ["n", "plain", "x"]
     assert not found.truncated
     assert ask(store, wanted, limit=2).truncated
-    others = RecallQuery("minhash", [["a"]], exclude="x", originals=True)
+    others = CandidateQuery("minhash", [["a"]], exclude="x", originals=True)
     assert ids_of(ask(store, others)) == ["n", "plain"]
     assert len(ask(store, query("a")).found) == 23
 
@@ -510,32 +513,32 @@ def test_documents_by_their_digests(store: Store) -> None:
     write(store, [marked(document(f"d{n}", ["a"]), digest=f"{n % 5:016x}") for n in range(15)])
     write(store, [document("none"), Document("bare", {"text": ""})])
     digests = [f"{n:016x}" for n in (1, 3, 77)]
-    found = ask(store, RecallQuery("digest", [digests]))
+    found = ask(store, CandidateQuery("digest", [digests]))
     assert ids_of(found) == ["d1", "d11", "d13", "d3", "d6", "d8"]
     assert {candidate.document.tokens["digest"] for candidate in found.found} == set(digests[:2])
     assert all("minhash" not in candidate.document.tokens for candidate in found.found)
-    assert ids_of(ask(store, RecallQuery("digest", [digests], exclude="d3"))) == [
+    assert ids_of(ask(store, CandidateQuery("digest", [digests], exclude="d3"))) == [
         "d1", "d11", "d13", "d6", "d8"
     ]  # fmt: skip
-    few = ask(store, RecallQuery("digest", [digests]), limit=5)
+    few = ask(store, CandidateQuery("digest", [digests]), limit=5)
     assert (len(few.found), few.truncated) == (5, True)
     write(store, [marked(document("d1", ["a"]), digest="f" * 16)])
-    assert ids_of(ask(store, RecallQuery("digest", [digests[:1]]))) == ["d11", "d6"]
+    assert ids_of(ask(store, CandidateQuery("digest", [digests[:1]]))) == ["d11", "d6"]
     store.delete(["d6"])
     store.refresh()
-    assert ids_of(ask(store, RecallQuery("digest", [digests[:1]]))) == ["d11"]
+    assert ids_of(ask(store, CandidateQuery("digest", [digests[:1]]))) == ["d11"]
 
 
 def test_many_queries_are_answered_in_their_order(store: Store) -> None:
     write(store, [document(f"d{n}", [f"t{n}", "all"]) for n in range(130)])
     queries = [query(f"t{n}") for n in range(130)]
-    answers = store.recall(queries, 5)
+    answers = store.candidates(queries, 5)
     assert [ranked(answer) for answer in answers] == [[(f"d{n}", 1)] for n in range(130)]
     mixed = [query("all"), query("absent"), query("t7", "all", exclude="d7"), query("t7")] * 30
-    answers = store.recall(mixed, 130)
+    answers = store.candidates(mixed, 130)
     assert [len(answer.found) for answer in answers] == [130, 0, 129, 1] * 30
     assert not any(answer.truncated for answer in answers)
-    assert store.recall([], 5) == []
+    assert store.candidates([], 5) == []
 
 
 # Scans
@@ -823,7 +826,7 @@ WORKS: dict[str, Callable[[Store], object]] = {
     "write": lambda store: store.write([document("1", ["a"])]),
     "create": lambda store: store.write([document("1", ["a"])], create=True),
     "get": lambda store: store.get(["1"]),
-    "recall": lambda store: store.recall([query("a")], 5),
+    "recall": lambda store: store.candidates([query("a")], 5),
     "scan": lambda store: scanned(store),
     "sample": lambda store: store.sample([], META, 5, 1),
     "delete": lambda store: store.delete(["1"]),
@@ -892,7 +895,7 @@ LONE_SURROGATES: dict[str, Callable[[Store], object]] = {
     "write": lambda store: store.write([document("\ud800")]),
     "get": lambda store: store.get(["\ud800"]),
     "delete": lambda store: store.delete(["\ud800"]),
-    "exclude": lambda store: store.recall([query("a", exclude="\ud800")], 5),
+    "exclude": lambda store: store.candidates([query("a", exclude="\ud800")], 5),
 }
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import esdedup
-from esdedup.models import FIELD, Document, RecallQuery
+from esdedup.models import FIELD, CandidateQuery, Document
 from esdedup.stores import LocalStore
 from esdedup.stores.mapping import IndexMeta
 
@@ -41,8 +41,8 @@ def document(id: str, tokens: list[str]) -> Document:
 
 def found(store: LocalStore, tokens: list[str] = TOKENS) -> dict[str, int]:
     """The tokens that each document shares with a query for all of them."""
-    query = RecallQuery("minhash", [[token] for token in tokens])
-    (candidates,) = store.recall([query], 100)
+    query = CandidateQuery("minhash", [[token] for token in tokens])
+    (candidates,) = store.candidates([query], 100)
     return {each.document.id: each.matched for each in candidates.found}
 
 

@@ -1,7 +1,7 @@
-"""Builds the query for candidates: from the tokens of a text to a `RecallQuery`.
+"""Builds the query for candidates: from the tokens of a text to a `CandidateQuery`.
 
-A store takes it from there. `stores.elastic.queries.recall_body` makes the JSON body of the search,
-`stores.sqlite.postings` looks the tokens up in the local file.
+A store takes it from there. For a cluster `stores.elastic.queries.candidates_body` makes the JSON
+body of the search. For the local file `stores.sqlite.tables` makes the SQL statement.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from esdedup.models import Query, RecallQuery, TokenKind
+from esdedup.models import CandidateQuery, Query, TokenKind
 from esdedup.search.limits import Limits, distance_for, require_minhash, require_simhash
 from esdedup.sketch.banding import least_bands
 from esdedup.sketch.minhash import VALUE_BITS
@@ -25,10 +25,10 @@ from esdedup.stores.stop_list import stopped_tokens, without
 from esdedup.text.arrays import U64
 
 
-def recall_queries(
+def candidate_queries(
     meta: IndexMeta, sketches: Sketches, queries: Sequence[Query], limits: Limits
-) -> list[RecallQuery]:
-    """The recall query of each text, for the tokens of the metric.
+) -> list[CandidateQuery]:
+    """The query for candidates of each text, for the tokens of the metric.
 
     sketches: of the texts of the queries. Values of the signature are looked for if they have any.
     Raises UsageError if the scheme lacks the tokens of the metric.
@@ -44,13 +44,13 @@ def recall_queries(
     return band_queries(meta, sketches.bands, queries)
 
 
-def band_queries(meta: IndexMeta, bands: U64, queries: Sequence[Query]) -> list[RecallQuery]:
+def band_queries(meta: IndexMeta, bands: U64, queries: Sequence[Query]) -> list[CandidateQuery]:
     """Queries for documents that share bands; one for each row of `bands`, shape (n, bands)."""
     rows = encode(bands, require_minhash(meta.scheme).token_bits)
     return _queries(meta, "minhash", ([[token] for token in row] for row in rows), queries)
 
 
-def value_queries(meta: IndexMeta, values: U64, queries: Sequence[Query]) -> list[RecallQuery]:
+def value_queries(meta: IndexMeta, values: U64, queries: Sequence[Query]) -> list[CandidateQuery]:
     """Queries for documents that share values of the signature; one for each row of `values`."""
     rows = encode(values, VALUE_BITS)
     return _queries(meta, "signature", ([[token] for token in row] for row in rows), queries)
@@ -58,7 +58,7 @@ def value_queries(meta: IndexMeta, values: U64, queries: Sequence[Query]) -> lis
 
 def segment_queries(
     meta: IndexMeta, fingerprints: U64, queries: Sequence[Query], distance: int
-) -> list[RecallQuery]:
+) -> list[CandidateQuery]:
     """Queries for documents within a Hamming distance; one for each row of `fingerprints`.
 
     Each segment is looked for with all its neighbours within the radius that guarantees the
@@ -79,15 +79,17 @@ def segment_queries(
 
 def _queries(
     meta: IndexMeta, kind: TokenKind, groups: Iterable[list[list[str]]], queries: Sequence[Query]
-) -> list[RecallQuery]:
+) -> list[CandidateQuery]:
     """The queries for groups of tokens, one list of groups for each query."""
     return [
-        RecallQuery(kind, own, query.exclude, meta.field, query.filters, originals=query.originals)
+        CandidateQuery(
+            kind, own, query.exclude, meta.field, query.filters, originals=query.originals
+        )
         for own, query in zip(groups, queries, strict=True)
     ]
 
 
-def with_least_bands(query: RecallQuery, scheme: Scheme, limits: Limits) -> RecallQuery:
+def with_least_bands(query: CandidateQuery, scheme: Scheme, limits: Limits) -> CandidateQuery:
     """The query with the most shared bands that it may demand at the recall, of those it has."""
     if limits.metric == "hamming" or limits.threshold is None or not query.groups:
         return query
@@ -96,15 +98,15 @@ def with_least_bands(query: RecallQuery, scheme: Scheme, limits: Limits) -> Reca
     return replace(query, least=least)
 
 
-def without_stopped(meta: IndexMeta, queries: Sequence[RecallQuery]) -> list[RecallQuery]:
+def without_stopped(meta: IndexMeta, queries: Sequence[CandidateQuery]) -> list[CandidateQuery]:
     """Queries of one kind of token without the tokens of the index's stop list."""
     stopped = stopped_tokens(meta.stop, queries[0].kind) if queries else ()
     return [without(query, stopped) if stopped else query for query in queries]
 
 
 def without_hot_buckets(
-    store: Store, meta: IndexMeta, queries: Sequence[RecallQuery], max_bucket: int | None
-) -> list[RecallQuery]:
+    store: Store, meta: IndexMeta, queries: Sequence[CandidateQuery], max_bucket: int | None
+) -> list[CandidateQuery]:
     """Queries of one kind of token without the tokens of the stop list and of large buckets.
 
     max_bucket: leave out tokens that more documents hold, by the sizes that the store gives. The

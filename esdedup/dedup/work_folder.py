@@ -1,4 +1,4 @@
-"""Keeps the work of a long run in a folder, so that a run that was killed can go on.
+"""Reads an index into a folder, and keeps checkpoints there, so that a killed run can go on.
 
 The folder holds the columns that were read, and a checkpoint: the groups found so far.
 """

@@ -10,7 +10,7 @@ from esdedup.ingest.documents import MARKS, OURS, cleared, fields_of
 from esdedup.models import Change, Failure, Held
 from esdedup.sketch.sketch import normalised_digests
 from esdedup.stores.base import Store
-from esdedup.stores.changes import ChangeReport, Verdict, change_held
+from esdedup.stores.changes import ChangeReport, Decision, change_held
 from esdedup.stores.fields import value_at
 from esdedup.stores.mapping import IndexMeta
 
@@ -40,7 +40,7 @@ def forget(store: Store, held: Sequence[Held], field: str) -> ChangeReport:
     others keep below the field stay.
     """
 
-    def decide(now: Sequence[Held]) -> list[Verdict]:
+    def decide(now: Sequence[Held]) -> list[Decision]:
         return [Change(one, {field: _nothing(one, field)}) for one in now]
 
     return change_held(store, held, decide, [field])
@@ -58,7 +58,7 @@ def digests(texts: Sequence[str], meta: IndexMeta) -> list[str]:
     return normalised_digests(texts, meta.scheme.normalisation)[1]
 
 
-def _renewals(held: Sequence[Held], meta: IndexMeta, marks_in: str | None) -> list[Verdict]:
+def _renewals(held: Sequence[Held], meta: IndexMeta, marks_in: str | None) -> list[Decision]:
     texts = [value_at(one.document.source, meta.text_field) for one in held]
     rows = [
         row
@@ -82,7 +82,7 @@ def _renewal(
     marks_in: str | None,
     digest: str | None,
     tokens: dict[str, Any] | None,
-) -> Verdict:
+) -> Decision:
     """Gives the verdict on a document. digest: of its text, if any. tokens: if it lacks them."""
     if _is_foreign(held, meta.field):
         reason = f"it has a value in the field {meta.field!r} that is not of esdedup"
