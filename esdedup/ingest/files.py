@@ -200,7 +200,7 @@ def _opened(path: str, on_bytes: OnBytes | None) -> Iterator[BinaryIO]:
     Raises UsageError if the file can't be opened, InputError if it breaks off.
     """
     try:
-        raw = sys.stdin.buffer if path == STDIN else Path(path).open("rb")  # noqa: SIM115
+        raw: Any = sys.stdin.buffer if path == STDIN else Path(path).open("rb")  # noqa: SIM115
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
     try:
@@ -227,7 +227,7 @@ def _unpacked(path: str, raw: Any) -> Any:
 class _Counted(io.RawIOBase):
     """A stream that reports how much was read from it."""
 
-    def __init__(self, raw: BinaryIO, on_bytes: OnBytes) -> None:
+    def __init__(self, raw: io.BufferedIOBase, on_bytes: OnBytes) -> None:
         self._raw = raw
         self._on_bytes = on_bytes
 
@@ -235,7 +235,8 @@ class _Counted(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        data = self._raw.read(len(buffer))
+        # Not `read`, which waits until a pipe has filled the whole buffer.
+        data = self._raw.read1(len(buffer))
         buffer[: len(data)] = data
         self._on_bytes(len(data))
         return len(data)
