@@ -23,9 +23,9 @@ from tests.servers.node import Node
 from tests.servers.ports import free_port
 from tests.servers.proxy import Proxy
 
-LINES = int(os.environ.get("ESDEDUP_TEST_STREAM_LINES", "1_000_000"))
-"""Of the long stream; fewer where a machine is slow."""
 PEAK_MB = 300
+LONG, PAD = 75_000, "x" * 2_000
+"""Documents of a stream of 160 MB, and what makes each of them long."""
 MANY, MIDDLE = 90_000, 60_000
 """Documents of several parts; when those are read, parts have been sent and others will be."""
 NDJSON = {"content-type": "application/x-ndjson"}
@@ -45,13 +45,19 @@ def text(number: int) -> str:
     return f"{WORDS[number % 11]} {WORDS[number % 7]} {number} {WORDS[number % 5]} {number // 3}"
 
 
-def lines(name: str, count: int, before: Callable[[int], None] = lambda _: None) -> Iterator[bytes]:
-    """A bulk body of documents. before: called with the number of each thousandth one."""
+def lines(
+    name: str, count: int, before: Callable[[int], None] = lambda _: None, pad: str = ""
+) -> Iterator[bytes]:
+    """A bulk body of documents. before: called with the number of each thousandth one.
+
+    pad: the value of a further field, if it is not empty.
+    """
+    more = f',"pad":"{pad}"'.encode() if pad else b""
     for start in range(0, count, 1000):
         before(start)
         yield b"".join(
-            b'{"index":{"_index":"%s","_id":"%d"}}\n{"text":"%s"}\n'
-            % (name.encode(), number, text(number).encode())
+            b'{"index":{"_index":"%s","_id":"%d"}}\n{"text":"%s"%s}\n'
+            % (name.encode(), number, text(number).encode(), more)
             for number in range(start, min(start + 1000, count))
         )
 
@@ -70,10 +76,12 @@ def statuses(answer: httpx.Response, count: int) -> list[int]:
 def test_a_long_stream_takes_little_memory(
     elasticsearch_url: str, name: str, tmp_path: Path
 ) -> None:
-    count = LINES // 2
+    count = LONG
+    stored = {"properties": {"pad": {"type": "keyword", "index": False, "doc_values": False}}}
+    httpx.put(f"{elasticsearch_url}/{name}/_mapping", json=stored).raise_for_status()
     with Enriching(elasticsearch_url, tmp_path) as proxy:
         begun = time.monotonic()
-        answer = post(proxy.url, lines(name, count))
+        answer = post(proxy.url, lines(name, count, pad=PAD))
         print(f"{count} documents, {time.monotonic() - begun:.1f} s, {proxy.peak_mb:.0f} MB")  # noqa: T201
         assert proxy.peak_mb < PEAK_MB
     assert answer.headers["x-elastic-product"] == "Elasticsearch"
@@ -84,7 +92,7 @@ def test_a_long_stream_takes_little_memory(
     assert httpx.get(f"{elasticsearch_url}/{name}/_count").json()["count"] == count
     for number in (0, count // 2, count - 1):
         document = httpx.get(f"{elasticsearch_url}/{name}/_doc/{number}").json()["_source"]
-        (expected,) = esdedup.enrich([{"_source": {"text": text(number)}}])
+        (expected,) = esdedup.enrich([{"_source": {"text": text(number), "pad": PAD}}])
         assert document == expected["_source"]
 
 
