@@ -31,8 +31,8 @@ from tests.servers.provide import (
 )
 from tests.servers.shared import SharedProvider, ask_for_url
 
-# More processes would only wait for the servers.
 MOST_PROCESSES = 4
+"""More processes would only wait for the servers."""
 
 # Tests assert results and not speed, on machines of any speed.
 settings.register_profile("ci", deadline=None, max_examples=30)
@@ -68,7 +68,8 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
         return
     option = config.option
     if option.numprocesses is None and option.dist == "no":
-        processes = min(os.cpu_count() or 1, MOST_PROCESSES)
+        # One more than cores, because a process often waits for a server.
+        processes = min((os.cpu_count() or 1) + 1, MOST_PROCESSES)
         watched = option.usepdb or option.capture == "no" or option.collectonly
         folders = all(Path(argument).is_dir() for argument in config.args)
         option.numprocesses = processes if folders and not watched and processes > 1 else 0
