@@ -51,7 +51,7 @@ PERMUTATIONS = 128
 THRESHOLDS = "0.3,0.5,0.7,0.8,0.9"
 DISTANCES = (3, 7)
 RECALL = 0.999
-HERE = Path(__file__).parent
+INSIDE = Path(__file__).parent / "inside"
 
 Setting = tuple[float, int, int]
 
@@ -143,9 +143,13 @@ def by_peer(
     """Rows of results of a peer."""
     asked = [f"{threshold}:{bands}:{rows}" for threshold, bands, rows in settings]
     if peer == "text-dedup":
-        script = [environments.python_of("text-dedup"), str(HERE / "peer_text_dedup.py"), "buckets"]
+        script = [
+            environments.python_of("text-dedup"),
+            str(INSIDE / "peer_text_dedup.py"),
+            "buckets",
+        ]
     else:
-        script = [environments.python_of("sketches"), str(HERE / "peer_quality.py"), peer]
+        script = [environments.python_of("sketches"), str(INSIDE / "peer_quality.py"), peer]
     environment = {"HF_HOME": str(folder / "hf"), "HF_HUB_OFFLINE": "1"}
     measuring.run([*script, str(sets), str(folder), *asked], folder / "out", environment)
     for threshold, bands, rows in settings:
@@ -165,7 +169,7 @@ def by_peer(
 
 def checked(real: Truth, folder: Path, sets: Path, threshold: float) -> Figures:
     """The truth beside that of a library that many use."""
-    script = [environments.python_of("sketches"), str(HERE / "peer_quality.py"), "exact"]
+    script = [environments.python_of("sketches"), str(INSIDE / "peer_quality.py"), "exact"]
     measuring.run([*script, str(sets), str(folder), str(threshold)], folder / "out")
     with np.load(folder / "exact.npz") as found:
         same = np.array_equal(found["keys"], real.keys) and np.allclose(
@@ -195,7 +199,7 @@ def by_distance(folder: Path, texts: list[str]) -> Iterator[Figures]:
     assert prints is not None
     np.save(folder / "prints.npy", prints[:, 0])
     index = Indexed(folder, texts, scheme)
-    script = [environments.python_of("sketches"), str(HERE / "peer_quality.py"), "simhash"]
+    script = [environments.python_of("sketches"), str(INSIDE / "peer_quality.py"), "simhash"]
     files = [str(folder / "prints.npy"), str(folder)]
     measuring.run([*script, *files, *map(str, DISTANCES)], folder / "out")
     lines = [json.loads(line) for line in (folder / "out").read_text("utf-8").splitlines()]
@@ -213,7 +217,7 @@ def by_distance(folder: Path, texts: list[str]) -> Iterator[Figures]:
 
 def settings_for(thresholds: str) -> list[Setting]:
     """Bands and rows for thresholds, by datasketch's own rule."""
-    script = [environments.python_of("sketches"), str(HERE / "peer_quality.py"), "parameters"]
+    script = [environments.python_of("sketches"), str(INSIDE / "peer_quality.py"), "parameters"]
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out"
         measuring.run([*script, *thresholds.split(",")], out)

@@ -50,7 +50,7 @@ WARM_SECONDS = 3.0
 """Warms a server up before it is measured: an index of some documents of each kind, and
 queries of each kind for so long."""
 
-PEER = Path(__file__).parent / "peer_search.py"
+PEER = Path(__file__).parent / "inside" / "peer_search.py"
 Versions = dict[str, str]
 
 PEERS = {

@@ -5,7 +5,7 @@
 Texts are made up: short and long, English and Chinese. Word 5-shingles, bands of 4 rows, folded to
 lower case. A job runs in a process of its own, several times there; processes of all jobs take
 turns, and the best counts: on a shared machine the best is closest to the cost of the code. Peers
-run in environments of their own (peers.py, peer_sketches.py, peer_estimates.py).
+run in environments of their own (peers.py, inside/peer_sketches.py, inside/peer_estimates.py).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from esdedup.text.arrays import Ragged, offsets_of
 from esdedup.text.hashing import xxh3
 from esdedup.text.shingles import shingle
 
-HERE = Path(__file__).parent
+INSIDE = Path(__file__).parent / "inside"
 LENGTHS = {"short": 400, "long": 4_000}
 LANGUAGES = ("english", "chinese")
 PERMUTATIONS, ROWS = (128, 256), 4
@@ -117,10 +117,14 @@ def _beside(
 
 def _command(job: str, file: Path, kind: dict[str, Any]) -> list[str]:
     if job.startswith("esdedup"):
-        program = [sys.executable, "-m", "benchmarks.peers.own_sketches"]
+        program = [sys.executable, "-m", "benchmarks.peers.inside.own_sketches"]
     else:
         environment = "text-dedup" if job in TEXT_DEDUP else "sketches"
-        program = [environments.python_of(environment), "-m", "benchmarks.peers.peer_sketches"]
+        program = [
+            environments.python_of(environment),
+            "-m",
+            "benchmarks.peers.inside.peer_sketches",
+        ]
     settings = ["--language", kind["language"]]
     if "permutations" in kind:
         settings += ["--permutations", str(kind["permutations"]), "--rows", str(ROWS)]
@@ -177,7 +181,7 @@ def _estimates(
     left, right = (_signed([pair[side] for pair in pairs], permutations) for side in (0, 1))
     yield "esdedup", estimate_jaccard(left, right)
     for name, environment in ESTIMATES.items():
-        script = str(HERE / "peer_estimates.py")
+        script = str(INSIDE / "peer_estimates.py")
         command = [environments.python_of(environment), script, name, str(file), str(permutations)]
         yield name, np.array(json.loads(_run(command)))
 

@@ -25,7 +25,8 @@ end, with the reading of the file and the writing of the pairs. The work before 
                    its command with as many processes, with its faster hash; it makes groups of
                    all that share a bucket, and verifies none. All pairs of a group count.
 
-The peers verify as peer_whole_job.py says. Rounds are interleaved; servers run after the others.
+The peers verify as `inside/peer_whole_job.py` says. Rounds are interleaved. Servers run after the
+others.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ __all__ = ["tables"]
 
 THRESHOLD = 0.8
 INDEX = "esdedup-benchmark-whole-job"
-HERE = Path(__file__).parent
+INSIDE = Path(__file__).parent / "inside"
 PRODUCTS = ("elasticsearch", "opensearch")
 OFFLINE = {
     "HF_DATASETS_OFFLINE": "1",
@@ -126,7 +127,7 @@ def on_a_cluster(work: Work, url: str) -> Figures:
 
 def by_sketches(work: Work, peer: str, shape: str, more: tuple[str, ...] = ()) -> Figures:
     out = work.folder / "pairs.jsonl"
-    script = [environments.python_of("sketches"), str(HERE / "peer_whole_job.py"), peer]
+    script = [environments.python_of("sketches"), str(INSIDE / "peer_whole_job.py"), peer]
     asked = [str(work.documents), str(out), str(THRESHOLD), shape, *more]
     figures = run([*script, *asked], work.folder / "out")
     return figures | {"verified": not more, "shape": shape} | scored(work, out)
@@ -144,7 +145,12 @@ def by_text_dedup(work: Work, processes: int) -> Figures:
     environment = {**OFFLINE, "HF_HOME": str(room / "home")}
     out, groups = work.folder / "out", work.folder / "groups.npy"
     figures = run([*command, "--num_proc", str(processes)], out, environment)
-    script = [python, str(HERE / "peer_text_dedup.py"), "groups", str(room / "out" / "uf.pkl")]
+    script = [
+        python,
+        str(INSIDE / "peer_text_dedup.py"),
+        "groups",
+        str(room / "out" / "uf.pkl"),
+    ]
     run([*script, str(work.truth.count), str(groups)], out, environment)
     found: I64 = np.load(groups)
     return figures | {"verified": False} | work.truth.scored_groups(found)
@@ -153,7 +159,11 @@ def by_text_dedup(work: Work, processes: int) -> Figures:
 def shapes() -> tuple[str, str]:
     """Bands and rows that datasketch chooses, and those of esdedup's default scheme."""
     with tempfile.TemporaryDirectory() as folder:
-        script = [environments.python_of("sketches"), str(HERE / "peer_quality.py"), "parameters"]
+        script = [
+            environments.python_of("sketches"),
+            str(INSIDE / "peer_quality.py"),
+            "parameters",
+        ]
         out = Path(folder) / "out"
         run([*script, str(THRESHOLD)], out)
         ((_, bands, rows),) = measuring.last_line(out)

@@ -1,6 +1,7 @@
 """datasketch's ways to search, in the peers' environment; `search.py` starts this.
 
-    python -m benchmarks.peers.peer_search FOLDER KIND --threshold T [--bands B --rows R] [--port P]
+    python -m benchmarks.peers.inside.peer_search FOLDER KIND --threshold T
+        [--bands B --rows R] [--port P]
 
 FOLDER holds `hashes.npy` (the upper 32 bits of all shingle hashes), `offsets.npy` (where each
 document's begin), `asked.npy` and `warm.npy` (rows to ask for, measured and before), and

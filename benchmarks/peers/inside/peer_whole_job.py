@@ -1,6 +1,6 @@
 """A file of documents to a file of verified pairs, by a peer; runs in the peers' own environment.
 
-    python peer_whole_job.py datasketch|gaoya|rensa DOCUMENTS OUT THRESHOLD BANDSxROWS
+    python inside/peer_whole_job.py datasketch|gaoya|rensa DOCUMENTS OUT THRESHOLD BANDSxROWS
         [--unverified]
 
 DOCUMENTS: JSON lines of `id` and `text`; OUT: JSON lines of `left`, `right` and `similarity`.

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.peers import in_process
+from benchmarks.peers.inside import in_process
 
 SIZE, FEATURE = 5, 2
 SEED = 42
@@ -123,7 +123,7 @@ def with_gaoya(options: Any) -> in_process.Job:
 def with_text_dedup(options: Any, hash_name: str) -> in_process.Job:
     from text_dedup.minhash import embed_func
 
-    from benchmarks.peers.peer_estimates import text_dedup_options
+    from benchmarks.peers.inside.peer_estimates import text_dedup_options
 
     settings = text_dedup_options(options.permutations, options.rows, SIZE, hash_name)
 

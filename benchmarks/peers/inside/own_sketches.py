@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.peers import in_process
+from benchmarks.peers.inside import in_process
 from esdedup import MinHash, Scheme, Shingling, SimHash
 from esdedup.sketch.segments import segment_values
 from esdedup.sketch.simhash import to_hex

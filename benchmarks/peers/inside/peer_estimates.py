@@ -1,6 +1,6 @@
 """A peer's estimates of the Jaccard similarity of pairs of sets, in the peer's own environment.
 
-    python -m benchmarks.peers.peer_estimates NAME PAIRS PERMUTATIONS
+    python -m benchmarks.peers.inside.peer_estimates NAME PAIRS PERMUTATIONS
 
 PAIRS: JSON, a list of pairs of sets, each a list of words. Prints the estimates, as JSON.
 """

@@ -1,10 +1,10 @@
 """Pairs and groups of text-dedup, for quality.py and whole_job.py; runs in its own environment.
 
-    python peer_text_dedup.py buckets SETS OUT THRESHOLD:BANDS:ROWS...
-    python peer_text_dedup.py groups UF DOCUMENTS OUT
+    python inside/peer_text_dedup.py buckets SETS OUT THRESHOLD:BANDS:ROWS...
+    python inside/peer_text_dedup.py groups UF DOCUMENTS OUT
 
 buckets: signatures by its `embed_func`, tables and union as its `main` has them, of sets as in
-peer_quality.py. Its command puts together all that share a bucket, and what these share others
+`peer_quality.py`. Its command puts together all that share a bucket, and what these share others
 with: the file of a threshold has `keys` of pairs that share a bucket, and `groups`, the group
 of each set. groups: of a number of documents, from the file that its command
 leaves with --debug.
