@@ -29,6 +29,7 @@ from esdedup.proxy.upstream import Upstream
 from esdedup.stores.mapping import IndexMeta
 from tests.conftest import delete_index
 from tests.helpers.commands import esdedup_command
+from tests.helpers.http import HTTP
 from tests.servers.credentials import Credentials
 from tests.servers.enriching import Enriching
 from tests.servers.proxy import Proxy
@@ -92,7 +93,7 @@ def tokens(text: str, scheme: esdedup.Scheme | None = None) -> dict[str, Any]:
 
 
 def stored(url: str, name: str, id: str) -> dict[str, Any]:
-    answer = httpx.get(f"{url}/{name}/_doc/{id}").json()
+    answer = HTTP.get(f"{url}/{name}/_doc/{id}").json()
     found: dict[str, Any] = answer["_source"]
     return found
 
@@ -101,7 +102,7 @@ def bulk(url: str, lines: list[Any], path: str = "/_bulk", **options: Any) -> ht
     body = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
     headers = {**NDJSON, **options.pop("headers", {})}
     encode = options.pop("encode", lambda whole: whole)
-    return httpx.post(url + path, content=encode(body), headers=headers, **options)
+    return HTTP.post(url + path, content=encode(body), headers=headers, **options)
 
 
 def scrubbed(value: Any, name: str) -> Any:
@@ -124,7 +125,7 @@ def ordinary_calls(setup: Setup, client: Any, name: str) -> list[Any]:
     other = {"query": {"term": {"n": 7}}}
     results = [
         # Servers from jars have no module for it.
-        client.info() if httpx.get(setup.direct).status_code == 200 else None,
+        client.info() if HTTP.get(setup.direct).status_code == 200 else None,
         bool(client.indices.exists(index=name)),
         client.indices.create(index=name, body=mapping),
         bool(client.indices.exists(index=name)),
@@ -171,14 +172,14 @@ def test_point_in_time(setup: Setup, names: list[str]) -> None:
     bulk(url, [{"index": {}}, {"n": 1}], f"/{name}/_bulk?refresh=true")
     opensearch = setup.product == "opensearch"
     path = f"/{name}/_search/point_in_time" if opensearch else f"/{name}/_pit"
-    opened = httpx.post(f"{url}{path}?keep_alive=1m").json()
+    opened = HTTP.post(f"{url}{path}?keep_alive=1m").json()
     id = opened["pit_id" if opensearch else "id"]
-    found = httpx.post(f"{url}/_search", json={"pit": {"id": id, "keep_alive": "1m"}}).json()
+    found = HTTP.post(f"{url}/_search", json={"pit": {"id": id, "keep_alive": "1m"}}).json()
     assert found["hits"]["total"]["value"] == 1
     path, body = (
         ("/_search/point_in_time", {"pit_id": [id]}) if opensearch else ("/_pit", {"id": id})
     )
-    assert httpx.request("DELETE", f"{url}{path}", json=body).status_code == 200
+    assert HTTP.request("DELETE", f"{url}{path}", json=body).status_code == 200
 
 
 @pytest.mark.also_on_elasticsearch8
@@ -209,20 +210,20 @@ def test_documents_of_an_attached_index_get_the_tokens_of_enrich(
 def test_updates(setup: Setup, names: list[str]) -> None:
     url, (name, _) = setup.proxy.url, names
     attach(setup.direct, name)
-    httpx.put(f"{url}/{name}/_doc/1", json={"text": TEXT, "n": 1})
+    HTTP.put(f"{url}/{name}/_doc/1", json={"text": TEXT, "n": 1})
     update = f"{url}/{name}/_update"
-    assert httpx.post(f"{update}/1", json={"doc": {"n": 2}}).status_code == 200
+    assert HTTP.post(f"{update}/1", json={"doc": {"n": 2}}).status_code == 200
     assert stored(url, name, "1") == {"text": TEXT, "n": 2, FIELD: tokens(TEXT)}
     changed = {"doc": {"n": 3, "text": f"{TEXT} x"}, "upsert": {"text": "new"}}
-    httpx.post(f"{update}/1", json=changed)
-    httpx.post(f"{update}/2", json=changed)
+    HTTP.post(f"{update}/1", json=changed)
+    HTTP.post(f"{update}/2", json=changed)
     assert stored(url, name, "1")[FIELD] == tokens(f"{TEXT} x")
     assert stored(url, name, "2") == {"text": "new", FIELD: tokens("new")}
     bulk(url, [{"update": {"_id": "1", "_index": name}}, {"doc": {"text": ""}}])
     cleared = stored(url, name, "1")[FIELD]
     assert cleared["digest"] == tokens("")["digest"]
     assert {key for key, value in cleared.items() if value is None} >= {"minhash"}
-    httpx.post(f"{update}/2", json={"doc": {"text": ""}})
+    HTTP.post(f"{update}/2", json={"doc": {"text": ""}})
     assert stored(url, name, "2")[FIELD] == cleared
 
 
@@ -239,7 +240,7 @@ def test_only_our_field_is_added_and_numbers_keep_their_digits(
     name = names[0]
     attach(setup.direct, name)
     put = {"properties": {"esdedup_raw": {"type": "object"}}, "dynamic": False}
-    httpx.put(f"{setup.direct}/{name}/_mapping", json=put).raise_for_status()
+    HTTP.put(f"{setup.direct}/{name}/_mapping", json=put).raise_for_status()
     added = json.dumps(tokens(TEXT), separators=(",", ":")).encode()
     expected = RAW.rstrip()[:-1] + b',"esdedup":' + added + b"}"
     own = b'{"a": 1.50, "esdedup" : {"x": [1, {"y": 2}]}, "text": "' + TEXT.encode() + b'"}'
@@ -247,13 +248,13 @@ def test_only_our_field_is_added_and_numbers_keep_their_digits(
     url = f"{setup.proxy.url}/{name}/_doc"
     json_type = {"content-type": "application/json"}
     for id, body in (("1", RAW), ("2", own)):
-        answer = httpx.put(f"{url}/{id}", content=body, headers=json_type)
+        answer = HTTP.put(f"{url}/{id}", content=body, headers=json_type)
         assert answer.status_code == 201, answer.text
     line = b'{"index":{"_index":"%s","_id":"3"}}\r\n' % name.encode() + RAW + b"\r\n"
-    answer = httpx.post(f"{setup.proxy.url}/_bulk", content=line, headers=NDJSON)
+    answer = HTTP.post(f"{setup.proxy.url}/_bulk", content=line, headers=NDJSON)
     assert not answer.json()["errors"]
     for id, body in (("1", expected), ("2", replaced), ("3", expected)):
-        got = httpx.get(f"{setup.direct}/{name}/_source/{id}").content
+        got = HTTP.get(f"{setup.direct}/{name}/_source/{id}").content
         assert got.strip() == body
 
 
@@ -277,7 +278,7 @@ def test_packed_bodies(setup: Setup, names: list[str], encoding: str) -> None:
     body = encode(json.dumps({"text": TEXT}).encode()) if encoding != "bare" else None
     if body is not None:
         headers["content-type"] = "application/json"
-        httpx.put(f"{setup.proxy.url}/{name}/_doc/2", content=body, headers=headers)
+        HTTP.put(f"{setup.proxy.url}/{name}/_doc/2", content=body, headers=headers)
         assert stored(setup.direct, name, "2")[FIELD] == tokens(TEXT)
 
 
@@ -295,7 +296,7 @@ def test_malformed_lines_get_the_servers_own_errors(setup: Setup, names: list[st
         b"\n",
     ):
         answers = [
-            httpx.post(f"{url}/{name}/_bulk", content=body, headers=NDJSON) for url, name in places
+            HTTP.post(f"{url}/{name}/_bulk", content=body, headers=NDJSON) for url, name in places
         ]
         direct, passed = (
             (answer.status_code, scrubbed(answer.json(), name))
@@ -305,7 +306,7 @@ def test_malformed_lines_get_the_servers_own_errors(setup: Setup, names: list[st
     json_type = {"content-type": "application/json"}
     for content in (b'{"text": "a b c"', b"[1]", b""):
         first, second = (
-            httpx.put(f"{url}/{name}/_doc/9", content=content, headers=json_type)
+            HTTP.put(f"{url}/{name}/_doc/9", content=content, headers=json_type)
             for url, name in places
         )
         assert first.status_code == second.status_code == 400
@@ -330,8 +331,8 @@ def test_aliases_other_fields_and_schemes(setup: Setup, names: list[str]) -> Non
     add = [
         {"add": {"index": name, "alias": alias, "is_write_index": name == first}} for name in names
     ]
-    httpx.put(f"{setup.direct}/{second}").raise_for_status()
-    httpx.post(f"{setup.direct}/_aliases", json={"actions": add}).raise_for_status()
+    HTTP.put(f"{setup.direct}/{second}").raise_for_status()
+    HTTP.post(f"{setup.direct}/_aliases", json={"actions": add}).raise_for_status()
     bulk(url, [{"create": {"_index": alias, "_id": "1"}}, {"body": {"text": TEXT}}])
     found = stored(url, first, "1")
     assert found == {"body": {"text": TEXT}, FIELD: tokens(TEXT, scheme)}
@@ -343,7 +344,7 @@ def test_aliases_other_fields_and_schemes(setup: Setup, names: list[str]) -> Non
     moved = [
         {"add": {"index": name, "alias": alias, "is_write_index": name == second}} for name in names
     ]
-    httpx.post(f"{url}/_aliases", json={"actions": moved}).raise_for_status()
+    HTTP.post(f"{url}/_aliases", json={"actions": moved}).raise_for_status()
     bulk(url, [{"create": {"_index": alias, "_id": "3"}}, {"body": {"text": TEXT}}])
     assert stored(url, second, "3") == {"body": {"text": TEXT}}
     bulk(url, [{"create": {"_index": alias, "_id": "4"}}, {"text": TEXT}])
@@ -357,19 +358,19 @@ def test_a_data_stream_whose_next_index_has_no_fields(setup: Setup, names: list[
     template = {"index_patterns": [name], "data_stream": {}, "priority": 900}
     strict = {"dynamic": "strict", "properties": {"text": {"type": "text"}}}
     body = {**template, "template": {"mappings": strict}}
-    httpx.put(f"{url}/_index_template/{name}", json=body).raise_for_status()
-    httpx.put(f"{url}/_data_stream/{name}").raise_for_status()
+    HTTP.put(f"{url}/_index_template/{name}", json=body).raise_for_status()
+    HTTP.put(f"{url}/_data_stream/{name}").raise_for_status()
     esdedup_command(setup.direct, "attach", "-i", name)
     document = {"@timestamp": "2026-11-21", "text": TEXT}
     for expected in (True, False):
-        done = httpx.post(f"{url}/{name}/_doc?refresh=true", json=document)
+        done = HTTP.post(f"{url}/{name}/_doc?refresh=true", json=document)
         assert done.status_code == 201, done.text
         where = done.json()
         assert (FIELD in stored(url, where["_index"], where["_id"])) is expected
-        httpx.post(f"{url}/{name}/_rollover").raise_for_status()
-    httpx.delete(f"{url}/_data_stream/{name}")
-    httpx.delete(f"{url}/_index_template/{name}")
-    httpx.delete(f"{url}/_component_template/esdedup-{name}")
+        HTTP.post(f"{url}/{name}/_rollover").raise_for_status()
+    HTTP.delete(f"{url}/_data_stream/{name}")
+    HTTP.delete(f"{url}/_index_template/{name}")
+    HTTP.delete(f"{url}/_component_template/esdedup-{name}")
 
 
 def test_credentials_are_the_clients_own(setup: Setup, names: list[str], tmp_path: Path) -> None:
