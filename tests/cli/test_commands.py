@@ -24,7 +24,13 @@ import zstandard
 
 from tests.conftest import delete_index
 from tests.helpers.commands import Ran, call, run_command, write_lines
-from tests.helpers.processes import CLI, await_documents, await_true, start_command
+from tests.helpers.processes import (
+    CLI,
+    await_documents,
+    await_true,
+    input_without_end,
+    start_command,
+)
 from tests.servers.credentials import Credentials
 from tests.servers.node import Node
 from tests.servers.proxy import Proxy
@@ -413,10 +419,11 @@ def test_a_reader_that_goes_away_is_no_crash() -> None:
 def test_a_killed_run_is_completed_by_doing_it_again(number: int, status: int) -> None:
     records = [{"id": str(n), "text": f"text number {n} of many " * 20} for n in range(20_000)]
     write_lines(Path("big.jsonl"), records)
-    process = start_command("index", "big.jsonl", stderr=subprocess.PIPE)
-    await_documents(process, Path("esdedup.db"))
-    process.send_signal(number)
-    _, shown = process.communicate(timeout=60)
+    with input_without_end(Path("big.jsonl").read_text()) as lines:
+        process = start_command("index", "-", stdin=lines, stderr=subprocess.PIPE)
+        await_documents(process, Path("esdedup.db"))
+        process.send_signal(number)
+        _, shown = process.communicate(timeout=60)
     assert "Traceback" not in shown
     assert process.returncode == status
     (report,) = rows(run("index", "big.jsonl"))

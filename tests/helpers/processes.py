@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,23 @@ CLI = Path(__file__).parents[2] / "cli.py"
 def start_command(*arguments: str, **options: Any) -> subprocess.Popen[str]:
     """Starts a command; `options` are those of Popen."""
     return subprocess.Popen([sys.executable, str(CLI), *arguments], text=True, **options)
+
+
+@contextmanager
+def input_without_end(text: str) -> Iterator[int]:
+    """Gives a standard input that holds a text and does not end, so that its reader does not."""
+    reading, writing = os.pipe()
+
+    def write() -> None:
+        with suppress(OSError), open(writing, "w", closefd=False) as stream:
+            stream.write(text)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    yield reading
+    os.close(reading)
+    thread.join()
+    os.close(writing)
 
 
 def await_true(what: str, true: Callable[[], bool], seconds: float = 300) -> None:

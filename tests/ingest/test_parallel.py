@@ -26,6 +26,7 @@ from tests.helpers.processes import (
     await_ended,
     await_true,
     children,
+    input_without_end,
     start_command,
 )
 
@@ -142,26 +143,24 @@ def test_killed_it_is_completed_by_the_same_command(folder: Path, killed: str) -
 
 
 def test_a_worker_that_is_killed_as_it_waits_is_told(folder: Path) -> None:
-    with start_command(
-        "index", "-", "--workers", "2", stdin=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
-        assert process.stdin is not None
-        # The first chunks are full, and the next one waits for its other lines.
-        process.stdin.write("\n".join(f'{{"text": "text {n}"}}' for n in range(25_000)))
-        process.stdin.flush()
+    # The first chunks are full, and the next one waits for its other lines.
+    text = "\n".join(f'{{"text": "text {n}"}}' for n in range(25_000))
+    with input_without_end(text) as lines:
+        process = start_command("index", "-", "--workers", "2", stdin=lines, stderr=subprocess.PIPE)
         await_true("workers", lambda: len(children(process)) >= 2)
         os.kill(min(children(process)), signal.SIGKILL)
-        _, shown = process.communicate(timeout=60)
+    _, shown = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "a worker process was killed" in shown
     assert "Traceback" not in shown
 
 
 def test_interrupted_at_any_moment_it_says_so(folder: Path) -> None:
-    write_lines(folder / "many.jsonl", [{"text": f"text {n} of many"} for n in range(100_000)])
-    arguments = ("index", "many.jsonl", "--workers", "2")
+    text = "".join(f'{{"text": "text {n} of many"}}\n' for n in range(100_000))
     for least, seconds in ((1, 0.0), (1, 0.2), (2, 0.0), (2, 0.4)):
-        with start_command(*arguments, stderr=subprocess.PIPE, start_new_session=True) as process:
+        with input_without_end(text) as lines:
+            options: Any = {"stdin": lines, "stderr": subprocess.PIPE, "start_new_session": True}
+            process = start_command("index", "-", "--workers", "2", **options)
             await_true("workers", lambda: len(children(process)) >= least)  # noqa: B023
             time.sleep(seconds)
             workers = children(process)
