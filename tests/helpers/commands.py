@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import io
 import json
@@ -18,6 +19,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+import typer.main
 
 from esdedup.cli import main
 
@@ -94,6 +96,7 @@ def run_command(
         _process_settings_kept(),
         mock.patch.dict(os.environ, environment or {}),
         mock.patch.object(sys, "argv", ["esdedup", *arguments]),
+        mock.patch.object(typer.main, "get_command", _get_command),
         mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(input.encode()))),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
@@ -103,6 +106,10 @@ def run_command(
         except SystemExit as exit:
             status = exit.code
     return Ran(int(status or 0), out.getvalue(), err.getvalue())
+
+
+_get_command = functools.cache(typer.main.get_command)
+"""Makes the commands once for all tests, and not for each of them."""
 
 
 class _Output(io.StringIO):
