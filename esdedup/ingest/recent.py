@@ -292,10 +292,11 @@ class Earlier:
 class Batch:
     """Documents that come in together, and the documents to compare them with.
 
-    digests: of each document's text. contents: normalised texts by digest. counts: of each id.
-    earlier: documents before in this run. known: by id, the former digest and verdict. By digest,
-    equal: documents of the store with the same text; columns: bands or fingerprints; empty: texts
-    without any shingle; similar: documents of the store, and whether candidates were left out.
+    digests: of each document's text. counts: of each id. earlier: documents before in this run.
+    known: former digest and verdict of each id. These are by digest: contents, the normalised
+    texts. equal, documents of the store with the same text. columns, bands or fingerprints.
+    empty, texts without any shingle. similar, documents of the store, and whether candidates were
+    left out.
     """
 
     arrivals: Sequence[Arrival]

@@ -35,8 +35,8 @@ class Limits:
     equality of segments alone.
     matches: maximum number of matches of a query.
     candidates: maximum number of documents to fetch and verify for a query.
-    recall: share of the documents at the threshold to find. The higher it is, the fewer shared
-    bands make a candidate, and the more candidates there are.
+    recall: share of the documents at the threshold to find. A higher recall asks for fewer shared
+    bands, and gets more candidates.
     max_bucket: leave out bands or segments whose bucket holds more documents, but keep one; None
     to leave out only the stop list. It costs one more round trip. Only for queries.
     max_per_bucket: compare a document with at most this many others of each bucket. Only for pairs

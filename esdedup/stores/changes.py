@@ -4,8 +4,8 @@ A document is read together with its version (`Held`) and changed only if it sti
 (`Store.change`). A document that somebody else changed in between is read again, and what to do
 with it is decided again, so that nobody's change is overwritten.
 
-A request whose answer was lost is sent again and then conflicts with its own change. A document
-that conflicted and needs no change when it is read again therefore counts as written.
+If the answer to a request is lost, the request is sent again, and conflicts with its own change.
+The document is then read again, needs no further change, and counts as written.
 """
 
 from __future__ import annotations
