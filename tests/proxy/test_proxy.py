@@ -98,11 +98,13 @@ def stored(url: str, name: str, id: str) -> dict[str, Any]:
     return found
 
 
-def bulk(url: str, lines: list[Any], path: str = "/_bulk", **options: Any) -> httpx.Response:
+def bulk(
+    url: str, lines: list[Any], path: str = "/_bulk", client: httpx.Client = HTTP, **options: Any
+) -> httpx.Response:
     body = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
     headers = {**NDJSON, **options.pop("headers", {})}
     encode = options.pop("encode", lambda whole: whole)
-    return HTTP.post(url + path, content=encode(body), headers=headers, **options)
+    return client.post(url + path, content=encode(body), headers=headers, **options)
 
 
 def scrubbed(value: Any, name: str) -> Any:
@@ -382,7 +384,8 @@ def test_credentials_are_the_clients_own(setup: Setup, names: list[str], tmp_pat
     with guard, Enriching(guard.url, tmp_path, *ca) as proxy:
         trusted = ssl.create_default_context(cafile=guard.ca_file)
         for path in ("/_bulk", "/_search"):
-            direct = bulk(guard.url, lines, path, verify=trusted)
+            with httpx.Client(verify=trusted) as client:
+                direct = bulk(guard.url, lines, path, client)
             passed = bulk(proxy.url, lines, path)
             assert direct.status_code == passed.status_code == 401
             assert direct.content == passed.content
