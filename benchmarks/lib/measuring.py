@@ -11,7 +11,7 @@ import platform
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,20 +72,6 @@ holds texts and truth."""
 def last_line(out: Path) -> Any:
     """The JSON document in the last line that a command printed."""
     return json.loads(out.read_text("utf-8").splitlines()[-1])
-
-
-@contextlib.contextmanager
-def one_core() -> Iterator[None]:
-    """Keeps this process, and those that it starts, on one core."""
-    if not hasattr(os, "sched_setaffinity"):
-        yield
-        return
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(before)})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
 
 
 def save(

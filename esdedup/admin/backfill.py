@@ -327,7 +327,7 @@ def _cluster(connection: Connection, policy: BulkPolicy) -> Cluster:
 
 
 def _page(cluster: Cluster, job: _Job) -> tuple[_Done, _Job | None]:
-    """Updates a page of documents. Returns what became of them, and what is left of the job.
+    """Updates a page of documents. Returns their counts, and the rest of the job.
 
     A lost point in time is returned, not raised: it must not stop the other workers.
     """

@@ -107,11 +107,6 @@ def only_plain() -> bool:
     return not (sys.stdout.encoding or "utf-8").lower().startswith("utf")
 
 
-def print_text(text: str) -> None:
-    """A line on standard output."""
-    sys.stdout.write(text + "\n")
-
-
 def _kept_width(name: str, cells: list[Text]) -> int:
     lines = [line.cell_len for cell in cells for line in cell.split()]
     return min(_KEPT_WIDTH, max([len(name), *lines]))
