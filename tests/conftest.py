@@ -53,6 +53,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     for marker in (
         "also_on_elasticsearch8: runs on Elasticsearch 8 without --all",
+        "nightly_on_opensearch: runs on OpenSearch with --all only",
         "nightly: runs with --all only",
         "xdist_group(name): runs in the same process as the rest of the group",
     ):
@@ -99,21 +100,29 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         for node in _killable_nodes(item):
             item.add_marker(pytest.mark.xdist_group(node))
-    # The longest begin first, so that no process works alone in the end.
-    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+    # First what needs no server, as the servers start; then the longest, so that no process works
+    # alone in the end.
+    items.sort(
+        key=lambda item: (
+            "unit" not in item.path.parts,
+            item.get_closest_marker("xdist_group") is None,
+        )
+    )
 
 
 def _only_with_all(item: pytest.Item) -> bool:
-    """Tells tests marked as nightly, and those on Elasticsearch 8 but for a few.
+    """Tells tests marked as nightly, there or everywhere, and most of those on Elasticsearch 8.
 
     The stores' contract runs there, and tests that are marked to: one of each feature.
     """
     if item.get_closest_marker("nightly") is not None:
         return True
     chosen = getattr(item, "callspec", None)
+    servers = {str(value) for value in chosen.params.values()} if chosen is not None else set()
+    if "opensearch" in servers:
+        return item.get_closest_marker("nightly_on_opensearch") is not None
     return (
-        chosen is not None
-        and "elasticsearch8" in chosen.params.values()
+        "elasticsearch8" in servers
         and "contract" not in item.path.parts
         and item.get_closest_marker("also_on_elasticsearch8") is None
     )
@@ -128,8 +137,11 @@ def _killable_nodes(item: pytest.Item) -> set[str]:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Notes the servers that the selected tests need, so that they can start in parallel."""
-    session.config.stash[_wanted] = servers_wanted(session.items)
+    """Notes the servers that the selected tests need. A run of several processes starts them."""
+    wanted = session.config.stash[_wanted] = servers_wanted(session.items)
+    address = getattr(session.config, "workerinput", {}).get("servers")
+    if address is not None and wanted:
+        ask_for_url(address, wanted)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -151,8 +163,7 @@ def url_of(
     wanted = request.config.stash.get(_wanted, set())
     address = getattr(request.config, "workerinput", {}).get("servers")
     if address is not None:
-        home = tmp_path_factory.getbasetemp().parent / "servers"
-        yield functools.partial(ask_for_url, address, home, wanted)
+        yield functools.partial(ask_for_url, address, wanted)
         return
     provider = Provider(tmp_path_factory.mktemp("servers"), wanted)
     yield provider.url

@@ -32,9 +32,14 @@ def documents(count: int) -> list[dict[str, Any]]:
     return made
 
 
-@pytest.mark.parametrize("workers", ["1", "3"])
 @pytest.mark.parametrize(
-    "options", [["-t", "0.4"], ["-m", "hamming", "-d", "9"], ["--max-per-bucket", "3"]]
+    ("options", "workers"),
+    [
+        (["-t", "0.4"], "1"),
+        (["-t", "0.4"], "3"),
+        (["-m", "hamming", "-d", "9"], "1"),
+        (["--max-per-bucket", "3"], "1"),
+    ],
 )
 def test_they_are_those_of_an_index(
     options: list[str], workers: str, monkeypatch: pytest.MonkeyPatch

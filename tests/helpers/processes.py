@@ -39,12 +39,14 @@ def input_without_end(text: str) -> Iterator[int]:
     os.close(writing)
 
 
-def await_true(what: str, true: Callable[[], bool], seconds: float = 300) -> None:
-    """Waits until a condition holds."""
+def await_true(
+    what: str, true: Callable[[], bool], seconds: float = 300, *, every: float = 0.02
+) -> None:
+    """Waits until a condition holds, and looks again after each interval, in seconds."""
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline, f"not after {seconds} s: {what}"
-        time.sleep(0.02)
+        time.sleep(every)
 
 
 def await_documents(process: subprocess.Popen[str], file: Path, least: int = 1) -> None:

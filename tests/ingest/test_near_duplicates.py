@@ -259,7 +259,7 @@ def test_any_order_in_any_batches(tmp_path: Path, members: list[int], sizes: lis
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_enrich(elasticsearch_url: str, asynchronous: bool) -> None:
     name = f"esdedup-duplicates-{uuid.uuid4().hex[:10]}"
-    texts = corpus(1_200)
+    texts = corpus(400)
     expected = leaders(texts, 0.8)
     actions = [{"_index": name, "_id": id, "text": text} for id, text in texts.items()]
     with esdedup.open(elasticsearch_url, name) as index:

@@ -369,7 +369,7 @@ def test_followers_of_what_was_refused_are_judged_again(
 
 def test_enrich(elasticsearch_url: str) -> None:
     name = f"esdedup-stream-{uuid.uuid4().hex[:10]}"
-    texts = corpus(1_500)
+    texts = corpus(500)
     with esdedup.open(elasticsearch_url, name) as index:
         index.create()
         actions = [{"_index": name, "_id": id, "text": text} for id, text in texts.items()]
@@ -385,7 +385,7 @@ def test_a_killed_command_is_completed_by_the_same_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    texts = corpus(5_000)
+    texts = corpus(3_000)
     lines = [json.dumps({"id": id, "text": text}) + "\n" for id, text in texts.items()]
     (tmp_path / "some.jsonl").write_text("".join(lines), "utf-8")
     command = ["index", "some.jsonl", "--group", "--threshold", "0.6"]
@@ -394,7 +394,7 @@ def test_a_killed_command_is_completed_by_the_same_command(
     await_true("documents are written", lambda: _documents(index) > 0)
     process.kill()
     process.wait()
-    assert 0 < _documents(index) < 5_000
+    assert 0 < _documents(index) < 3_000
     for file in ("killed.db", "whole.db"):
         assert run_command(*command, "--db", str(tmp_path / file)).status == 0
     with index, esdedup.open(tmp_path / "whole.db") as whole:

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.xdist_group("packaging")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("dist")
     subprocess.run(
-        [sys.executable, "-m", "build", "--outdir", str(target), str(ROOT)],
+        [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(target), str(ROOT)],
         check=True,
         capture_output=True,
     )

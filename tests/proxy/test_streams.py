@@ -23,11 +23,13 @@ from tests.servers.node import Node
 from tests.servers.ports import free_port
 from tests.servers.proxy import Proxy
 
-PEAK_MB = 300
-LONG, PAD = 75_000, "x" * 2_000
-"""Documents of a stream of 160 MB, and what makes each of them long."""
-MANY, MIDDLE = 90_000, 60_000
-"""Documents of several parts; when those are read, parts have been sent and others will be."""
+PEAK_MB = 200
+PAD = "x" * 3_000
+"""Makes documents long, so that few of them fill a part, which is of 8 MB."""
+LONG = 27_000
+"""Documents of a stream of 80 MB."""
+MANY, MIDDLE = 9_000, 6_000
+"""Documents of several parts. When those up to the second number are read, parts have been sent."""
 NDJSON = {"content-type": "application/x-ndjson"}
 WORDS = ["the", "council", "met", "on", "monday", "and", "voted", "for", "a", "new", "bridge"]
 
@@ -35,29 +37,30 @@ WORDS = ["the", "council", "met", "on", "monday", "and", "voted", "for", "a", "n
 @pytest.fixture
 def name(elasticsearch_url: str) -> Iterator[str]:
     found = f"esdedup-test-{uuid.uuid4().hex[:12]}"
-    with esdedup.open(elasticsearch_url, found) as index:
-        index.create()
+    create(elasticsearch_url, found)
     yield found
     delete_index(elasticsearch_url, found)
+
+
+def create(url: str, name: str) -> None:
+    """Makes an index with tokens, in which the pad costs little."""
+    with esdedup.open(url, name) as index:
+        index.create()
+    stored = {"properties": {"pad": {"type": "keyword", "index": False, "doc_values": False}}}
+    httpx.put(f"{url}/{name}/_mapping", json=stored).raise_for_status()
 
 
 def text(number: int) -> str:
     return f"{WORDS[number % 11]} {WORDS[number % 7]} {number} {WORDS[number % 5]} {number // 3}"
 
 
-def lines(
-    name: str, count: int, before: Callable[[int], None] = lambda _: None, pad: str = ""
-) -> Iterator[bytes]:
-    """A bulk body of documents. before: called with the number of each thousandth one.
-
-    pad: the value of a further field, if it is not empty.
-    """
-    more = f',"pad":"{pad}"'.encode() if pad else b""
+def lines(name: str, count: int, before: Callable[[int], None] = lambda _: None) -> Iterator[bytes]:
+    """A bulk body of documents. before: called with the number of each thousandth one."""
     for start in range(0, count, 1000):
         before(start)
         yield b"".join(
-            b'{"index":{"_index":"%s","_id":"%d"}}\n{"text":"%s"%s}\n'
-            % (name.encode(), number, text(number).encode(), more)
+            b'{"index":{"_index":"%s","_id":"%d"}}\n{"text":"%s","pad":"%s"}\n'
+            % (name.encode(), number, text(number).encode(), PAD.encode())
             for number in range(start, min(start + 1000, count))
         )
 
@@ -77,11 +80,9 @@ def test_a_long_stream_takes_little_memory(
     elasticsearch_url: str, name: str, tmp_path: Path
 ) -> None:
     count = LONG
-    stored = {"properties": {"pad": {"type": "keyword", "index": False, "doc_values": False}}}
-    httpx.put(f"{elasticsearch_url}/{name}/_mapping", json=stored).raise_for_status()
     with Enriching(elasticsearch_url, tmp_path) as proxy:
         begun = time.monotonic()
-        answer = post(proxy.url, lines(name, count, pad=PAD))
+        answer = post(proxy.url, lines(name, count))
         print(f"{count} documents, {time.monotonic() - begun:.1f} s, {proxy.peak_mb:.0f} MB")  # noqa: T201
         assert proxy.peak_mb < PEAK_MB
     assert answer.headers["x-elastic-product"] == "Elasticsearch"
@@ -100,8 +101,7 @@ def test_what_is_acknowledged_survives_the_death_of_the_upstream(
     killable_elasticsearch: Node, tmp_path: Path
 ) -> None:
     node, count = killable_elasticsearch, MANY
-    with esdedup.open(node.url, "dying") as index:
-        index.create()
+    create(node.url, "dying")
 
     def kill(number: int) -> None:
         if number == MIDDLE:
@@ -165,7 +165,7 @@ def test_where_nothing_was_acknowledged_the_upstreams_error_is_the_answer(
     with Proxy(elasticsearch_url) as guard, Enriching(guard.url, tmp_path) as proxy:
         guard.fail_next(2, 429)
         direct = httpx.post(f"{guard.url}/_bulk", content=next(lines(name, 1)), headers=NDJSON)
-        answer = post(proxy.url, lines(name, 30_000))
+        answer = post(proxy.url, lines(name, 5_000))
         assert guard.bulk_requests == 2
     assert answer.status_code == direct.status_code == 429
     assert answer.content == direct.content
@@ -175,7 +175,7 @@ def test_where_nothing_was_acknowledged_the_upstreams_error_is_the_answer(
 def test_packed_bodies_that_break_off_are_refused(
     elasticsearch_url: str, name: str, tmp_path: Path
 ) -> None:
-    whole = gzip.compress(b"".join(lines(name, 30_000)))
+    whole = gzip.compress(b"".join(lines(name, 5_000)))
     headers = {**NDJSON, "content-encoding": "gzip"}
     with Enriching(elasticsearch_url, tmp_path) as proxy:
         url = f"{proxy.url}/_bulk"
@@ -269,7 +269,7 @@ def wait_for(condition: Callable[[], bool], what: object) -> None:
 
 def wait_for_second_part(url: str, name: str) -> None:
     """Until the server has a document of the second part, so that it has all of the first."""
-    wanted = f"{url}/{name}/_doc/25000"
+    wanted = f"{url}/{name}/_doc/4000"
     wait_for(lambda: httpx.get(wanted, timeout=60).status_code == 200, wanted)
 
 

@@ -27,6 +27,9 @@ LAUNCHERS = {
     "opensearch": "org.opensearch.node.StartOpenSearch",
 }
 
+# Maven runs for seconds, so its code is compiled quickly, not well.
+QUICK_MAVEN = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
 # Some 50 MB must not hang a run for ever, and the reason should come before pytest's own limit.
 MAVEN_SECONDS = 500
 
@@ -156,7 +159,11 @@ def _move_http_module(made: Path) -> None:
 
 
 def _run(command: list[str], what: str, jdk: Jdk, folder: Path) -> None:
-    environment = {**os.environ, "JAVA_HOME": str(jdk.home)}
+    environment = {
+        **os.environ,
+        "JAVA_HOME": str(jdk.home),
+        "MAVEN_OPTS": f"{QUICK_MAVEN} {os.environ.get('MAVEN_OPTS', '')}",
+    }
     try:
         done = subprocess.run(
             command,

@@ -21,6 +21,7 @@ START_SECONDS = 300.0
 # The JVM may write its class archive while it ends, which takes seconds on a busy machine.
 STOP_SECONDS = 60.0
 
+ARCHIVE_FLAG = "-XX:+AutoCreateSharedArchive"
 # C1 alone: test nodes live for seconds to minutes, and on two cores C2 costs three nodes that
 # start together twice the time, while bulk indexing hardly gains. Serial: the other collectors
 # want more threads and memory than a heap of 512 MB repays. The archive of parsed classes halves
@@ -29,7 +30,7 @@ QUICK_START = (
     "-XX:TieredStopAtLevel=1",
     "-XX:+UseSerialGC",
     "-Xshare:auto",
-    "-XX:+AutoCreateSharedArchive",
+    ARCHIVE_FLAG,
     "-Xlog:cds=off",
     "-Xlog:cds+dynamic=off",
 )
@@ -169,6 +170,10 @@ class Node:
                 self._process.kill()
         self._forget_process()
 
+    def end(self) -> None:
+        """Ends a node whose data nobody needs: in order only if the JVM is to write its archive."""
+        self.stop() if self._writes_archive() else self.kill()
+
     def ask_to_stop(self) -> None:
         """Begins what stop() ends, so that several nodes can end at the same time."""
         if self._process is not None:
@@ -248,10 +253,20 @@ class Node:
         ]
 
     def _jvm_flags(self) -> list[str]:
-        flags = list(self.jvm_flags)
-        if "-XX:+AutoCreateSharedArchive" in flags:
-            flags.append(f"-XX:SharedArchiveFile={self.installation.class_archive}")
-        return flags
+        archive = self.installation.class_archive
+        if ARCHIVE_FLAG not in self.jvm_flags:
+            return list(self.jvm_flags)
+        if archive.exists() or self._writes_archive():
+            return [*self.jvm_flags, f"-XX:SharedArchiveFile={archive}"]
+        return [flag for flag in self.jvm_flags if flag != ARCHIVE_FLAG]
+
+    def _writes_archive(self) -> bool:
+        """Tells if the JVM is to write its archive: not in CI, where a machine runs once.
+
+        To write it takes longer than to start two nodes without.
+        """
+        missing = not self.installation.class_archive.exists()
+        return missing and "ESDEDUP_REQUIRE_SERVERS" not in os.environ
 
     def _ready(self, nodes: int) -> bool:
         health = self._health()

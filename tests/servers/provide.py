@@ -63,18 +63,20 @@ class Provider:
         self._lock = threading.Lock()
 
     def url(self, fixture: str) -> str:
-        """Waits for this server; the first call starts all that the session will need.
+        """Starts all servers that the session will need, and waits for this one."""
+        self._wanted.add(fixture)
+        self.start()
+        return self._started[fixture].result().url
 
-        Not before that, so that a run that only fails early, or only computes, starts nothing.
-        """
+    def start(self) -> str:
+        """Starts the servers that do not run yet, and returns "" at once."""
         engine_answers()  # Here, because the threads must not be the first to ask.
         with self._lock:
-            for name in sorted({fixture, *self._wanted}):
-                if name not in self._started:
-                    self._started[name] = _in_thread(
-                        functools.partial(provide, SERVERS[name], self._home / name)
-                    )
-        return self._started[fixture].result().url
+            for name in sorted(self._wanted - self._started.keys()):
+                self._started[name] = _in_thread(
+                    functools.partial(provide, SERVERS[name], self._home / name)
+                )
+        return ""
 
     def stop(self) -> None:
         """Ends all servers at the same time."""
@@ -108,7 +110,7 @@ def provide(server: Server, home: Path) -> Running:
         raise Unavailable(
             f"no {server} server: {'; '.join(reasons)}; or set {server.variable}"
         ) from None
-    return Running(node.url, node.stop)
+    return Running(node.url, node.end)
 
 
 class NodeFactory:

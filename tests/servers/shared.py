@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tests.servers.jdk import Unavailable
 from tests.servers.node import NodeFailed
@@ -24,6 +25,7 @@ class SharedProvider:
     def __init__(self) -> None:
         self._provider: Provider | None = None
         self._lock = threading.Lock()
+        self._home = TemporaryDirectory(prefix="esdedup-servers-", ignore_cleanup_errors=True)
         key = secrets.token_bytes(16)
         self._listener = Listener(authkey=key)
         self.address: Address = (str(self._listener.address), key)
@@ -33,6 +35,7 @@ class SharedProvider:
         self._listener.close()
         if self._provider is not None:
             self._provider.stop()
+        self._home.cleanup()
 
     def _listen(self) -> None:
         while True:
@@ -46,29 +49,31 @@ class SharedProvider:
 
     def _answer(self, connection: Connection) -> None:
         with connection, contextlib.suppress(OSError, EOFError):
-            home, wanted, fixture = connection.recv()
+            wanted, fixture = connection.recv()
+            provider = self._provider_of(wanted)
             try:
-                answer: str | Exception = self._provider_at(home, wanted).url(fixture)
+                answer: str | Exception = provider.url(fixture) if fixture else provider.start()
             except (Unavailable, NodeFailed) as error:
                 answer = error
             except Exception as error:  # It may not be possible to send it as it is.
                 answer = NodeFailed(f"{type(error).__name__}: {error}")
             connection.send(answer)
 
-    def _provider_at(self, home: Path, wanted: Iterable[str]) -> Provider:
+    def _provider_of(self, wanted: Iterable[str]) -> Provider:
         with self._lock:
             if self._provider is None:
-                self._provider = Provider(home, wanted)
+                self._provider = Provider(Path(self._home.name), wanted)
             return self._provider
 
 
-def ask_for_url(address: Address, home: Path, wanted: set[str], fixture: str) -> str:
+def ask_for_url(address: Address, wanted: set[str], fixture: str = "") -> str:
     """Returns the address of a server that the main process starts.
 
+    wanted: all servers that the run needs. fixture: without one, they start and nobody waits.
     Raises Unavailable or NodeFailed as the provider there did.
     """
     with Client(address[0], authkey=address[1]) as connection:
-        connection.send((home, wanted, fixture))
+        connection.send((wanted, fixture))
         answer = connection.recv()
     if isinstance(answer, Exception):
         raise answer
