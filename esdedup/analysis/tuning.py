@@ -62,10 +62,6 @@ class Neighbours:
         scale = max(0.0, documents - 1) / max(1.0, self.documents - 1)
         return replace(self, expected=self.expected * scale, documents=documents)
 
-    def weighted(self, weights: F64) -> Neighbours:
-        """Returns a share of the neighbours. weights: the share of each similarity, shape (n,)."""
-        return replace(self, expected=self.expected * weights)
-
     def histogram(self, bins: int) -> F64:
         """Expected neighbours in bins of equal width from 0 to 1: shape (bins,).
 

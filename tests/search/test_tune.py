@@ -223,8 +223,6 @@ WRONG: list[tuple[list[str], str]] = [
     (["--sample", "5", "--seed", "99999999999999999999"], "--seed"),
     (["--sample", "5", "--scheme", "x.json"], "leave --scheme out"),
     (["--scheme", "absent.json"], "scheme file absent.json"),
-    (["--plot", "x.gif"], ".png, .svg, .pdf"),
-    (["--plot", "absent/x.png"], "there is no folder absent"),
     (["--output", "absent/x.json"], "--output absent/x.json"),
 ]
 
@@ -241,29 +239,7 @@ def test_wrong_usage(
     assert list(tmp_path.iterdir()) == []
 
 
-# Plots
-
-
-def test_figures(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    heads = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
-    for ending, head in heads.items():
-        file = tmp_path / f"plot{ending}"
-        drawn = []
-        for _ in range(2):
-            assert run_command("tune", "--plot", str(file)).status == 0
-            drawn.append(file.read_bytes())
-        assert drawn[0].startswith(head)
-        assert drawn[0] == drawn[1]
-    # Nobody meets anybody.
-    assert run_command("tune", "--plot", str(file), "--documents", "1").status == 0
-
-
-def test_a_figure_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    done = run_command("tune", "--plot", str(tmp_path / "x.png"))
-    assert done.status == 2
-    assert "pip install 'esdedup[plot]'" in done.err
+# Charts
 
 
 def test_bars_are_in_percent_of_the_largest() -> None:
