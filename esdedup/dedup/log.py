@@ -69,18 +69,18 @@ class Entry:
     def line(self) -> str:
         """Returns a line of the log. Raises RecordError if JSON can't hold the document."""
         held = self.held
-        whole = {"source": held.document.source} if not self.marks else {}
-        marks = {"marks": self.marks, "former": self.former} if self.marks else {}
-        planned = {
+        planned: dict[str, Any] = {
             "id": self.id,
             "version": held.version,
             "index": held.index,
             "routing": held.routing,
             "original": self.original,
             "value": self.value,
-            **marks,
-            **whole,
         }
+        if self.marks:
+            planned |= {"marks": self.marks, "former": self.former}
+        else:
+            planned["source"] = held.document.source
         return to_json({"planned": planned}, f"document {self.id!r}")
 
     @staticmethod
@@ -88,29 +88,8 @@ class Entry:
         """The inverse of `line`. Raises KeyError for another form."""
         document = Document(planned["id"], planned.get("source", {}))
         held = Held(document, planned["version"], planned["index"], planned["routing"])
-        return Entry(
-            held,
-            planned["original"],
-            planned["value"],
-            planned.get("marks", {}),
-            planned.get("former", {}),
-        )
-
-
-@dataclass(frozen=True)
-class LoggedPage:
-    """A page of documents that were planned at once.
-
-    done: the ids of those that were changed; None if the run was killed before it wrote them.
-    """
-
-    entries: list[Entry]
-    done: frozenset[str] | None
-
-    @property
-    def changed(self) -> list[Entry]:
-        """The documents that were changed, or may have been."""
-        return [each for each in self.entries if self.done is None or each.id in self.done]
+        marks = planned.get("marks", {}), planned.get("former", {})
+        return Entry(held, planned["original"], planned["value"], *marks)
 
 
 class LogWriter:
@@ -185,43 +164,43 @@ class LogReader:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.damage: str | None = None
-        self.header = self._header()
-
-    def pages(self) -> Iterator[LoggedPage]:
-        """Gives the pages in the order in which they were planned."""
-        entries: list[Entry] = []
-        lines = self._lines()
-        next(lines)
-        for number, found in enumerate(lines, 2):
-            try:
-                read = _read(found)
-            except (KeyError, TypeError, AttributeError):
-                self._damaged(number - 1, "a line is of another form")
-                break
-            if isinstance(read, Entry):
-                entries.append(read)
-            else:
-                yield LoggedPage(entries, read)
-                entries = []
-        if entries:
-            yield LoggedPage(entries, None)
-
-    def _damaged(self, read: int, why: object) -> None:
-        self.damage = f"log file {self.path}: it is damaged after line {read}: {why}"
-
-    def _header(self) -> RunHeader:
         try:
             found = next(self._lines(), None)
         except OSError as error:
-            raise UsageError(f"log file {self.path}: {error.strerror}") from error
+            raise UsageError(f"log file {path}: {error.strerror}") from error
         if not isinstance(found, dict) or found.pop("log", None) != _KIND:
-            raise UsageError(f"log file {self.path}: it is not a log of esdedup dedup")
+            raise UsageError(f"log file {path}: it is not a log of esdedup dedup")
         if found.pop("version", None) != _VERSION:
-            raise UsageError(f"log file {self.path}: it is of another version of esdedup")
+            raise UsageError(f"log file {path}: it is of another version of esdedup")
         try:
-            return RunHeader(**found)
+            self.header = RunHeader(**found)
         except TypeError as error:
-            raise UsageError(f"log file {self.path}: its first line is damaged") from error
+            raise UsageError(f"log file {path}: its first line is damaged") from error
+
+    def pages(self) -> Iterator[list[Entry]]:
+        """Gives the documents that were changed, or may have been, page by page as planned.
+
+        All documents of a page may have been changed if the run was killed before its result.
+        """
+        planned: list[Entry] = []
+        lines = self._lines()
+        next(lines)
+        for number, found in enumerate(lines, 1):
+            try:
+                if "done" not in found:
+                    planned.append(Entry.from_json(found["planned"]))
+                    continue
+                done = frozenset(found["done"])
+            except (KeyError, TypeError, AttributeError):
+                self._damaged(number, "a line is of another form")
+                break
+            yield [each for each in planned if each.id in done]
+            planned = []
+        if planned:
+            yield planned
+
+    def _damaged(self, read: int, why: object) -> None:
+        self.damage = f"log file {self.path}: it is damaged after line {read}: {why}"
 
     def _lines(self) -> Iterator[Any]:
         read = 0
@@ -232,16 +211,6 @@ class LogReader:
                     read += 1
             except (ValueError, zstandard.ZstdError) as error:
                 self._damaged(read, error)
-
-
-def _read(found: Any) -> Entry | frozenset[str]:
-    """Reads a planned document, or the ids of a page that were changed.
-
-    Raises KeyError, TypeError, AttributeError for another form.
-    """
-    if "done" in found:
-        return frozenset(found["done"])
-    return Entry.from_json(found["planned"])
 
 
 def _unpacked(path: Path, raw: BinaryIO) -> Iterator[bytes]:

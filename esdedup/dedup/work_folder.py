@@ -125,11 +125,19 @@ class WorkFolder:
 
     def _claimed_shares(self, job: Mapping[str, Any], shares: int) -> int:
         """The number of shares of a job, for which it claims the folder: `shares` for a new one."""
-        held = self._held_job()
-        if held is None:
-            with _naming(self.path), written_whole(self.path / _JOB) as out:
+        file = self.path / _JOB
+        if not file.exists():
+            with _naming(self.path), written_whole(file) as out:
                 out.write(json.dumps({**job, "shares": shares}).encode())
             return shares
+        try:
+            held = json.loads(file.read_text("utf-8"))
+            shares = int(held["shares"])
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise UsageError(
+                f"{file} can't be read, or esdedup did not write it: remove the folder, or name"
+                " another one (--work)"
+            ) from error
         differing = [name for name, value in job.items() if held.get(name) != value]
         if differing:
             raise UsageError(
@@ -137,20 +145,7 @@ class WorkFolder:
                 f" ({held.get(differing[0])}, not {job[differing[0]]}): finish that, remove the"
                 " folder, or name another one (--work)"
             )
-        return int(held["shares"])
-
-    def _held_job(self) -> dict[str, Any] | None:
-        file = self.path / _JOB
-        try:
-            held = json.loads(file.read_text("utf-8")) if file.exists() else None
-        except (OSError, ValueError):
-            held = {}
-        if held is None or (isinstance(held, dict) and isinstance(held.get("shares"), int)):
-            return held
-        raise UsageError(
-            f"{file} can't be read, or esdedup did not write it: remove the folder, or name another"
-            " one (--work)"
-        )
+        return shares
 
     def checkpoint(self, rows: int) -> Checkpoint:
         """The last checkpoint, or the state before any of `rows` rows is done."""
@@ -158,8 +153,7 @@ class WorkFolder:
         if not file.exists():
             return Checkpoint(singletons(rows), singletons(rows), np.zeros(rows))
         with _naming(self.path), file.open("rb") as raw, np.load(raw) as state:
-            partition, partner, value = (state[name] for name in ("partition", "partner", "value"))
-            found = Checkpoint(partition, partner, value, int(state["rows"]))
+            found = Checkpoint(**{**state, "rows": int(state["rows"])})
         if found.partition.size != rows:
             raise StoreError(f"{self.path}: the files do not belong together: remove the folder")
         return found

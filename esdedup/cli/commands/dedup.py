@@ -246,7 +246,7 @@ def undo_command(
     with target.open() as index:
         index.check_log(reader, force=force)
         scheme = index.scheme.id
-        documents = sum(len(page.changed) for page in reader.pages())
+        documents = sum(map(len, reader.pages()))
         into = f" to {header.to!r}" if header.to is not None else ""
         changed = f"{count(documents, 'document')} {_DONE[header.action]}{into}"
         message(f"{log}: {changed} at {header.began}")

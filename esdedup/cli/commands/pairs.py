@@ -118,7 +118,7 @@ def _in_files(files: list[str], options: FileOptions, limits: Limits, as_json: b
         path = options.dead_letter or Path("pairs.dead-letter.jsonl")
         letters = stack.enter_context(DeadLetterFile(path))
         with progress("Sketching", total_bytes(files)) as (advance, documents), steps() as on_step:
-            found = pairs_in_files(
+            found, read = pairs_in_files(
                 chunks_of(files, options.format, advance),
                 meta,
                 letters,
@@ -128,10 +128,10 @@ def _in_files(files: list[str], options: FileOptions, limits: Limits, as_json: b
                 on_read=documents,
                 on_step=on_step,
             )
-        _answer(found.pairs, found.texts_of, limits, as_json)
-        if found.failed:
-            message(f"{found.failed} of {found.read} records were left out: see {letters.path}")
-    return found.failed
+        _answer(found, read.texts_of, limits, as_json)
+        if read.failed:
+            message(f"{read.failed} of {read.read} records were left out: see {letters.path}")
+    return read.failed
 
 
 def _answer(found: SimilarPairs, texts_of: TextsOf, limits: Limits, as_json: bool) -> None:
