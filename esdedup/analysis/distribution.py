@@ -13,8 +13,6 @@ from esdedup.text.arrays import F64, I64
 
 BINS = 20
 
-_SINGLE_SIZES = 10
-_STEPS = (1, 2, 5)
 _DECADES = 6
 _SEED = 0
 
@@ -54,7 +52,11 @@ def distance_bins(distance: int, bits: int) -> list[Bin]:
     """
     width = -(-(distance + 1) // BINS)
     lows = range(0, distance + 1, width)
-    near = [_bits(low, min(low + width - 1, distance)) for low in lows]
+    near = []
+    for low in lows:
+        high = min(low + width - 1, distance)
+        name = f"{_range(str(low), str(high))} bit{'' if high == 1 else 's'}"
+        near.append(Bin(name, low, high))
     return [Bin(f"more than {distance} bits", min(distance + 1, bits), bits), *reversed(near)]
 
 
@@ -86,15 +88,13 @@ def size_ranges(sizes: I64) -> list[SizeRange]:
     Ranges without any group are included.
     """
     largest = int(sizes.max()) if sizes.size else 1
-    rounded = (step * 10**power for power in itertools.count(1) for step in _STEPS)
-    ends = itertools.chain(
-        range(2, _SINGLE_SIZES + 1), (end for end in rounded if end > _SINGLE_SIZES)
-    )
+    rounded = (step * 10**power for power in itertools.count(1) for step in (1, 2, 5))
     found: list[SizeRange] = []
     before = 1
-    for end in ends:
+    # 10 is among the rounded ends.
+    for end in itertools.chain(range(2, 10), rounded):
         if before >= largest:
-            return found
+            break
         inside = sizes[(sizes > before) & (sizes <= end)]
         name = _range(f"{before + 1:,}", f"{end:,}")
         found.append(SizeRange(name, before + 1, end, int(inside.size), int(inside.sum())))
@@ -103,28 +103,23 @@ def size_ranges(sizes: I64) -> list[SizeRange]:
 
 
 def bars(bins: Sequence[Bin], log_scale: bool = False) -> list[tuple[Bin, float]]:
-    """Bins, the last first, each with the length of its bar in percent."""
+    """Bins, the last first, each with the length of its bar in percent.
+
+    log_scale: the longest bar reaches to the next power of ten; the scale has at most six of them.
+    """
     counts = [each.count for each in bins]
+    largest = max(counts, default=0.0)
     if log_scale:
+        top = math.ceil(math.log10(largest)) if largest > 0 else 0
         # One pair has a bar too, if the scale has room for it.
-        decades = min(_DECADES, logarithmic(counts, 1)[1] + 1)
-        heights, _ = logarithmic(counts, max(2, decades))
+        decades = max(2, min(_DECADES, top + 1))
+        heights = [
+            1 + (math.log10(count) - top) / decades if count > 0 else 0.0 for count in counts
+        ]
     else:
-        heights = [count / max(1.0, *counts) for count in counts]
+        heights = [count / max(1.0, largest) for count in counts]
     lengths = [round(100 * max(0.0, height), 2) for height in heights]
     return [*zip(bins, lengths, strict=True)][::-1]
-
-
-def logarithmic(values: Sequence[float], decades: int) -> tuple[list[float], int]:
-    """Heights of values on a logarithmic scale, and the power of ten at its top.
-
-    The scale ends `decades` powers of ten below the top; a smaller value has no height.
-    """
-    largest = max(values, default=0.0)
-    top = math.ceil(math.log10(largest)) if largest > 0 else 0
-    return [
-        (math.log10(value) - (top - decades)) / decades if value > 0 else 0.0 for value in values
-    ], top
 
 
 def spread(bin_of: I64, group_of: I64, count: int) -> I64:
@@ -153,7 +148,3 @@ def spread(bin_of: I64, group_of: I64, count: int) -> I64:
 
 def _range(low: str, high: str) -> str:
     return low if low == high else f"{low} to {high}"
-
-
-def _bits(low: int, high: int) -> Bin:
-    return Bin(f"{_range(str(low), str(high))} bit{'' if high == 1 else 's'}", low, high)

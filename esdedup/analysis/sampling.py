@@ -95,29 +95,16 @@ def sample_neighbours(
             "jaccard", least, matches=candidates, candidates=candidates, recall=ONE_BAND
         )
         queries = [Query(text, document.id) for document, text in found]
-        values, truncated = _found(store, whole, queries, limits, on_query)
+        values: list[float] = []
+        for first in range(0, len(queries), QUERIES_AT_ONCE):
+            some = queries[first : first + QUERIES_AT_ONCE]
+            for result in similar(store, whole, some, limits):
+                truncated += result.truncated
+                values += [match.similarity or 0.0 for match in result.matches]
+            if on_query is not None:
+                on_query(len(some))
         neighbours = with_found(neighbours, np.array(values), len(found), minhash, least)
     return Sampled(neighbours, len(found), len(documents) - len(found), truncated)
-
-
-def _found(
-    store: Store,
-    meta: IndexMeta,
-    queries: Sequence[Query],
-    limits: Limits,
-    on_query: OnDocuments | None,
-) -> tuple[list[float], int]:
-    """The similarities of all matches, and the number of queries with too many candidates."""
-    values: list[float] = []
-    truncated = 0
-    for first in range(0, len(queries), QUERIES_AT_ONCE):
-        some = queries[first : first + QUERIES_AT_ONCE]
-        for result in similar(store, meta, some, limits):
-            truncated += result.truncated
-            values += [match.similarity or 0.0 for match in result.matches]
-        if on_query is not None:
-            on_query(len(some))
-    return values, truncated
 
 
 def _with_text(documents: Sequence[Document], meta: IndexMeta) -> list[tuple[Document, str]]:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import esdedup
-from esdedup.analysis.distribution import bars, logarithmic, similarity_histogram
+from esdedup.analysis.distribution import bars, similarity_histogram
 from esdedup.analysis.sampling import sample_neighbours, texts_of_index
 from esdedup.analysis.tuning import expectation
 from esdedup.ingest.documents import with_tokens
@@ -254,12 +254,16 @@ def test_bars_are_in_percent_of_the_largest() -> None:
 
 
 def test_a_logarithmic_scale() -> None:
-    heights, top = logarithmic([0.0, 0.1, 1.0, 100.0, 1e-9], 4)
-    assert top == 2
-    assert heights[:4] == pytest.approx([0.0, 0.25, 0.5, 1.0])
-    assert heights[4] < 0
-    assert logarithmic([], 4) == ([], 0)
-    assert logarithmic([0.0], 4) == ([0.0], 0)
+    def lengths(*counts: float) -> list[float]:
+        bins = similarity_histogram(np.array(counts))
+        return [length for _, length in bars(bins, log_scale=True)][::-1]
+
+    # At most six powers of ten, and at least two.
+    assert lengths(0.0, 0.1, 1.0, 1e9, 1e-9) == [0.0, 0.0, 0.0, 100.0, 0.0]
+    assert lengths(1e6, 10.0, 1.0) == [100.0, 16.67, 0.0]
+    assert lengths(0.1, 0.01, 0.0) == [100.0, 50.0, 0.0]
+    assert lengths(0.0) == [0.0]
+    assert bars([], log_scale=True) == []
 
 
 def test_plain_characters_where_there_are_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
