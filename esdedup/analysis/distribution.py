@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -38,26 +38,37 @@ class SizeRange(Bin):
     documents: int = 0
 
 
-def similarity_bins(threshold: float) -> list[Bin]:
-    """Empty bins of equal width from a threshold to 1, after one bin of all that is less."""
+def similarities_in_bins(values: F64, threshold: float) -> tuple[tuple[Bin, ...], I64]:
+    """Similarities in bins of equal width from a threshold to 1, after one of all that is less.
+
+    Returns the bins, and the number of the bin of each value, shape (n,).
+    """
     edges = np.linspace(threshold, 1.0, BINS + 1).tolist() if threshold < 1.0 else [1.0, 1.0]
     near = [Bin(_range(f"{a:.4g}", f"{b:.4g}"), a, b) for a, b in itertools.pairwise(edges)]
-    return [Bin(f"less than {threshold:g}", 0.0, threshold), *near]
+    bin_of = np.minimum(np.searchsorted(edges, values, "right"), len(near))
+    return _counted([Bin(f"less than {threshold:g}", 0.0, threshold), *near], bin_of)
 
 
-def distance_bins(distance: int, bits: int) -> list[Bin]:
-    """Empty bins of equal width of distances in bits, the far ones first.
+def distances_in_bins(values: F64, distance: int, bits: int) -> tuple[tuple[Bin, ...], I64]:
+    """Distances in bits in bins of equal width, the far ones first, after one of all too far.
 
-    The first bin is of all above `distance`.
+    Returns the bins, and the number of the bin of each value, shape (n,).
     """
     width = -(-(distance + 1) // BINS)
-    lows = range(0, distance + 1, width)
     near = []
-    for low in lows:
+    for low in range(0, distance + 1, width):
         high = min(low + width - 1, distance)
         name = f"{_range(str(low), str(high))} bit{'' if high == 1 else 's'}"
         near.append(Bin(name, low, high))
-    return [Bin(f"more than {distance} bits", min(distance + 1, bits), bits), *reversed(near)]
+    far = Bin(f"more than {distance} bits", min(distance + 1, bits), bits)
+    bin_of = np.where(values > distance, 0, len(near) - values.astype(np.int64) // width)
+    return _counted([far, *reversed(near)], bin_of)
+
+
+def _counted(bins: list[Bin], bin_of: I64) -> tuple[tuple[Bin, ...], I64]:
+    counts = np.bincount(bin_of, minlength=len(bins)).tolist()
+    pairs = zip(bins, counts, strict=True)
+    return tuple(replace(each, count=count) for each, count in pairs), bin_of
 
 
 def similarity_histogram(counts: F64) -> tuple[Bin, ...]:
@@ -67,19 +78,6 @@ def similarity_histogram(counts: F64) -> tuple[Bin, ...]:
         Bin(f"{low:.2f} to {high:.2f}", low, high, count)
         for (low, high), count in zip(itertools.pairwise(edges), counts.tolist(), strict=True)
     )
-
-
-def bins_of_similarities(values: F64, bins: list[Bin]) -> I64:
-    """The number of the bin of each value, shape (n,)."""
-    found: I64 = np.searchsorted([each.low for each in bins[1:]], values, "right")
-    return np.minimum(found, len(bins) - 1)
-
-
-def bins_of_distances(values: F64, bins: list[Bin]) -> I64:
-    """The number of the bin of each value, shape (n,)."""
-    near = [each.high for each in reversed(bins[1:])]
-    found: I64 = len(bins) - 1 - np.searchsorted(near, values, "left")
-    return found
 
 
 def size_ranges(sizes: I64) -> list[SizeRange]:

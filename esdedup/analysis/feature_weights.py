@@ -20,7 +20,9 @@ from esdedup.text.normalise import normalise
 from esdedup.text.shingles import shingle
 from esdedup.text.words import tokenise
 
-Number = TypeVar("Number", int, float)
+_LIMIT = 4096
+"""Maximum number of features with a weight of their own."""
+_Number = TypeVar("_Number", int, float)
 
 
 def count_corpus(scheme: Scheme, batches: Iterable[Sequence[str]]) -> Frequencies:
@@ -29,15 +31,15 @@ def count_corpus(scheme: Scheme, batches: Iterable[Sequence[str]]) -> Frequencie
     return count_documents(shingle(_tokens(batch, scheme), size) for batch in batches)
 
 
-def weighted_by_corpus(scheme: Scheme, counted: Frequencies, limit: int = 4096) -> Scheme:
+def weighted_by_corpus(scheme: Scheme, counted: Frequencies) -> Scheme:
     """The scheme with the inverse document frequencies of a corpus frozen into it."""
     # One more than the limit gives the weight of all others.
-    most = counted.most(limit + 1)
-    return _with_table(scheme, inverse_document_frequency(most, counted.documents, limit))
+    most = counted.most(_LIMIT + 1)
+    return _with_table(scheme, inverse_document_frequency(most, counted.documents, _LIMIT))
 
 
 def weighted_by_frequencies(
-    scheme: Scheme, frequencies: Mapping[str, int], documents: int, limit: int = 4096
+    scheme: Scheme, frequencies: Mapping[str, int], documents: int
 ) -> Scheme:
     """The scheme with inverse document frequencies from a table.
 
@@ -47,7 +49,7 @@ def weighted_by_frequencies(
     Raises UsageError for a name that is not exactly one feature.
     """
     counted = _hashed(frequencies, scheme)
-    return _with_table(scheme, inverse_document_frequency(counted, documents, limit))
+    return _with_table(scheme, inverse_document_frequency(counted, documents, _LIMIT))
 
 
 def weighted_as_given(scheme: Scheme, weights: Mapping[str, float], default: float = 1.0) -> Scheme:
@@ -65,7 +67,7 @@ def _tokens(texts: Sequence[str], scheme: Scheme) -> Ragged:
     return tokenise(normalise(texts, scheme.normalisation), scheme.shingling, scheme.seed)
 
 
-def _hashed(table: Mapping[str, Number], scheme: Scheme) -> dict[int, Number]:
+def _hashed(table: Mapping[str, _Number], scheme: Scheme) -> dict[int, _Number]:
     """The table with hashes in place of the names of features."""
     size, names = _feature_size(scheme), list(table)
     tokens = _tokens(names, scheme)

@@ -7,7 +7,7 @@ and not with their texts.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,10 +19,8 @@ from esdedup.analysis.distribution import (
     Bin,
     SizeRange,
     bars,
-    bins_of_distances,
-    bins_of_similarities,
-    distance_bins,
-    similarity_bins,
+    distances_in_bins,
+    similarities_in_bins,
     similarity_histogram,
     size_ranges,
     spread,
@@ -31,17 +29,17 @@ from esdedup.analysis.html import page
 from esdedup.analysis.sampling import sample_neighbours
 from esdedup.analysis.to_json import object_of
 from esdedup.dedup.groups import Grouping, Groups, find_groups
+from esdedup.dedup.verify import texts_in
 from esdedup.dedup.work_folder import OnStep, WorkFolder
 from esdedup.exceptions import UsageError
 from esdedup.ingest.renew import digests
 from esdedup.models import Statistics
 from esdedup.search.buckets import Capped
 from esdedup.search.hot_buckets import HotBuckets, hot_buckets
-from esdedup.search.limits import distance_for, require_simhash
+from esdedup.search.limits import require_simhash
 from esdedup.search.warnings import cut_buckets, lacking_recall, without_tokens
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores.base import Store
-from esdedup.stores.fields import value_at
 from esdedup.stores.mapping import IndexMeta
 from esdedup.text.arrays import I64
 from esdedup.text.highlight import Excerpt, differing, excerpts, mark_shared
@@ -288,9 +286,7 @@ def report(
     same = groups.digests[rows] == groups.digests[heads]
     copied = np.union1d(rows, heads)
     unlike = rows[~same]
-    empty, bin_of = _binned(meta, groups, unlike)
-    counts = np.bincount(bin_of, minlength=len(empty)).tolist()
-    bins = tuple(replace(each, count=count) for each, count in zip(empty, counts, strict=True))
+    bins, bin_of = _binned(meta, groups, unlike)
     chosen = unlike[spread(bin_of, groups.representative[unlike], wanted.examples)]
     value = groups.value[chosen]
     most_like_first = np.argsort(value if grouping.by_distance else -value, kind="stable")
@@ -327,28 +323,26 @@ def report(
     )
 
 
-def _binned(meta: IndexMeta, groups: Groups, rows: I64) -> tuple[list[Bin], I64]:
-    """Empty bins, and the number of the bin of each row."""
+def _binned(meta: IndexMeta, groups: Groups, rows: I64) -> tuple[tuple[Bin, ...], I64]:
+    """Bins, and the number of the bin of each row."""
     grouping, values = groups.grouping, groups.value[rows]
     if grouping.by_distance:
-        layout = require_simhash(meta.scheme)
-        bins = distance_bins(distance_for(layout, grouping.limits.distance), layout.bits)
-        return bins, bins_of_distances(values, bins)
-    bins = similarity_bins(1.0 if grouping.exact else grouping.limits.least_similarity)
-    return bins, bins_of_similarities(values, bins)
+        assert grouping.limits.distance is not None
+        bits = require_simhash(meta.scheme).bits
+        return distances_in_bins(values, grouping.limits.distance, bits)
+    return similarities_in_bins(values, 1.0 if grouping.exact else grouping.limits.least_similarity)
 
 
 def _example(store: Store, meta: IndexMeta, groups: Groups, row: int) -> Example | None:
     """A row and its representative, or None if a text is not the one that was grouped."""
     rows = int(groups.representative[row]), row
     ids = [groups.ids[each] for each in rows]
-    found = _texts(store, meta, ids)
-    if len(found) < 2 or max(map(len, found.values())) > _LONGEST:
+    texts, scheme = texts_in(store, meta.text_field)(ids), meta.scheme
+    if max(map(len, texts)) > _LONGEST:
         return None
-    texts, scheme = (found[ids[0]], found[ids[1]]), meta.scheme
     if digests(texts, meta) != [groups.digest(each) for each in rows]:
         return None
-    both = mark_shared(texts, scheme.normalisation, scheme.shingling, scheme.seed)
+    both = mark_shared((texts[0], texts[1]), scheme.normalisation, scheme.shingling, scheme.seed)
     representative, duplicate = (
         ExampleText(id, len(text), marked.original, excerpts(marked, _EXCERPT))
         for id, text, marked in zip(ids, texts, both, strict=True)
@@ -360,14 +354,15 @@ def _example(store: Store, meta: IndexMeta, groups: Groups, row: int) -> Example
 def _largest_groups(store: Store, meta: IndexMeta, groups: Groups) -> tuple[LargeGroup, ...]:
     counts = np.bincount(groups.representative, minlength=len(groups.ids))
     order = np.argsort(-counts, kind="stable")[:_LARGEST]
+    texts_of = texts_in(store, meta.text_field)
     worst = np.nanmax if groups.grouping.by_distance else np.nanmin
     found = []
     for row in order[counts[order] > 1].tolist():
         id = groups.ids[row]
         # One by one, because a text may be large.
-        text = _snippet(_texts(store, meta, [id]).get(id, ""))
+        (text,) = texts_of([id])
         farthest = worst(groups.value[groups.representative == row])
-        found.append(LargeGroup(id, text, int(counts[row]), _exactly(groups, farthest)))
+        found.append(LargeGroup(id, _snippet(text), int(counts[row]), _exactly(groups, farthest)))
     return tuple(found)
 
 
@@ -381,26 +376,13 @@ def _snippet(text: str) -> str:
     return line if len(line) <= _SNIPPET and len(text) <= 2 * _SNIPPET else f"{line[:_SNIPPET]}…"
 
 
-def _texts(store: Store, meta: IndexMeta, ids: Sequence[str]) -> dict[str, str]:
-    found = {
-        document.id: value_at(document.source, meta.text_field)
-        for document in store.get(ids, [meta.text_field])
-    }
-    return {id: text for id, text in found.items() if isinstance(text, str)}
-
-
 def _all_pairs(store: Store, meta: IndexMeta, count: int, step: OnStep) -> AllPairs | None:
     if meta.scheme.minhash is None or min(count, store.statistics(meta).sketched) < 2:
         return None
-    done = 0
-
-    def on_query(asked: int) -> None:
-        nonlocal done
-        done += asked
-        step("Comparing a sample", done, count)
-
     try:
-        found = sample_neighbours(store, meta, count, on_query=on_query)
+        found = sample_neighbours(
+            store, meta, count, on_query=lambda done: step("Comparing a sample", done, count)
+        )
     except UsageError:
         # The documents have tokens and no texts: they were changed since.
         return None

@@ -278,20 +278,6 @@ class Choice:
     chosen: bool = False
 
 
-@dataclass(frozen=True)
-class LayoutChoice:
-    """A layout of segments with its cost.
-
-    layout: as `segments.parse_layout` reads it. tokens: of a document. distance: guaranteed by
-    equal segments. candidates: of a query, by chance.
-    """
-
-    layout: str
-    tokens: int
-    distance: int
-    candidates: float
-
-
 def choices(
     threshold: float,
     recall: float,
@@ -333,16 +319,6 @@ def choices(
             f" {', '.join(str(choice.minhash.rows) for choice in found)} rows"
         )
     return found
-
-
-def layout_choices(documents: float) -> list[LayoutChoice]:
-    """The layouts of segments with their cost. documents: number of them in the index."""
-    return [
-        LayoutChoice(
-            str(each), len(each.widths), each.guarantee(), each.expected_candidates(documents)
-        )
-        for each in LAYOUTS
-    ]
 
 
 def bytes_a_document(minhash: MinHash, simhash: SimHash | None) -> float:

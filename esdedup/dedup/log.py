@@ -111,7 +111,13 @@ class LogWriter:
         except OSError as error:
             raise UsageError(f"log file {path}: {error.strerror}: name another (--log)") from error
         self._write([json.dumps({"log": _KIND, "version": _VERSION, **asdict(header)})])
-        self._sync_folder()
+        # Without this, a power failure may lose the file's name. Not every system can do it.
+        if hasattr(os, "O_DIRECTORY"):
+            folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
 
     def __enter__(self) -> Self:
         return self
@@ -141,16 +147,6 @@ class LogWriter:
                 f"log file {self.path}: {error.strerror}: documents that could not be logged were"
                 " left as they are"
             ) from error
-
-    def _sync_folder(self) -> None:
-        # Without this, a power failure may lose the file's name. Not every system can do it.
-        if not hasattr(os, "O_DIRECTORY"):
-            return
-        folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
 
 class LogReader:
@@ -230,13 +226,10 @@ def _unpacked(path: Path, raw: BinaryIO) -> Iterator[bytes]:
 
 def _whole_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
     """Gives the lines that have an end; a kill may have cut off the last one."""
-    begun: list[bytes] = []
+    rest = b""
     for block in blocks:
-        *lines, rest = block.split(b"\n")
-        for line in lines:
-            yield b"".join([*begun, line])
-            begun = []
-        begun.append(rest)
+        *lines, rest = (rest + block).split(b"\n")
+        yield from lines
 
 
 def _is_packed(path: Path) -> bool:

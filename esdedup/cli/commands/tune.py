@@ -12,19 +12,18 @@ from esdedup.analysis.describe import CHANCE_SIMILARITY
 from esdedup.analysis.distribution import BINS, bars, similarity_histogram
 from esdedup.analysis.sampling import Sampled, sample_neighbours
 from esdedup.analysis.to_json import to_json
-from esdedup.analysis.tuning import Choice, Neighbours, choices, layout_choices, meeting, unrelated
+from esdedup.analysis.tuning import LAYOUTS, Choice, Neighbours, choices, meeting, unrelated
 from esdedup.cli.commands.scheme import (
     MOST_DOCUMENTS,
     Chance,
     Output,
     Recall,
     Threshold,
-    counting,
     option,
     write_scheme,
 )
 from esdedup.cli.options import AsJson, Target, scheme_in, with_target
-from esdedup.cli.output import Kind, message, only_plain, print_json, print_table, wants_json
+from esdedup.cli.output import Kind, message, only_plain, print_json, print_table, steps, wants_json
 from esdedup.exceptions import UsageError
 from esdedup.models import MOST_SAMPLED
 from esdedup.sketch.minhash import MOST_PERMUTATIONS, MinHash
@@ -103,7 +102,15 @@ def tune(
     (chosen,) = [choice for choice in found if choice.chosen]
     made = replace(base, minhash=chosen.minhash)
     write_scheme(output, made)
-    layouts = layout_choices(neighbours.documents)
+    layouts = [
+        {
+            "layout": str(each),
+            "tokens": len(each.widths),
+            "distance": each.guarantee(),
+            "candidates": each.expected_candidates(neighbours.documents),
+        }
+        for each in LAYOUTS
+    ]
     if wants_json(as_json):
         answer = {
             "threshold": threshold,
@@ -134,7 +141,8 @@ def tune(
         [("segments", "text"), ("tokens", "number"), ("distance", "number"),
          ("chance candidates", "number")],
         [
-            (each.layout, str(each.tokens), str(each.distance), f"{each.candidates:,.1f}")
+            (str(each["layout"]), str(each["tokens"]), str(each["distance"]),
+             f"{each['candidates']:,.1f}")
             for each in layouts
         ],
         title="SimHash, by equality of segments",
@@ -147,7 +155,11 @@ def tune(
 
 
 def _sampled(target: Target, count: int, seed: int, candidates: int) -> tuple[Scheme, Sampled]:
-    with target.open() as index, counting("Sampling", count) as on_query:
+    with target.open() as index, steps() as on_step:
+
+        def on_query(done: int) -> None:
+            on_step("Sampling", done, count)
+
         sampled = sample_neighbours(index.store, index.meta, count, seed, candidates, on_query)
         scheme = index.scheme
     if sampled.without_text:
