@@ -17,7 +17,6 @@ import numpy as np
 from esdedup.analysis.html import page
 from esdedup.analysis.to_json import object_of
 from esdedup.exceptions import RecordError, StoreError, UsageError
-from esdedup.models import Document
 from esdedup.sketch.banding import candidate_probability
 from esdedup.sketch.minhash import estimate_jaccard, signatures
 from esdedup.sketch.scheme import Scheme
@@ -217,13 +216,17 @@ def explain(store: Store, meta: IndexMeta, left: str, right: str) -> Explanation
     if left == right:
         raise UsageError(f"{left!r} is given twice: give the ids of two documents")
     found = {document.id: document for document in store.get([left, right])}
+    texts = []
     for id in (left, right):
         if id not in found:
             raise StoreError(f"{store.where} has no document {id!r}")
+        try:
+            texts.append(text_of(found[id].source, meta.text_field))
+        except RecordError as error:
+            raise StoreError(f"document {id!r}: {error}") from error
     documents, scheme = (found[left], found[right]), meta.scheme
-    texts = _text(documents[0], meta), _text(documents[1], meta)
     sketches, sets = sketch(texts, scheme), shingle_sets(texts, scheme)
-    marked = mark_shared(texts, scheme.normalisation, scheme.shingling, scheme.seed)
+    marked = mark_shared((texts[0], texts[1]), scheme.normalisation, scheme.shingling, scheme.seed)
     one, other = (
         ExplainedDocument(
             id=document.id,
@@ -257,13 +260,6 @@ def explain(store: Store, meta: IndexMeta, left: str, right: str) -> Explanation
         minhash=_bands(scheme, sketches, sets, similarity) if filled else None,
         simhash=_segments(scheme, sketches) if filled else None,
     )
-
-
-def _text(document: Document, meta: IndexMeta) -> str:
-    try:
-        return text_of(document.source, meta.text_field)
-    except RecordError as error:
-        raise StoreError(f"document {document.id!r}: {error}") from error
 
 
 def _stored(tokens: Mapping[str, Any], scheme: Scheme, digest: str) -> StoredTokens:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -26,20 +26,9 @@ from esdedup.search.limits import Limits, narrowed_scheme
 from esdedup.sketch.sketch import sketch
 from esdedup.stores.mapping import IndexMeta
 
-
-@dataclass(frozen=True)
-class _Part:
-    """The documents of a chunk, sketched.
-
-    bad: records that are not documents. lines: by row, the records of documents without an id of
-    their own. columns: digests, filled and values of n rows, shape (n,), (n,) and (n, width).
-    """
-
-    bad: list[BadRecord]
-    lines: dict[int, Record]
-    ids: list[str]
-    texts: list[str]
-    columns: tuple[NDArray[Any], ...]
+# Of a chunk: the records that are not documents, the ids and the texts of n documents, by row the
+# records of those without an id of their own, and columns of shape (n,), (n,) and (n, width).
+_Part = tuple[list[BadRecord], list[str], list[str], dict[int, Record], tuple[NDArray[Any], ...]]
 
 
 class FileDocuments:
@@ -59,16 +48,17 @@ class FileDocuments:
 
     def add(self, part: _Part) -> None:
         """Adds the documents of the next chunk."""
-        self.read += len(part.bad) + len(part.ids)
-        for record in part.bad:
+        bad, ids, texts, lines, columns = part
+        self.read += len(bad) + len(ids)
+        for record in bad:
             self._refuse(record)
         first = len(self._ids)
-        self._ids += part.ids
-        self._columns.append(part.columns)
-        for row, (id, text) in enumerate(zip(part.ids, part.texts, strict=True)):
-            if row in part.lines and id in self._texts:
+        self._ids += ids
+        self._columns.append(columns)
+        for row, (id, text) in enumerate(zip(ids, texts, strict=True)):
+            if row in lines and id in self._texts:
                 if text != self._texts[id]:
-                    self._refuse(line_taken(part.lines[row]))
+                    self._refuse(line_taken(lines[row]))
                 continue
             # As in an index, a later document replaces the earlier one of its id.
             self._rows[id] = first + row
@@ -134,10 +124,6 @@ def _part(reading: Reading, id_field: str | None, chunk: Chunk) -> _Part:
     values = sketches.bands if reading.metric == "jaccard" else sketches.fingerprints
     assert values is not None
     digests = np.array([int(digest, 16) for digest in sketches.digests], np.uint64)
-    return _Part(
-        bad,
-        {row: item.record for row, item in enumerate(items) if not item.own_id},
-        [item.id for item in items],
-        texts,
-        (digests, sketches.filled, values.astype(reading.kind)),
-    )
+    lines = {row: item.record for row, item in enumerate(items) if not item.own_id}
+    columns = digests, sketches.filled, values.astype(reading.kind)
+    return bad, [item.id for item in items], texts, lines, columns

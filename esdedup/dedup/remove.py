@@ -206,20 +206,17 @@ class _Work:
         originals = self._originals(rows)
         entries, lines, failures, done, unchanged = [], [], [], list[str](), 0
         for id, one in held.items():
-            reason = self._hindrance(row_of[id], one, digest_of.get(id), originals)
-            if reason is not None:
-                failures.append(Failure(id, reason, conflict=True))
-                continue
-            entry = self._entry(row_of[id], one)
-            if entry is None:
+            planned = self._planned(row_of[id], one, digest_of.get(id), originals)
+            if planned is None:
                 unchanged += 1
-                continue
-            try:
-                lines.append(entry.line())
-            except RecordError as error:
-                failures.append(Failure(id, f"it can't be logged: {error}"))
+            elif isinstance(planned, Failure):
+                failures.append(planned)
             else:
-                entries.append(entry)
+                try:
+                    lines.append(planned.line())
+                    entries.append(planned)
+                except RecordError as error:
+                    failures.append(Failure(id, f"it can't be logged: {error}"))
         if entries:
             log.plan(lines)
             done, left = self._carry_out(entries, row_of)
@@ -266,30 +263,29 @@ class _Work:
         found = _text_digests(held, self.meta)
         return {id for id, digest in digest_of.items() if found.get(id) == digest}
 
-    def _hindrance(
+    def _planned(
         self, row: int, held: Held, digest: str | None, originals: set[str]
-    ) -> str | None:
-        """The reason for which a document must stay as it is, or None."""
-        compared = self.groups.digest(row)
+    ) -> Entry | Failure | None:
+        """A document's log entry; a failure if it must stay as it is; None if it needs no change."""
+        groups, source, name = self.groups, held.document.source, self.meta.field
+        head, compared = int(groups.representative[row]), groups.digest(row)
+        reason = None
         if digest != compared:
-            if held.document.tokens_in(self.meta.field).get("digest") == compared:
-                return "its tokens are not of the text that it has now (esdedup backfill --stale)"
-            return "its text changed since it was compared"
-        original = self.groups.ids[int(self.groups.representative[row])]
-        if original not in originals:
-            return f"its original {original!r} is gone, or its text changed since it was compared"
-        return None
-
-    def _entry(self, row: int, held: Held) -> Entry | None:
-        """The log entry of a document, or None if it needs no change."""
-        head = int(self.groups.representative[row])
-        original = self.groups.ids[head] if head != row else None
-        value = float(self.groups.value[row]) if head != row else None
+            reason = "its text changed since it was compared"
+            if held.document.tokens_in(name).get("digest") == compared:
+                reason = "its tokens are not of the text that it has now (esdedup backfill --stale)"
+        elif groups.ids[head] not in originals:
+            original = groups.ids[head]
+            reason = f"its original {original!r} is gone, or its text changed since it was compared"
+        if reason is not None:
+            return Failure(held.document.id, reason, conflict=True)
+        entry = Entry(held, None, None)
+        if head != row:
+            entry = Entry(held, groups.ids[head], float(groups.value[row]))
         if self.action != "mark":
-            return Entry(held, original, value)
-        source, name = held.document.source, self.meta.field
-        marks = differing(source, name, wanted_marks(self.groups, row))
-        return Entry(held, original, value, marks, former(source, name, marks)) if marks else None
+            return entry
+        marks = differing(source, name, wanted_marks(groups, row))
+        return replace(entry, marks=marks, former=former(source, name, marks)) if marks else None
 
     def _mark(self, entries: list[Entry]) -> list[Failure]:
         entry_of = {entry.id: entry for entry in entries}

@@ -159,11 +159,9 @@ def _shingling(text: str, stop_words: Path | None, normalisation: Normalisation)
     unit, colon, size = text.partition(":")
     if not colon or not size.isdecimal() or unit not in ("word", "char", "jieba"):
         raise UsageError(f"--shingle {text}: use word:N, char:N or jieba:N")
-    words: list[str] = []
-    if stop_words is not None:
-        words = [line.strip() for line in _text_of_file(stop_words).splitlines() if line.strip()]
-    chosen = tuple(normalise(words, normalisation))
-    return Shingling(unit, int(size), chosen)  # type: ignore[arg-type]
+    lines = [] if stop_words is None else _text_of_file(stop_words).splitlines()
+    words = normalise([line.strip() for line in lines if line.strip()], normalisation)
+    return Shingling(unit, int(size), tuple(words))  # type: ignore[arg-type]
 
 
 def _weighted(scheme: Scheme, weights: Path) -> Scheme:
