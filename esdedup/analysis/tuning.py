@@ -97,12 +97,8 @@ class Expectation:
 
 def unrelated(documents: float, similarity: float) -> Neighbours:
     """Neighbours in a corpus whose documents are all of one similarity to each other."""
-    return Neighbours(
-        np.array([similarity]),
-        np.array([max(0.0, documents - 1)]),
-        np.zeros(1, np.int64),
-        documents,
-    )
+    expected = np.array([max(0.0, documents - 1)])
+    return Neighbours(np.array([similarity]), expected, np.zeros(1, np.int64), documents)
 
 
 def expectation(neighbours: Neighbours, threshold: float, minhash: MinHash) -> Expectation:
@@ -225,9 +221,8 @@ def pair_similarities(sets: Ragged) -> tuple[F64, I64]:
         union = sets.counts[rows + first] + sets.counts[columns] - both
         fresh, fresh_counts = np.unique(both / union, return_counts=True)
         values, at = np.unique(np.concatenate([values, fresh]), return_inverse=True)
-        merged = np.zeros(values.size, np.int64)
-        np.add.at(merged, at, np.concatenate([counts, fresh_counts]))
-        counts = merged
+        # Exact: the counts are whole numbers below 2**53.
+        counts = np.bincount(at, np.concatenate([counts, fresh_counts])).astype(np.int64)
     counts[0] = len(sets) * (len(sets) - 1) // 2 - counts[1:].sum()
     return values, counts
 

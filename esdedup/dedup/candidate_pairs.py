@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esdedup.search.buckets import (
+    Pairs,
     agreeing,
     blocks_of_rows,
     bucket_columns,
@@ -90,13 +91,10 @@ class BandCandidates:
         """
         for rows in blocks_of_rows(self._columns, self._bands.shape[1], self._cap):
             if rows.stop > done:
-                # No name holds the pairs, so that they are freed while a caller works on these.
-                yield (
-                    rows.stop,
-                    *agreeing(
-                        self._bands, earlier_pairs(self._columns, rows, self._cap), self._least
-                    ),
-                )
+                yield rows.stop, *self._pairs(rows)
+
+    def _pairs(self, rows: range) -> Pairs:
+        return agreeing(self._bands, earlier_pairs(self._columns, rows, self._cap), self._least)
 
 
 class HammingPairs:

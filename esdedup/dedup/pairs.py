@@ -1,8 +1,7 @@
 """Finds all pairs of similar documents of an index, each once, with exact similarity.
 
-`work_folder` and `columns` read the tokens of all documents once, `candidate_pairs` joins them in
-numpy, and `verify` fetches only documents that share a token with another, to compare their texts.
-The cost grows with documents plus candidate pairs.
+The parts are those of `groups`. Only the texts of documents that share a token with another are
+fetched. The cost grows with documents plus candidate pairs.
 """
 
 from __future__ import annotations

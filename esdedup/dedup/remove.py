@@ -266,7 +266,7 @@ class _Work:
     def _planned(
         self, row: int, held: Held, digest: str | None, originals: set[str]
     ) -> Entry | Failure | None:
-        """A document's log entry; a failure if it must stay as it is; None if it needs no change."""
+        """Its log entry; a failure if it must stay as it is; None if it needs no change."""
         groups, source, name = self.groups, held.document.source, self.meta.field
         head, compared = int(groups.representative[row]), groups.digest(row)
         reason = None
