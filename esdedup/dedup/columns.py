@@ -28,9 +28,6 @@ from esdedup.stores.fields import value_at
 from esdedup.stores.mapping import IndexMeta
 from esdedup.text.arrays import U64, Mask
 
-_DOCUMENTS_A_SHARE = 100_000
-_MOST_SHARES = 1024
-
 
 @dataclass(frozen=True)
 class Columns:
@@ -82,11 +79,6 @@ class Reading:
         """The narrowest type that holds a document's values."""
         by_bands, scheme = self.metric == "jaccard", self.meta.scheme
         return np.uint32 if by_bands and require_minhash(scheme).token_bits <= 32 else np.uint64
-
-
-def shares_of(documents: int) -> int:
-    """The number of shares to read a number of documents in."""
-    return max(1, min(_MOST_SHARES, -(-documents // _DOCUMENTS_A_SHARE)))
 
 
 def read_share(

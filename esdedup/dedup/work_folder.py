@@ -23,7 +23,6 @@ from esdedup.dedup.columns import (
     Reading,
     read_columns,
     read_share,
-    shares_of,
     written_whole,
 )
 from esdedup.dedup.union_find import singletons
@@ -34,6 +33,8 @@ from esdedup.stores.sqlite.database import held_alone
 from esdedup.text.arrays import F64, I64, run_starts
 
 _JOB, _STATE, _LOCK = "job.json", "state.npz", "lock"
+_DOCUMENTS_A_SHARE = 100_000
+_MOST_SHARES = 1024
 _SECONDS_BETWEEN = 10.0
 """Time between checkpoints: a kill loses at most this much work."""
 
@@ -109,7 +110,8 @@ class WorkFolder:
         documents = store.statistics(meta).sketched
         index = {"index": store.where, "scheme": meta.scheme.id, "field": meta.field}
         whole = {**index, "stop": list(meta.stop), **job}
-        shares = self._claimed_shares(whole, shares_of(documents))
+        wanted = max(1, min(_MOST_SHARES, -(-documents // _DOCUMENTS_A_SHARE)))
+        shares = self._claimed_shares(whole, wanted)
         files = [self.path / f"share-{number:04d}.npz" for number in range(1, shares + 1)]
         done = 0
 
@@ -153,7 +155,8 @@ class WorkFolder:
         if not file.exists():
             return Checkpoint(singletons(rows), singletons(rows), np.zeros(rows))
         with _naming(self.path), file.open("rb") as raw, np.load(raw) as state:
-            found = Checkpoint(**{**state, "rows": int(state["rows"])})
+            partition, partner, value = (state[name] for name in ("partition", "partner", "value"))
+            found = Checkpoint(partition, partner, value, int(state["rows"]))
         if found.partition.size != rows:
             raise StoreError(f"{self.path}: the files do not belong together: remove the folder")
         return found

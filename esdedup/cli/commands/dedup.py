@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 from typer import Argument, Exit, Option
 
@@ -89,8 +89,10 @@ def dedup_command(
         if not wants_json(as_json):
             _show_groups(groups, index.store.where)
         elif not apply:
+            measure = "distance" if groups.grouping.by_distance else "similarity"
             for group in groups:
-                print_json(_group_json(group))
+                found = [{"id": each.id, measure: getattr(each, measure)} for each in group.members]
+                print_json({"keep": group.representative, "duplicates": found})
         message(_summary(groups, index.statistics()))
         _tell_chained(groups)
         if not apply:
@@ -143,16 +145,6 @@ def _totalling(
             on_step(title, min(total.settled, most), most)
 
         yield on_report
-
-
-def _group_json(group: Group) -> dict[str, Any]:
-    duplicates = [
-        {"id": member.id, "similarity": member.similarity}
-        if member.distance is None
-        else {"id": member.id, "distance": member.distance}
-        for member in group.members
-    ]
-    return {"keep": group.representative, "duplicates": duplicates}
 
 
 def _show_groups(groups: Groups, where: str) -> None:

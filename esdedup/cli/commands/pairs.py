@@ -123,13 +123,10 @@ def _in_files(files: list[str], options: FileOptions, limits: Limits, as_json: b
 
 def _answer(found: SimilarPairs, texts_of: TextsOf, limits: Limits, as_json: bool) -> None:
     warn_after(found.recall, found.capped, limits)
+    measure = "distance" if limits.metric == "hamming" else "similarity"
     if as_json:
         for pair in found:
-            both = {"left": pair.left, "right": pair.right}
-            if pair.distance is None:
-                print_json({**both, "similarity": pair.similarity})
-            else:
-                print_json({**both, "distance": pair.distance})
+            print_json({"left": pair.left, "right": pair.right, measure: getattr(pair, measure)})
         return
     rows: list[tuple[str, str, str]] = []
     waiting = iter(found)
@@ -143,7 +140,6 @@ def _answer(found: SimilarPairs, texts_of: TextsOf, limits: Limits, as_json: boo
     if not rows:
         message("No similar pairs")
         return
-    measure = "distance" if limits.metric == "hamming" else "similarity"
     print_table(
         [(measure, "number"), ("documents", "key"), ("text", "line")],
         rows,
