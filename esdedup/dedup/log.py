@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, Self
@@ -199,12 +199,15 @@ class LogReader:
         self.damage = f"log file {self.path}: it is damaged after line {read}: {why}"
 
     def _lines(self) -> Iterator[Any]:
-        read = 0
+        read, rest = 0, b""
         with self.path.open("rb") as raw:
             try:
-                for line in _whole_lines(_unpacked(self.path, raw)):
-                    yield json.loads(line)
-                    read += 1
+                for block in _unpacked(self.path, raw):
+                    # A kill may have cut off the last line.
+                    *lines, rest = (rest + block).split(b"\n")
+                    for line in lines:
+                        yield json.loads(line)
+                        read += 1
             except (ValueError, zstandard.ZstdError) as error:
                 self._damaged(read, error)
 
@@ -222,14 +225,6 @@ def _unpacked(path: Path, raw: BinaryIO) -> Iterator[bytes]:
             block = unpacker.unused_data
             if unpacker.eof:
                 unpacker = zstandard.ZstdDecompressor().decompressobj()
-
-
-def _whole_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """Gives the lines that have an end; a kill may have cut off the last one."""
-    rest = b""
-    for block in blocks:
-        *lines, rest = (rest + block).split(b"\n")
-        yield from lines
 
 
 def _is_packed(path: Path) -> bool:
