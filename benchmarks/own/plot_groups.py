@@ -2,7 +2,7 @@
 
     python -m benchmarks.own.plot_groups FILE.json [FILE.json ...] [--out docs/explanation/groups]
 
-One file for each store. Needs matplotlib: pip install 'esdedup[plot]'.
+One file for each store. Needs matplotlib: pip install matplotlib.
 """
 
 from __future__ import annotations

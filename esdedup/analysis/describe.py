@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from esdedup.sketch.banding import background_candidates, candidate_probability, steepest_similarity
-from esdedup.sketch.minhash import MinHash
 from esdedup.sketch.scheme import Scheme
-from esdedup.sketch.segments import Layout
 
 CHANCE_SIMILARITY = 0.02
 """Jaccard similarity that unrelated texts are taken to have, for the cost of a query."""
@@ -28,40 +26,35 @@ def describe(
         ("text", f"{form}, {fold}; shingles {shingling}{stop}"),
     ]
     if scheme.minhash is not None:
-        rows += _describe_bands(scheme.minhash, documents, chance)
-    if scheme.simhash is not None:
-        rows += _describe_layout(scheme.simhash.layout, documents)
-    return rows
-
-
-def _describe_bands(minhash: MinHash, documents: float, chance: float) -> list[tuple[str, str]]:
-    bands, rows = minhash.bands, minhash.rows
-    recalls = ", ".join(
-        f"{100 * candidate_probability(similarity, bands, rows):.1f}% at {similarity}"
-        for similarity in (0.3, 0.5, 0.7, 0.8, 0.9)
-    )
-    expected = background_candidates(documents, chance, bands, rows)
-    single = f", {minhash.signature} single values" if minhash.signature else ""
-    return [
-        ("MinHash", f"{bands} bands of {rows} rows of {minhash.permutations} permutations{single}"),
-        ("recall by Jaccard", f"{recalls}; steepest at {steepest_similarity(bands, rows):.2f}"),
-        (
-            "chance candidates a query",
-            f"about {expected:,.1f} at {documents:,.0f} documents"
-            f" that are {chance} alike by chance",
-        ),
-    ]
-
-
-def _describe_layout(layout: Layout, documents: float) -> list[tuple[str, str]]:
-    rows = [("SimHash", f"{layout.bits} bits, segments {layout}, {len(layout.widths)} tokens")]
-    for radius in range(_RADII):
-        rows.append(
-            (
-                f"Hamming distance up to {layout.guarantee(radius)}",
-                f"guaranteed with {layout.probes(radius):,} terms a query; about"
-                f" {layout.expected_candidates(documents, radius):,.1f} chance candidates"
-                f" at {documents:,.0f} documents",
-            )
+        minhash = scheme.minhash
+        bands, each = minhash.bands, minhash.rows
+        recalls = ", ".join(
+            f"{100 * candidate_probability(similarity, bands, each):.1f}% at {similarity}"
+            for similarity in (0.3, 0.5, 0.7, 0.8, 0.9)
         )
+        expected = background_candidates(documents, chance, bands, each)
+        single = f", {minhash.signature} single values" if minhash.signature else ""
+        banding = f"{bands} bands of {each} rows of {minhash.permutations} permutations{single}"
+        rows += [
+            ("MinHash", banding),
+            ("recall by Jaccard", f"{recalls}; steepest at {steepest_similarity(bands, each):.2f}"),
+            (
+                "chance candidates a query",
+                f"about {expected:,.1f} at {documents:,.0f} documents"
+                f" that are {chance} alike by chance",
+            ),
+        ]
+    if scheme.simhash is not None:
+        layout = scheme.simhash.layout
+        segments = f"{layout.bits} bits, segments {layout}, {len(layout.widths)} tokens"
+        rows.append(("SimHash", segments))
+        for radius in range(_RADII):
+            rows.append(
+                (
+                    f"Hamming distance up to {layout.guarantee(radius)}",
+                    f"guaranteed with {layout.probes(radius):,} terms a query; about"
+                    f" {layout.expected_candidates(documents, radius):,.1f} chance candidates"
+                    f" at {documents:,.0f} documents",
+                )
+            )
     return rows

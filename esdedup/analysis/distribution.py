@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,8 +13,6 @@ from esdedup.text.arrays import F64, I64
 
 BINS = 20
 
-_SINGLE_SIZES = 10
-_STEPS = (1, 2, 5)
 _DECADES = 6
 _SEED = 0
 
@@ -40,22 +38,37 @@ class SizeRange(Bin):
     documents: int = 0
 
 
-def similarity_bins(threshold: float) -> list[Bin]:
-    """Empty bins of equal width from a threshold to 1, after one bin of all that is less."""
+def similarities_in_bins(values: F64, threshold: float) -> tuple[tuple[Bin, ...], I64]:
+    """Similarities in bins of equal width from a threshold to 1, after one of all that is less.
+
+    Returns the bins, and the number of the bin of each value, shape (n,).
+    """
     edges = np.linspace(threshold, 1.0, BINS + 1).tolist() if threshold < 1.0 else [1.0, 1.0]
     near = [Bin(_range(f"{a:.4g}", f"{b:.4g}"), a, b) for a, b in itertools.pairwise(edges)]
-    return [Bin(f"less than {threshold:g}", 0.0, threshold), *near]
+    bin_of = np.minimum(np.searchsorted(edges, values, "right"), len(near))
+    return _counted([Bin(f"less than {threshold:g}", 0.0, threshold), *near], bin_of)
 
 
-def distance_bins(distance: int, bits: int) -> list[Bin]:
-    """Empty bins of equal width of distances in bits, the far ones first.
+def distances_in_bins(values: F64, distance: int, bits: int) -> tuple[tuple[Bin, ...], I64]:
+    """Distances in bits in bins of equal width, the far ones first, after one of all too far.
 
-    The first bin is of all above `distance`.
+    Returns the bins, and the number of the bin of each value, shape (n,).
     """
     width = -(-(distance + 1) // BINS)
-    lows = range(0, distance + 1, width)
-    near = [_bits(low, min(low + width - 1, distance)) for low in lows]
-    return [Bin(f"more than {distance} bits", min(distance + 1, bits), bits), *reversed(near)]
+    near = []
+    for low in range(0, distance + 1, width):
+        high = min(low + width - 1, distance)
+        name = f"{_range(str(low), str(high))} bit{'' if high == 1 else 's'}"
+        near.append(Bin(name, low, high))
+    far = Bin(f"more than {distance} bits", min(distance + 1, bits), bits)
+    bin_of = np.where(values > distance, 0, len(near) - values.astype(np.int64) // width)
+    return _counted([far, *reversed(near)], bin_of)
+
+
+def _counted(bins: list[Bin], bin_of: I64) -> tuple[tuple[Bin, ...], I64]:
+    counts = np.bincount(bin_of, minlength=len(bins)).tolist()
+    pairs = zip(bins, counts, strict=True)
+    return tuple(replace(each, count=count) for each, count in pairs), bin_of
 
 
 def similarity_histogram(counts: F64) -> tuple[Bin, ...]:
@@ -67,34 +80,19 @@ def similarity_histogram(counts: F64) -> tuple[Bin, ...]:
     )
 
 
-def bins_of_similarities(values: F64, bins: list[Bin]) -> I64:
-    """The number of the bin of each value, shape (n,)."""
-    found: I64 = np.searchsorted([each.low for each in bins[1:]], values, "right")
-    return np.minimum(found, len(bins) - 1)
-
-
-def bins_of_distances(values: F64, bins: list[Bin]) -> I64:
-    """The number of the bin of each value, shape (n,)."""
-    near = [each.high for each in reversed(bins[1:])]
-    found: I64 = len(bins) - 1 - np.searchsorted(near, values, "left")
-    return found
-
-
 def size_ranges(sizes: I64) -> list[SizeRange]:
     """Sizes of groups, 2 or more each: 2 to 10 one by one, larger ones in ranges up to the largest.
 
     Ranges without any group are included.
     """
     largest = int(sizes.max()) if sizes.size else 1
-    rounded = (step * 10**power for power in itertools.count(1) for step in _STEPS)
-    ends = itertools.chain(
-        range(2, _SINGLE_SIZES + 1), (end for end in rounded if end > _SINGLE_SIZES)
-    )
+    rounded = (step * 10**power for power in itertools.count(1) for step in (1, 2, 5))
     found: list[SizeRange] = []
     before = 1
-    for end in ends:
+    # 10 is among the rounded ends.
+    for end in itertools.chain(range(2, 10), rounded):
         if before >= largest:
-            return found
+            break
         inside = sizes[(sizes > before) & (sizes <= end)]
         name = _range(f"{before + 1:,}", f"{end:,}")
         found.append(SizeRange(name, before + 1, end, int(inside.size), int(inside.sum())))
@@ -103,28 +101,23 @@ def size_ranges(sizes: I64) -> list[SizeRange]:
 
 
 def bars(bins: Sequence[Bin], log_scale: bool = False) -> list[tuple[Bin, float]]:
-    """Bins, the last first, each with the length of its bar in percent."""
+    """Bins, the last first, each with the length of its bar in percent.
+
+    log_scale: the longest bar reaches to the next power of ten; the scale has at most six of them.
+    """
     counts = [each.count for each in bins]
+    largest = max(counts, default=0.0)
     if log_scale:
+        top = math.ceil(math.log10(largest)) if largest > 0 else 0
         # One pair has a bar too, if the scale has room for it.
-        decades = min(_DECADES, logarithmic(counts, 1)[1] + 1)
-        heights, _ = logarithmic(counts, max(2, decades))
+        decades = max(2, min(_DECADES, top + 1))
+        heights = [
+            1 + (math.log10(count) - top) / decades if count > 0 else 0.0 for count in counts
+        ]
     else:
-        heights = [count / max(1.0, *counts) for count in counts]
+        heights = [count / max(1.0, largest) for count in counts]
     lengths = [round(100 * max(0.0, height), 2) for height in heights]
     return [*zip(bins, lengths, strict=True)][::-1]
-
-
-def logarithmic(values: Sequence[float], decades: int) -> tuple[list[float], int]:
-    """Heights of values on a logarithmic scale, and the power of ten at its top.
-
-    The scale ends `decades` powers of ten below the top; a smaller value has no height.
-    """
-    largest = max(values, default=0.0)
-    top = math.ceil(math.log10(largest)) if largest > 0 else 0
-    return [
-        (math.log10(value) - (top - decades)) / decades if value > 0 else 0.0 for value in values
-    ], top
 
 
 def spread(bin_of: I64, group_of: I64, count: int) -> I64:
@@ -153,7 +146,3 @@ def spread(bin_of: I64, group_of: I64, count: int) -> I64:
 
 def _range(low: str, high: str) -> str:
     return low if low == high else f"{low} to {high}"
-
-
-def _bits(low: int, high: int) -> Bin:
-    return Bin(f"{_range(str(low), str(high))} bit{'' if high == 1 else 's'}", low, high)

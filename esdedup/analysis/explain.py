@@ -6,6 +6,7 @@ the texts as they are, whatever tokens are stored.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -14,13 +15,12 @@ from typing import Any, Literal
 import numpy as np
 
 from esdedup.analysis.html import page
-from esdedup.analysis.to_json import to_json
+from esdedup.analysis.to_json import object_of
 from esdedup.exceptions import RecordError, StoreError, UsageError
-from esdedup.models import Document
 from esdedup.sketch.banding import candidate_probability
 from esdedup.sketch.minhash import estimate_jaccard, signatures
 from esdedup.sketch.scheme import Scheme
-from esdedup.sketch.segments import Layout, segment_values
+from esdedup.sketch.segments import segment_values
 from esdedup.sketch.simhash import to_hex
 from esdedup.sketch.sketch import Sketches, shingle_sets, sketch
 from esdedup.sketch.tokens import encode
@@ -126,10 +126,9 @@ class ExplainedSegments:
     @property
     def differing(self) -> list[int]:
         """The positions of the differing bits, from 0, the most significant."""
-        pairs = [
-            pair for block in self.blocks for pair in zip(block.left, block.right, strict=True)
-        ]
-        return [at for at, (left, right) in enumerate(pairs) if left != right]
+        left = "".join(block.left for block in self.blocks)
+        right = "".join(block.right for block in self.blocks)
+        return [at for at, digit in enumerate(left) if digit != right[at]]
 
 
 @dataclass(frozen=True)
@@ -159,11 +158,19 @@ class Explanation:
     @property
     def warnings(self) -> list[str]:
         """Sentences to read before the rest is believed."""
-        return [
-            f"{side.id}: {warning}"
-            for side in (self.left, self.right)
-            for warning in _warnings(side, self.units)
-        ]
+        found = []
+        for side in (self.left, self.right):
+            if side.stored_tokens in _STORED:
+                stored = _STORED[side.stored_tokens]
+                found.append(f"{side.id}: {stored}. The current text is explained")
+            if not side.shingles:
+                found.append(f"{side.id}: the text has no {self.units}, so it has no tokens")
+            if not side.original:
+                found.append(
+                    f"{side.id}: the text is shown normalised: its {self.units} can't be found in"
+                    " the original"
+                )
+        return found
 
     @property
     def units(self) -> str:
@@ -172,8 +179,7 @@ class Explanation:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object of everything but the texts."""
-        document: dict[str, Any] = to_json(self)
-        return document
+        return object_of(self)
 
     def html(self) -> str:
         """A page with both texts, as one file that loads nothing."""
@@ -185,13 +191,17 @@ class Explanation:
         found = [("Jaccard similarity", f"{self.similarity:.3f}", f"{self.shared:,} {shingles}")]
         if (bands := self.minhash) is not None:
             error = f"standard error {bands.standard_error:.3f}, {bands.permutations} permutations"
-            chance = f"{_percent(bands.chance)} of pairs this similar meet in a band"
+            # Only certainty is shown as 100%.
+            sure = 0.9995 <= bands.chance < 1.0
+            share = ">99.9%" if sure else f"{100 * bands.chance:.1f}%"
+            chance = f"{share} of pairs this similar meet in a band"
             found.append(("MinHash estimate", f"{bands.estimate:.3f}", error))
             found.append(("bands met", f"{len(bands.met)} of {bands.bands}", chance))
         if (segments := self.simhash) is not None:
-            sure = f"up to {segments.guarantee}, a segment always meets"
+            always = f"up to {segments.guarantee}, a segment always meets"
             met = f"{len(segments.met)} of {segments.segments}"
-            found.append(("Hamming distance", f"{segments.distance} of {segments.bits} bits", sure))
+            distance = f"{segments.distance} of {segments.bits} bits"
+            found.append(("Hamming distance", distance, always))
             found.append(("segments met", met, ""))
         equal = ("yes", "equal") if self.duplicates else ("no", "different")
         return [*found, ("exact duplicates", equal[0], f"the normalised texts are {equal[1]}")]
@@ -205,11 +215,18 @@ def explain(store: Store, meta: IndexMeta, left: str, right: str) -> Explanation
     """
     if left == right:
         raise UsageError(f"{left!r} is given twice: give the ids of two documents")
-    documents = _both(store, left, right)
-    texts = _text(documents[0], meta), _text(documents[1], meta)
-    scheme = meta.scheme
+    found = {document.id: document for document in store.get([left, right])}
+    texts = []
+    for id in (left, right):
+        if id not in found:
+            raise StoreError(f"{store.where} has no document {id!r}")
+        try:
+            texts.append(text_of(found[id].source, meta.text_field))
+        except RecordError as error:
+            raise StoreError(f"document {id!r}: {error}") from error
+    documents, scheme = (found[left], found[right]), meta.scheme
     sketches, sets = sketch(texts, scheme), shingle_sets(texts, scheme)
-    marked = mark_shared(texts, scheme.normalisation, scheme.shingling, scheme.seed)
+    marked = mark_shared((texts[0], texts[1]), scheme.normalisation, scheme.shingling, scheme.seed)
     one, other = (
         ExplainedDocument(
             id=document.id,
@@ -245,37 +262,6 @@ def explain(store: Store, meta: IndexMeta, left: str, right: str) -> Explanation
     )
 
 
-def _warnings(side: ExplainedDocument, units: str) -> list[str]:
-    found = []
-    if side.stored_tokens in _STORED:
-        found.append(f"{_STORED[side.stored_tokens]}. The current text is explained")
-    if not side.shingles:
-        found.append(f"the text has no {units}, so it has no tokens")
-    if not side.original:
-        found.append(f"the text is shown normalised: its {units} can't be found in the original")
-    return found
-
-
-def _percent(chance: float) -> str:
-    # Only certainty is shown as 100%.
-    return ">99.9%" if 0.9995 <= chance < 1.0 else f"{100 * chance:.1f}%"
-
-
-def _both(store: Store, left: str, right: str) -> tuple[Document, Document]:
-    found = {document.id: document for document in store.get([left, right])}
-    for id in (left, right):
-        if id not in found:
-            raise StoreError(f"{store.where} has no document {id!r}")
-    return found[left], found[right]
-
-
-def _text(document: Document, meta: IndexMeta) -> str:
-    try:
-        return text_of(document.source, meta.text_field)
-    except RecordError as error:
-        raise StoreError(f"document {document.id!r}: {error}") from error
-
-
 def _stored(tokens: Mapping[str, Any], scheme: Scheme, digest: str) -> StoredTokens:
     if tokens.get("scheme") is None:
         return "none"
@@ -307,12 +293,14 @@ def _segments(scheme: Scheme, sketches: Sketches) -> ExplainedSegments | None:
         return None
     layout, prints = scheme.simhash.layout, sketches.fingerprints
     left, right = to_hex(prints)
+    digits = [f"{int(fingerprint, 16):0{layout.bits}b}" for fingerprint in (left, right)]
+    edges = itertools.accumulate(layout.block_bits, initial=0)
     return ExplainedSegments(
         bits=layout.bits,
         distance=int(hamming(prints[:1], prints[1:])[0]),
         left=left,
         right=right,
-        blocks=_blocks(left, right, layout),
+        blocks=tuple(Block(digits[0][a:b], digits[1][a:b]) for a, b in itertools.pairwise(edges)),
         segments=len(layout.combinations),
         guarantee=layout.guarantee(),
         met=tuple(
@@ -320,16 +308,6 @@ def _segments(scheme: Scheme, sketches: Sketches) -> ExplainedSegments | None:
             for meeting in _met(segment_values(prints, layout), layout.segment_bits)
         ),
     )
-
-
-def _blocks(left: str, right: str, layout: Layout) -> tuple[Block, ...]:
-    digits = [f"{int(fingerprint, 16):0{layout.bits}b}" for fingerprint in (left, right)]
-    blocks = []
-    first = 0
-    for width in layout.block_bits:
-        blocks.append(Block(*(each[first : first + width] for each in digits)))
-        first += width
-    return tuple(blocks)
 
 
 def _met(values: U64, bits: int) -> tuple[Meeting, ...]:

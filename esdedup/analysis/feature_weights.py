@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from esdedup.exceptions import UsageError
 from esdedup.sketch.scheme import Scheme
@@ -19,21 +20,26 @@ from esdedup.text.normalise import normalise
 from esdedup.text.shingles import shingle
 from esdedup.text.words import tokenise
 
+_LIMIT = 4096
+"""Maximum number of features with a weight of their own."""
+_Number = TypeVar("_Number", int, float)
+
 
 def count_corpus(scheme: Scheme, batches: Iterable[Sequence[str]]) -> Frequencies:
     """Number of texts that have each of the scheme's features, see `count_documents`."""
-    return count_documents(_features(batch, scheme) for batch in batches)
+    size = _feature_size(scheme)
+    return count_documents(shingle(_tokens(batch, scheme), size) for batch in batches)
 
 
-def weighted_by_corpus(scheme: Scheme, counted: Frequencies, limit: int = 4096) -> Scheme:
+def weighted_by_corpus(scheme: Scheme, counted: Frequencies) -> Scheme:
     """The scheme with the inverse document frequencies of a corpus frozen into it."""
     # One more than the limit gives the weight of all others.
-    most = counted.most(limit + 1)
-    return _with_table(scheme, inverse_document_frequency(most, counted.documents, limit))
+    most = counted.most(_LIMIT + 1)
+    return _with_table(scheme, inverse_document_frequency(most, counted.documents, _LIMIT))
 
 
 def weighted_by_frequencies(
-    scheme: Scheme, frequencies: Mapping[str, int], documents: int, limit: int = 4096
+    scheme: Scheme, frequencies: Mapping[str, int], documents: int
 ) -> Scheme:
     """The scheme with inverse document frequencies from a table.
 
@@ -42,16 +48,13 @@ def weighted_by_frequencies(
 
     Raises UsageError for a name that is not exactly one feature.
     """
-    hashes = _named(list(frequencies), scheme)
-    counted = dict(zip(hashes, frequencies.values(), strict=True))
-    return _with_table(scheme, inverse_document_frequency(counted, documents, limit))
+    counted = _hashed(frequencies, scheme)
+    return _with_table(scheme, inverse_document_frequency(counted, documents, _LIMIT))
 
 
 def weighted_as_given(scheme: Scheme, weights: Mapping[str, float], default: float = 1.0) -> Scheme:
     """The scheme with weights by feature, 0 to 255; every other feature weighs `default`."""
-    hashes = _named(list(weights), scheme)
-    table = given_weights(dict(zip(hashes, weights.values(), strict=True)), default)
-    return _with_table(scheme, table)
+    return _with_table(scheme, given_weights(_hashed(weights, scheme), default))
 
 
 def _feature_size(scheme: Scheme) -> int:
@@ -60,21 +63,21 @@ def _feature_size(scheme: Scheme) -> int:
     return scheme.simhash.feature_size
 
 
-def _features(texts: Sequence[str], scheme: Scheme) -> Ragged:
-    normalised = normalise(texts, scheme.normalisation)
-    return shingle(tokenise(normalised, scheme.shingling, scheme.seed), _feature_size(scheme))
+def _tokens(texts: Sequence[str], scheme: Scheme) -> Ragged:
+    return tokenise(normalise(texts, scheme.normalisation), scheme.shingling, scheme.seed)
 
 
-def _named(names: list[str], scheme: Scheme) -> list[int]:
-    size = _feature_size(scheme)
-    tokens = tokenise(normalise(names, scheme.normalisation), scheme.shingling, scheme.seed)
+def _hashed(table: Mapping[str, _Number], scheme: Scheme) -> dict[int, _Number]:
+    """The table with hashes in place of the names of features."""
+    size, names = _feature_size(scheme), list(table)
+    tokens = _tokens(names, scheme)
     for name, count in zip(names, tokens.counts.tolist(), strict=True):
         if count != size:
             raise UsageError(
                 f"feature {name!r} is {count} {scheme.shingling.unit} tokens; the scheme's"
                 f" features are of {size}"
             )
-    return [int(feature) for feature in shingle(tokens, size).hashes]
+    return dict(zip(shingle(tokens, size).hashes.tolist(), table.values(), strict=True))
 
 
 def _with_table(scheme: Scheme, table: FeatureWeights) -> Scheme:

@@ -7,7 +7,7 @@ and not with their texts.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,29 +19,27 @@ from esdedup.analysis.distribution import (
     Bin,
     SizeRange,
     bars,
-    bins_of_distances,
-    bins_of_similarities,
-    distance_bins,
-    similarity_bins,
+    distances_in_bins,
+    similarities_in_bins,
     similarity_histogram,
     size_ranges,
     spread,
 )
 from esdedup.analysis.html import page
 from esdedup.analysis.sampling import sample_neighbours
-from esdedup.analysis.to_json import to_json
+from esdedup.analysis.to_json import object_of
 from esdedup.dedup.groups import Grouping, Groups, find_groups
+from esdedup.dedup.verify import texts_in
 from esdedup.dedup.work_folder import OnStep, WorkFolder
 from esdedup.exceptions import UsageError
 from esdedup.ingest.renew import digests
 from esdedup.models import Statistics
 from esdedup.search.buckets import Capped
 from esdedup.search.hot_buckets import HotBuckets, hot_buckets
-from esdedup.search.limits import distance_for, require_simhash
+from esdedup.search.limits import require_simhash
 from esdedup.search.warnings import cut_buckets, lacking_recall, without_tokens
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores.base import Store
-from esdedup.stores.fields import value_at
 from esdedup.stores.mapping import IndexMeta
 from esdedup.text.arrays import I64
 from esdedup.text.highlight import Excerpt, differing, excerpts, mark_shared
@@ -198,12 +196,43 @@ class Report:
     @property
     def warnings(self) -> list[str]:
         """Sentences to read before the rest is believed."""
-        return [each for each in _warnings(self) if each is not None]
+        grouping, limits = self.grouping, self.grouping.limits
+        capped = Capped(self.capped_buckets, self.capped_largest)
+        found = [without_tokens(self.statistics), cut_buckets(capped, limits.max_per_bucket)]
+        if not grouping.exact and not grouping.by_distance:
+            recall = self.expected_recall
+            found.append(lacking_recall(recall, limits.least_similarity, limits.recall))
+        if self.stopped_tokens and not grouping.exact:
+            tokens = _counted(self.stopped_tokens, "token is", "tokens are")
+            found.append(
+                f"{tokens} in the index's stop list: documents that share no other token were not"
+                " compared"
+            )
+        if self.chained:
+            chained = _counted(self.chained, "duplicate is", "duplicates are")
+            found.append(
+                f"{chained} joined by a chain of similar documents, and less like the"
+                " representative than the threshold: --method leader leaves them"
+            )
+        if self.examples_left_out:
+            examples = _counted(self.examples_left_out, "example is", "examples are")
+            found.append(
+                f"{examples} left out: a text is gone, has changed since its tokens were made"
+                " (esdedup check), or is longer than a million characters"
+            )
+        if self.pairs is not None and self.pairs.truncated:
+            sampled = _counted(
+                self.pairs.truncated, "sampled document has", "sampled documents have"
+            )
+            found.append(
+                f"{sampled} more candidates than were verified: the estimate for all pairs lacks"
+                " pairs of little similarity"
+            )
+        return [each for each in found if each is not None]
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object of everything but the texts of examples."""
-        document: dict[str, Any] = to_json(self)
-        return document
+        return object_of(self)
 
     def html(self, index: str = "the index") -> str:
         """A page with the texts of examples, as one file that loads nothing.
@@ -252,16 +281,20 @@ def report(
     step = on_step or (lambda *_: None)
     statistics = store.statistics(meta)
     groups = find_groups(store, meta, grouping, work=work, on_step=on_step)
-    rows = np.arange(len(groups.ids))
-    followers = rows[groups.representative != rows]
-    same = groups.digests[followers] == groups.digests[groups.representative[followers]]
-    unlike = followers[~same]
-    empty, bin_of = _binned(meta, groups, unlike)
-    counts = np.bincount(bin_of, minlength=len(empty)).tolist()
-    bins = tuple(replace(each, count=count) for each, count in zip(empty, counts, strict=True))
+    rows = groups.duplicate_rows
+    heads = groups.representative[rows]
+    same = groups.digests[rows] == groups.digests[heads]
+    copied = np.union1d(rows, heads)
+    unlike = rows[~same]
+    bins, bin_of = _binned(meta, groups, unlike)
     chosen = unlike[spread(bin_of, groups.representative[unlike], wanted.examples)]
-    examples = [_example(store, meta, groups, row) for row in _by_likeness(groups, chosen)]
+    value = groups.value[chosen]
+    most_like_first = np.argsort(value if grouping.by_distance else -value, kind="stable")
+    examples = [_example(store, meta, groups, row) for row in chosen[most_like_first].tolist()]
     step("Examples", len(examples), len(examples))
+    hot = HotBuckets([], 0, 0)
+    if wanted.hot:
+        hot = hot_buckets(store, meta, wanted.hot, over=_FEWEST - 1)
     sizes, numbers = np.unique(groups.sizes, return_counts=True)
     return Report(
         made=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -271,8 +304,8 @@ def report(
         statistics=statistics,
         documents=len(groups.ids),
         groups=groups.sizes.size,
-        duplicates=followers.size,
-        copies=_copies(groups, followers),
+        duplicates=rows.size,
+        copies=int(copied.size - np.unique(groups.digests[copied]).size),
         equal=int(same.sum()),
         chained=int(bins[0].count),
         sizes=dict(zip(sizes.tolist(), numbers.tolist(), strict=True)),
@@ -281,7 +314,7 @@ def report(
         largest=_largest_groups(store, meta, groups),
         examples=tuple(each for each in examples if each is not None),
         examples_left_out=sum(each is None for each in examples),
-        hot=_hot(store, meta, wanted.hot),
+        hot=replace(hot, buckets=[replace(each, text=_snippet(each.text)) for each in hot.buckets]),
         pairs=_all_pairs(store, meta, wanted.sample, step),
         capped_buckets=groups.capped.buckets,
         capped_largest=groups.capped.largest,
@@ -290,46 +323,29 @@ def report(
     )
 
 
-def _binned(meta: IndexMeta, groups: Groups, rows: I64) -> tuple[list[Bin], I64]:
-    """Empty bins, and the number of the bin of each row."""
+def _binned(meta: IndexMeta, groups: Groups, rows: I64) -> tuple[tuple[Bin, ...], I64]:
+    """Bins, and the number of the bin of each row."""
     grouping, values = groups.grouping, groups.value[rows]
     if grouping.by_distance:
-        layout = require_simhash(meta.scheme)
-        bins = distance_bins(distance_for(layout, grouping.limits.distance), layout.bits)
-        return bins, bins_of_distances(values, bins)
-    bins = similarity_bins(1.0 if grouping.exact else grouping.limits.least_similarity)
-    return bins, bins_of_similarities(values, bins)
-
-
-def _copies(groups: Groups, followers: I64) -> int:
-    members = np.union1d(followers, groups.representative[followers])
-    return int(members.size - np.unique(groups.digests[members]).size)
-
-
-def _by_likeness(groups: Groups, rows: I64) -> list[int]:
-    """Rows, the most like the representative first."""
-    value = groups.value[rows]
-    order = np.argsort(value if groups.grouping.by_distance else -value, kind="stable")
-    found: list[int] = rows[order].tolist()
-    return found
+        assert grouping.limits.distance is not None
+        bits = require_simhash(meta.scheme).bits
+        return distances_in_bins(values, grouping.limits.distance, bits)
+    return similarities_in_bins(values, 1.0 if grouping.exact else grouping.limits.least_similarity)
 
 
 def _example(store: Store, meta: IndexMeta, groups: Groups, row: int) -> Example | None:
     """A row and its representative, or None if a text is not the one that was grouped."""
     rows = int(groups.representative[row]), row
-    left, right = (groups.ids[each] for each in rows)
-    texts = _texts(store, meta, [left, right])
-    if len(texts) < 2 or max(map(len, texts.values())) > _LONGEST:
+    ids = [groups.ids[each] for each in rows]
+    texts, scheme = texts_in(store, meta.text_field)(ids), meta.scheme
+    if max(map(len, texts)) > _LONGEST:
         return None
-    if digests([texts[left], texts[right]], meta) != [f"{groups.digests[r]:016x}" for r in rows]:
+    if digests(texts, meta) != [groups.digest(each) for each in rows]:
         return None
-    scheme = meta.scheme
-    both = mark_shared(
-        (texts[left], texts[right]), scheme.normalisation, scheme.shingling, scheme.seed
-    )
+    both = mark_shared((texts[0], texts[1]), scheme.normalisation, scheme.shingling, scheme.seed)
     representative, duplicate = (
-        ExampleText(id, len(texts[id]), text.original, excerpts(text, _EXCERPT))
-        for id, text in zip((left, right), both, strict=True)
+        ExampleText(id, len(text), marked.original, excerpts(marked, _EXCERPT))
+        for id, text, marked in zip(ids, texts, both, strict=True)
     )
     same_words = not any(map(differing, both))
     return Example(representative, duplicate, _exactly(groups, groups.value[row]), same_words)
@@ -338,14 +354,15 @@ def _example(store: Store, meta: IndexMeta, groups: Groups, row: int) -> Example
 def _largest_groups(store: Store, meta: IndexMeta, groups: Groups) -> tuple[LargeGroup, ...]:
     counts = np.bincount(groups.representative, minlength=len(groups.ids))
     order = np.argsort(-counts, kind="stable")[:_LARGEST]
+    texts_of = texts_in(store, meta.text_field)
     worst = np.nanmax if groups.grouping.by_distance else np.nanmin
     found = []
     for row in order[counts[order] > 1].tolist():
         id = groups.ids[row]
         # One by one, because a text may be large.
-        text = _snippet(_texts(store, meta, [id]).get(id, ""))
+        (text,) = texts_of([id])
         farthest = worst(groups.value[groups.representative == row])
-        found.append(LargeGroup(id, text, int(counts[row]), _exactly(groups, farthest)))
+        found.append(LargeGroup(id, _snippet(text), int(counts[row]), _exactly(groups, farthest)))
     return tuple(found)
 
 
@@ -359,75 +376,19 @@ def _snippet(text: str) -> str:
     return line if len(line) <= _SNIPPET and len(text) <= 2 * _SNIPPET else f"{line[:_SNIPPET]}…"
 
 
-def _texts(store: Store, meta: IndexMeta, ids: Sequence[str]) -> dict[str, str]:
-    found = {
-        document.id: value_at(document.source, meta.text_field)
-        for document in store.get(ids, [meta.text_field])
-    }
-    return {id: text for id, text in found.items() if isinstance(text, str)}
-
-
-def _hot(store: Store, meta: IndexMeta, count: int) -> HotBuckets:
-    if not count:
-        return HotBuckets([], 0, 0)
-    found = hot_buckets(store, meta, count, over=_FEWEST - 1)
-    return replace(
-        found, buckets=[replace(each, text=_snippet(each.text)) for each in found.buckets]
-    )
-
-
 def _all_pairs(store: Store, meta: IndexMeta, count: int, step: OnStep) -> AllPairs | None:
     if meta.scheme.minhash is None or min(count, store.statistics(meta).sketched) < 2:
         return None
-    done = 0
-
-    def on_query(asked: int) -> None:
-        nonlocal done
-        done += asked
-        step("Comparing a sample", done, count)
-
     try:
-        found = sample_neighbours(store, meta, count, on_query=on_query)
+        found = sample_neighbours(
+            store, meta, count, on_query=lambda done: step("Comparing a sample", done, count)
+        )
     except UsageError:
         # The documents have tokens and no texts: they were changed since.
         return None
     # Each pair is a neighbour to both.
     pairs = found.neighbours.histogram(BINS) * found.neighbours.documents / 2
     return AllPairs(similarity_histogram(pairs), found.sampled, found.truncated)
-
-
-def _warnings(found: Report) -> list[str | None]:
-    grouping, limits = found.grouping, found.grouping.limits
-    capped = Capped(found.capped_buckets, found.capped_largest)
-    warnings = [without_tokens(found.statistics), cut_buckets(capped, limits.max_per_bucket)]
-    if not grouping.exact and not grouping.by_distance:
-        recall = found.expected_recall
-        warnings.append(lacking_recall(recall, limits.least_similarity, limits.recall))
-    if found.stopped_tokens and not grouping.exact:
-        tokens = _counted(found.stopped_tokens, "token is", "tokens are")
-        warnings.append(
-            f"{tokens} in the index's stop list: documents that share no other token were not"
-            " compared"
-        )
-    if found.chained:
-        chained = _counted(found.chained, "duplicate is", "duplicates are")
-        warnings.append(
-            f"{chained} joined by a chain of similar documents, and less like the representative"
-            " than the threshold: --method leader leaves them"
-        )
-    if found.examples_left_out:
-        examples = _counted(found.examples_left_out, "example is", "examples are")
-        warnings.append(
-            f"{examples} left out: a text is gone, has changed since its tokens were made (esdedup"
-            " check), or is longer than a million characters"
-        )
-    if found.pairs is not None and found.pairs.truncated:
-        sampled = _counted(found.pairs.truncated, "sampled document has", "sampled documents have")
-        warnings.append(
-            f"{sampled} more candidates than were verified: the estimate for all pairs lacks pairs"
-            " of little similarity"
-        )
-    return warnings
 
 
 def _counted(count: int, one: str, many: str) -> str:

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from esdedup.analysis.tuning import Neighbours, from_pairs, least_met, with_found
-from esdedup.exceptions import RecordError, UsageError
+from esdedup.exceptions import UsageError
 from esdedup.models import Document, Query
 from esdedup.search.limits import ONE_BAND, Limits
 from esdedup.search.similar import similar
 from esdedup.sketch.sketch import shingle_sets
 from esdedup.stores.base import Store
 from esdedup.stores.elastic.queries import QUERIES_AT_ONCE
-from esdedup.stores.fields import text_of
+from esdedup.stores.fields import value_at
 from esdedup.stores.mapping import IndexMeta
 
 OnDocuments = Callable[[int], None]
@@ -48,15 +48,17 @@ def texts_of_index(
     Documents that lost their text since are left out.
 
     sample: number of random documents; None for all.
-    on_read: called with the number of documents of each batch.
+    on_read: called with the number of documents read so far.
     """
     paths = [meta.text_field]
     batches = (
         store.scan(paths, meta) if sample is None else [store.sample(paths, meta, sample, seed)]
     )
+    read = 0
     for batch in batches:
+        read += len(batch)
         if on_read is not None:
-            on_read(len(batch))
+            on_read(read)
         yield [text for _, text in _with_text(batch, meta)]
 
 
@@ -74,7 +76,7 @@ def sample_neighbours(
     the index is queried for each sampled text.
 
     candidates: maximum number of documents to verify for a query.
-    on_query: called with the number of texts of each request.
+    on_query: called with the number of texts asked for so far.
 
     Raises UsageError if the index has no MinHash tokens, or fewer than two texts.
     """
@@ -95,36 +97,18 @@ def sample_neighbours(
             "jaccard", least, matches=candidates, candidates=candidates, recall=ONE_BAND
         )
         queries = [Query(text, document.id) for document, text in found]
-        values, truncated = _found(store, whole, queries, limits, on_query)
+        values: list[float] = []
+        for first in range(0, len(queries), QUERIES_AT_ONCE):
+            some = queries[first : first + QUERIES_AT_ONCE]
+            for result in similar(store, whole, some, limits):
+                truncated += result.truncated
+                values += [match.similarity or 0.0 for match in result.matches]
+            if on_query is not None:
+                on_query(first + len(some))
         neighbours = with_found(neighbours, np.array(values), len(found), minhash, least)
     return Sampled(neighbours, len(found), len(documents) - len(found), truncated)
 
 
-def _found(
-    store: Store,
-    meta: IndexMeta,
-    queries: Sequence[Query],
-    limits: Limits,
-    on_query: OnDocuments | None,
-) -> tuple[list[float], int]:
-    """The similarities of all matches, and the number of queries with too many candidates."""
-    values: list[float] = []
-    truncated = 0
-    for first in range(0, len(queries), QUERIES_AT_ONCE):
-        some = queries[first : first + QUERIES_AT_ONCE]
-        for result in similar(store, meta, some, limits):
-            truncated += result.truncated
-            values += [match.similarity or 0.0 for match in result.matches]
-        if on_query is not None:
-            on_query(len(some))
-    return values, truncated
-
-
 def _with_text(documents: Sequence[Document], meta: IndexMeta) -> list[tuple[Document, str]]:
-    found = []
-    for document in documents:
-        try:
-            found.append((document, text_of(document.source, meta.text_field)))
-        except RecordError:
-            continue
-    return found
+    found = ((document, value_at(document.source, meta.text_field)) for document in documents)
+    return [(document, text) for document, text in found if isinstance(text, str)]

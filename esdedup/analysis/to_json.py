@@ -7,25 +7,27 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 
-def to_json(value: Any) -> Any:
-    """A result, or a value in one, as plain JSON.
+def object_of(result: Any) -> dict[str, Any]:
+    """A dataclass as a JSON object of its fields and properties.
 
-    A dataclass becomes an object of its fields and properties; a field with `repr=False` is left
-    out. A part with a method `to_json` is as that says. Keys become strings, tuples lists.
+    A field with `repr=False` is left out.
     """
+    names = [each.name for each in fields(result) if each.repr]
+    names += [name for name, each in vars(type(result)).items() if isinstance(each, property)]
+    return {name: to_json(getattr(result, name)) for name in names}
+
+
+def to_json(value: Any) -> Any:
+    """A result, or a value in one, as plain JSON. Keys become strings, tuples lists.
+
+    A value with a method `to_json` is as that says.
+    """
+    if hasattr(value, "to_json"):
+        return value.to_json()
     if is_dataclass(value):
-        return {name: _part(getattr(value, name)) for name in _names(type(value))}
+        return object_of(value)
     if isinstance(value, Mapping):
-        return {str(key): _part(each) for key, each in value.items()}
+        return {str(key): to_json(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_part(each) for each in value]
+        return [to_json(each) for each in value]
     return value
-
-
-def _part(value: Any) -> Any:
-    return value.to_json() if hasattr(value, "to_json") else to_json(value)
-
-
-def _names(kind: Any) -> list[str]:
-    properties = [name for name, each in vars(kind).items() if isinstance(each, property)]
-    return [each.name for each in fields(kind) if each.repr] + properties

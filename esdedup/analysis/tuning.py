@@ -18,7 +18,7 @@ from esdedup.sketch.minhash import MinHash
 from esdedup.sketch.segments import Layout
 from esdedup.sketch.simhash import SimHash
 from esdedup.sketch.tokens import MAX_TOKENS
-from esdedup.text.arrays import F32, F64, I64, Mask, Ragged, offsets_of, ranges
+from esdedup.text.arrays import F64, I64, Ragged, offsets_of, ranges
 
 LAYOUTS = (Layout(64, 4), Layout(64, 8), Layout(64, 6, 3), Layout(128, 4), Layout(128, 8))
 """Layouts of segments to choose from: few tokens, more distance, or few candidates."""
@@ -62,10 +62,6 @@ class Neighbours:
         scale = max(0.0, documents - 1) / max(1.0, self.documents - 1)
         return replace(self, expected=self.expected * scale, documents=documents)
 
-    def weighted(self, weights: F64) -> Neighbours:
-        """Returns a share of the neighbours. weights: the share of each similarity, shape (n,)."""
-        return replace(self, expected=self.expected * weights)
-
     def histogram(self, bins: int) -> F64:
         """Expected neighbours in bins of equal width from 0 to 1: shape (bins,).
 
@@ -101,12 +97,8 @@ class Expectation:
 
 def unrelated(documents: float, similarity: float) -> Neighbours:
     """Neighbours in a corpus whose documents are all of one similarity to each other."""
-    return Neighbours(
-        np.array([similarity]),
-        np.array([max(0.0, documents - 1)]),
-        np.zeros(1, np.int64),
-        documents,
-    )
+    expected = np.array([max(0.0, documents - 1)])
+    return Neighbours(np.array([similarity]), expected, np.zeros(1, np.int64), documents)
 
 
 def expectation(neighbours: Neighbours, threshold: float, minhash: MinHash) -> Expectation:
@@ -229,9 +221,8 @@ def pair_similarities(sets: Ragged) -> tuple[F64, I64]:
         union = sets.counts[rows + first] + sets.counts[columns] - both
         fresh, fresh_counts = np.unique(both / union, return_counts=True)
         values, at = np.unique(np.concatenate([values, fresh]), return_inverse=True)
-        merged = np.zeros(values.size, np.int64)
-        np.add.at(merged, at, np.concatenate([counts, fresh_counts]))
-        counts = merged
+        # Exact: the counts are whole numbers below 2**53.
+        counts = np.bincount(at, np.concatenate([counts, fresh_counts])).astype(np.int64)
     counts[0] = len(sets) * (len(sets) - 1) // 2 - counts[1:].sum()
     return values, counts
 
@@ -244,9 +235,11 @@ def _shared(sets: Ragged) -> Iterator[tuple[int, I64]]:
     _, identity, frequency = np.unique(sets.hashes, return_inverse=True, return_counts=True)
     row_of = np.repeat(np.arange(texts), sets.counts)
     frequent = frequency > max(_FREQUENT, texts // _FREQUENT)
-    matrix = _matrix(identity, row_of, frequent, texts)
-    rare = ~frequent[identity]
-    element, row = identity[rare], row_of[rare]
+    # 1 if a text has a frequent shingle, else 0: shape (texts, frequent ones).
+    matrix = np.zeros((texts, int(frequent.sum())), np.float32)
+    chosen = frequent[identity]
+    matrix[row_of[chosen], (np.cumsum(frequent) - 1)[identity[chosen]]] = 1.0
+    element, row = identity[~chosen], row_of[~chosen]
     postings = row[np.argsort(element, kind="stable")]
     lengths = np.where(frequent, 0, frequency)
     starts = offsets_of(lengths)[:-1]
@@ -261,15 +254,6 @@ def _shared(sets: Ragged) -> Iterator[tuple[int, I64]]:
         shared = np.bincount(cells, minlength=(last - first) * texts).reshape(-1, texts)
         # Whole numbers below 2**24, so that single precision is exact.
         yield first, shared + np.rint(matrix[first:last] @ matrix.T).astype(np.int64)
-
-
-def _matrix(identity: I64, row_of: I64, frequent: Mask, texts: int) -> F32:
-    """A matrix of 1 if a text has a frequent shingle, else 0: shape (texts, frequent ones)."""
-    column = np.cumsum(frequent) - 1
-    matrix = np.zeros((texts, int(frequent.sum())), np.float32)
-    chosen = frequent[identity]
-    matrix[row_of[chosen], column[identity[chosen]]] = 1.0
-    return matrix
 
 
 @dataclass(frozen=True)
@@ -289,20 +273,6 @@ class Choice:
     chosen: bool = False
 
 
-@dataclass(frozen=True)
-class LayoutChoice:
-    """A layout of segments with its cost.
-
-    layout: as `segments.parse_layout` reads it. tokens: of a document. distance: guaranteed by
-    equal segments. candidates: of a query, by chance.
-    """
-
-    layout: str
-    tokens: int
-    distance: int
-    candidates: float
-
-
 def choices(
     threshold: float,
     recall: float,
@@ -320,34 +290,30 @@ def choices(
     Raises UsageError if no number of rows reaches the recall, or if the given one does not.
     """
     _, best = choose_banding(threshold, recall, minhash.permutations)
-    found = [
-        _choice(threshold, neighbours, replace(minhash, bands=bands, rows=each), simhash)
-        for each in range(1, best + 1)
-        if (bands := bands_needed(threshold, recall, each)) is not None
-        and bands * each <= minhash.permutations
-        and bands <= MAX_TOKENS
-    ]
     wanted = best if rows is None else rows
-    if wanted not in {choice.minhash.rows for choice in found}:
+    others = minhash.signature + (0 if simhash is None else len(simhash.layout.widths))
+    found = []
+    for each in range(1, best + 1):
+        bands = bands_needed(threshold, recall, each)
+        if bands is None or bands * each > minhash.permutations or bands > MAX_TOKENS:
+            continue
+        made = replace(minhash, bands=bands, rows=each)
+        choice = Choice(
+            made,
+            bands + others,
+            bytes_a_document(made, simhash),
+            candidate_probability(threshold, bands, each),
+            expectation(neighbours, threshold, made),
+            chosen=each == wanted,
+        )
+        found.append(choice)
+    if not any(choice.chosen for choice in found):
         raise UsageError(
             f"rows {wanted}: recall {recall} at threshold {threshold} within"
             f" {minhash.permutations} permutations takes"
             f" {', '.join(str(choice.minhash.rows) for choice in found)} rows"
         )
-    return [replace(choice, chosen=choice.minhash.rows == wanted) for choice in found]
-
-
-def layout_choices(documents: float) -> list[LayoutChoice]:
-    """The layouts of segments with their cost. documents: number of them in the index."""
-    return [
-        LayoutChoice(
-            str(layout),
-            len(layout.widths),
-            layout.guarantee(),
-            layout.expected_candidates(documents),
-        )
-        for layout in LAYOUTS
-    ]
+    return found
 
 
 def bytes_a_document(minhash: MinHash, simhash: SimHash | None) -> float:
@@ -359,16 +325,3 @@ def bytes_a_document(minhash: MinHash, simhash: SimHash | None) -> float:
     segments = len(simhash.layout.widths) * _BYTES_A_SEGMENT_TOKEN
     words = simhash.layout.bits / 64
     return _BYTES_OF_THE_FIELD + bands + segments + _BYTES_A_FINGERPRINT * words
-
-
-def _choice(
-    threshold: float, neighbours: Neighbours, minhash: MinHash, simhash: SimHash | None
-) -> Choice:
-    segments = 0 if simhash is None else len(simhash.layout.widths)
-    return Choice(
-        minhash,
-        minhash.bands + minhash.signature + segments,
-        bytes_a_document(minhash, simhash),
-        candidate_probability(threshold, minhash.bands, minhash.rows),
-        expectation(neighbours, threshold, minhash),
-    )

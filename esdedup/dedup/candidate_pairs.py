@@ -14,8 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esdedup.search.buckets import (
-    Capped,
-    Column,
     Pairs,
     agreeing,
     blocks_of_rows,
@@ -26,7 +24,7 @@ from esdedup.search.buckets import (
 )
 from esdedup.search.limits import Limits, distance_for, require_minhash, require_simhash
 from esdedup.sketch.banding import expected_recall, least_bands
-from esdedup.sketch.segments import Layout, probe_masks, segment_values
+from esdedup.sketch.segments import probe_masks, segment_values
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.stop_list import stopped_buckets
 from esdedup.text.arrays import F64, I64, U64, Mask, Unsigned
@@ -69,84 +67,60 @@ class Classes:
         return values if self.rows.size == self.of.size else values[:, self.rows]
 
 
-@dataclass(frozen=True)
 class BandCandidates:
-    """Pairs of rows that share at least `least` bands.
+    """Pairs of rows that share enough bands, without the buckets of the index's stop list.
 
-    bands: shape (bands, n). columns: their buckets.
-    cap: a row is compared with at most this many rows of each bucket.
+    bands: shape (bands, n).
+    capped: the buckets that the cap cuts short.
     recall: the expected share of the pairs at the threshold that are candidates.
     """
 
-    bands: Unsigned
-    columns: list[Column]
-    cap: int
-    least: int
-    recall: float
-
-    @staticmethod
-    def of(meta: IndexMeta, bands: Unsigned, limits: Limits) -> BandCandidates:
-        """The candidates within limits, without the buckets of the index's stop list."""
+    def __init__(self, meta: IndexMeta, bands: Unsigned, limits: Limits) -> None:
         rows, threshold = require_minhash(meta.scheme).rows, limits.least_similarity
         stopped = stopped_buckets(meta.stop, "minhash", meta.scheme)
-        least = least_bands(threshold, limits.recall, len(bands), rows)
-        expected = expected_recall(threshold, len(bands), rows, least)
-        columns = bucket_columns(list(bands), stopped)
-        return BandCandidates(bands, columns, limits.max_per_bucket, least, expected)
+        self._bands, self._cap = bands, limits.max_per_bucket
+        self._columns = bucket_columns(list(bands), stopped)
+        self._least = least_bands(threshold, limits.recall, len(bands), rows)
+        self.capped = capped(self._columns, self._cap)
+        self.recall = expected_recall(threshold, len(bands), rows, self._least)
 
-    @property
-    def capped(self) -> Capped:
-        """The buckets that the cap cuts short."""
-        return capped(self.columns, self.cap)
+    def blocks(self, done: int = 0) -> Iterator[tuple[int, I64, I64]]:
+        """Blocks of pairs as (rows done after it, left, right), left < right, by right, then left.
 
-    def blocks(self) -> Iterator[range]:
-        """Ranges of rows, ascending, whose pairs are to be in memory together."""
-        return blocks_of_rows(self.columns, self.bands.shape[1], self.cap)
+        done: number of rows whose blocks are left out.
+        """
+        for rows in blocks_of_rows(self._columns, self._bands.shape[1], self._cap):
+            if rows.stop > done:
+                yield rows.stop, *self._pairs(rows)
 
-    def pairs(self, rows: range) -> Pairs:
-        """The pairs with the right row in the range, left < right, by right, then left."""
-        return agreeing(self.bands, earlier_pairs(self.columns, rows, self.cap), self.least)
+    def _pairs(self, rows: range) -> Pairs:
+        return agreeing(self._bands, earlier_pairs(self._columns, rows, self._cap), self._least)
 
 
-@dataclass(frozen=True)
 class HammingPairs:
-    """Pairs of fingerprints within a Hamming distance.
+    """Pairs of fingerprints within a Hamming distance, without the buckets of the stop list.
 
     prints: shape (n, words).
-    cap: a row is compared with at most this many rows of each bucket.
-    stopped: segments and values whose buckets are left out, shape (m,) each.
+    capped: the buckets that the cap cuts short.
     """
 
-    prints: U64
-    layout: Layout
-    distance: int
-    cap: int
-    stopped: tuple[I64, U64]
-
-    @staticmethod
-    def of(meta: IndexMeta, prints: U64, limits: Limits) -> HammingPairs:
-        """The pairs within limits, without the buckets of the index's stop list."""
-        layout = require_simhash(meta.scheme)
-        distance = distance_for(layout, limits.distance)
-        stopped = stopped_buckets(meta.stop, "simhash", meta.scheme)
-        return HammingPairs(prints, layout, distance, limits.max_per_bucket, stopped)
-
-    @property
-    def capped(self) -> Capped:
-        """The buckets that the cap cuts short."""
-        segments = segment_values(self.prints, self.layout)
-        return capped(bucket_columns(list(segments.T), self.stopped), self.cap)
+    def __init__(self, meta: IndexMeta, prints: U64, limits: Limits) -> None:
+        self._prints, self._cap = prints, limits.max_per_bucket
+        self._layout = require_simhash(meta.scheme)
+        self.distance = distance_for(self._layout, limits.distance)
+        self._stopped = stopped_buckets(meta.stop, "simhash", meta.scheme)
+        self._segments = segment_values(prints, self._layout)
+        self.capped = capped(bucket_columns(list(self._segments.T), self._stopped), self._cap)
 
     def blocks(self) -> Iterator[tuple[I64, I64, I64]]:
         """All pairs as (left, right, distance), left < right, in blocks without an order.
 
         A pair may come more than once if the cap cuts a bucket short.
         """
-        radius = self.layout.radius_for(self.distance)
-        masks = [probe_masks(width, radius) for width in self.layout.widths]
-        segments = segment_values(self.prints, self.layout)
-        for left, right in segment_pairs(segments, masks, radius, self.cap, self.stopped):
-            apart = hamming(self.prints[left], self.prints[right])
+        radius = self._layout.radius_for(self.distance)
+        masks = [probe_masks(width, radius) for width in self._layout.widths]
+        for left, right in segment_pairs(self._segments, masks, radius, self._cap, self._stopped):
+            apart = hamming(self._prints[left], self._prints[right])
             near = apart <= self.distance
             yield left[near], right[near], apart[near]
 

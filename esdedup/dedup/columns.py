@@ -6,6 +6,7 @@ reads only the shares that are missing. Tokens are mapped from a file and not he
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,10 +26,7 @@ from esdedup.sketch.tokens import decode
 from esdedup.stores.base import Store
 from esdedup.stores.fields import value_at
 from esdedup.stores.mapping import IndexMeta
-from esdedup.text.arrays import I64, U64, Mask
-
-_DOCUMENTS_A_SHARE = 100_000
-_MOST_SHARES = 1024
+from esdedup.text.arrays import U64, Mask
 
 
 @dataclass(frozen=True)
@@ -76,10 +74,11 @@ class Reading:
         scheme, by_bands = self.meta.scheme, self.metric == "jaccard"
         return require_minhash(scheme).bands if by_bands else require_simhash(scheme).bits // 64
 
-
-def shares_of(documents: int) -> int:
-    """The number of shares to read a number of documents in."""
-    return max(1, min(_MOST_SHARES, -(-documents // _DOCUMENTS_A_SHARE)))
+    @property
+    def kind(self) -> type[np.unsignedinteger[Any]]:
+        """The narrowest type that holds a document's values."""
+        by_bands, scheme = self.metric == "jaccard", self.meta.scheme
+        return np.uint32 if by_bands and require_minhash(scheme).token_bits <= 32 else np.uint64
 
 
 def read_share(
@@ -107,7 +106,7 @@ def read_share(
             names=np.frombuffer(json.dumps({"ids": ids, "keys": keys}).encode(), np.uint8),
             digests=np.concatenate(digests),
             filled=np.concatenate(filled),
-            values=np.concatenate(values, axis=1).astype(value_type(reading)),
+            values=np.concatenate(values, axis=1).astype(reading.kind),
         )
 
 
@@ -129,48 +128,34 @@ def read_columns(files: Sequence[Path], reading: Reading, folder: Path) -> Colum
     """
     ids: list[str] = []
     keys: list[Any] = []
-    digests, filled, sizes = [], [], []
+    digests, filled, ends = [], [], [0]
     for file in files:
         with file.open("rb") as raw, np.load(raw) as part:
             names = json.loads(part["names"].tobytes())
-            ids += names["ids"]
-            keys += names["keys"]
             digests.append(part["digests"])
             filled.append(part["filled"])
-            sizes.append(len(names["ids"]))
+        ids += names["ids"]
+        keys += names["keys"]
+        ends.append(len(ids))
     # A document that others wrote while shares were read may be in two of them.
     rows = list({id: row for row, id in enumerate(ids)}.values())
     order = np.array(reading.keep.order(ids, keys, rows), np.int64)
-    place = np.full(len(ids), -1, np.int64)
-    place[order] = np.arange(order.size)
+    shape = (reading.width, order.size)
+    values: NDArray[Any] = np.empty(shape, np.uint64)
+    if values.size:
+        values = np.lib.format.open_memmap(folder / "values.npy", "w+", reading.kind, shape)
+        place = np.full(len(ids), -1, np.int64)
+        place[order] = np.arange(order.size)
+        for file, (start, end) in zip(files, itertools.pairwise(ends), strict=True):
+            kept = place[start:end] >= 0
+            with file.open("rb") as raw, np.load(raw) as part:
+                values[:, place[start:end][kept]] = part["values"][:, kept]
     return Columns(
         [ids[row] for row in order.tolist()],
         np.concatenate(digests)[order],
         np.concatenate(filled)[order],
-        _mapped_values(files, sizes, place, reading, folder),
+        values,
     )
-
-
-def _mapped_values(
-    files: Sequence[Path], sizes: Sequence[int], place: I64, reading: Reading, folder: Path
-) -> NDArray[Any]:
-    """The values in the order of rows. place: the row of each document that was read, or -1."""
-    shape = (reading.width, int((place >= 0).sum()))
-    if not shape[0] or not shape[1]:
-        return np.empty(shape, np.uint64)
-    kind = value_type(reading)
-    mapped = np.lib.format.open_memmap(folder / "values.npy", "w+", kind, shape)
-    for file, places in zip(files, np.split(place, np.cumsum(sizes)[:-1]), strict=True):
-        with file.open("rb") as raw, np.load(raw) as part:
-            mapped[:, places[places >= 0]] = part["values"][:, places >= 0]
-    values: NDArray[Any] = mapped
-    return values
-
-
-def value_type(reading: Reading) -> type[np.unsignedinteger[Any]]:
-    """The narrowest type that holds a document's values."""
-    by_bands, scheme = reading.metric == "jaccard", reading.meta.scheme
-    return np.uint32 if by_bands and require_minhash(scheme).token_bits <= 32 else np.uint64
 
 
 def _digests(store: Store, batch: Sequence[Document], field: str) -> U64:

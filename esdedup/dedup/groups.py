@@ -26,7 +26,7 @@ from esdedup.dedup.union_find import follow, join, singletons
 from esdedup.dedup.verify import ExactSimilarity, texts_in
 from esdedup.dedup.work_folder import Checkpoint, OnStep, WorkFolder, temporary_folder
 from esdedup.exceptions import UsageError
-from esdedup.search.buckets import Capped, Pairs
+from esdedup.search.buckets import Capped
 from esdedup.search.limits import ACTING, Limits
 from esdedup.stores.base import Store
 from esdedup.stores.mapping import IndexMeta
@@ -127,30 +127,37 @@ class Groups:
         return -np.sort(-counts[counts > 1])
 
     @property
+    def duplicate_rows(self) -> I64:
+        """The rows of the documents that are not representatives, ascending."""
+        return np.flatnonzero(self.representative != np.arange(len(self.ids)))
+
+    @property
     def duplicates(self) -> int:
         """The number of documents that are not representatives."""
-        return int((self.representative != np.arange(len(self.ids))).sum())
+        return self.duplicate_rows.size
 
     def __iter__(self) -> Iterator[Group]:
         """The groups of two or more, the largest first, then by precedence."""
         counts = np.bincount(self.representative, minlength=len(self.ids))
         heads = np.flatnonzero(counts > 1)
-        followers = np.flatnonzero(self.representative != np.arange(len(self.ids)))
-        by_head = followers[np.argsort(self.representative[followers], kind="stable")]
+        rows = self.duplicate_rows
+        by_head = rows[np.argsort(self.representative[rows], kind="stable")]
         starts = np.searchsorted(self.representative[by_head], heads)
         for at in np.argsort(-counts[heads], kind="stable").tolist():
             head, first = int(heads[at]), int(starts[at])
-            rows = by_head[first : first + int(counts[head]) - 1]
-            members = [self._member(row) for row in rows.tolist()]
-            yield Group(self.ids[head], self._digest(head), members)
+            followers = by_head[first : first + int(counts[head]) - 1].tolist()
+            members = [self.member(row) for row in followers]
+            yield Group(self.ids[head], self.digest(head), members)
 
-    def _member(self, row: int) -> Member:
+    def member(self, row: int) -> Member:
+        """The duplicate of a row."""
         value = float(self.value[row])
         if self.grouping.by_distance:
-            return Member(self.ids[row], None, int(value), self._digest(row))
-        return Member(self.ids[row], value, None, self._digest(row))
+            return Member(self.ids[row], None, int(value), self.digest(row))
+        return Member(self.ids[row], value, None, self.digest(row))
 
-    def _digest(self, row: int) -> str:
+    def digest(self, row: int) -> str:
+        """The digest of a row's text, 16 hexadecimal digits."""
         return f"{int(self.digests[row]):016x}"
 
 
@@ -175,19 +182,14 @@ def find_groups(
     if metric is not None:
         grouping.limits.check_for_pairs(meta.scheme)
     with temporary_folder() if work is None else nullcontext(work) as folder:
-        reading = Reading(meta, metric, grouping.keep)
-        columns = folder.read(store, reading, grouping.to_json(), step)
-        if metric is None:
-            return _exact(grouping, columns)
+        columns = folder.read(store, Reading(meta, metric, grouping.keep), grouping.to_json(), step)
         if metric == "hamming":
             return _by_hamming(meta, grouping, columns, step)
-        return _by_jaccard(store, meta, grouping, columns, folder, step)
-
-
-def _exact(grouping: Grouping, columns: Columns) -> Groups:
-    classes = Classes.by(columns.digests, columns.filled)
-    rows = classes.rows.size
-    return _groups(grouping, columns, classes, singletons(rows), np.zeros(rows), Capped())
+        classes = Classes.by(columns.digests, columns.filled)
+        if metric == "jaccard":
+            return _by_jaccard(store, meta, grouping, columns, classes, folder, step)
+        rows = classes.rows.size
+        return _groups(grouping, columns, classes, singletons(rows), np.zeros(rows))
 
 
 def _by_jaccard(
@@ -195,21 +197,19 @@ def _by_jaccard(
     meta: IndexMeta,
     grouping: Grouping,
     columns: Columns,
+    classes: Classes,
     folder: WorkFolder,
     step: OnStep,
 ) -> Groups:
-    classes = Classes.by(columns.digests, columns.filled)
     ids = [columns.ids[row] for row in classes.rows.tolist()]
-    candidates = BandCandidates.of(meta, classes.first_of(columns.values), grouping.limits)
+    candidates = BandCandidates(meta, classes.first_of(columns.values), grouping.limits)
     similarity = ExactSimilarity(texts_in(store, meta.text_field), meta.scheme, ids)
     found = folder.checkpoint(len(ids))
     group = _join_components if grouping.method == "components" else _follow_leaders
-    for rows in candidates.blocks():
-        if rows.stop <= found.rows:
-            continue
-        group(found, candidates.pairs(rows), similarity, grouping.limits.least_similarity)
-        found = folder.keep(found, rows.stop)
-        step("Comparing", rows.stop, len(ids))
+    for done, left, right in candidates.blocks(found.rows):
+        group(found, left, right, similarity, grouping.limits.least_similarity)
+        found = folder.keep(found, done)
+        step("Comparing", done, len(ids))
     # In a component, the row that a row was compared with may not be the representative.
     unknown = np.flatnonzero(found.partner != found.partition)
     value = found.value
@@ -220,10 +220,9 @@ def _by_jaccard(
 
 
 def _join_components(
-    found: Checkpoint, pairs: Pairs, similarity: ExactSimilarity, threshold: float
+    found: Checkpoint, left: I64, right: I64, similarity: ExactSimilarity, threshold: float
 ) -> None:
     """Joins the groups of similar pairs of a block, in place."""
-    left, right = pairs
     # The first pair of each row joins most of a group. Pairs within a group need no comparison.
     is_first = run_starts(right)
     for chosen in (is_first, ~is_first):
@@ -236,10 +235,9 @@ def _join_components(
 
 
 def _follow_leaders(
-    found: Checkpoint, pairs: Pairs, similarity: ExactSimilarity, threshold: float
+    found: Checkpoint, left: I64, right: I64, similarity: ExactSimilarity, threshold: float
 ) -> None:
     """Lets the right rows of a block join their nearest leaders, in place."""
-    left, right = pairs
     # Earlier followers can't lead. The rows of this block are undecided, and may.
     leading = found.partition[left] == left
     left, right = left[leading], right[leading]
@@ -258,7 +256,7 @@ def _by_hamming(meta: IndexMeta, grouping: Grouping, columns: Columns, step: OnS
     leading = grouping.method == "leader"
     classes = Classes.by(columns.digests if leading else prints, columns.filled)
     prints = prints[classes.rows]
-    found = HammingPairs.of(meta, prints, grouping.limits)
+    found = HammingPairs(meta, prints, grouping.limits)
     grouping = replace(grouping, limits=replace(grouping.limits, distance=found.distance))
     partition = singletons(len(prints))
     if leading:
@@ -278,7 +276,7 @@ def _groups(
     classes: Classes,
     partition: I64,
     value: F64,
-    cut: Capped,
+    capped: Capped = Capped(),  # noqa: B008
     recall: float = 1.0,
 ) -> Groups:
     """The groups of all rows. partition, value: of classes of equal rows, shape (classes,)."""
@@ -291,4 +289,4 @@ def _groups(
     joined = partition[of] != of
     values[classed[joined]] = value[of[joined]]
     values[representative == np.arange(rows)] = np.nan
-    return Groups(grouping, columns.ids, columns.digests, representative, values, cut, recall)
+    return Groups(grouping, columns.ids, columns.digests, representative, values, capped, recall)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, Self
@@ -69,18 +69,18 @@ class Entry:
     def line(self) -> str:
         """Returns a line of the log. Raises RecordError if JSON can't hold the document."""
         held = self.held
-        whole = {"source": held.document.source} if not self.marks else {}
-        marks = {"marks": self.marks, "former": self.former} if self.marks else {}
-        planned = {
+        planned: dict[str, Any] = {
             "id": self.id,
             "version": held.version,
             "index": held.index,
             "routing": held.routing,
             "original": self.original,
             "value": self.value,
-            **marks,
-            **whole,
         }
+        if self.marks:
+            planned |= {"marks": self.marks, "former": self.former}
+        else:
+            planned["source"] = held.document.source
         return to_json({"planned": planned}, f"document {self.id!r}")
 
     @staticmethod
@@ -88,29 +88,8 @@ class Entry:
         """The inverse of `line`. Raises KeyError for another form."""
         document = Document(planned["id"], planned.get("source", {}))
         held = Held(document, planned["version"], planned["index"], planned["routing"])
-        return Entry(
-            held,
-            planned["original"],
-            planned["value"],
-            planned.get("marks", {}),
-            planned.get("former", {}),
-        )
-
-
-@dataclass(frozen=True)
-class LoggedPage:
-    """A page of documents that were planned at once.
-
-    done: the ids of those that were changed; None if the run was killed before it wrote them.
-    """
-
-    entries: list[Entry]
-    done: frozenset[str] | None
-
-    @property
-    def changed(self) -> list[Entry]:
-        """The documents that were changed, or may have been."""
-        return [each for each in self.entries if self.done is None or each.id in self.done]
+        marks = planned.get("marks", {}), planned.get("former", {})
+        return Entry(held, planned["original"], planned["value"], *marks)
 
 
 class LogWriter:
@@ -132,7 +111,13 @@ class LogWriter:
         except OSError as error:
             raise UsageError(f"log file {path}: {error.strerror}: name another (--log)") from error
         self._write([json.dumps({"log": _KIND, "version": _VERSION, **asdict(header)})])
-        self._sync_folder()
+        # Without this, a power failure may lose the file's name. Not every system can do it.
+        if hasattr(os, "O_DIRECTORY"):
+            folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
 
     def __enter__(self) -> Self:
         return self
@@ -163,16 +148,6 @@ class LogWriter:
                 " left as they are"
             ) from error
 
-    def _sync_folder(self) -> None:
-        # Without this, a power failure may lose the file's name. Not every system can do it.
-        if not hasattr(os, "O_DIRECTORY"):
-            return
-        folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
 
 class LogReader:
     """Reads a log up to its end or to its first damage.
@@ -185,63 +160,56 @@ class LogReader:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.damage: str | None = None
-        self.header = self._header()
+        try:
+            found = next(self._lines(), None)
+        except OSError as error:
+            raise UsageError(f"log file {path}: {error.strerror}") from error
+        if not isinstance(found, dict) or found.pop("log", None) != _KIND:
+            raise UsageError(f"log file {path}: it is not a log of esdedup dedup")
+        if found.pop("version", None) != _VERSION:
+            raise UsageError(f"log file {path}: it is of another version of esdedup")
+        try:
+            self.header = RunHeader(**found)
+        except TypeError as error:
+            raise UsageError(f"log file {path}: its first line is damaged") from error
 
-    def pages(self) -> Iterator[LoggedPage]:
-        """Gives the pages in the order in which they were planned."""
-        entries: list[Entry] = []
+    def pages(self) -> Iterator[list[Entry]]:
+        """Gives the documents that were changed, or may have been, page by page as planned.
+
+        All documents of a page may have been changed if the run was killed before its result.
+        """
+        planned: list[Entry] = []
         lines = self._lines()
         next(lines)
-        for number, found in enumerate(lines, 2):
+        for number, found in enumerate(lines, 1):
             try:
-                read = _read(found)
+                if "done" not in found:
+                    planned.append(Entry.from_json(found["planned"]))
+                    continue
+                done = frozenset(found["done"])
             except (KeyError, TypeError, AttributeError):
-                self._damaged(number - 1, "a line is of another form")
+                self._damaged(number, "a line is of another form")
                 break
-            if isinstance(read, Entry):
-                entries.append(read)
-            else:
-                yield LoggedPage(entries, read)
-                entries = []
-        if entries:
-            yield LoggedPage(entries, None)
+            yield [each for each in planned if each.id in done]
+            planned = []
+        if planned:
+            yield planned
 
     def _damaged(self, read: int, why: object) -> None:
         self.damage = f"log file {self.path}: it is damaged after line {read}: {why}"
 
-    def _header(self) -> RunHeader:
-        try:
-            found = next(self._lines(), None)
-        except OSError as error:
-            raise UsageError(f"log file {self.path}: {error.strerror}") from error
-        if not isinstance(found, dict) or found.pop("log", None) != _KIND:
-            raise UsageError(f"log file {self.path}: it is not a log of esdedup dedup")
-        if found.pop("version", None) != _VERSION:
-            raise UsageError(f"log file {self.path}: it is of another version of esdedup")
-        try:
-            return RunHeader(**found)
-        except TypeError as error:
-            raise UsageError(f"log file {self.path}: its first line is damaged") from error
-
     def _lines(self) -> Iterator[Any]:
-        read = 0
+        read, rest = 0, b""
         with self.path.open("rb") as raw:
             try:
-                for line in _whole_lines(_unpacked(self.path, raw)):
-                    yield json.loads(line)
-                    read += 1
+                for block in _unpacked(self.path, raw):
+                    # A kill may have cut off the last line.
+                    *lines, rest = (rest + block).split(b"\n")
+                    for line in lines:
+                        yield json.loads(line)
+                        read += 1
             except (ValueError, zstandard.ZstdError) as error:
                 self._damaged(read, error)
-
-
-def _read(found: Any) -> Entry | frozenset[str]:
-    """Reads a planned document, or the ids of a page that were changed.
-
-    Raises KeyError, TypeError, AttributeError for another form.
-    """
-    if "done" in found:
-        return frozenset(found["done"])
-    return Entry.from_json(found["planned"])
 
 
 def _unpacked(path: Path, raw: BinaryIO) -> Iterator[bytes]:
@@ -257,17 +225,6 @@ def _unpacked(path: Path, raw: BinaryIO) -> Iterator[bytes]:
             block = unpacker.unused_data
             if unpacker.eof:
                 unpacker = zstandard.ZstdDecompressor().decompressobj()
-
-
-def _whole_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """Gives the lines that have an end; a kill may have cut off the last one."""
-    begun: list[bytes] = []
-    for block in blocks:
-        *lines, rest = block.split(b"\n")
-        for line in lines:
-            yield b"".join([*begun, line])
-            begun = []
-        begun.append(rest)
 
 
 def _is_packed(path: Path) -> bool:

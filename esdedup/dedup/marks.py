@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from esdedup.dedup.groups import Groups
 from esdedup.dedup.work_folder import OnStep
 from esdedup.exceptions import StoreError
@@ -86,45 +84,32 @@ def mark_groups(
     return report
 
 
-def marks_of(
-    group: str, similarity: float | None = None, distance: int | None = None
-) -> dict[str, Any]:
-    """Returns the marks of a document in a group: of its representative, if no number is given."""
-    if similarity is None and distance is None:
-        return {"group": group, "original": None, "similarity": None, "distance": None}
-    return {"group": group, "original": group, "similarity": similarity, "distance": distance}
-
-
 def wanted_marks(groups: Groups, row: int) -> dict[str, Any]:
-    """Returns the marks for the document of a row."""
-    value = float(groups.value[row])
-    group = groups.ids[int(groups.representative[row])]
-    if np.isnan(value):
-        return marks_of(group)
-    if groups.grouping.by_distance:
-        return marks_of(group, distance=int(value))
-    return marks_of(group, similarity=value)
+    """Returns the marks for the document of a row; a representative has only a group."""
+    head = int(groups.representative[row])
+    group = groups.ids[head]
+    if head == row:
+        return {"group": group, "original": None, "similarity": None, "distance": None}
+    found = groups.member(row)
+    measures = {"similarity": found.similarity, "distance": found.distance}
+    return {"group": group, "original": group, **measures}
 
 
 def _mark(store: Store, meta: IndexMeta, groups: Groups, rows: Sequence[int]) -> ChangeReport:
-    wanted = {
-        groups.ids[row]: (f"{int(groups.digests[row]):016x}", wanted_marks(groups, row))
-        for row in rows
-    }
+    row_of = {groups.ids[row]: row for row in rows}
+
+    def decision(held: Held) -> Decision:
+        source, row = held.document.source, row_of[held.document.id]
+        if value_at(source, f"{meta.field}.digest") != groups.digest(row):
+            return "stale"
+        lacking = differing(source, meta.field, wanted_marks(groups, row))
+        return Change(held, {meta.field: lacking}) if lacking else "unchanged"
 
     def decide(held: Sequence[Held]) -> list[Decision]:
-        return [_decision(one, meta.field, *wanted[one.document.id]) for one in held]
+        return [decision(one) for one in held]
 
     paths = [f"{meta.field}.{name}" for name in ("digest", *MARKS)]
-    ids = list(wanted)
+    ids = list(row_of)
     held = store.hold(ids, paths)
     report = change_held(store, held, decide, paths) + missing(ids, held, None)
     return replace(report, read=len(ids), stale=report.stale + report.gone, gone=0)
-
-
-def _decision(held: Held, field: str, digest: str, marks: Marks) -> Decision:
-    source = held.document.source
-    if value_at(source, f"{field}.digest") != digest:
-        return "stale"
-    lacking = differing(source, field, marks)
-    return Change(held, {field: lacking}) if lacking else "unchanged"

@@ -1,8 +1,7 @@
 """Finds all pairs of similar documents of an index, each once, with exact similarity.
 
-`work_folder` and `columns` read the tokens of all documents once, `candidate_pairs` joins them in
-numpy, and `verify` fetches only documents that share a token with another, to compare their texts.
-The cost grows with documents plus candidate pairs.
+The parts are those of `groups`. Only the texts of documents that share a token with another are
+fetched. The cost grows with documents plus candidate pairs.
 """
 
 from __future__ import annotations
@@ -63,11 +62,9 @@ class SimilarPairs:
         # In parts, as Python's own numbers take much more memory.
         for first in range(0, order.size, _AT_ONCE):
             for row in order[first : first + _AT_ONCE].tolist():
-                a, b, found = self.ids[left[row]], self.ids[right[row]], self.value[row].item()
-                if self.metric == "jaccard":
-                    yield Pair(a, b, found, None)
-                else:
-                    yield Pair(a, b, None, int(found))
+                a, b, value = self.ids[left[row]], self.ids[right[row]], float(self.value[row])
+                by_jaccard = self.metric == "jaccard"
+                yield Pair(a, b, value, None) if by_jaccard else Pair(a, b, None, int(value))
 
 
 def similar_pairs(
@@ -95,36 +92,28 @@ def pairs_among(
     if limits.metric == "hamming":
         prints = np.ascontiguousarray(columns.values.T)
         classes = Classes.by(prints, columns.filled)
-        near = HammingPairs.of(meta, prints[classes.rows], limits)
-        found, cut, recall, equal = near.by_right(), near.capped, 1.0, 0.0
+        hamming = HammingPairs(meta, prints[classes.rows], limits)
+        found, cut, recall, equal = hamming.by_right(), hamming.capped, 1.0, 0.0
     else:
         classes = Classes.by(columns.digests, columns.filled)
-        candidates = BandCandidates.of(meta, classes.first_of(columns.values), limits)
+        candidates = BandCandidates(meta, classes.first_of(columns.values), limits)
         ids = [columns.ids[row] for row in classes.rows.tolist()]
         similarity = ExactSimilarity(texts_of, meta.scheme, ids)
-        found = _verified(candidates, similarity, limits.least_similarity, step)
+        nothing = np.empty(0, np.int64)
+        parts: list[_Found] = [(nothing, nothing, np.empty(0))]
+        for done, left, right in candidates.blocks():
+            value = similarity(left, right)
+            near = value >= limits.least_similarity
+            parts.append((left[near], right[near], value[near]))
+            step("Comparing", done, len(ids))
+        left, right, value = (np.concatenate(column) for column in zip(*parts, strict=True))
+        found = left, right, value
         cut, recall, equal = candidates.capped, candidates.recall, 1.0
     left, right, value = _between_classes(classes, found, cap)
     lefts, rights, same = _within_classes(classes, cap)
     left, right = np.concatenate([left, lefts]), np.concatenate([right, rights])
     value = np.concatenate([value, np.full(lefts.size, equal)])
     return SimilarPairs(columns.ids, left, right, value, limits.metric, cut + same, recall)
-
-
-def _verified(
-    candidates: BandCandidates, similarity: ExactSimilarity, threshold: float, step: OnStep
-) -> _Found:
-    """The candidates at or over the threshold."""
-    nothing = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
-    parts: list[_Found] = [nothing]
-    for rows in candidates.blocks():
-        left, right = candidates.pairs(rows)
-        value = similarity(left, right)
-        near = value >= threshold
-        parts.append((left[near], right[near], value[near]))
-        step("Comparing", rows.stop, candidates.bands.shape[1])
-    left, right, value = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return left, right, value
 
 
 def _between_classes(classes: Classes, found: _Found, cap: int) -> _Found:

@@ -9,21 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from esdedup.dedup.groups import Groups
 from esdedup.dedup.log import Action, Entry, LogWriter
-from esdedup.dedup.marks import differing, former, merging, wanted_marks
-from esdedup.exceptions import RecordError, StoreError, UsageError
+from esdedup.dedup.marks import differing, former, merging, require_settled, wanted_marks
+from esdedup.exceptions import RecordError, UsageError
 from esdedup.ingest.renew import digests
 from esdedup.models import Change, Counts, Failure, Held
 from esdedup.stores.base import Store
 from esdedup.stores.changes import CHANGED, Decision, change_held
 from esdedup.stores.fields import value_at
 from esdedup.stores.mapping import IndexMeta
+
+_FIRST_PAGE = 100
+_PAGE = 1_000
+_CHARACTERS = 20_000_000
+"""Number of documents, and about the characters, that are held, logged and changed at once."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +61,7 @@ def put_back(store: Store, held: Sequence[Held]) -> PutBack:
     A document that is there with the same fields counts as present.
     """
     found = {one.document.id: one for one in store.hold([one.document.id for one in held])}
-    absent = [one for one in held if one.document.id not in found]
-    report = store.restore(absent)
+    report = store.restore([one for one in held if one.document.id not in found])
     refused = {each.id: each for each in report.failures}
     found |= {one.document.id: one for one in store.hold(list(refused))}
     result = PutBack()
@@ -113,12 +115,6 @@ def _remove_same(store: Store, held: Sequence[Held]) -> list[Failure]:
     return [Failure(id, reason, conflict=True) for id in wanted if id in changed]
 
 
-_FIRST_PAGE = 100
-_PAGE = 1_000
-_CHARACTERS = 20_000_000
-"""Number of documents, and about the characters, that are held, logged and changed at once."""
-
-
 @dataclass(frozen=True)
 class DedupReport(Counts):
     """Counts of the documents that were looked at.
@@ -137,21 +133,6 @@ class DedupReport(Counts):
     def settled(self) -> int:
         """The number of documents that were looked at."""
         return self.done + self.unchanged + self.gone + len(self.failures)
-
-
-OnReport = Callable[[DedupReport], None]
-
-
-def duplicate_rows(groups: Groups) -> NDArray[np.int64]:
-    """Returns the rows of the duplicates, those of a representative together, shape (n,)."""
-    rows = np.arange(len(groups.ids))
-    chosen = rows[groups.representative != rows]
-    return _together(groups, chosen)
-
-
-def _together(groups: Groups, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    order: NDArray[np.int64] = np.lexsort((rows, groups.representative[rows]))
-    return rows[order]
 
 
 def prepare(destination: Store, meta: IndexMeta) -> None:
@@ -173,7 +154,7 @@ def dedup(
     action: Action,
     log: LogWriter,
     destination: Store | None = None,
-    on_report: OnReport | None = None,
+    on_report: Callable[[DedupReport], None] | None = None,
 ) -> DedupReport:
     """Deletes, marks, or moves the duplicates among groups of documents.
 
@@ -183,11 +164,16 @@ def dedup(
     Returns the counts of all documents. Raises the errors of the store, and StoreError if the log
     can't be written. Documents that were not logged are not changed, and the same call goes on.
     """
-    work = _Work(store, meta, groups, action, destination)
-    rows = duplicate_rows(groups)
+    if (action == "move") != (destination is not None and destination.where != store.where):
+        raise UsageError("to move documents, and only that, takes another index to move them to")
+    if action != "delete":
+        require_settled(store, meta)
+    rows = groups.duplicate_rows
     if action == "mark":
-        # Each representative right before its duplicates.
-        rows = _together(groups, np.union1d(rows, groups.representative[rows]))
+        rows = np.union1d(rows, groups.representative[rows])
+    # Each representative right before its duplicates.
+    rows = rows[np.argsort(groups.representative[rows], kind="stable")]
+    work = _Work(store, meta, groups, action, destination)
     total, first, size = DedupReport(), 0, _FIRST_PAGE
     while first < rows.size:
         some = rows[first : first + size].tolist()
@@ -212,43 +198,25 @@ class _Work:
     action: Action
     destination: Store | None
 
-    def __post_init__(self) -> None:
-        if (self.action == "move") != (self.destination is not None):
-            raise UsageError(
-                "to move documents, and only that, takes another index to move them to"
-            )
-        if self.destination is not None and self.destination.where == self.store.where:
-            raise UsageError(f"{self.store.where}: documents can't be moved to where they are")
-        if self.action != "delete" and self.meta.next is not None:
-            raise StoreError(
-                f"{self.store.where} is changing its scheme: finish that first, esdedup switch"
-            )
-
     def page(self, rows: list[int], log: LogWriter) -> tuple[DedupReport, int]:
         """Changes the documents of some rows; returns the counts, and the number of characters."""
-        held = {one.document.id: one for one in self.store.hold([self._id(row) for row in rows])}
-        seen = _text_digests(held.values(), self.meta)
+        row_of = {self.groups.ids[row]: row for row in rows}
+        held = {one.document.id: one for one in self.store.hold(list(row_of))}
+        digest_of = _text_digests(held.values(), self.meta)
         originals = self._originals(rows)
         entries, lines, failures, done, unchanged = [], [], [], list[str](), 0
-        for row in rows:
-            id = self._id(row)
-            if id not in held:
-                continue
-            reason = self._hindrance(row, held[id], seen.get(id), originals)
-            if reason is not None:
-                failures.append(Failure(id, reason, conflict=True))
-                continue
-            entry = self._entry(row, held[id])
-            if entry is None:
+        for id, one in held.items():
+            planned = self._planned(row_of[id], one, digest_of.get(id), originals)
+            if planned is None:
                 unchanged += 1
-                continue
-            try:
-                lines.append(entry.line())
-            except RecordError as error:
-                failures.append(Failure(id, f"it can't be logged: {error}"))
+            elif isinstance(planned, Failure):
+                failures.append(planned)
             else:
-                entries.append(entry)
-        row_of = {self._id(row): row for row in rows}
+                try:
+                    lines.append(planned.line())
+                    entries.append(planned)
+                except RecordError as error:
+                    failures.append(Failure(id, f"it can't be logged: {error}"))
         if entries:
             log.plan(lines)
             done, left = self._carry_out(entries, row_of)
@@ -258,106 +226,83 @@ class _Work:
         failed = {each.id for each in failures}
         changed = sum(id not in failed for id in done)
         report = DedupReport(changed, unchanged, len(rows) - len(held), failures)
-        texts = sum(len(str(self._text(one))) for one in held.values())
-        return report, texts + sum(map(len, lines))
+        texts = (value_at(one.document.source, self.meta.text_field) for one in held.values())
+        return report, sum(len(str(text)) for text in texts) + sum(map(len, lines))
 
     def _carry_out(
         self, entries: list[Entry], row_of: Mapping[str, int]
     ) -> tuple[list[str], list[Failure]]:
         """Changes logged documents; returns the ids of those that changed, and the failures."""
-        left = self._act(entries)
-        stayed = {each.id for each in left}
+        if self.action == "mark":
+            failures = self._mark(entries)
+        elif self.destination is not None:
+            failures = move(self.store, self.destination, [entry.held for entry in entries])
+        else:
+            failures = remove(self.store, [entry.held for entry in entries])
+        stayed = {each.id for each in failures}
         changed = [entry for entry in entries if entry.id not in stayed]
         if self.action == "mark":
-            return [entry.id for entry in changed], left
-        back, bereft = self._put_back_bereft(changed, row_of)
-        return [entry.id for entry in changed if entry.id not in back], left + bereft
-
-    def _id(self, row: int) -> str:
-        return self.groups.ids[row]
-
-    def _original(self, row: int) -> int:
-        return int(self.groups.representative[row])
-
-    def _text(self, held: Held) -> Any:
-        return value_at(held.document.source, self.meta.text_field)
-
-    def _digest(self, row: int) -> str:
-        return format(int(self.groups.digests[row]), "016x")
-
-    def _originals(self, rows: Sequence[int]) -> set[str]:
-        """The ids of the rows' representatives that still have the text that was compared."""
-        wanted = {self._id(row): row for row in map(self._original, rows)}
-        found = _text_digests(self.store.hold(list(wanted), [self.meta.text_field]), self.meta)
-        return {id for id, row in wanted.items() if found.get(id) == self._digest(row)}
-
-    def _hindrance(
-        self, row: int, held: Held, digest: str | None, originals: set[str]
-    ) -> str | None:
-        """The reason for which a document must stay as it is, or None."""
-        if digest != self._digest(row):
-            ours = held.document.tokens_in(self.meta.field)
-            if ours.get("digest") == self._digest(row):
-                return "its tokens are not of the text that it has now (esdedup backfill --stale)"
-            return "its text changed since it was compared"
-        original = self._id(self._original(row))
-        if original not in originals:
-            return f"its original {original!r} is gone, or its text changed since it was compared"
-        return None
-
-    def _entry(self, row: int, held: Held) -> Entry | None:
-        """The log entry of a document, or None if it needs no change."""
-        original = self._id(self._original(row)) if self._original(row) != row else None
-        value = float(self.groups.value[row]) if original is not None else None
-        if self.action != "mark":
-            return Entry(held, original, value)
-        source, name = held.document.source, self.meta.field
-        marks = differing(source, name, wanted_marks(self.groups, row))
-        return Entry(held, original, value, marks, former(source, name, marks)) if marks else None
-
-    def _act(self, entries: list[Entry]) -> list[Failure]:
-        """Changes documents; returns a failure for each that was not changed."""
-        held = [entry.held for entry in entries]
-        if self.action == "mark":
-            return self._mark(entries)
-        if self.destination is not None:
-            return move(self.store, self.destination, held)
-        return remove(self.store, held)
-
-    def _mark(self, entries: list[Entry]) -> list[Failure]:
-        by_id = {entry.id: entry for entry in entries}
-
-        def decide(now: Sequence[Held]) -> list[Decision]:
-            return [self._marking(one, by_id[one.document.id]) for one in now]
-
-        held = [entry.held for entry in entries]
-        return change_held(self.store, held, decide, gone=CHANGED).failures
-
-    def _marking(self, now: Held, entry: Entry) -> Decision:
-        source, name = now.document.source, self.meta.field
-        if not differing(source, name, entry.marks):
-            return "unchanged"
-        if now.version != entry.held.version:
-            return _changed(now)
-        return Change(now, merging(source, name, entry.marks))
-
-    def _put_back_bereft(
-        self, entries: list[Entry], row_of: Mapping[str, int]
-    ) -> tuple[set[str], list[Failure]]:
-        """Puts documents back whose representative vanished, such as by a run that keeps others.
-
-        Returns the ids that were put back, and a failure for each document that had to be.
-        """
-        originals = self._originals([row_of[entry.id] for entry in entries])
-        bereft = [entry.held for entry in entries if entry.original not in originals]
+            return [entry.id for entry in changed], failures
+        # A representative may have vanished just now, such as by a run that keeps others.
+        originals = self._originals([row_of[entry.id] for entry in changed])
+        bereft = [entry.held for entry in changed if entry.original not in originals]
         if not bereft:
-            return set(), []
+            return [entry.id for entry in changed], failures
         put = move_back(self.store, self.destination, bereft)
         back = {*put.created, *put.present}
         reason = "its original is gone or changed, just as it went: it was put back"
-        failures = {id: Failure(id, reason, conflict=True) for id in back}
-        failures |= {each.id: each for each in put.failures}
-        return back, list(failures.values())
+        returned = {id: Failure(id, reason, conflict=True) for id in back}
+        returned |= {each.id: each for each in put.failures}
+        return [each.id for each in changed if each.id not in back], [*failures, *returned.values()]
+
+    def _originals(self, rows: Sequence[int]) -> set[str]:
+        """The ids of the rows' representatives that still have the text that was compared."""
+        heads = self.groups.representative[rows].tolist()
+        digest_of = {self.groups.ids[head]: self.groups.digest(head) for head in heads}
+        held = self.store.hold(list(digest_of), [self.meta.text_field])
+        found = _text_digests(held, self.meta)
+        return {id for id, digest in digest_of.items() if found.get(id) == digest}
+
+    def _planned(
+        self, row: int, held: Held, digest: str | None, originals: set[str]
+    ) -> Entry | Failure | None:
+        """Its log entry; a failure if it must stay as it is; None if it needs no change."""
+        groups, source, name = self.groups, held.document.source, self.meta.field
+        head, compared = int(groups.representative[row]), groups.digest(row)
+        reason = None
+        if digest != compared:
+            reason = "its text changed since it was compared"
+            if held.document.tokens_in(name).get("digest") == compared:
+                reason = "its tokens are not of the text that it has now (esdedup backfill --stale)"
+        elif groups.ids[head] not in originals:
+            original = groups.ids[head]
+            reason = f"its original {original!r} is gone, or its text changed since it was compared"
+        if reason is not None:
+            return Failure(held.document.id, reason, conflict=True)
+        entry = Entry(held, None, None)
+        if head != row:
+            entry = Entry(held, groups.ids[head], float(groups.value[row]))
+        if self.action != "mark":
+            return entry
+        marks = differing(source, name, wanted_marks(groups, row))
+        return replace(entry, marks=marks, former=former(source, name, marks)) if marks else None
+
+    def _mark(self, entries: list[Entry]) -> list[Failure]:
+        entry_of = {entry.id: entry for entry in entries}
+
+        def decision(now: Held) -> Decision:
+            source, entry = now.document.source, entry_of[now.document.id]
+            if not differing(source, self.meta.field, entry.marks):
+                return "unchanged"
+            if now.version != entry.held.version:
+                return _changed(now)
+            return Change(now, merging(source, self.meta.field, entry.marks))
+
+        def decide(now: Sequence[Held]) -> list[Decision]:
+            return [decision(one) for one in now]
+
+        held = [entry.held for entry in entries]
+        return change_held(self.store, held, decide, gone=CHANGED).failures
 
 
 def _text_digests(held: Iterable[Held], meta: IndexMeta) -> dict[str, str]:

@@ -72,9 +72,8 @@ class KeepRule:
 
         Raises UsageError if no document has the field.
         """
-        by_id = sorted(
-            rows, key=lambda row: natural(ids[row]), reverse=self.by == "id" and self.last
-        )
+        reverse = self.by == "id" and self.last
+        by_id = sorted(rows, key=lambda row: natural(ids[row]), reverse=reverse)
         if self.by == "id":
             return by_id
         numbers = [row for row in by_id if isinstance(keys[row], (int, float))]

@@ -35,14 +35,11 @@ class UndoReport(Counts):
         return self.restored + self.present + len(self.failures)
 
 
-OnReport = Callable[[UndoReport], None]
-
-
 def undo(
     store: Store,
     log: LogReader,
     destination: Store | None = None,
-    on_report: OnReport | None = None,
+    on_report: Callable[[UndoReport], None] | None = None,
 ) -> UndoReport:
     """Puts back the documents that a run deleted or moved, or takes its marks away.
 
@@ -54,11 +51,16 @@ def undo(
     Raises the errors of the stores.
     """
     total = UndoReport()
-    for page in log.pages():
+    for entries in log.pages():
         if log.header.action == "mark":
-            report = _unmark(store, log.header.field, page.changed)
+            report = _unmark(store, log.header.field, entries)
         else:
-            report = _bring_back(store, destination, page.changed)
+            put = move_back(store, destination, [entry.held for entry in entries])
+            failed = {each.id for each in put.failures}
+            restored, present = (
+                sum(id not in failed for id in ids) for ids in (put.created, put.present)
+            )
+            report = UndoReport(restored, present, put.failures)
         total += report
         if on_report is not None:
             on_report(report)
@@ -68,34 +70,23 @@ def undo(
     return total + UndoReport(damage=[log.damage] if log.damage is not None else [])
 
 
-def _bring_back(store: Store, destination: Store | None, entries: Sequence[Entry]) -> UndoReport:
-    put = move_back(store, destination, [entry.held for entry in entries])
-    failed = {each.id for each in put.failures}
-    return UndoReport(
-        sum(id not in failed for id in put.created),
-        sum(id not in failed for id in put.present),
-        put.failures,
-    )
-
-
 def _unmark(store: Store, name: str, entries: Sequence[Entry]) -> UndoReport:
-    by_id = {entry.id: entry for entry in entries}
+    entry_of = {entry.id: entry for entry in entries}
+
+    def decision(held: Held) -> Decision:
+        source, entry = held.document.source, entry_of[held.document.id]
+        if former(source, name, entry.marks) == entry.former:
+            return "unchanged"
+        if differing(source, name, entry.marks):
+            reason = "its marks are not those that were put, and were left as they are"
+            return Failure(entry.id, reason, conflict=True)
+        # An update could only put null in the place of a name, and not remove it.
+        return Change(held, replaced(source, name, entry.marks, entry.former), whole=True)
 
     def decide(held: Sequence[Held]) -> list[Decision]:
-        return [_unmarking(one, name, by_id[one.document.id]) for one in held]
+        return [decision(one) for one in held]
 
-    ids = list(by_id)
+    ids = list(entry_of)
     held = store.hold(ids)
     report = change_held(store, held, decide, gone=_GONE) + missing(ids, held, _GONE)
     return UndoReport(report.written, report.unchanged, report.failures)
-
-
-def _unmarking(held: Held, name: str, entry: Entry) -> Decision:
-    source = held.document.source
-    if former(source, name, entry.marks) == entry.former:
-        return "unchanged"
-    if differing(source, name, entry.marks):
-        reason = "its marks are not those that were put, and were left as they are"
-        return Failure(entry.id, reason, conflict=True)
-    # An update could only put null in the place of a name, and not remove it.
-    return Change(held, replaced(source, name, entry.marks, entry.former), whole=True)

@@ -52,17 +52,14 @@ class ExactSimilarity:
         order = _by_group(left, right)
         while order.size:
             block = order[:_PAIRS_AT_ONCE]
-            block = block[: _fitting(left[block], right[block], self._most())]
+            # As many documents as fit, by the mean length of the earlier ones.
+            known = self._documents > 0
+            mean = self._shingles / self._documents if known else _SHINGLES_A_BLOCK / 1_000
+            most = int(max(100, min(_MOST_DOCUMENTS, _SHINGLES_A_BLOCK / max(1.0, mean))))
+            block = block[: _fitting(left[block], right[block], most)]
             similarity[block] = jaccard_of_rows(left[block], right[block], self._sets)
             order = order[block.size :]
         return similarity
-
-    def _most(self) -> int:
-        """The number of documents to hold at once, by the mean length of the earlier ones."""
-        if not self._documents:
-            return 1_000
-        mean = max(1.0, self._shingles / self._documents)
-        return int(max(100, min(_MOST_DOCUMENTS, _SHINGLES_A_BLOCK / mean)))
 
     def _sets(self, rows: list[int]) -> Ragged:
         ids = [self._ids[row] for row in rows]

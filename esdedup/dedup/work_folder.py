@@ -23,7 +23,6 @@ from esdedup.dedup.columns import (
     Reading,
     read_columns,
     read_share,
-    shares_of,
     written_whole,
 )
 from esdedup.dedup.union_find import singletons
@@ -34,6 +33,8 @@ from esdedup.stores.sqlite.database import held_alone
 from esdedup.text.arrays import F64, I64, run_starts
 
 _JOB, _STATE, _LOCK = "job.json", "state.npz", "lock"
+_DOCUMENTS_A_SHARE = 100_000
+_MOST_SHARES = 1024
 _SECONDS_BETWEEN = 10.0
 """Time between checkpoints: a kill loses at most this much work."""
 
@@ -109,7 +110,8 @@ class WorkFolder:
         documents = store.statistics(meta).sketched
         index = {"index": store.where, "scheme": meta.scheme.id, "field": meta.field}
         whole = {**index, "stop": list(meta.stop), **job}
-        shares = self._claimed_shares(whole, shares_of(documents))
+        wanted = max(1, min(_MOST_SHARES, -(-documents // _DOCUMENTS_A_SHARE)))
+        shares = self._claimed_shares(whole, wanted)
         files = [self.path / f"share-{number:04d}.npz" for number in range(1, shares + 1)]
         done = 0
 
@@ -125,11 +127,19 @@ class WorkFolder:
 
     def _claimed_shares(self, job: Mapping[str, Any], shares: int) -> int:
         """The number of shares of a job, for which it claims the folder: `shares` for a new one."""
-        held = self._held_job()
-        if held is None:
-            with _naming(self.path), written_whole(self.path / _JOB) as out:
+        file = self.path / _JOB
+        if not file.exists():
+            with _naming(self.path), written_whole(file) as out:
                 out.write(json.dumps({**job, "shares": shares}).encode())
             return shares
+        try:
+            held = json.loads(file.read_text("utf-8"))
+            shares = int(held["shares"])
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise UsageError(
+                f"{file} can't be read, or esdedup did not write it: remove the folder, or name"
+                " another one (--work)"
+            ) from error
         differing = [name for name, value in job.items() if held.get(name) != value]
         if differing:
             raise UsageError(
@@ -137,20 +147,7 @@ class WorkFolder:
                 f" ({held.get(differing[0])}, not {job[differing[0]]}): finish that, remove the"
                 " folder, or name another one (--work)"
             )
-        return int(held["shares"])
-
-    def _held_job(self) -> dict[str, Any] | None:
-        file = self.path / _JOB
-        try:
-            held = json.loads(file.read_text("utf-8")) if file.exists() else None
-        except (OSError, ValueError):
-            held = {}
-        if held is None or (isinstance(held, dict) and isinstance(held.get("shares"), int)):
-            return held
-        raise UsageError(
-            f"{file} can't be read, or esdedup did not write it: remove the folder, or name another"
-            " one (--work)"
-        )
+        return shares
 
     def checkpoint(self, rows: int) -> Checkpoint:
         """The last checkpoint, or the state before any of `rows` rows is done."""

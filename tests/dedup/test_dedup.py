@@ -563,7 +563,7 @@ def test_a_log_is_read_as_far_as_it_goes(
     for length in range(first, len(written) + 1, 7 if ending == "jsonl" else 3):
         cut_off.write_bytes(written[:length])
         log = LogReader(cut_off)
-        entries = [entry for page in log.pages() for entry in page.entries]
+        entries = [entry for page in log.pages() for entry in page]
         assert log.damage is None
         assert all(entry.held.document.source == before[entry.id][0] for entry in entries)
         restored.add(len(entries))
@@ -747,7 +747,7 @@ def test_a_log_with_a_line_of_another_form_is_damaged_there(line: str, tmp_path:
     lines = log.read_text().splitlines()
     log.write_text("\n".join([*lines[:3], line, *lines[3:], ""]))
     reader = LogReader(log)
-    assert [each.id for page in reader.pages() for each in page.changed] == ["0"]
+    assert [each.id for page in reader.pages() for each in page] == ["0"]
     assert reader.damage is not None
     assert "damaged after line 3" in reader.damage
     log.write_text(lines[0].replace('"began"', '"begun"') + "\n")

@@ -18,10 +18,8 @@ from hypothesis import strategies as st
 
 import esdedup
 from esdedup.analysis.distribution import (
-    bins_of_distances,
-    bins_of_similarities,
-    distance_bins,
-    similarity_bins,
+    distances_in_bins,
+    similarities_in_bins,
     size_ranges,
     spread,
 )
@@ -393,9 +391,10 @@ def test_the_page_shows_no_credentials(place: Place) -> None:
 
 @given(st.floats(0.05, 1.0), st.lists(st.floats(0, 1), max_size=50))
 def test_each_similarity_is_in_its_bin(threshold: float, values: list[float]) -> None:
-    bins = similarity_bins(threshold)
+    bins, bin_of = similarities_in_bins(np.array(values), threshold)
     assert (bins[0].high, bins[-1].high) == (threshold, 1.0)
-    for value, at in zip(values, bins_of_similarities(np.array(values), bins), strict=True):
+    assert sum(each.count for each in bins) == len(values)
+    for value, at in zip(values, bin_of.tolist(), strict=True):
         assert bins[at].low <= value
         assert value < bins[at].high or at == len(bins) - 1
         assert (at == 0) == (value < threshold)
@@ -403,14 +402,13 @@ def test_each_similarity_is_in_its_bin(threshold: float, values: list[float]) ->
 
 @given(st.integers(0, 60), st.lists(st.integers(0, 64), max_size=50))
 def test_each_distance_is_in_its_bin(distance: int, values: list[int]) -> None:
-    bins = distance_bins(distance, 64)
+    bins, bin_of = distances_in_bins(np.array(values, np.float64), distance, 64)
     assert len(bins) <= 21
     assert [(a.low, b.high + 1) for a, b in itertools.pairwise(bins[1:])] == [
         (a.low, a.low) for a in bins[1:-1]
     ]
-    for value, at in zip(
-        values, bins_of_distances(np.array(values, np.float64), bins), strict=True
-    ):
+    assert sum(each.count for each in bins) == len(values)
+    for value, at in zip(values, bin_of.tolist(), strict=True):
         assert bins[at].low <= value <= bins[at].high
         assert (at == 0) == (value > distance)
 

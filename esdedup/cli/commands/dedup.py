@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, TypeVar
 
-import numpy as np
-import typer
+from typer import Argument, Exit, Option
 
 from esdedup.cli.options import AsJson, GroupingOptions, Target, Yes, with_target
 from esdedup.cli.output import (
@@ -31,48 +31,35 @@ from esdedup.dedup.log import Action, LogReader
 from esdedup.dedup.remove import DedupReport
 from esdedup.dedup.undo import UndoReport
 from esdedup.exceptions import UsageError
-from esdedup.index import Dedup
 from esdedup.models import Failure, Statistics
 
 _DONE = {"delete": "deleted", "mark": "marked", "move": "moved"}
 _FAILURES_SHOWN = 5
 _GROUPS_SHOWN = 20
-
-Apply = Annotated[
-    bool, typer.Option("--apply", help="Do what --action says, and not only show duplicates.")
-]
-ActionOption = Annotated[
-    Action | None,
-    typer.Option(
-        "--action", help="Delete duplicates, mark them as group does, or move them (--to)."
-    ),
-]
-To = Annotated[
-    str | None,
-    typer.Option("--to", metavar="INDEX", help="Index to move to; made if there is none."),
-]
-NewLog = Annotated[
-    Path | None,
-    typer.Option(
-        "--log",
-        show_default="INDEX.dedup-TIME.jsonl.zst",
-        help="New file for all that is changed, for esdedup undo.",
-    ),
-]
-Log = Annotated[Path, typer.Argument(metavar="LOG", help="The log of a run of esdedup dedup.")]
-Force = Annotated[
-    bool, typer.Option("--force", help="Also into another address or scheme than the log's.")
-]
+_Report = TypeVar("_Report", DedupReport, UndoReport)
 
 
 @with_target
 def dedup_command(
     target: Target,
     group_options: GroupingOptions,
-    apply: Apply = False,
-    action: ActionOption = None,
-    to: To = None,
-    log: NewLog = None,
+    apply: Annotated[
+        bool, Option("--apply", help="Do what --action says, and not only show duplicates.")
+    ] = False,
+    action: Annotated[
+        Action | None,
+        Option(help="Delete duplicates, mark them as group does, or move them (--to)."),
+    ] = None,
+    to: Annotated[
+        str | None, Option(metavar="INDEX", help="Index to move to; made if there is none.")
+    ] = None,
+    log: Annotated[
+        Path | None,
+        Option(
+            show_default="INDEX.dedup-TIME.jsonl.zst",
+            help="New file for all that is changed, for esdedup undo.",
+        ),
+    ] = None,
     yes: Yes = False,
     as_json: AsJson = None,
 ) -> None:
@@ -97,65 +84,67 @@ def dedup_command(
         with steps() as on_step:
             plan = index.dedup(wanted, to=to, log=log, on_step=on_step, **arguments)
         groups = plan.groups
+        duplicates, heads = groups.duplicates, int(groups.sizes.size)
         warn_after(groups.recall, groups.capped, groups.grouping.limits)
         if not wants_json(as_json):
             _show_groups(groups, index.store.where)
         elif not apply:
+            measure = "distance" if groups.grouping.by_distance else "similarity"
             for group in groups:
-                print_json(_group_json(group))
+                found = [{"id": each.id, measure: getattr(each, measure)} for each in group.members]
+                print_json({"keep": group.representative, "duplicates": found})
         message(_summary(groups, index.statistics()))
         _tell_chained(groups)
         if not apply:
-            if groups.duplicates:
+            if duplicates:
                 message("Nothing was changed. To do so: --apply --action delete, mark or move")
             return
-        if groups.duplicates:
+        if duplicates:
             into = f" to {to!r}" if to is not None else ""
             _ask(f"{capital(wanted)} these{into}, in {index.store.where}?", yes)
-        report = _apply(plan)
-    log = plan.log if groups.duplicates else None
+        with _totalling(
+            DedupReport(),
+            capital(wanted),
+            duplicates + (heads if wanted == "mark" else 0),
+            lambda so_far: f"{count(so_far.done, 'document')} {_DONE[wanted]}",
+            f", or put them back: esdedup undo {plan.log}",
+        ) as on_report:
+            done = plan.apply(on_report)
+    report = done.report or DedupReport()
     counts = {
-        "groups": int(groups.sizes.size),
-        "duplicates": groups.duplicates,
+        "groups": heads,
+        "duplicates": duplicates,
         _DONE[wanted]: report.done,
         "unchanged": report.unchanged,
         "gone": report.gone,
         **_failed(report.failures),
     }
-    if wants_json(as_json) or log is not None:
-        print_counts(counts, wants_json(as_json), log=None if log is None else str(log))
-    _tell_failures(report.failures, f"all in {log}")
-    if log is not None:
-        message(f"The log, from which esdedup undo puts them back: {log}")
+    if wants_json(as_json) or done.log is not None:
+        print_counts(counts, wants_json(as_json), log=done.log and str(done.log))
+    _tell_failures(report.failures, f"all in {done.log}")
+    if done.log is not None:
+        message(f"The log, from which esdedup undo puts them back: {done.log}")
     if report.failures:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
-def _apply(plan: Dedup) -> DedupReport:
-    total = DedupReport()
-    most = plan.groups.duplicates + (len(plan.groups.sizes) if plan.action == "mark" else 0)
-    with steps() as on_step:
+@contextmanager
+def _totalling(
+    total: _Report,
+    title: str,
+    most: int,
+    in_words: Callable[[_Report], str],
+    otherwise: str = "",
+) -> Iterator[Callable[[_Report], None]]:
+    """A bar of the documents in reports. It tells their total in words if the work fails."""
+    with steps() as on_step, resumable(lambda: in_words(total), otherwise):
 
-        def on_report(report: DedupReport) -> None:
+        def on_report(report: _Report) -> None:
             nonlocal total
             total += report
-            on_step(capital(plan.action), min(total.settled, most), most)
+            on_step(title, min(total.settled, most), most)
 
-        with resumable(
-            lambda: f"{count(total.done, 'document')} {_DONE[plan.action]}",
-            f", or put them back: esdedup undo {plan.log}",
-        ):
-            return plan.apply(on_report).report or total
-
-
-def _group_json(group: Group) -> dict[str, Any]:
-    duplicates = [
-        {"id": member.id, "similarity": member.similarity}
-        if member.distance is None
-        else {"id": member.id, "distance": member.distance}
-        for member in group.members
-    ]
-    return {"keep": group.representative, "duplicates": duplicates}
+        yield on_report
 
 
 def _show_groups(groups: Groups, where: str) -> None:
@@ -190,9 +179,10 @@ def _show_groups(groups: Groups, where: str) -> None:
 
 def _farthest(group: Group) -> str:
     """The similarity, or distance, of the duplicate that is least like the representative."""
-    similarities = [each.similarity for each in group.members if each.similarity is not None]
     distances = [each.distance for each in group.members if each.distance is not None]
-    return f"{min(similarities):.3f}" if similarities else str(max(distances))
+    if distances:
+        return str(max(distances))
+    return f"{min(each.similarity or 0.0 for each in group.members):.3f}"
 
 
 def _summary(groups: Groups, statistics: Statistics) -> str:
@@ -203,18 +193,14 @@ def _summary(groups: Groups, statistics: Statistics) -> str:
     saved = statistics.bytes * groups.duplicates // max(1, statistics.documents)
     return (
         f"{count(groups.duplicates, 'duplicate')} in {count(int(groups.sizes.size), 'group')} of"
-        f" {documents}; by their number, about {_megabytes(saved)} of"
-        f" {_megabytes(statistics.bytes)}"
+        f" {documents}; by their number, about {saved / 1e6:,.1f} MB of"
+        f" {statistics.bytes / 1e6:,.1f} MB"
     )
-
-
-def _megabytes(size: int) -> str:
-    return f"{size / 1e6:,.1f} MB"
 
 
 def _tell_chained(groups: Groups) -> None:
     """Warns of duplicates that are less like their representative than the threshold."""
-    grouping, value = groups.grouping, groups.value[~np.isnan(groups.value)]
+    grouping, value = groups.grouping, groups.value[groups.duplicate_rows]
     if grouping.exact or grouping.method == "leader":
         return
     if grouping.by_distance:
@@ -231,7 +217,13 @@ def _tell_chained(groups: Groups) -> None:
 
 @with_target
 def undo_command(
-    target: Target, log: Log, force: Force = False, yes: Yes = False, as_json: AsJson = None
+    target: Target,
+    log: Annotated[Path, Argument(metavar="LOG", help="The log of a run of esdedup dedup.")],
+    force: Annotated[
+        bool, Option("--force", help="Also into another address or scheme than the log's.")
+    ] = False,
+    yes: Yes = False,
+    as_json: AsJson = None,
 ) -> None:
     """Put back what a run of esdedup dedup took out.
 
@@ -242,26 +234,24 @@ def undo_command(
     """
     _require_answer(yes, "undo")
     reader = LogReader(log)
-    header, total = reader.header, UndoReport()
+    header = reader.header
     with target.open() as index:
         index.check_log(reader, force=force)
         scheme = index.scheme.id
-        documents = sum(len(page.changed) for page in reader.pages())
+        documents = sum(map(len, reader.pages()))
         into = f" to {header.to!r}" if header.to is not None else ""
         changed = f"{count(documents, 'document')} {_DONE[header.action]}{into}"
         message(f"{log}: {changed} at {header.began}")
         if reader.damage is not None:
             message(f"{reader.damage}: what follows can't be put back")
         _ask(f"Put them back, in {index.store.where}?", yes)
-        with steps() as on_step:
-
-            def on_report(report: UndoReport) -> None:
-                nonlocal total
-                total += report
-                on_step("Putting back", min(total.settled, documents), documents)
-
-            with resumable(lambda: f"{count(total.restored, 'document')} put back"):
-                report = index.undo(reader, force=force, on_report=on_report)
+        with _totalling(
+            UndoReport(),
+            "Putting back",
+            documents,
+            lambda so_far: f"{count(so_far.restored, 'document')} put back",
+        ) as on_report:
+            report = index.undo(reader, force=force, on_report=on_report)
     left = [{"id": each.id, "reason": each.reason} for each in report.failures]
     counts = {
         "restored": report.restored,
@@ -273,7 +263,7 @@ def undo_command(
     if header.scheme != scheme:
         message(f"They have tokens of scheme {header.scheme}: esdedup backfill -i {target.index}")
     if report.failures or report.damage:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _require_answer(yes: bool, what: str) -> None:
@@ -285,7 +275,7 @@ def _require_answer(yes: bool, what: str) -> None:
 def _ask(question: str, yes: bool) -> None:
     if not agreed(question, yes):
         message("Nothing was changed")
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _failed(failures: Sequence[Failure]) -> dict[str, int]:

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from esdedup.analysis.explain import Block, ExplainedSegments, Explanation
+from esdedup.analysis.explain import ExplainedSegments, Explanation
 from esdedup.cli.options import AsJson, Target, with_target
 from esdedup.cli.output import (
     WIDTH_WITHOUT_TERMINAL,
@@ -95,28 +95,24 @@ def _show(pair: Explanation) -> None:
 
 def _show_bits(console: Console, segments: ExplainedSegments) -> None:
     """Prints both fingerprints, and a third line that points at the differing bits."""
-    line: list[Block] = []
+    lines: list[Text] = []
+    bits = 0
     for block in segments.blocks:
-        line.append(block)
         # No block spans two words of 64 bits.
-        if sum(len(each.left) for each in line) == _BITS_A_LINE:
-            for text in _bit_lines(line):
-                console.print(text, overflow="fold")
-            line.clear()
-    console.print()
-
-
-def _bit_lines(blocks: list[Block]) -> tuple[Text, Text, Text]:
-    lines = Text(), Text(), Text(style=_DIFFERS)
-    for at, block in enumerate(blocks):
-        for line in lines if at else ():
-            line.append(" ")
+        if bits % _BITS_A_LINE == 0:
+            lines += Text(), Text(), Text(style=_DIFFERS)
+        else:
+            for line in lines[-3:]:
+                line.append(" ")
+        bits += len(block.left)
         for left, right in zip(block.left, block.right, strict=True):
             style = _DIFFERS if left != right else ""
-            lines[0].append(left, style)
-            lines[1].append(right, style)
-            lines[2].append("^" if left != right else " ")
-    return lines
+            lines[-3].append(left, style)
+            lines[-2].append(right, style)
+            lines[-1].append("^" if left != right else " ")
+    for line in lines:
+        console.print(line, overflow="fold")
+    console.print()
 
 
 def _marks(console: Console) -> tuple[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -58,28 +57,34 @@ def group_command(
     arguments = group_options.arguments()
     folder = work or Path(f"{target.index}.group")
     marks: ChangeReport | None = None
-    with ExitStack() as stack:
-        index = stack.enter_context(target.open())
+    with target.open() as index:
         warn_before(index, group_options.metric)
-        on_step = stack.enter_context(steps())
-        if dry_run:
-            groups = index.groups(work=folder, on_step=on_step, **arguments)
-            missed = index.missed(groups)
-        else:
-            report = index.group(work=folder, on_step=on_step, **arguments)
-            groups, marks, missed = report.groups, report.marks, report.missed
-            path = dead_letter or Path(f"{target.index}.dead-letter.jsonl")
-            letters = stack.enter_context(DeadLetterFile(path))
+        where = index.store.where
+        with steps() as on_step:
+            if dry_run:
+                groups = index.groups(work=folder, on_step=on_step, **arguments)
+                missed = index.missed(groups)
+            else:
+                report = index.group(work=folder, on_step=on_step, **arguments)
+                groups, marks, missed = report.groups, report.marks, report.missed
+    if marks is not None:
+        path = dead_letter or Path(f"{target.index}.dead-letter.jsonl")
+        with DeadLetterFile(path) as letters:
             for failure in marks.failures:
                 letters(BadRecord(failure.id, 0, "", failure.reason))
-        where = index.store.where
     warn_after(groups.recall, groups.capped, groups.grouping.limits)
     if wants_json(as_json):
         print_json(_as_json(groups, marks))
     else:
         _show(groups, where)
     if marks is not None:
-        _tell(marks)
+        written = count(marks.written, "document")
+        message(f"{written} written, {marks.unchanged:,} unchanged")
+        if marks.stale:
+            message(
+                f"{count(marks.stale, 'document')} changed or deleted by others while documents"
+                " were grouped, and left as they are: run this again"
+            )
     if missed:
         message(
             f"{count(missed, 'document')} not looked at: they came, or changed, after the others"
@@ -128,13 +133,4 @@ def _show(groups: Groups, where: str) -> None:
         print_table(
             [("documents", "number"), ("representative", "key"), ("ids of duplicates", "line")],
             rows,
-        )
-
-
-def _tell(report: ChangeReport) -> None:
-    message(f"{count(report.written, 'document')} written, {report.unchanged:,} unchanged")
-    if report.stale:
-        message(
-            f"{count(report.stale, 'document')} changed or deleted by others while documents were"
-            " grouped, and left as they are: run this again"
         )

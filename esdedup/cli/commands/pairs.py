@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
@@ -37,10 +35,9 @@ from esdedup.cli.output import (
     warn_before,
 )
 from esdedup.dedup.file_pairs import pairs_in_files
-from esdedup.dedup.pairs import SimilarPairs
+from esdedup.dedup.pairs import SimilarPairs, similar_pairs
 from esdedup.dedup.verify import TextsOf, texts_in
 from esdedup.exceptions import UsageError
-from esdedup.models import Pair
 from esdedup.search.limits import LOOKING, MAX_PER_BUCKET, RECALL, Limits
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores.mapping import IndexMeta
@@ -79,25 +76,17 @@ def pairs(
     check_metric_options(metric, threshold, distance)
     least = LOOKING if threshold is None else threshold
     limits = Limits(metric, least, distance, recall=recall, max_per_bucket=max_per_bucket)
+    in_json = wants_json(as_json)
     if files:
         _refuse_target(context)
-        if _in_files(files, of_files, limits, wants_json(as_json)):
-            raise typer.Exit(1)
+        _in_files(files, of_files, limits, in_json)
         return
     of_files.refuse()
     with target.open() as index:
         warn_before(index, metric)
         with steps() as on_step:
-            found = index.pairs(
-                metric=metric,
-                threshold=least,
-                distance=distance,
-                recall=recall,
-                max_per_bucket=max_per_bucket,
-                on_step=on_step,
-            )
-        texts_of = texts_in(index.store, index.meta.text_field)
-        _answer(found, texts_of, limits, wants_json(as_json))
+            found = similar_pairs(index.store, index.meta, limits, on_step)
+        _answer(found, texts_in(index.store, index.meta.text_field), limits, in_json)
 
 
 def _refuse_target(context: typer.Context) -> None:
@@ -109,16 +98,14 @@ def _refuse_target(context: typer.Context) -> None:
             raise UsageError(f"--{name} goes with an index: leave it out, or FILES")
 
 
-def _in_files(files: list[str], options: FileOptions, limits: Limits, as_json: bool) -> int:
-    """Shows the pairs of files, and returns the number of records that could not be compared."""
+def _in_files(files: list[str], options: FileOptions, limits: Limits, as_json: bool) -> None:
+    """Shows the pairs of files. The exit status is 1 if records could not be compared."""
     check_files(files, options.format)
     scheme = scheme_in(options.scheme) or Scheme()
     meta = IndexMeta(scheme, options.text_field or "text")
-    with ExitStack() as stack:
-        path = options.dead_letter or Path("pairs.dead-letter.jsonl")
-        letters = stack.enter_context(DeadLetterFile(path))
+    with DeadLetterFile(options.dead_letter or Path("pairs.dead-letter.jsonl")) as letters:
         with progress("Sketching", total_bytes(files)) as (advance, documents), steps() as on_step:
-            found = pairs_in_files(
+            found, read = pairs_in_files(
                 chunks_of(files, options.format, advance),
                 meta,
                 letters,
@@ -128,41 +115,33 @@ def _in_files(files: list[str], options: FileOptions, limits: Limits, as_json: b
                 on_read=documents,
                 on_step=on_step,
             )
-        _answer(found.pairs, found.texts_of, limits, as_json)
-        if found.failed:
-            message(f"{found.failed} of {found.read} records were left out: see {letters.path}")
-    return found.failed
+        _answer(found, read.texts_of, limits, as_json)
+        if read.failed:
+            message(f"{read.failed} of {read.read} records were left out: see {letters.path}")
+            raise typer.Exit(1)
 
 
 def _answer(found: SimilarPairs, texts_of: TextsOf, limits: Limits, as_json: bool) -> None:
     warn_after(found.recall, found.capped, limits)
+    measure = "distance" if limits.metric == "hamming" else "similarity"
     if as_json:
         for pair in found:
-            print_json(_as_json(pair))
+            print_json({"left": pair.left, "right": pair.right, measure: getattr(pair, measure)})
         return
-    rows = list(_rows(texts_of, iter(found)))
-    if not rows:
-        message("No similar pairs")
-        return
-    value = "distance" if limits.metric == "hamming" else "similarity"
-    print_table(
-        [(value, "number"), ("documents", "key"), ("text", "line")],
-        rows,
-        title=count(len(rows), "near-duplicate pair"),
-    )
-
-
-def _as_json(pair: Pair) -> dict[str, str | float | int | None]:
-    if pair.similarity is not None:
-        return {"left": pair.left, "right": pair.right, "similarity": pair.similarity}
-    return {"left": pair.left, "right": pair.right, "distance": pair.distance}
-
-
-def _rows(texts_of: TextsOf, found: Iterator[Pair]) -> Iterator[tuple[str, str, str]]:
-    while some := list(itertools.islice(found, _FETCHED)):
+    rows: list[tuple[str, str, str]] = []
+    waiting = iter(found)
+    while some := list(itertools.islice(waiting, _FETCHED)):
         ids = sorted({id for pair in some for id in (pair.left, pair.right)})
         texts = dict(zip(ids, map(snippet, texts_of(ids)), strict=True))
         for pair in some:
             value = f"{pair.similarity:.3f}" if pair.distance is None else str(pair.distance)
-            both = (pair.left, pair.right)
-            yield value, "\n".join(both), "\n".join(texts[id] for id in both)
+            shown = f"{texts[pair.left]}\n{texts[pair.right]}"
+            rows.append((value, f"{pair.left}\n{pair.right}", shown))
+    if not rows:
+        message("No similar pairs")
+        return
+    print_table(
+        [(measure, "number"), ("documents", "key"), ("text", "line")],
+        rows,
+        title=count(len(rows), "near-duplicate pair"),
+    )

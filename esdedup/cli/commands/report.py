@@ -33,24 +33,18 @@ Output = Annotated[
         help="Page to write, with texts of documents.",
     ),
 ]
-Examples = Annotated[
-    int, typer.Option("--examples", min=0, max=_MOST_EXAMPLES, help="Show this many examples.")
-]
+Examples = Annotated[int, typer.Option(min=0, max=_MOST_EXAMPLES, help="Show this many examples.")]
 Hot = Annotated[
-    int, typer.Option("--hot", min=0, max=MOST_COUNTED, help="Show at most this many hot buckets.")
+    int, typer.Option(min=0, max=MOST_COUNTED, help="Show at most this many hot buckets.")
 ]
 Sample = Annotated[
     int,
-    typer.Option(
-        "--sample", min=0, max=MOST_SAMPLED, help="Documents to sample for the similarity of pairs."
-    ),
+    typer.Option(min=0, max=MOST_SAMPLED, help="Documents to sample for the similarity of pairs."),
 ]
 Work = Annotated[
     Path | None,
     typer.Option(
-        "--work",
-        show_default="INDEX.report",
-        help="Folder to go on from after a stop; removed at the end.",
+        show_default="INDEX.report", help="Folder to go on from after a stop; removed at the end."
     ),
 ]
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,8 +20,8 @@ from esdedup.analysis.feature_weights import (
 )
 from esdedup.analysis.sampling import texts_of_index
 from esdedup.cli.options import AsJson, Target, with_target
-from esdedup.cli.output import message, print_json, print_table, progress, wants_json
-from esdedup.exceptions import RecordError, UsageError
+from esdedup.cli.output import message, print_json, print_table, steps, wants_json, write_page
+from esdedup.exceptions import UsageError
 from esdedup.ingest.files import Record, read_records
 from esdedup.models import MOST_SAMPLED
 from esdedup.sketch.minhash import MinHash
@@ -30,7 +29,7 @@ from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.segments import parse_layout
 from esdedup.sketch.simhash import SimHash, Weighting
 from esdedup.sketch.weights import MAX_COUNTED, Frequencies
-from esdedup.stores.fields import text_of
+from esdedup.stores.fields import value_at
 from esdedup.text.normalise import Form, Normalisation, normalise
 from esdedup.text.shingles import Shingling
 
@@ -152,38 +151,17 @@ def scheme(
 
 def write_scheme(path: Path | None, scheme: Scheme) -> None:
     """Writes a scheme file, if one is named. Raises UsageError if it can't be written."""
-    if path is None:
-        return
-    try:
-        path.write_text(json.dumps(scheme.to_json(), ensure_ascii=False) + "\n", "utf-8")
-    except OSError as error:
-        raise UsageError(f"--output {path}: {error.strerror}") from error
-
-
-@contextmanager
-def counting(title: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """A bar of documents. Gives a function of the documents done since its last call."""
-    done = 0
-    with progress(title, total) as (advance, documents):
-
-        def on_done(count: int) -> None:
-            nonlocal done
-            done += count
-            advance(count)
-            documents(done)
-
-        yield on_done
+    if path is not None:
+        write_page("--output", path, json.dumps(scheme.to_json(), ensure_ascii=False) + "\n")
 
 
 def _shingling(text: str, stop_words: Path | None, normalisation: Normalisation) -> Shingling:
     unit, colon, size = text.partition(":")
     if not colon or not size.isdecimal() or unit not in ("word", "char", "jieba"):
         raise UsageError(f"--shingle {text}: use word:N, char:N or jieba:N")
-    words: list[str] = []
-    if stop_words is not None:
-        words = [line.strip() for line in _text_of_file(stop_words).splitlines() if line.strip()]
-    chosen = tuple(normalise(words, normalisation))
-    return Shingling(unit, int(size), chosen)  # type: ignore[arg-type]
+    lines = [] if stop_words is None else _text_of_file(stop_words).splitlines()
+    words = normalise([line.strip() for line in lines if line.strip()], normalisation)
+    return Shingling(unit, int(size), tuple(words))  # type: ignore[arg-type]
 
 
 def _weighted(scheme: Scheme, weights: Path) -> Scheme:
@@ -202,20 +180,20 @@ def _weighted(scheme: Scheme, weights: Path) -> Scheme:
 
 
 def _counted_in(target: Target, scheme: Scheme, sample: int | None) -> Frequencies:
-    read: list[int] = []
-    with target.open() as index:
+    read = 0
+    with target.open() as index, steps() as on_step:
         total = index.statistics().sketched if sample is None else sample
-        with counting("Counting features", total) as on_done:
 
-            def on_read(count: int) -> None:
-                read.append(count)
-                on_done(count)
+        def on_read(done: int) -> None:
+            nonlocal read
+            read = done
+            on_step("Counting features", done, total)
 
-            texts = texts_of_index(index.store, index.meta, sample, on_read=on_read)
-            counted = count_corpus(scheme, texts)
+        texts = texts_of_index(index.store, index.meta, sample, on_read=on_read)
+        counted = count_corpus(scheme, texts)
     if not counted.documents:
         raise UsageError(f"{index.store.where} has no texts to count features in")
-    if (skipped := sum(read) - counted.documents) > 0:
+    if (skipped := read - counted.documents) > 0:
         message(f"documents without a text were left out: {skipped:,}")
     return counted
 
@@ -234,11 +212,10 @@ def _texts(files: list[str], text_field: str) -> Iterator[list[str]]:
     """The texts of files, in batches. Records without a text are counted and left out."""
     texts, skipped = [], 0
     for record in itertools.chain.from_iterable(read_records(file) for file in files):
-        try:
-            if not isinstance(record, Record):
-                raise RecordError(record.reason)
-            texts.append(text_of(record.source, text_field))
-        except RecordError:
+        text = value_at(record.source, text_field) if isinstance(record, Record) else None
+        if isinstance(text, str):
+            texts.append(text)
+        else:
             skipped += 1
         if len(texts) == _CORPUS_BATCH:
             yield texts

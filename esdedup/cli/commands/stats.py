@@ -29,7 +29,6 @@ from esdedup.stores.stop_list import stop_entries, stopped_tokens
 Hot = Annotated[
     int | None,
     typer.Option(
-        "--hot",
         min=1,
         max=MOST_COUNTED,
         metavar="N",
@@ -46,7 +45,6 @@ Tokens = Annotated[
 Over = Annotated[
     int | None,
     typer.Option(
-        "--over",
         min=1,
         metavar="N",
         show_default=False,
@@ -58,9 +56,7 @@ TokenKind = Annotated[
 ]
 Remove = Annotated[
     list[str] | None,
-    typer.Option(
-        "--remove", metavar="TOKEN", show_default=False, help="Take a token out; may be repeated."
-    ),
+    typer.Option(metavar="TOKEN", show_default=False, help="Take a token out; may be repeated."),
 ]
 Clear = Annotated[bool, typer.Option("--clear", help="Take all tokens out.")]
 

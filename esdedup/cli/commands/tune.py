@@ -6,31 +6,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
+
 from esdedup.analysis.describe import CHANCE_SIMILARITY
-from esdedup.analysis.distribution import similarity_histogram
+from esdedup.analysis.distribution import BINS, bars, similarity_histogram
 from esdedup.analysis.sampling import Sampled, sample_neighbours
 from esdedup.analysis.to_json import to_json
-from esdedup.analysis.tuning import (
-    Choice,
-    LayoutChoice,
-    Neighbours,
-    choices,
-    layout_choices,
-    unrelated,
-)
+from esdedup.analysis.tuning import LAYOUTS, Choice, Neighbours, choices, meeting, unrelated
 from esdedup.cli.commands.scheme import (
     MOST_DOCUMENTS,
     Chance,
     Output,
     Recall,
     Threshold,
-    counting,
     option,
     write_scheme,
 )
 from esdedup.cli.options import AsJson, Target, scheme_in, with_target
-from esdedup.cli.output import Kind, message, print_json, print_table, wants_json
-from esdedup.cli.plot import check_figure, draw, number, print_chart
+from esdedup.cli.output import Kind, message, only_plain, print_json, print_table, steps, wants_json
 from esdedup.exceptions import UsageError
 from esdedup.models import MOST_SAMPLED
 from esdedup.sketch.minhash import MOST_PERMUTATIONS, MinHash
@@ -38,6 +31,7 @@ from esdedup.sketch.scheme import Scheme
 
 _DOCUMENTS = 1e6
 _BINS = 50
+_PERCENT_A_BLOCK = 6.25
 
 
 @with_target
@@ -55,7 +49,6 @@ def tune(
         ),
     ] = None,
     output: Output = None,
-    plot: Annotated[Path | None, option("Draw to FILE.png, .svg or .pdf.")] = None,
     documents: Annotated[
         float | None,
         option(
@@ -94,8 +87,6 @@ def tune(
 
     With --sample, the figures are of the documents of an index, which --url, --db and --index name.
     """  # fmt: skip
-    if plot is not None:
-        check_figure(plot)
     if sample is not None and scheme is not None:
         raise UsageError("--sample takes the index's own scheme: leave --scheme out")
     if sample is not None:
@@ -111,10 +102,15 @@ def tune(
     (chosen,) = [choice for choice in found if choice.chosen]
     made = replace(base, minhash=chosen.minhash)
     write_scheme(output, made)
-    title = _title(neighbours, sampled, chosen)
-    if plot is not None:
-        draw(plot, found, threshold, neighbours, title)
-    layouts = layout_choices(neighbours.documents)
+    layouts = [
+        {
+            "layout": str(each),
+            "tokens": len(each.widths),
+            "distance": each.guarantee(),
+            "candidates": each.expected_candidates(neighbours.documents),
+        }
+        for each in LAYOUTS
+    ]
     if wants_json(as_json):
         answer = {
             "threshold": threshold,
@@ -130,12 +126,40 @@ def tune(
             answer["histogram"] = similarity_histogram(neighbours.histogram(_BINS))
         print_json(to_json(answer))
         return
-    print_chart(chosen.minhash, threshold, neighbours if sampled else None)
-    _show(threshold, sampled, found, layouts, title)
+    _print_chart(chosen.minhash, threshold, neighbours if sampled else None)
+    names = ["banding", "tokens", "bytes", f"at {threshold:g}", "candidates"]
+    if sampled is not None:
+        names += ["recall", "missed", "wasted"]
+    print_table(
+        [(name, "number") for name in names],
+        [_cells(choice)[: len(names)] for choice in found],
+        title=f"{chosen.minhash.bands} bands of {chosen.minhash.rows} rows at"
+        f" {neighbours.documents:,.0f} documents"
+        + (f", by a sample of {sampled.sampled:,}" if sampled else ""),
+    )
+    print_table(
+        [("segments", "text"), ("tokens", "number"), ("distance", "number"),
+         ("chance candidates", "number")],
+        [
+            (str(each["layout"]), str(each["tokens"]), str(each["distance"]),
+             f"{each['candidates']:,.1f}")
+            for each in layouts
+        ],
+        title="SimHash, by equality of segments",
+    )  # fmt: skip
+    if sampled is not None:
+        message(
+            f"{sampled.neighbours.seen_from(threshold):,} neighbours at or over {threshold:g} of"
+            f" {sampled.sampled:,} sampled documents were seen: few make a bad estimate"
+        )
 
 
 def _sampled(target: Target, count: int, seed: int, candidates: int) -> tuple[Scheme, Sampled]:
-    with target.open() as index, counting("Sampling", count) as on_query:
+    with target.open() as index, steps() as on_step:
+
+        def on_query(done: int) -> None:
+            on_step("Sampling", done, count)
+
         sampled = sample_neighbours(index.store, index.meta, count, seed, candidates, on_query)
         scheme = index.scheme
     if sampled.without_text:
@@ -148,40 +172,38 @@ def _sampled(target: Target, count: int, seed: int, candidates: int) -> tuple[Sc
     return scheme, sampled
 
 
-def _title(neighbours: Neighbours, sampled: Sampled | None, chosen: Choice) -> str:
-    of = f", by a sample of {sampled.sampled:,}" if sampled else ""
-    return (
-        f"{chosen.minhash.bands} bands of {chosen.minhash.rows} rows at"
-        f" {neighbours.documents:,.0f} documents{of}"
-    )
-
-
-def _show(
-    threshold: float,
-    sampled: Sampled | None,
-    found: list[Choice],
-    layouts: list[LayoutChoice],
-    title: str,
-) -> None:
-    names = ["banding", "tokens", "bytes", f"at {threshold:g}", "candidates"]
-    if sampled is not None:
-        names += ["recall", "missed", "wasted"]
-    columns: list[tuple[str, Kind]] = [(name, "number") for name in names]
-    print_table(columns, [_cells(choice)[: len(names)] for choice in found], title=title)
-    print_table(
-        [("segments", "text"), ("tokens", "number"), ("distance", "number"),
-         ("chance candidates", "number")],
+def _print_chart(minhash: MinHash, threshold: float, neighbours: Neighbours | None) -> None:
+    """Prints the S-curve, and the neighbours on a logarithmic scale if known, by similarity."""
+    curve = similarity_histogram(meeting((np.arange(BINS) + 0.5) / BINS, minhash))
+    columns: list[tuple[str, Kind]] = [("similarity", "key"), ("met", "number"), ("", "key")]
+    rows = [
         [
-            (each.layout, str(each.tokens), str(each.distance), f"{each.candidates:,.1f}")
-            for each in layouts
-        ],
-        title="SimHash, by equality of segments",
-    )  # fmt: skip
-    if sampled is not None:
-        message(
-            f"{sampled.neighbours.seen_from(threshold):,} neighbours at or over {threshold:g} of"
-            f" {sampled.sampled:,} sampled documents were seen: few make a bad estimate"
-        )
+            f"{each.name} {'<' * (each.low <= threshold < each.high)}",
+            f"{each.count:.1%}",
+            _bar(length),
+        ]
+        for each, length in bars(curve)
+    ]
+    if neighbours is not None:
+        columns += [("neighbours", "number"), ("", "key")]
+        seen = bars(similarity_histogram(neighbours.histogram(BINS)), log_scale=True)
+        for row, (each, length) in zip(rows, seen, strict=True):
+            row += [_number(each.count), _bar(length)]
+    title = (
+        f"S-curve of {minhash.bands} bands of {minhash.rows} rows; < is the threshold {threshold:g}"
+    )
+    print_table(columns, rows, title=title)
+
+
+def _bar(percent: float) -> str:
+    return ("#" if only_plain() else "█") * round(percent / _PERCENT_A_BLOCK)
+
+
+def _number(value: float) -> str:
+    """A number with three digits."""
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if value >= 0.001 or value == 0 else f"{value:.0e}"
 
 
 def _cells(choice: Choice) -> list[str]:
@@ -191,8 +213,8 @@ def _cells(choice: Choice) -> list[str]:
         str(choice.tokens),
         f"{choice.bytes:.0f}",
         f"{100 * choice.recall_at_threshold:.1f}%",
-        number(expected.candidates),
+        _number(expected.candidates),
         "" if expected.recall is None else f"{100 * expected.recall:.2f}%",
-        number(expected.missed),
-        number(expected.wasted),
+        _number(expected.missed),
+        _number(expected.wasted),
     ]
