@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, cast, get_type_hints
@@ -22,7 +22,7 @@ from esdedup.index import DEFAULT_FILE, DEFAULT_INDEX, GroupOptions, Index, grou
 from esdedup.models import Metric
 from esdedup.search.limits import ACTING, LOOKING, MAX_PER_BUCKET, RECALL
 from esdedup.sketch.scheme import Scheme
-from esdedup.stores import BulkPolicy, Cluster, connect
+from esdedup.stores import BulkPolicy, Cluster, reached
 from esdedup.stores.connection import Connection, connection_to
 
 _INDEX, _CONNECTION = "Index", "Connection"
@@ -207,14 +207,9 @@ class ClusterTarget(_Cluster):
 
     index: AttachedName
 
-    @contextmanager
-    def connected(self, policy: BulkPolicy | None = None) -> Iterator[Cluster]:
+    def connected(self, policy: BulkPolicy | None = None) -> AbstractContextManager[Cluster]:
         """The cluster, closed at the end."""
-        cluster = connect(self.connection(), policy)
-        try:
-            yield cluster
-        finally:
-            cluster.client.close()
+        return reached(self.connection(), policy)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,11 +1,11 @@
-"""Sends requests to a cluster: `Client` is of one product, `Cluster` is the same for both."""
+"""A cluster: requests that are sent again while it is not ready, and searches page by page."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from esdedup.exceptions import StoreError, StoreUnavailable
 from esdedup.models import WriteReport
@@ -15,43 +15,12 @@ from esdedup.stores.elastic.errors import error_of, reason_of
 from esdedup.stores.elastic.retry import BulkPolicy, retrying
 from esdedup.stores.to_json import to_json
 
+if TYPE_CHECKING:
+    from esdedup.stores.elastic.transport import Client
+
 _KEEP_ALIVE = "10m"
 NEEDS_ROUTING = "routing_missing_exception"
 """The error type for a document that is not found without its routing."""
-
-
-class Client(Protocol):
-    """Sends requests to a cluster of one product."""
-
-    product: str
-    """The product's name and version, for messages."""
-
-    def request(
-        self,
-        method: str,
-        path: str,
-        body: Any = None,
-        params: Mapping[str, str] | None = None,
-        allowed: frozenset[int] = frozenset(),
-    ) -> tuple[int, Any]:
-        """Returns the status and the body of the answer.
-
-        body: an object, sent as JSON, or bytes, sent as lines of JSON. allowed: error statuses to
-        return. Raises the errors of `errors.error_of`, and StoreUnavailable if no answer came.
-        """
-        ...
-
-    def open_point_in_time(self, index: str, keep_alive: str) -> str:
-        """Opens a point in time, and returns its id."""
-        ...
-
-    def close_point_in_time(self, id: str) -> None:
-        """Closes a point in time."""
-        ...
-
-    def close(self) -> None:
-        """Closes connections."""
-        ...
 
 
 class Cluster:

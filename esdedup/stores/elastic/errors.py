@@ -80,18 +80,6 @@ def _error_in(body: Any) -> Mapping[str, Any]:
     return error if isinstance(error, Mapping) else {}
 
 
-def no_secure_connection(shown: str, reason: str) -> StoreUnavailable:
-    """Returns the error for a TLS connection that failed, with advice."""
-    if "WRONG_VERSION_NUMBER" in reason:
-        advice = "The server does not speak TLS there: try http://"
-    else:
-        advice = (
-            "Name the authority that signed the certificate (--ca-certs) or the certificate's"
-            " fingerprint (--cert-fingerprint)"
-        )
-    return StoreUnavailable(f"{shown}: no secure connection: {reason}. {advice}")
-
-
 def reason_of(body: Any) -> str:
     """Returns the reason in an error body, with its type and its deepest cause."""
     error = body.get("error", body) if isinstance(body, Mapping) else body

@@ -1,0 +1,175 @@
+"""Sends requests to Elasticsearch or OpenSearch. Both products take the same ones, except a few.
+
+`elastic-transport` connects, chooses a node, and reads JSON. It is below Elasticsearch's own
+client, and does not mind which product answers.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+from elastic_transport import (
+    ConnectionTimeout,
+    NodeConfig,
+    TlsError,
+    Transport,
+    TransportApiResponse,
+    TransportError,
+)
+from elastic_transport.client_utils import (
+    basic_auth_to_header,
+    parse_cloud_id,
+    url_to_node_config,
+)
+
+from esdedup.exceptions import StoreUnavailable, UsageError
+from esdedup.stores.connection import Connection
+from esdedup.stores.elastic.errors import error_of
+
+
+class Client:
+    """Sends requests to a cluster, which is asked first which product it runs.
+
+    product: the product's name and version, for messages.
+
+    Raises StoreUnavailable, AuthenticationFailed or UsageError if it can't be reached.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._shown = connection.shown
+        try:
+            # The transport would try again at once; `retry` waits before.
+            self._transport = Transport(_nodes(connection), max_retries=0, meta_header=False)
+        except (OSError, ValueError) as error:
+            raise UsageError(f"connection to {self._shown}: {error}") from error
+        try:
+            name, version = self._identify(tries=max(1, len(connection.urls)))
+        except BaseException:
+            self.close()
+            raise
+        self.product = f"{name} {version}".strip()
+        self._is_opensearch = name == "OpenSearch"
+
+    def _identify(self, tries: int) -> tuple[str, str]:
+        """The product that answers, and its version, or "" if it does not say.
+
+        Elasticsearch names itself in a header of every answer, OpenSearch in the body of `GET /`.
+        """
+        # Each address is tried once, because any node may be down.
+        meta, body = self._perform("GET", "/", max_retries=tries - 1, retry_on_timeout=True)
+        if meta.status == 401:
+            raise error_of(401, body, self._shown)
+        version = body.get("version", {}) if isinstance(body, Mapping) else {}
+        number = str(version.get("number", ""))
+        # A user may lack the privilege for `GET /`, and still have others.
+        if meta.headers.get("x-elastic-product") == "Elasticsearch":
+            return "Elasticsearch", number
+        if version.get("distribution") == "opensearch" or meta.status == 403:
+            return "OpenSearch", number
+        raise UsageError(f"{self._shown} is neither Elasticsearch nor OpenSearch")
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        params: Mapping[str, str] | None = None,
+        allowed: frozenset[int] = frozenset(),
+    ) -> tuple[int, Any]:
+        """Returns the status and the body of the answer.
+
+        body: an object, sent as JSON, or bytes, sent as lines of JSON. allowed: error statuses to
+        return. Raises the errors of `errors.error_of`, and StoreUnavailable if no answer came.
+        """
+        target = f"{path}?{urlencode(params, safe=',*')}" if params else path
+        meta, answer = self._perform(method, target, body)
+        if meta.status >= 300 and meta.status not in allowed:
+            raise error_of(meta.status, answer, self._shown)
+        return meta.status, answer
+
+    def open_point_in_time(self, path: str, keep_alive: str) -> str:
+        """Opens a point in time over an index, and returns its id."""
+        params = {"keep_alive": keep_alive}
+        if not self._is_opensearch:
+            return str(self.request("POST", f"{path}/_pit", params=params)[1]["id"])
+        # By default a shard that is away is left out without telling.
+        params["allow_partial_pit_creation"] = "false"
+        _, answer = self.request("POST", f"{path}/_search/point_in_time", params=params)
+        return str(answer["pit_id"])
+
+    def close_point_in_time(self, id: str) -> None:
+        """Closes a point in time."""
+        path: str = "/_pit"
+        body: dict[str, Any] = {"id": id}
+        if self._is_opensearch:
+            path, body = "/_search/point_in_time", {"pit_id": [id]}
+        self.request("DELETE", path, body, allowed=frozenset({404}))
+
+    def close(self) -> None:
+        """Closes connections."""
+        self._transport.close()
+
+    def _perform(
+        self, method: str, target: str, body: Any = None, **options: Any
+    ) -> TransportApiResponse:
+        headers = {"accept": "application/json"}
+        if body is not None:
+            kind = "x-ndjson" if isinstance(body, bytes) else "json"
+            headers["content-type"] = f"application/{kind}"
+        try:
+            return self._transport.perform_request(
+                method, target, body=body, headers=headers, **options
+            )
+        except TransportError as error:
+            raise _unreachable(error, self._shown) from error
+
+
+def _nodes(connection: Connection) -> list[NodeConfig]:
+    """The addresses to send requests to, with credentials. Raises ValueError."""
+    if connection.cloud_id:
+        address = parse_cloud_id(connection.cloud_id).es_address
+        if address is None:
+            raise ValueError("the cloud id names no Elasticsearch")
+        nodes = [NodeConfig("https", *address, http_compress=True)]
+    else:
+        nodes = [url_to_node_config(url, True) for url in connection.urls]
+    options: dict[str, Any] = {
+        "request_timeout": connection.timeout,
+        "headers": _credentials(connection),
+        "ca_certs": connection.ca_certs,
+    }
+    if connection.fingerprint is not None:
+        options["ssl_assert_fingerprint"] = connection.fingerprint
+        options |= {"verify_certs": False, "ssl_show_warn": False}
+    return [node.replace(**options) for node in nodes]
+
+
+def _credentials(connection: Connection) -> dict[str, str]:
+    if connection.username is not None:
+        basic = basic_auth_to_header((connection.username, connection.password or ""))
+        return {"authorization": basic}
+    if (key := connection.api_key) is not None:
+        encoded = base64.b64encode(key.encode()).decode() if ":" in key else key
+        return {"authorization": f"ApiKey {encoded}"}
+    if connection.bearer_token is not None:
+        return {"authorization": f"Bearer {connection.bearer_token}"}
+    return {}
+
+
+def _unreachable(error: TransportError, shown: str) -> StoreUnavailable:
+    """The error for a request that got no answer."""
+    if isinstance(error, ConnectionTimeout):
+        return StoreUnavailable(f"{shown}: no answer in time: {error.message}")
+    if not isinstance(error, TlsError):
+        return StoreUnavailable(f"{shown}: can't be reached: {error.message}")
+    if "WRONG_VERSION_NUMBER" in error.message:
+        advice = "The server does not speak TLS there: try http://"
+    else:
+        advice = (
+            "Name the authority that signed the certificate (--ca-certs) or the certificate's"
+            " fingerprint (--cert-fingerprint)"
+        )
+    return StoreUnavailable(f"{shown}: no secure connection: {error.message}. {advice}")
