@@ -40,7 +40,6 @@ from esdedup.stores.sqlite.database import Database
 from esdedup.stores.sqlite.tables import (
     Tables,
     as_columns,
-    chunks,
     columns_for,
     is_unicode,
     merged,
@@ -141,10 +140,8 @@ class LocalStore:
         return WriteReport(updated=len(documents) - len(failures), failures=failures)
 
     def get(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Document]:
-        found: dict[str, Document] = {}
         with self._reading() as db:
-            for some in chunks(ids):
-                found |= {document.id: document for document in self._tables.read(db, some, paths)}
+            found = self._tables.read(db, ids, paths)
         return [found[id] for id in ids if id in found]
 
     def hold(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Held]:
@@ -197,9 +194,9 @@ class LocalStore:
         table = self._tables.name("documents")
         source, chosen = columns_for(paths)
         with self._database.snapshot() as db:
-            (last,) = db.execute(f"SELECT coalesce(max(number), 0) FROM {table}").fetchone()
             # A document stays in its stripe of numbers, whatever documents come or go.
-            stripes = range(share.number - 1, last // _PAGE + 1, share.of)
+            last = self._tables.postings.last(db) // _PAGE
+            stripes = range(share.number - 1, last + 1, share.of)
             for first in (stripe * _PAGE for stripe in stripes):
                 rows = db.execute(
                     f"SELECT id, {source}, tokens FROM {table}"
