@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from esdedup.exceptions import StoreError, StoreUnavailable
@@ -12,6 +13,7 @@ from esdedup.models import WriteReport
 from esdedup.stores.connection import Connection
 from esdedup.stores.elastic.bulk import Action, write_actions
 from esdedup.stores.elastic.errors import error_of, reason_of
+from esdedup.stores.elastic.queries import QUERIES_AT_ONCE
 from esdedup.stores.elastic.retry import BulkPolicy, retrying
 from esdedup.stores.to_json import to_json
 
@@ -54,6 +56,24 @@ class Cluster:
                 f" not answer{''.join(why[:1])}"
             )
         return int(answer["count"])
+
+    def searches(
+        self, path: str, bodies: Iterable[Mapping[str, Any]], where: str
+    ) -> Iterator[Mapping[str, Any]]:
+        """Yields the answers to searches, in order. where: the index, for messages."""
+        waiting = iter(bodies)
+        # An answer from a part of the shards would lack documents without telling.
+        header = line({"allow_partial_search_results": False})
+        while some := [header + line(body) for body in islice(waiting, QUERIES_AT_ONCE)]:
+            search = functools.partial(self._search, path, b"".join(some), where)
+            yield from retrying(search, self.policy)
+
+    def _search(self, path: str, body: bytes, where: str) -> list[Mapping[str, Any]]:
+        _, answer = self.client.request("POST", f"{path}/_msearch", body)
+        for each in answer["responses"]:
+            if "error" in each:
+                raise error_of(each.get("status", 500), each, where)
+        return list(answer["responses"])
 
     def get_many(
         self, body: Mapping[str, Any], path: str = "", params: Mapping[str, str] | None = None
