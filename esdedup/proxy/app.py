@@ -8,20 +8,8 @@ from collections.abc import AsyncIterable
 from typing import Literal
 from urllib.parse import unquote
 
+from esdedup.proxy import http
 from esdedup.proxy.bulk import Bulk
-from esdedup.proxy.http import (
-    READABLE,
-    ClientGone,
-    Failed,
-    Message,
-    Receive,
-    Request,
-    Send,
-    Unreadable,
-    chained,
-    packed,
-    unpacked,
-)
 from esdedup.proxy.metadata import Schemes
 from esdedup.proxy.splice import Source, with_tokens
 from esdedup.proxy.upstream import Upstream
@@ -39,7 +27,7 @@ class Service:
         self._upstream = upstream
         self._schemes = Schemes(upstream)
 
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: http.Message, receive: http.Receive, send: http.Send) -> None:
         """Serves one ASGI scope."""
         if scope["type"] == "lifespan":
             await receive()
@@ -48,20 +36,20 @@ class Service:
             await self._upstream.close()
             await send({"type": "lifespan.shutdown.complete"})
         elif scope["type"] == "http":
-            await self._http(Request(scope, receive, send))
+            await self._http(http.Request(scope, receive, send))
 
-    async def _http(self, request: Request) -> None:
+    async def _http(self, request: http.Request) -> None:
         try:
             await request.while_connected(self._answer(request))
-        except ClientGone:
+        except http.ClientGone:
             log.info("the client hung up: %s %s", request.method, request.path)
-        except Failed as error:
+        except http.Failed as error:
             if request.answered:
                 log.warning("an answer broke off: %s", error)
             else:
                 await request.reply(error.answer)
 
-    async def _answer(self, request: Request) -> None:
+    async def _answer(self, request: http.Request) -> None:
         kind, index = _route(request)
         try:
             if kind == "bulk":
@@ -70,11 +58,11 @@ class Service:
                 await self._pass(request)
             else:
                 await self._document(request, index, kind == "update")
-        except Failed:
+        except http.Failed:
             await request.drain()
             raise
 
-    async def _pass(self, request: Request) -> None:
+    async def _pass(self, request: http.Request) -> None:
         # A request may have an empty body, or none.
         has_body = any(
             name in (b"content-length", b"transfer-encoding") for name, _ in request.headers
@@ -85,33 +73,35 @@ class Service:
         if _may_change_mappings(request):
             self._schemes.forget()
 
-    async def _document(self, request: Request, index: str | None, update: bool) -> None:
+    async def _document(self, request: http.Request, index: str | None, update: bool) -> None:
         raw, complete = await _read(request)
         headers = request.headers
         if not complete:
-            await self._upstream.forward(request, headers, chained(raw, request))
+            await self._upstream.forward(request, headers, http.chained(raw, request))
             return
         whole = b"".join(raw)
         if (meta := await self._schemes.meta(index, headers)) is not None:
             try:
-                pieces, complete = await _read(unpacked(chained([whole]), request.encoding))
-            except Unreadable:
+                pieces, complete = await _read(
+                    http.unpacked(http.chained([whole]), request.encoding)
+                )
+            except http.Unreadable:
                 complete = False  # The server reports it.
             if complete:
                 document = b"".join(pieces)
                 (done,) = await asyncio.to_thread(with_tokens, [Source(document, meta, update)])
                 if done is not document:
-                    headers, whole = await packed(request, done)
+                    headers, whole = await http.packed(request, done)
         await self._upstream.forward(request, headers, whole)
 
 
 def _route(
-    request: Request,
+    request: http.Request,
 ) -> tuple[Literal["pass", "bulk", "document", "update"], str | None]:
     """The kind of a request, and the index that its path names; "pass" for an unchanged body."""
     kind = request.header(b"content-type")
     # The servers take other forms than JSON too, and other encodings.
-    is_json = request.encoding in READABLE and ("json" in kind or not kind)
+    is_json = request.encoding in http.READABLE and ("json" in kind or not kind)
     if request.method in ("POST", "PUT") and is_json:
         parts = [unquote(part) for part in request.path.decode("latin-1").split("/") if part]
         match parts:
@@ -138,7 +128,7 @@ async def _read(chunks: AsyncIterable[bytes]) -> tuple[list[bytes], bool]:
     return read, True
 
 
-def _may_change_mappings(request: Request) -> bool:
+def _may_change_mappings(request: http.Request) -> bool:
     path = request.path.rstrip(b"/")
     if request.method in ("PUT", "DELETE"):
         return b"/_doc/" not in path

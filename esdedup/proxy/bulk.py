@@ -13,17 +13,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
+from esdedup.proxy import http
 from esdedup.proxy.actions import Action, Item, actions_of
-from esdedup.proxy.http import (
-    Answer,
-    Failed,
-    Headers,
-    Request,
-    Unreadable,
-    chained,
-    packed,
-    unpacked,
-)
 from esdedup.proxy.metadata import Schemes
 from esdedup.proxy.splice import Source, with_tokens
 from esdedup.proxy.upstream import Upstream
@@ -44,20 +35,20 @@ class Part:
 
     body: bytes
     items: list[Item]
-    refused: Answer | None = None
+    refused: http.Answer | None = None
 
 
 class Bulk:
     """One `_bulk` request of a client. index: named by the request's path, if any."""
 
     def __init__(
-        self, upstream: Upstream, schemes: Schemes, request: Request, index: str | None
+        self, upstream: Upstream, schemes: Schemes, request: http.Request, index: str | None
     ) -> None:
         self._upstream = upstream
         self._schemes = schemes
         self._request = request
         self._index = index
-        self._refusal: Answer | None = None
+        self._refusal: http.Answer | None = None
         """The reason to make no further part. Its actions are reported, not sent."""
 
     async def run(self) -> None:
@@ -67,11 +58,11 @@ class Bulk:
             first = await anext(parts, Part(b"", []))
             second = await anext(parts, None)
             if second is not None:
-                await self._several(chained([first, second], parts))
+                await self._several(http.chained([first, second], parts))
             elif first.refused is not None:
                 await self._request.reply(first.refused)
             else:
-                headers, body = await packed(self._request, first.body)
+                headers, body = await http.packed(self._request, first.body)
                 await self._upstream.forward(self._request, headers, body)
         finally:
             await parts.aclose()
@@ -81,14 +72,14 @@ class Bulk:
         actions: list[Action] = []
         size = 0
         try:
-            chunks = unpacked(self._request, self._request.encoding)
+            chunks = http.unpacked(self._request, self._request.encoding)
             async for action in actions_of(chunks, self._index):
                 actions.append(action)
                 size += len(action.line) + len(action.source)
                 if len(actions) == _PART_ACTIONS or size >= _PART_BYTES:
                     yield await self._part(actions)
                     actions, size = [], 0
-        except Unreadable as error:
+        except http.Unreadable as error:
             self._refusal = self._refusal or error.answer
             # At least one item: an unreadable body must not look like an empty one.
             actions = actions or [Action(b"", Item("index", self._index, None))]
@@ -100,7 +91,7 @@ class Bulk:
         if self._refusal is None:
             try:
                 return Part(await self._enriched(actions), items)
-            except Failed as error:
+            except http.Failed as error:
                 self._refusal = error.answer
         return Part(b"", items, self._refusal)
 
@@ -120,7 +111,7 @@ class Bulk:
         return b"".join(line for both in lines for line in both)
 
     async def _several(self, parts: AsyncIterator[Part]) -> None:
-        failure: Answer | None = None
+        failure: http.Answer | None = None
         with tempfile.SpooledTemporaryFile(_IN_MEMORY) as items:
             merged = MergedAnswer(items)
             async for part in parts:
@@ -135,11 +126,11 @@ class Bulk:
             else:
                 await self._request.answer(200, merged.headers(), merged.body())
 
-    async def _send(self, part: Part, merged: MergedAnswer) -> tuple[str, Answer | None]:
+    async def _send(self, part: Part, merged: MergedAnswer) -> tuple[str, http.Answer | None]:
         """Sends a part and adds its answer. Returns a remark and the failure, if any."""
         if part.refused is not None:
             return "", part.refused
-        headers, body = await packed(self._request, part.body)
+        headers, body = await http.packed(self._request, part.body)
         # The proxy reads the answer itself, so it must be JSON, and not compressed.
         headers = [
             (name, value)
@@ -152,7 +143,7 @@ class Bulk:
             if answer.status != 200:
                 return "", answer
             merged.add(answer)
-        except Failed as error:
+        except http.Failed as error:
             return UNKNOWN, error.answer
         return "", None
 
@@ -180,24 +171,24 @@ class MergedAnswer:
     def __init__(self, file: IO[bytes]) -> None:
         self._items = file
         self._fields: dict[str, Any] = {}
-        self._headers: Headers = []
+        self._headers: http.Headers = []
         self.parts = 0
 
-    def add(self, answer: Answer) -> None:
+    def add(self, answer: http.Answer) -> None:
         """Adds an answer of the upstream. Raises Failed if it can't be read."""
         try:
             fields = json.loads(answer.body)
             self._write(fields.pop("items", []))
         except (ValueError, TypeError, AttributeError) as error:
             reason = f"the upstream's answer to _bulk can't be read: {error}"
-            raise Failed.error(502, "bad_gateway", reason) from error
+            raise http.Failed.error(502, "bad_gateway", reason) from error
         for name, value in fields.items():
             self._fields[name] = _merged(self._fields.get(name), value)
         if not self.parts:
             self._headers = [pair for pair in answer.headers if pair[0].lower() in _KEPT]
         self.parts += 1
 
-    def refuse(self, items: Sequence[Item], failure: Answer, remark: str) -> None:
+    def refuse(self, items: Sequence[Item], failure: http.Answer, remark: str) -> None:
         """Adds items that failed because the upstream answered `failure`."""
         error = _cause(failure)
         error["reason"] = f"{remark}{error['reason']}"
@@ -207,7 +198,7 @@ class MergedAnswer:
         )
         self._fields["errors"] = True
 
-    def headers(self) -> Headers:
+    def headers(self) -> http.Headers:
         """The headers of the merged answer."""
         length = len(self._opening()) + self._items.tell() + len(b"]}")
         return [(b"content-length", str(length).encode()), *self._headers]
@@ -239,7 +230,7 @@ def _merged(before: Any, value: Any) -> Any:
     return value
 
 
-def _cause(failure: Answer) -> dict[str, str]:
+def _cause(failure: http.Answer) -> dict[str, str]:
     """The type and the reason of an error, in the servers' form or any other."""
     try:
         error = json.loads(failure.body)["error"]

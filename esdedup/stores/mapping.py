@@ -52,19 +52,17 @@ class IndexMeta:
 
     def to_json(self) -> dict[str, Any]:
         """Returns a JSON object that `from_json` reads."""
-        document: dict[str, Any] = {
+        document = {
             "id": self.scheme.id,
             "text_field": self.text_field,
             "field": self.field,
             "scheme": self.scheme.to_json(),
-        }
-        optional = {
             "next": self.next and self.next.to_json(),
             "former": self.former,
             "spent": list(self.spent),
             "stop": list(self.stop),
         }
-        return document | {name: value for name, value in optional.items() if value}
+        return {name: value for name, value in document.items() if value}
 
     @staticmethod
     def from_json(document: Mapping[str, Any]) -> IndexMeta:
@@ -98,17 +96,15 @@ class IndexMeta:
             )
 
 
-def _template(name: str) -> dict[str, Any]:
-    text = files("esdedup.mappings").joinpath(f"{name}.json").read_text("utf-8")
-    template: dict[str, Any] = json.loads(text)
-    return template
-
-
 def field_mapping(scheme: Scheme) -> dict[str, Any]:
     """Returns the mapping of the object field that holds our tokens."""
-    mapping = _template("document")
-    for kind in scheme.kinds:
-        mapping["properties"].update(_template(kind)["properties"])
+    document, *kinds = (
+        json.loads(files("esdedup.mappings").joinpath(f"{name}.json").read_text("utf-8"))
+        for name in ("document", *scheme.kinds)
+    )
+    for kind in kinds:
+        document["properties"] |= kind["properties"]
+    mapping: dict[str, Any] = document
     return mapping
 
 

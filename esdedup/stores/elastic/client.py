@@ -41,21 +41,21 @@ class Cluster:
 
     def count(self, path: str, query: Mapping[str, Any] | None = None) -> int:
         """Returns the number of documents of an index that match."""
-        body = {"query": query} if query else {}
-        return retrying(lambda: self._count(path, body), self.policy)
 
-    def _count(self, path: str, body: Mapping[str, Any]) -> int:
-        _, answer = self.client.request("POST", f"{path}/_count", body)
-        shards = answer["_shards"]
-        # OpenSearch does not count a shard without a node as failed.
-        missing = shards["total"] - shards["successful"]
-        if missing:
-            why = [f": {reason_of(each['reason'])}" for each in shards.get("failures", ())]
-            raise StoreUnavailable(
-                f"{self.connection.shown}: {path[1:]}: {missing} of {shards['total']} shards did"
-                f" not answer{''.join(why[:1])}"
-            )
-        return int(answer["count"])
+        def count() -> int:
+            body = {"query": query} if query else {}
+            _, answer = self.client.request("POST", f"{path}/_count", body)
+            shards = answer["_shards"]
+            # OpenSearch does not count a shard without a node as failed.
+            if missing := shards["total"] - shards["successful"]:
+                why = [f": {reason_of(each['reason'])}" for each in shards.get("failures", ())]
+                raise StoreUnavailable(
+                    f"{self.connection.shown}: {path[1:]}: {missing} of {shards['total']} shards"
+                    f" did not answer{''.join(why[:1])}"
+                )
+            return int(answer["count"])
+
+        return retrying(count, self.policy)
 
     def searches(
         self, path: str, bodies: Iterable[Mapping[str, Any]], where: str
@@ -121,9 +121,7 @@ class Cluster:
         """Sends bulk actions until each is written or has failed; see `write_actions`."""
 
         def send(body: bytes) -> Mapping[str, Any]:
-            _, answer = self.client.request("POST", f"{path}/_bulk", body)
-            found: Mapping[str, Any] = answer
-            return found
+            return dict(self.client.request("POST", f"{path}/_bulk", body)[1])
 
         return write_actions(actions, send, self.policy, where)
 

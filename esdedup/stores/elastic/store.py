@@ -28,6 +28,7 @@ from esdedup.models import (
     check_sample,
 )
 from esdedup.stores.changes import CHANGED
+from esdedup.stores.elastic import indices
 from esdedup.stores.elastic.bulk import Action, CreatesOnly
 from esdedup.stores.elastic.client import NEEDS_ROUTING, Cluster, line
 from esdedup.stores.elastic.documents import (
@@ -38,13 +39,6 @@ from esdedup.stores.elastic.documents import (
     place_of,
 )
 from esdedup.stores.elastic.errors import reason_of
-from esdedup.stores.elastic.indices import (
-    check_name,
-    path_of,
-    resolve,
-    takes_creates,
-    whole_source,
-)
 from esdedup.stores.elastic.queries import (
     bucket_body,
     candidates_body,
@@ -72,10 +66,10 @@ class ClusterStore:
     """
 
     def __init__(self, cluster: Cluster, index: str) -> None:
-        check_name(index)
+        indices.check_name(index)
         self.cluster = cluster
         self._index = index
-        self._path = path_of(index)
+        self._path = indices.path_of(index)
         self._several: bool | None = None
         self._whole: Any = None
         self._creates_only = False
@@ -265,7 +259,7 @@ class ClusterStore:
         ids = [one.document.id for one in held if one.document.id]
         taken = {one.document.id for one in self._search_held(ids, False)}
         failures = [Failure(id, "the id is taken", conflict=True) for id in ids if id in taken]
-        names = {one.index: takes_creates(self.cluster, one.index) for one in held}
+        names = {one.index: indices.takes_creates(self.cluster, one.index) for one in held}
         actions = [
             Action(one.document.id, lines_to_create(one, names[one.index]))
             for one in held
@@ -312,9 +306,9 @@ class ClusterStore:
             own = IndexMeta.from_json(mapping["_meta"][FIELD])
             ours = {FIELD: replace(own, stop=stop).to_json()}
             put = {"_meta": {**mapping["_meta"], **ours}}
-            self.cluster.ask("PUT", f"{path_of(index)}/_mapping", put)
+            self.cluster.ask("PUT", f"{indices.path_of(index)}/_mapping", put)
         self._saying(replace(meta, stop=stop))
-        named = resolve(self.cluster, self._index)
+        named = indices.resolve(self.cluster, self._index)
         if named.kind != "index" and (stored := self.meta()) is not None:
             # For the indices that are made next behind the name.
             renew_template(self.cluster, named, stored)
@@ -362,5 +356,5 @@ class ClusterStore:
 
     def _whole_source(self) -> Any:
         if self._whole is None:
-            self._whole = whole_source(self.cluster, self._path, self._mappings() or {})
+            self._whole = indices.whole_source(self.cluster, self._path, self._mappings() or {})
         return self._whole

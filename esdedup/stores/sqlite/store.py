@@ -13,7 +13,7 @@ import json
 import logging
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -130,12 +130,11 @@ class LocalStore:
         with self._writing() as db:
             found = self._tables.held(db, [document.id for document in documents])
             latest = {id: held.document for id, held in found.items()}
-            for document in documents:
-                if document.id not in latest:
-                    failures.append(Failure(document.id, "there is no such document"))
+            for id, source in ((document.id, document.source) for document in documents):
+                if id in latest:
+                    latest[id] = Document(id, merged(latest[id].source, source))
                 else:
-                    whole = merged(latest[document.id].source, document.source)
-                    latest[document.id] = Document(document.id, whole)
+                    failures.append(Failure(id, "there is no such document"))
             self._put(db, latest)
         return WriteReport(updated=len(documents) - len(failures), failures=failures)
 
@@ -257,17 +256,13 @@ class LocalStore:
     def close(self) -> None:
         self._database.close()
 
-    @contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection]:
+    def _reading(self) -> AbstractContextManager[sqlite3.Connection]:
         self._require()
-        with self._database.reading() as db:
-            yield db
+        return self._database.reading()
 
-    @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
+    def _writing(self) -> AbstractContextManager[sqlite3.Connection]:
         self._require()
-        with self._database.transaction() as db:
-            yield db
+        return self._database.transaction()
 
     def _put(self, db: sqlite3.Connection, latest: dict[str, Document]) -> None:
         columns = [as_columns(document) for document in latest.values()]

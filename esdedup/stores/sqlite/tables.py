@@ -134,34 +134,28 @@ class Tables:
         self, db: sqlite3.Connection, queries: Sequence[CandidateQuery], limit: int
     ) -> list[Candidates]:
         """For each query the `limit` documents that share most token groups with it."""
-        holders = {
-            kind: self.postings.holders(db, kind) for kind in {each.kind for each in queries}
-        }
-        return [self._candidates(db, query, holders[query.kind], limit) for query in queries]
-
-    def _candidates(
-        self, db: sqlite3.Connection, query: CandidateQuery, holders: str, limit: int
-    ) -> Candidates:
         # A document has one token of each position, and a group is of one position, so that
         # counting tokens counts groups. Only the best are joined, because sorting whole documents
         # would read them all.
-        tokens = [token for group in query.groups for token in group]
-        exclude = query.exclude if is_unicode(query.exclude or "") else None
         documents = self.name("documents")
         original = f"(SELECT {ORIGINAL} FROM {documents} WHERE number = document)"
-        wanted = f"AND {original} IS NULL" if query.originals else ""
-        found = db.execute(
-            f"SELECT id, source, tokens, met FROM (SELECT document, count(*) AS met"
-            f" FROM ({holders})"
-            f" WHERE document IS NOT (SELECT number FROM {documents} WHERE id = ?2)"
-            f" GROUP BY document HAVING met >= ?3 {wanted} ORDER BY met DESC, document LIMIT ?4)"
-            f" JOIN {documents} ON number = document ORDER BY met DESC, number",
-            (json.dumps(tokens), exclude, query.least, limit + 1),
-        ).fetchall()
-        candidates = [
-            Candidate(as_document(id, source, tokens), met) for id, source, tokens, met in found
-        ]
-        return Candidates(candidates[:limit], len(candidates) > limit)
+        holders = {kind: self.postings.holders(db, kind) for kind in {q.kind for q in queries}}
+        answers = []
+        for query in queries:
+            tokens = [token for group in query.groups for token in group]
+            exclude = query.exclude if is_unicode(query.exclude or "") else None
+            wanted = f"AND {original} IS NULL" if query.originals else ""
+            found = db.execute(
+                f"SELECT id, source, tokens, met FROM (SELECT document, count(*) AS met"
+                f" FROM ({holders[query.kind]})"
+                f" WHERE document IS NOT (SELECT number FROM {documents} WHERE id = ?2)"
+                f" GROUP BY document HAVING met >= ?3 {wanted} ORDER BY met DESC, document"
+                f" LIMIT ?4) JOIN {documents} ON number = document ORDER BY met DESC, number",
+                (json.dumps(tokens), exclude, query.least, limit + 1),
+            ).fetchall()
+            best = [Candidate(as_document(*row), met) for *row, met in found[:limit]]
+            answers.append(Candidates(best, len(found) > limit))
+        return answers
 
     def name(self, name: str) -> str:
         """The quoted name of one of the tables: documents, or one of the postings."""
