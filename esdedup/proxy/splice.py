@@ -66,10 +66,14 @@ def with_tokens(sources: Sequence[Source]) -> list[bytes]:
     for group in spots.values():
         for spot, tokens in _sketched(group, group[0].scheme):
             put.setdefault(spot.row, []).append((spot, tokens))
-    return [
-        _spliced(decoded[row], put[row]) if row in put else source.body
-        for row, source in enumerate(sources)
-    ]
+    done = [source.body for source in sources]
+    for row, places in put.items():
+        parts, at = [], 0
+        for spot, tokens in sorted(places, key=lambda pair: pair[0].start):
+            parts += [decoded[row][at : spot.start], spot.glue, tokens]
+            at = spot.end
+        done[row] = "".join([*parts, decoded[row][at:]]).encode()
+    return done
 
 
 def _spots(row: int, whole: str, meta: IndexMeta, update: bool) -> Iterator[_Spot]:
@@ -133,11 +137,3 @@ def _sketched(spots: list[_Spot], scheme: Scheme) -> Iterator[tuple[_Spot, str]]
             yield from _sketched([spot], scheme)
     else:
         yield from zip(spots, done, strict=True)
-
-
-def _spliced(whole: str, put: list[tuple[_Spot, str]]) -> bytes:
-    parts, at = [], 0
-    for spot, tokens in sorted(put, key=lambda pair: pair[0].start):
-        parts += [whole[at : spot.start], spot.glue, tokens]
-        at = spot.end
-    return "".join([*parts, whole[at:]]).encode()

@@ -62,24 +62,16 @@ def connection_to(url: str | None, **options: Any) -> Connection:
     fields of Connection.
     """
     addresses, found = [], None
-    for address in (url or "").split(","):
-        if address.strip():
-            bare, credentials = _split_credentials(address.strip())
-            addresses.append(bare)
-            found = found or credentials
+    for address in filter(None, map(str.strip, (url or "").split(","))):
+        parts = urlsplit(address)
+        user, at, host = parts.netloc.rpartition("@")
+        addresses.append(urlunsplit(parts._replace(netloc=host)).rstrip("/"))
+        if at and found is None:
+            name, _, password = user.partition(":")
+            found = unquote(name), unquote(password)
     if found and not any(options.get(name) for name in ("username", "api_key", "bearer_token")):
         options["username"], options["password"] = found
     return Connection(tuple(addresses), **options)
-
-
-def _split_credentials(url: str) -> tuple[str, tuple[str, str] | None]:
-    parts = urlsplit(url)
-    user, at, host = parts.netloc.rpartition("@")
-    if not at:
-        return url.rstrip("/"), None
-    name, _, password = user.partition(":")
-    bare = urlunsplit(parts._replace(netloc=host)).rstrip("/")
-    return bare, (unquote(name), unquote(password))
 
 
 def _check_url(url: str) -> None:

@@ -232,7 +232,13 @@ def excerpts(text: MarkedText, most: int) -> tuple[Excerpt, ...]:
             break
         kept += len(piece.text)
         found.append(piece)
-    return tuple(_gaps_merged(found))
+    merged: list[Excerpt] = []
+    for gap, group in itertools.groupby(found, lambda piece: not piece.text):
+        if not gap:
+            merged += group
+        elif left_out := sum(piece.left_out for piece in group):
+            merged.append(Excerpt("", left_out=left_out))
+    return tuple(merged)
 
 
 def _excerpts(text: MarkedText) -> Iterator[Excerpt]:
@@ -261,12 +267,3 @@ def _shortened(piece: Excerpt) -> list[Excerpt]:
     first, last = piece.text[: _PIECE - _KEPT_END], piece.text[-_KEPT_END:]
     gap = Excerpt("", left_out=len(piece.text) - _PIECE)
     return [piece._replace(text=first), gap, piece._replace(text=last)]
-
-
-def _gaps_merged(pieces: list[Excerpt]) -> Iterator[Excerpt]:
-    """The pieces without empty ones, neighbouring gaps added up."""
-    for gap, group in itertools.groupby(pieces, lambda piece: not piece.text):
-        if not gap:
-            yield from group
-        elif left_out := sum(piece.left_out for piece in group):
-            yield Excerpt("", left_out=left_out)

@@ -83,7 +83,12 @@ def _write_chunk(pending: list[Action], send: Send, policy: BulkPolicy, where: s
         try:
             answer = send(b"".join(action.lines for action in pending))
         except TooLarge as error:
-            return report + _write_halves(pending, send, policy, where, str(error))
+            if len(pending) == 1:
+                return report + WriteReport(failures=[Failure(pending[0].id, str(error))])
+            middle = len(pending) // 2
+            for half in (pending[:middle], pending[middle:]):
+                report += _write_chunk(half, send, policy, where)
+            return report
         except StoreUnavailable as error:
             if retry == policy.retries:
                 raise
@@ -100,17 +105,6 @@ def _write_chunk(pending: list[Action], send: Send, policy: BulkPolicy, where: s
         Failure(action.id, f"{why}; after {policy.retries} retries") for action, why in rejected
     ]
     return report + WriteReport(failures=late)
-
-
-def _write_halves(
-    actions: list[Action], send: Send, policy: BulkPolicy, where: str, reason: str
-) -> WriteReport:
-    if len(actions) == 1:
-        return WriteReport(failures=[Failure(actions[0].id, reason)])
-    middle = len(actions) // 2
-    return _write_chunk(actions[:middle], send, policy, where) + _write_chunk(
-        actions[middle:], send, policy, where
-    )
 
 
 def _sort_items(

@@ -51,7 +51,9 @@ def error_of(status: int, body: Any, where: str) -> EsdedupError:
     if status == 403 and not _types(body)[0].endswith("_block_exception"):
         return PermissionDenied(f"{where}: the user lacks a privilege (403): {reason}")
     if status == 404 and "index_not_found_exception" in _types(body):
-        return IndexNotFound(f"{where}: there is no such index: {_index_in(body)}")
+        error = _error_in(body)
+        name = error.get("index") or _deepest(error).get("index") or "?"
+        return IndexNotFound(f"{where}: there is no such index: {name}")
     if status == 413:
         return TooLarge(f"{where}: the request is larger than the server takes (413)")
     if passes(status, body):
@@ -68,11 +70,6 @@ def _types(body: Any) -> list[str]:
     """The types of an error and of its deepest cause; names in a reason may look like types."""
     error = _error_in(body)
     return [str(error.get("type")), str(_deepest(error).get("type"))]
-
-
-def _index_in(body: Any) -> str:
-    error = _error_in(body)
-    return str(error.get("index") or _deepest(error).get("index") or "?")
 
 
 def _error_in(body: Any) -> Mapping[str, Any]:

@@ -21,8 +21,12 @@ QUERIES_AT_ONCE = 50
 def candidates_body(query: CandidateQuery, limit: int) -> dict[str, Any]:
     """Returns the search for the `limit` documents that share most token groups with a query."""
     field = f"{query.field}.{query.kind}"
+    groups = [
+        {"term": {field: group[0]}} if len(group) == 1 else {"terms": {field: group}}
+        for group in query.groups
+    ]
     condition: dict[str, Any] = {
-        "should": [_clause(field, group) for group in query.groups],
+        "should": [{"constant_score": {"filter": group}} for group in groups],
         # Even if it is 1: beside a filter, `should` clauses would be optional.
         "minimum_should_match": query.least,
     }
@@ -43,11 +47,6 @@ def candidates_body(query: CandidateQuery, limit: int) -> dict[str, Any]:
         "track_total_hits": limit,
         "_source": {"excludes": TOKEN_PATHS},
     }
-
-
-def _clause(field: str, group: list[str]) -> dict[str, Any]:
-    matching = {"term": {field: group[0]}} if len(group) == 1 else {"terms": {field: group}}
-    return {"constant_score": {"filter": matching}}
 
 
 def sketched(meta: IndexMeta) -> dict[str, Any]:

@@ -58,9 +58,11 @@ def plan_template(cluster: Cluster, named: Named, meta: IndexMeta) -> TemplatePl
     if stored is not None and meta_of(stored.get("mappings", {})) is None:
         raise UsageError(f"component template {name!r} exists and is not of esdedup: rename it")
     index_template = _template_of(cluster, named)
-    used = index_template is not None and (
-        name in _composed_of(cluster, index_template) or _next_has_meta(cluster, named, meta)
-    )
+    used = False
+    if index_template is not None:
+        _, answer = cluster.ask("GET", f"/_index_template/{quote(index_template, safe='')}")
+        composed = answer["index_templates"][0]["index_template"].get("composed_of", [])
+        used = name in composed or _next_has_meta(cluster, named, meta)
     body = {"template": {"mappings": index_mapping(meta)}}
     return TemplatePlan(name, body, index_template, used)
 
@@ -107,13 +109,6 @@ def _template_of(cluster: Cluster, named: Named) -> str | None:
         if any(itertools.starmap(fnmatch.fnmatchcase, pairs)):
             matching.append((int(template.get("priority") or 0), str(found["name"])))
     return max(matching)[1] if matching else None
-
-
-def _composed_of(cluster: Cluster, template: str) -> list[str]:
-    _, answer = cluster.ask("GET", f"/_index_template/{quote(template, safe='')}")
-    (found,) = answer["index_templates"]
-    composed: list[str] = found["index_template"].get("composed_of", [])
-    return composed
 
 
 def _next_has_meta(cluster: Cluster, named: Named, meta: IndexMeta) -> bool:
