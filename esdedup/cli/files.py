@@ -10,7 +10,7 @@ from typing import Annotated, Self, TextIO
 
 import typer
 
-from esdedup.cli.options import SchemeOption, TextField
+from esdedup.cli.options import SchemeOption, TextField, Workers
 from esdedup.cli.output import Advance, message
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.ingest.files import STDIN, BadRecord, Chunk, Format, chunks_in, format_of
@@ -39,10 +39,6 @@ DeadLetterPath = Annotated[
         show_default="INDEX.dead-letter.jsonl, or pairs.dead-letter.jsonl",
         help="File for records that can't be taken.",
     ),
-]
-Workers = Annotated[
-    int,
-    typer.Option(min=1, help="Processes that read and sketch."),
 ]
 
 

@@ -135,8 +135,7 @@ Recall = Annotated[
     float, Option(help="Share to find at the threshold; less is quicker, above 0, below 1.")
 ]
 MaxPerBucket = Annotated[
-    int,
-    Option(min=1, metavar="N", help="Compare a document with at most N others of a bucket."),
+    int, Option(min=1, metavar="N", help="Compare a document with at most N others of a bucket.")
 ]
 MethodOption = Annotated[
     Method,

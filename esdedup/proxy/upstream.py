@@ -33,9 +33,7 @@ class Upstream:
             "pool": None,
         }
         limits = httpx.Limits(
-            max_connections=None,
-            max_keepalive_connections=_KEPT_CONNECTIONS,
-            keepalive_expiry=30,
+            max_connections=None, max_keepalive_connections=_KEPT_CONNECTIONS, keepalive_expiry=30
         )
         try:
             trusted = ssl.create_default_context(cafile=ca_certs)

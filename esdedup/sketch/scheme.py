@@ -98,10 +98,7 @@ class Scheme:
             "version": self.version,
             "seed": self.seed,
             "normalisation": {**vars(self.normalisation)},
-            "shingling": {
-                **vars(self.shingling),
-                "stop_words": list(self.shingling.stop_words),
-            },
+            "shingling": {**vars(self.shingling), "stop_words": list(self.shingling.stop_words)},
         }
         if self.minhash is not None:
             document["minhash"] = {**vars(self.minhash)}

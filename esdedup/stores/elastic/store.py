@@ -102,23 +102,20 @@ class ClusterStore:
             mappings = self._mappings() or {}
         stored = common_meta(mappings, self._index)
         if stored is None:
-            self._attach(meta, mappings)
+            if len(mappings) > 1:
+                raise UsageError(
+                    f"{self._index!r} names {len(mappings)} indices"
+                    f" ({', '.join(sorted(mappings))}) without esdedup fields: esdedup attach"
+                    f" --index {self._index}, or name one of them"
+                )
+            (mapping,) = mappings.values()
+            put = index_mapping(meta, mapping.get("_meta"))
+            self.cluster.ask("PUT", f"{self._path}/_mapping", put)
             # Another client may have put its own fields at the same time.
             stored = common_meta(self._mappings() or {}, self._index)
         if stored is None:
             raise SchemeMismatch(f"{self.where}: the scheme was not stored in the mapping")
         stored.require(meta, self.where)
-
-    def _attach(self, meta: IndexMeta, mappings: Mapping[str, Any]) -> None:
-        if len(mappings) > 1:
-            raise UsageError(
-                f"{self._index!r} names {len(mappings)} indices ({', '.join(sorted(mappings))})"
-                f" without esdedup fields: esdedup attach --index {self._index}, or name one of"
-                " them"
-            )
-        (mapping,) = mappings.values()
-        put = index_mapping(meta, mapping.get("_meta"))
-        self.cluster.ask("PUT", f"{self._path}/_mapping", put)
 
     @staticmethod
     def encode(document: Document) -> bytes:

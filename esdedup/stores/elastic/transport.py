@@ -19,11 +19,7 @@ from elastic_transport import (
     TransportApiResponse,
     TransportError,
 )
-from elastic_transport.client_utils import (
-    basic_auth_to_header,
-    parse_cloud_id,
-    url_to_node_config,
-)
+from elastic_transport.client_utils import basic_auth_to_header, parse_cloud_id, url_to_node_config
 
 from esdedup.exceptions import StoreUnavailable, UsageError
 from esdedup.stores.connection import Connection

@@ -37,13 +37,7 @@ from esdedup.stores.changes import CHANGED
 from esdedup.stores.fields import only
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.sqlite.database import Database
-from esdedup.stores.sqlite.tables import (
-    Tables,
-    as_columns,
-    columns_for,
-    is_unicode,
-    merged,
-)
+from esdedup.stores.sqlite.tables import Tables, as_columns, columns_for, is_unicode, merged
 
 log = logging.getLogger("esdedup")
 
