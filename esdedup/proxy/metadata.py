@@ -84,10 +84,9 @@ def _write_index(name: str, answer: dict[str, Any]) -> str | None:
     """
     if len(answer) <= 1:
         return next(iter(answer), None)
-    generations = {index: _GENERATION.search(index) for index in answer}
-    if all(generations.values()):
+    numbers = {index: int(found[1]) for index in answer if (found := _GENERATION.search(index))}
+    if len(numbers) == len(answer):
         # A data stream writes to its last index.
-        numbers = {index: int(found[1]) for index, found in generations.items() if found}
         return max(numbers, key=numbers.__getitem__)
     chosen = [
         index
