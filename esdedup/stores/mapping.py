@@ -132,7 +132,7 @@ def common_meta(mappings: Mapping[str, Mapping[str, Any]], name: str) -> IndexMe
     that one index stops is stopped. Raises SchemeMismatch if they differ in anything else, and
     StoreError if only some have an `IndexMeta`.
     """
-    metas = {index: meta_of(mapping) for index, mapping in mappings.items()}
+    metas = {index: meta_of(mapping) for index, mapping in sorted(mappings.items())}
     attached = {index: meta for index, meta in metas.items() if meta is not None}
     if not attached:
         return None
@@ -141,23 +141,18 @@ def common_meta(mappings: Mapping[str, Mapping[str, Any]], name: str) -> IndexMe
             f"{name!r} names {len(metas)} indices, and {', '.join(bare)} has no esdedup field:"
             f" esdedup attach --index {name}"
         )
-    metas_by_name = dict(sorted(attached.items()))
     # During a change of the scheme, some indices may be a step further than others. All of them
     # have the old tokens until its end, and all have the next tokens only if each has the field.
-    behind = {index: meta for index, meta in metas_by_name.items() if meta.next is not None}
-    for meta in behind.values():
-        if any(_is_ahead(other, meta) for other in metas_by_name.values()):
+    behind = [meta for meta in attached.values() if meta.next is not None]
+    for meta in behind:
+        if any(_is_ahead(other, meta) for other in attached.values()):
             return _with_all_stops(meta, attached.values())
-    first, *others = metas_by_name
-    for index in others:
-        attached[first].require(attached[index], f"{first}, beside {index} behind {name!r},")
-    former = {meta.former for meta in attached.values()} - {None}
-    common = replace(
-        attached[first],
-        next=attached[first].next if len(behind) == len(attached) else None,
-        former=min(former, default=None, key=str),
-    )
-    return _with_all_stops(common, attached.values())
+    (first, own), *others = attached.items()
+    for index, meta in others:
+        own.require(meta, f"{first}, beside {index} behind {name!r},")
+    former = min({meta.former for meta in attached.values()} - {None}, default=None, key=str)
+    following = own.next if len(behind) == len(attached) else None
+    return _with_all_stops(replace(own, next=following, former=former), attached.values())
 
 
 def _with_all_stops(meta: IndexMeta, metas: Iterable[IndexMeta]) -> IndexMeta:

@@ -101,22 +101,22 @@ class LocalStore:
     ) -> WriteReport:
         created = updated = 0
         failures: list[Failure] = []
-        latest: dict[str, int] = {}
+        latest: dict[str, tuple[str, str, str | None, str]] = {}
         # Before the transaction, in which other processes wait.
         columns = [
             each.form if isinstance(each, Encoded) else as_columns(each) for each in documents
         ]
         with self._writing() as db:
-            taken = self._tables.tokens_of(db, [document.id for document in documents])
-            for row, document in enumerate(documents):
-                known = document.id in taken or document.id in latest
+            taken = self._tables.tokens_of(db, [id for id, *_ in columns])
+            for row in columns:
+                known = row[0] in taken or row[0] in latest
                 if create and known:
-                    failures.append(Failure(document.id, "the id is taken", conflict=True))
+                    failures.append(Failure(row[0], "the id is taken", conflict=True))
                     continue
                 created, updated = created + (not known), updated + known
-                latest[document.id] = row
+                latest[row[0]] = row
             stored = {id: taken[id] for id in latest if id in taken}
-            self._tables.replace(db, [columns[row] for row in latest.values()], stored)
+            self._tables.replace(db, list(latest.values()), stored)
         return WriteReport(created, updated, failures)
 
     def update(self, documents: Sequence[Document]) -> WriteReport:
