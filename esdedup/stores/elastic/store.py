@@ -205,23 +205,23 @@ class ClusterStore:
         read = self._search_held if by_search else self._get_held
         found: dict[str, Held] = {}
         for first in range(0, len(ids), _PAGE):
-            # No document has an empty id, and servers refuse to look for one.
-            some = [id for id in ids[first : first + _PAGE] if id]
-            found |= {one.document.id: one for one in read(some, fields)}
+            some = read(ids[first : first + _PAGE], fields)
+            found |= {one.document.id: one for one in some}
         return [found[id] for id in ids if id in found]
 
     def _search_held(self, ids: Sequence[str], fields: Any) -> list[Held]:
         """Documents of all indices behind the name, as searches see them."""
         found: list[Held] = []
-        if ids:
-            body = scan_body({"ids": {"values": ids}}, fields, _PAGE)
+        # No document has an empty id, and servers refuse to look for one.
+        if wanted := [id for id in ids if id]:
+            body = scan_body({"ids": {"values": wanted}}, fields, _PAGE)
             for hits in self._pages({**body, "seq_no_primary_term": True}):
                 found += map(held_of, hits)
         return found
 
     def _get_held(self, ids: Sequence[str], fields: Any) -> list[Held]:
         """Documents of one index as they are now, even if searches do not see that yet."""
-        found = self._get([{"_id": id} for id in ids], fields, self._path)
+        found = self._get([{"_id": id} for id in ids if id], fields, self._path)
         missed = set(ids) - {one.document.id for one in found}
         # Only a search finds a document with a routing of its own: its id does not tell the shard.
         routed = [place_of(one) for one in self._search_held(list(missed), False) if one.routing]
@@ -253,7 +253,7 @@ class ClusterStore:
     def restore(self, held: Sequence[Held]) -> WriteReport:
         self.refresh()
         # A create sees only the index that it goes to, and of that only the shard of its routing.
-        ids = [one.document.id for one in held if one.document.id]
+        ids = [one.document.id for one in held]
         taken = {one.document.id for one in self._search_held(ids, False)}
         failures = [Failure(id, "the id is taken", conflict=True) for id in ids if id in taken]
         names = {one.index: indices.takes_creates(self.cluster, one.index) for one in held}
