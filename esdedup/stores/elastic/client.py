@@ -94,13 +94,20 @@ class Cluster:
     @contextmanager
     def point_in_time(self, path: str) -> Iterator[str]:
         """Opens a point in time over an index for the time of a `with`."""
-        point = retrying(lambda: self.client.open_point_in_time(path, _KEEP_ALIVE), self.policy)
+        points, params = "/_pit", {"keep_alive": _KEEP_ALIVE}
+        if self.client.is_opensearch:
+            points = "/_search/point_in_time"
+            # By default a shard that is away is left out without telling.
+            params["allow_partial_pit_creation"] = "false"
+        _, answer = self.ask("POST", f"{path}{points}", params=params)
+        point = answer["pit_id" if self.client.is_opensearch else "id"]
         try:
             yield point
         finally:
             # It ends by itself after a while, so that an error here does no harm.
+            closing = {"pit_id": [point]} if self.client.is_opensearch else {"id": point}
             with suppress(StoreError):
-                self.client.close_point_in_time(point)
+                self.client.request("DELETE", points, closing)
 
     def pages(self, point: str, body: Mapping[str, Any]) -> Iterator[list[dict[str, Any]]]:
         """Yields the hits of a search over a point in time, page by page. body: with a sort."""

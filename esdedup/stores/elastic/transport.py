@@ -47,7 +47,7 @@ class Client:
             self.close()
             raise
         self.product = f"{name} {version}".strip()
-        self._is_opensearch = name == "OpenSearch"
+        self.is_opensearch = name == "OpenSearch"
 
     def _identify(self, tries: int) -> tuple[str, str]:
         """The product that answers, and its version, or "" if it does not say.
@@ -85,24 +85,6 @@ class Client:
         if meta.status >= 300 and meta.status not in allowed:
             raise error_of(meta.status, answer, self._shown)
         return meta.status, answer
-
-    def open_point_in_time(self, path: str, keep_alive: str) -> str:
-        """Opens a point in time over an index, and returns its id."""
-        params = {"keep_alive": keep_alive}
-        if not self._is_opensearch:
-            return str(self.request("POST", f"{path}/_pit", params=params)[1]["id"])
-        # By default a shard that is away is left out without telling.
-        params["allow_partial_pit_creation"] = "false"
-        _, answer = self.request("POST", f"{path}/_search/point_in_time", params=params)
-        return str(answer["pit_id"])
-
-    def close_point_in_time(self, id: str) -> None:
-        """Closes a point in time."""
-        path: str = "/_pit"
-        body: dict[str, Any] = {"id": id}
-        if self._is_opensearch:
-            path, body = "/_search/point_in_time", {"pit_id": [id]}
-        self.request("DELETE", path, body, allowed=frozenset({404}))
 
     def close(self) -> None:
         """Closes connections."""
