@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 Figures = dict[str, Any]
-OURS = ("esdedup", "numpy", "xxhash", "elasticsearch", "opensearch-py")
+OURS = ("esdedup", "numpy", "xxhash", "elasticsearch")
 ESDEDUP = (sys.executable, str(Path(__file__).parents[2] / "cli.py"))
 """The command `esdedup`."""
 

@@ -10,17 +10,10 @@ from typing import Annotated, Self, TextIO
 
 import typer
 
-from esdedup.cli.options import SchemeOption, TextField
+from esdedup.cli.options import SchemeOption, TextField, Workers
 from esdedup.cli.output import Advance, message
 from esdedup.exceptions import StoreError, UsageError
-from esdedup.ingest.files import (
-    STDIN,
-    BadRecord,
-    Chunk,
-    Format,
-    chunks_in,
-    format_of,
-)
+from esdedup.ingest.files import STDIN, BadRecord, Chunk, Format, chunks_in, format_of
 
 Files = Annotated[
     list[str],
@@ -46,10 +39,6 @@ DeadLetterPath = Annotated[
         show_default="INDEX.dead-letter.jsonl, or pairs.dead-letter.jsonl",
         help="File for records that can't be taken.",
     ),
-]
-Workers = Annotated[
-    int,
-    typer.Option(min=1, help="Processes that read and sketch."),
 ]
 
 
@@ -115,12 +104,8 @@ class DeadLetterFile:
             self._file.close()
 
     def __call__(self, record: BadRecord) -> None:
-        line = {
-            "file": record.file,
-            "line": record.line,
-            "reason": record.reason,
-            "record": record.raw,
-        }
+        where = {"file": record.file, "line": record.line}
+        line = {**where, "reason": record.reason, "record": record.raw}
         try:
             if self._file is None:
                 self._file = self.path.open("a", encoding="utf-8", errors="backslashreplace")

@@ -6,11 +6,12 @@ them in the place of the parameter that names it.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, cast, get_type_hints
 
@@ -22,59 +23,36 @@ from esdedup.index import DEFAULT_FILE, DEFAULT_INDEX, GroupOptions, Index, grou
 from esdedup.models import Metric
 from esdedup.search.limits import ACTING, LOOKING, MAX_PER_BUCKET, RECALL
 from esdedup.sketch.scheme import Scheme
-from esdedup.stores import BulkPolicy, Cluster, connect
+from esdedup.stores import BulkPolicy, Cluster, reached
 from esdedup.stores.connection import Connection, connection_to
 
-_INDEX, _CONNECTION = "Index", "Connection"
+
+def _place(variable: str, help: str, *names: str, panel: str = "Connection", **more: Any) -> Any:
+    """An option that says where an index is, with its environment variable."""
+    return Option(*names, envvar=f"ESDEDUP_{variable}", rich_help_panel=panel, help=help, **more)
 
 
-def _connection(variable: str, help: str, **more: Any) -> Any:
-    return Option(envvar=f"ESDEDUP_{variable}", rich_help_panel=_CONNECTION, help=help, **more)
-
-
-Db = Annotated[
-    Path,
-    Option(envvar="ESDEDUP_DB", rich_help_panel=_INDEX, dir_okay=False, help="A local file."),
-]
+_index = functools.partial(_place, panel="Index")
+Db = Annotated[Path, _index("DB", "A local file.", dir_okay=False)]
 Url = Annotated[
-    str | None,
-    Option(
-        envvar="ESDEDUP_URL",
-        rich_help_panel=_INDEX,
-        help="A cluster, http(s)://host:port; more nodes with commas.",
-    ),
+    str | None, _index("URL", "A cluster, http(s)://host:port; more nodes with commas.")
 ]
-IndexName = Annotated[
-    str,
-    Option("--index", "-i", envvar="ESDEDUP_INDEX", rich_help_panel=_INDEX, help="Its name there."),
-]
+IndexName = Annotated[str, _index("INDEX", "Its name there.", "--index", "-i")]
 AttachedName = Annotated[
-    str,
-    Option(
-        "--index",
-        "-i",
-        envvar="ESDEDUP_INDEX",
-        rich_help_panel=_INDEX,
-        help="An index, an alias, or a data stream.",
-    ),
+    str, _index("INDEX", "An index, an alias, or a data stream.", "--index", "-i")
 ]
-Username = Annotated[str | None, _connection("USERNAME", "User name.")]
+Username = Annotated[str | None, _place("USERNAME", "User name.")]
 Password = Annotated[
-    str | None,
-    _connection("PASSWORD", "Password; the variable keeps it private.", show_default=False),
+    str | None, _place("PASSWORD", "Password; the variable keeps it private.", show_default=False)
 ]
-ApiKey = Annotated[
-    str | None, _connection("API_KEY", "API key, encoded or id:key.", show_default=False)
-]
-BearerToken = Annotated[
-    str | None, _connection("BEARER_TOKEN", "Bearer token.", show_default=False)
-]
-CaCerts = Annotated[str | None, _connection("CA_CERTS", "File of authorities to trust.")]
+ApiKey = Annotated[str | None, _place("API_KEY", "API key, encoded or id:key.", show_default=False)]
+BearerToken = Annotated[str | None, _place("BEARER_TOKEN", "Bearer token.", show_default=False)]
+CaCerts = Annotated[str | None, _place("CA_CERTS", "File of authorities to trust.")]
 CertFingerprint = Annotated[
-    str | None, _connection("CERT_FINGERPRINT", "SHA-256 of the certificate to trust instead.")
+    str | None, _place("CERT_FINGERPRINT", "SHA-256 of the certificate to trust instead.")
 ]
-CloudId = Annotated[str | None, _connection("CLOUD_ID", "Elastic Cloud's id.")]
-Timeout = Annotated[float, _connection("TIMEOUT", "Seconds that a request may take.", min=0.1)]
+CloudId = Annotated[str | None, _place("CLOUD_ID", "Elastic Cloud's id.")]
+Timeout = Annotated[float, _place("TIMEOUT", "Seconds that a request may take.", min=0.1)]
 
 FieldOption = Annotated[
     str | None,
@@ -157,8 +135,7 @@ Recall = Annotated[
     float, Option(help="Share to find at the threshold; less is quicker, above 0, below 1.")
 ]
 MaxPerBucket = Annotated[
-    int,
-    Option(min=1, metavar="N", help="Compare a document with at most N others of a bucket."),
+    int, Option(min=1, metavar="N", help="Compare a document with at most N others of a bucket.")
 ]
 MethodOption = Annotated[
     Method,
@@ -207,14 +184,9 @@ class ClusterTarget(_Cluster):
 
     index: AttachedName
 
-    @contextmanager
-    def connected(self, policy: BulkPolicy | None = None) -> Iterator[Cluster]:
+    def connected(self, policy: BulkPolicy | None = None) -> AbstractContextManager[Cluster]:
         """The cluster, closed at the end."""
-        cluster = connect(self.connection(), policy)
-        try:
-            yield cluster
-        finally:
-            cluster.client.close()
+        return reached(self.connection(), policy)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -291,20 +263,19 @@ def with_target(command: Callable[..., None]) -> Callable[..., None]:
 
     The options of the first parameter, the target, come last.
     """
-    own_hints = get_type_hints(command, include_extras=True)
+    hints = get_type_hints(command, include_extras=True)
     first, *others = inspect.signature(command).parameters.values()
     kinds = {
-        name: own_hints[name]
-        for name in (first.name, *(other.name for other in others))
-        if is_dataclass(own_hints[name])
+        each.name: hints[each.name] for each in (first, *others) if is_dataclass(hints[each.name])
     }
     options: list[inspect.Parameter] = []
     for parameter in (*others, first):
+        own, named = [parameter], hints
         if parameter.name in kinds:
-            options += _options_of(kinds[parameter.name])
-        else:
-            hint = own_hints[parameter.name]
-            options.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hint))
+            own = list(inspect.signature(kinds[parameter.name]).parameters.values())
+            named = get_type_hints(kinds[parameter.name], include_extras=True)
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        options += [each.replace(kind=keyword, annotation=named[each.name]) for each in own]
 
     def run(**arguments: Any) -> None:
         sets = {
@@ -318,17 +289,3 @@ def with_target(command: Callable[..., None]) -> Callable[..., None]:
     run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
     run.__annotations__ = {option.name: option.annotation for option in options}
     return run
-
-
-def _options_of(kind: Any) -> list[inspect.Parameter]:
-    hints = get_type_hints(kind, include_extras=True)
-    empty = inspect.Parameter.empty
-    return [
-        inspect.Parameter(
-            option.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=empty if option.default is MISSING else option.default,
-            annotation=hints[option.name],
-        )
-        for option in fields(kind)
-    ]

@@ -72,11 +72,11 @@ def print_table(
     # Texts may hold anything, also rich's own markup.
     cells = [[Text(visible(cell)) for cell in row] for row in rows]
     console = Console(width=None if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL)
-    kept = {
-        name: _kept_width(name, [row[at] for row in cells])
-        for at, (name, kind) in enumerate(columns)
-        if kind in ("number", "key")
-    }
+    kept = {}
+    for at, (name, kind) in enumerate(columns):
+        if kind in ("number", "key"):
+            widths = [line.cell_len for row in cells for line in row[at].split()]
+            kept[name] = min(_KEPT_WIDTH, max([len(name), *widths]))
     # Each column has a border and a space on either side.
     taken = sum(kept.values()) + 3 * len(columns) + 1
     least = taken + _LEAST_LINE * (len(columns) - len(kept))
@@ -105,11 +105,6 @@ def print_table(
 def only_plain() -> bool:
     """Returns True if standard output takes only plain characters."""
     return not (sys.stdout.encoding or "utf-8").lower().startswith("utf")
-
-
-def _kept_width(name: str, cells: list[Text]) -> int:
-    lines = [line.cell_len for cell in cells for line in cell.split()]
-    return min(_KEPT_WIDTH, max([len(name), *lines]))
 
 
 def snippet(text: Any) -> str:
@@ -200,17 +195,14 @@ def resumable(before: Callable[[], str], otherwise: str = "") -> Iterator[None]:
 
     before: returns the counts in words. otherwise: another way than to go on.
     """
+    advice = "Before this: {}. Run the same command again to go on{}"
     try:
         yield
     except EsdedupError as error:
-        raise type(error)(f"{error}\n{_resuming(before(), otherwise)}") from error
+        raise type(error)(f"{error}\n{advice.format(before(), otherwise)}") from error
     except KeyboardInterrupt:
-        message(f"Interrupted. {_resuming(before(), otherwise)}")
+        message(f"Interrupted. {advice.format(before(), otherwise)}")
         raise
-
-
-def _resuming(done: str, otherwise: str) -> str:
-    return f"Before this: {done}. Run the same command again to go on{otherwise}"
 
 
 @contextmanager

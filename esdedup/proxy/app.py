@@ -4,27 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterable, AsyncIterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterable
 from typing import Literal
 from urllib.parse import unquote
 
+from esdedup.proxy import http
 from esdedup.proxy.bulk import Bulk
-from esdedup.proxy.http import (
-    READABLE,
-    Body,
-    ClientGone,
-    Failed,
-    Message,
-    Receive,
-    Request,
-    Send,
-    Unreadable,
-    chained,
-    packed,
-    reply,
-    unpacked,
-)
 from esdedup.proxy.metadata import Schemes
 from esdedup.proxy.splice import Source, with_tokens
 from esdedup.proxy.upstream import Upstream
@@ -35,31 +20,6 @@ _LARGEST_DOCUMENT = 128 << 20
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Route:
-    """A request with documents in its body. index: None if a bulk request names none."""
-
-    kind: Literal["bulk", "document", "update"]
-    index: str | None
-
-    @staticmethod
-    def of(request: Request) -> Route | None:
-        """The route of a request, or None if its body passes unchanged."""
-        parts = [unquote(part) for part in request.path.decode("latin-1").split("/") if part]
-        if request.method not in ("POST", "PUT") or not _is_json(request):
-            return None
-        match parts:
-            case ["_bulk"]:
-                return Route("bulk", None)
-            case [index, "_bulk"]:
-                return Route("bulk", index)
-            case [index, "_doc"] | [index, "_doc", _] | [index, "_create", _]:
-                return Route("document", index)
-            case [index, "_update", _]:
-                return Route("update", index)
-        return None
-
-
 class Service:
     """Passes requests to the upstream, documents with their tokens."""
 
@@ -67,92 +27,93 @@ class Service:
         self._upstream = upstream
         self._schemes = Schemes(upstream)
 
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: http.Message, receive: http.Receive, send: http.Send) -> None:
         """Serves one ASGI scope."""
         if scope["type"] == "lifespan":
-            await self._lifespan(receive, send)
+            await receive()
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+            await self._upstream.close()
+            await send({"type": "lifespan.shutdown.complete"})
         elif scope["type"] == "http":
-            await self._http(Request.of(scope), Body(receive), _Started(send))
+            await self._http(http.Request(scope, receive, send))
 
-    async def _lifespan(self, receive: Receive, send: Send) -> None:
-        while True:
-            message = await receive()
-            if message["type"] == "lifespan.shutdown":
-                await self._upstream.close()
-            await send({"type": f"{message['type']}.complete"})
-            if message["type"] == "lifespan.shutdown":
-                return
-
-    async def _http(self, request: Request, body: Body, send: _Started) -> None:
+    async def _http(self, request: http.Request) -> None:
         try:
-            await body.while_connected(self._answer(request, body, send))
-        except ClientGone:
+            await request.while_connected(self._answer(request))
+        except http.ClientGone:
             log.info("the client hung up: %s %s", request.method, request.path)
-        except Failed as error:
-            if send.started:
+        except http.Failed as error:
+            if request.answered:
                 log.warning("an answer broke off: %s", error)
-                return
-            await reply(send, error.answer)
-
-    async def _answer(self, request: Request, body: Body, send: Send) -> None:
-        route = Route.of(request)
-        try:
-            if route is None:
-                await self._pass(request, body, send)
-            elif route.kind == "bulk":
-                await Bulk(self._upstream, self._schemes, request, route.index).run(body, send)
             else:
-                await self._document(route, request, body, send)
-        except Failed:
-            await body.drain()
+                await request.reply(error.answer)
+
+    async def _answer(self, request: http.Request) -> None:
+        kind, index = _route(request)
+        try:
+            if kind == "bulk":
+                await Bulk(self._upstream, self._schemes, request, index).run()
+            elif kind == "pass":
+                await self._pass(request)
+            else:
+                await self._document(request, index, kind == "update")
+        except http.Failed:
+            await request.drain()
             raise
 
-    async def _pass(self, request: Request, body: Body, send: Send) -> None:
-        if not request.has_body:
-            await body.drain()
-        content = body if request.has_body else None
-        await self._upstream.forward(request, request.headers, content, body, send)
+    async def _pass(self, request: http.Request) -> None:
+        # A request may have an empty body, or none.
+        has_body = any(
+            name in (b"content-length", b"transfer-encoding") for name, _ in request.headers
+        )
+        if not has_body:
+            await request.drain()
+        await self._upstream.forward(request, request.headers, request if has_body else None)
         if _may_change_mappings(request):
             self._schemes.forget()
 
-    async def _document(self, route: Route, request: Request, body: Body, send: Send) -> None:
-        raw, complete = await _read(body)
+    async def _document(self, request: http.Request, index: str | None, update: bool) -> None:
+        raw, complete = await _read(request)
         headers = request.headers
         if not complete:
-            await self._upstream.forward(request, headers, chained(raw, body), body, send)
+            await self._upstream.forward(request, headers, http.chained(raw, request))
             return
         whole = b"".join(raw)
-        source = await self._source(route, request, whole)
-        if source is not None:
-            (done,) = await asyncio.to_thread(with_tokens, [source])
-            if done is not source.body:
-                whole = done
-                if request.encoding:
-                    headers, whole = await packed(headers, done)
-        await self._upstream.forward(request, headers, whole, body, send)
-
-    async def _source(self, route: Route, request: Request, whole: bytes) -> Source | None:
-        """The document and its index's meta; None without a meta, or if it can't be read."""
-        meta = await self._schemes.meta(route.index or "", request.headers)
-        if meta is None:
-            return None
-        try:
-            pieces, complete = await _read(unpacked(_one(whole), request.encoding))
-        except Unreadable:
-            return None  # The server reports it.
-        return Source(b"".join(pieces), meta, route.kind == "update") if complete else None
+        if (meta := await self._schemes.meta(index, headers)) is not None:
+            try:
+                pieces, complete = await _read(
+                    http.unpacked(http.chained([whole]), request.encoding)
+                )
+            except http.Unreadable:
+                complete = False  # The server reports it.
+            if complete:
+                document = b"".join(pieces)
+                (done,) = await asyncio.to_thread(with_tokens, [Source(document, meta, update)])
+                if done is not document:
+                    headers, whole = await http.packed(request, done)
+        await self._upstream.forward(request, headers, whole)
 
 
-class _Started:
-    """A `send` that remembers if the answer has begun."""
-
-    def __init__(self, send: Send) -> None:
-        self._send = send
-        self.started = False
-
-    async def __call__(self, message: Message) -> None:
-        self.started = True
-        await self._send(message)
+def _route(
+    request: http.Request,
+) -> tuple[Literal["pass", "bulk", "document", "update"], str | None]:
+    """The kind of a request, and the index that its path names; "pass" for an unchanged body."""
+    kind = request.header(b"content-type")
+    # The servers take other forms than JSON too, and other encodings.
+    is_json = request.encoding in http.READABLE and ("json" in kind or not kind)
+    if request.method in ("POST", "PUT") and is_json:
+        parts = [unquote(part) for part in request.path.decode("latin-1").split("/") if part]
+        match parts:
+            case ["_bulk"]:
+                return "bulk", None
+            case [index, "_bulk"]:
+                return "bulk", index
+            case [index, "_doc"] | [index, "_doc", _] | [index, "_create", _]:
+                return "document", index
+            case [index, "_update", _]:
+                return "update", index
+    return "pass", None
 
 
 async def _read(chunks: AsyncIterable[bytes]) -> tuple[list[bytes], bool]:
@@ -167,21 +128,9 @@ async def _read(chunks: AsyncIterable[bytes]) -> tuple[list[bytes], bool]:
     return read, True
 
 
-async def _one(whole: bytes) -> AsyncIterator[bytes]:
-    yield whole
-
-
-def _is_json(request: Request) -> bool:
-    """True if the body is JSON in a readable encoding. The servers take other forms too."""
-    kind = request.header(b"content-type").lower()
-    return request.encoding in READABLE and ("json" in kind or not kind)
-
-
-def _may_change_mappings(request: Request) -> bool:
+def _may_change_mappings(request: http.Request) -> bool:
     path = request.path.rstrip(b"/")
     if request.method in ("PUT", "DELETE"):
         return b"/_doc/" not in path
-    last = path.rpartition(b"/")[2]
-    return request.method == "POST" and (
-        last in (b"_aliases", b"_mapping") or b"/_rollover" in path
-    )
+    named = path.endswith((b"/_aliases", b"/_mapping")) or b"/_rollover" in path
+    return request.method == "POST" and named

@@ -1,4 +1,4 @@
-"""Handles a `_bulk` request: sends its parts one after the other, and merges their answers.
+"""Handles a `_bulk` request: cuts it into parts, sends them in turn, and merges their answers.
 
 One part is on its way at a time, while the next one is made. So actions on the same document stay
 in order, and nothing further is sent after a failure.
@@ -6,28 +6,22 @@ in order, and nothing further is sent after a failure.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import tempfile
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import IO, Any, Self
+from typing import IO, Any
 
-from esdedup.proxy.body import BulkBody, Item, Part, ahead
-from esdedup.proxy.http import (
-    Answer,
-    Body,
-    Failed,
-    Headers,
-    Request,
-    Send,
-    chained,
-    packed,
-    reply,
-    stream,
-)
+from esdedup.proxy import http
+from esdedup.proxy.actions import Action, Item, actions_of
 from esdedup.proxy.metadata import Schemes
+from esdedup.proxy.splice import Source, with_tokens
 from esdedup.proxy.upstream import Upstream
 
+_PART_BYTES = 8 << 20
+_PART_ACTIONS = 10_000
+"""Tokens make a short document several times as long, and a short delete has an answer too."""
 _IN_MEMORY = 4 << 20
 _PIECE = 1 << 16
 _KEPT = (b"content-type", b"x-elastic-product")
@@ -35,105 +29,166 @@ UNSENT = "not sent, because an earlier part of the same request failed: "
 UNKNOWN = "may be written or not: "
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Lines for one request, and their items. refused: the reason not to send them, if any."""
+
+    body: bytes
+    items: list[Item]
+    refused: http.Answer | None = None
+
+
 class Bulk:
     """One `_bulk` request of a client. index: named by the request's path, if any."""
 
-    upstream: Upstream
-    schemes: Schemes
-    request: Request
-    index: str | None
+    def __init__(
+        self, upstream: Upstream, schemes: Schemes, request: http.Request, index: str | None
+    ) -> None:
+        self._upstream = upstream
+        self._schemes = schemes
+        self._request = request
+        self._index = index
+        self._refusal: http.Answer | None = None
+        """The reason to make no further part. Its actions are reported, not sent."""
 
-    async def run(self, body: Body, send: Send) -> None:
+    async def run(self) -> None:
         """Sends the body's actions, and answers. Raises Failed if none was acknowledged."""
-        source = BulkBody(body, self.request, self.index, self.schemes)
-        parts = ahead(source.parts())
+        parts = _ahead(self._parts())
         try:
             first = await anext(parts, Part(b"", []))
             second = await anext(parts, None)
-            if second is None:
-                await self._single(first, body, send)
+            if second is not None:
+                await self._several(http.chained([first, second], parts))
+            elif first.refused is not None:
+                await self._request.reply(first.refused)
             else:
-                await self._several(chained([first, second], parts), source, send)
+                headers, body = await http.packed(self._request, first.body)
+                await self._upstream.forward(self._request, headers, body)
         finally:
             await parts.aclose()
 
-    async def _single(self, part: Part, body: Body, send: Send) -> None:
-        if part.refused is not None:
-            await reply(send, part.refused)
-        else:
-            await self.upstream.forward(self.request, *await self._encoded(part), body, send)
+    async def _parts(self) -> AsyncGenerator[Part, None]:
+        """The parts in order. After a failure to make one, all are refused."""
+        actions: list[Action] = []
+        size = 0
+        try:
+            chunks = http.unpacked(self._request, self._request.encoding)
+            async for action in actions_of(chunks, self._index):
+                actions.append(action)
+                size += len(action.line) + len(action.source)
+                if len(actions) == _PART_ACTIONS or size >= _PART_BYTES:
+                    yield await self._part(actions)
+                    actions, size = [], 0
+        except http.Unreadable as error:
+            self._refusal = self._refusal or error.answer
+            # At least one item: an unreadable body must not look like an empty one.
+            actions = actions or [Action(b"", Item("index", self._index, None))]
+        if actions:
+            yield await self._part(actions)
 
-    async def _several(self, parts: AsyncIterator[Part], source: BulkBody, send: Send) -> None:
-        failure: Answer | None = None
-        with MergedAnswer() as merged:
-            async for part in parts:
-                if failure is not None:
-                    merged.refuse(part.items, failure, UNSENT)
-                    continue
-                failure = await self._send(part, merged)
-                source.refusal = source.refusal or failure
-            if failure is not None and not merged.parts:
-                await reply(send, failure)
-            else:
-                await stream(send, 200, merged.headers(), merged.body())
-
-    async def _send(self, part: Part, merged: MergedAnswer) -> Answer | None:
-        """Sends a part and adds its answer. Returns the failure, if any."""
-        remark, failure = "", part.refused
-        if failure is None:
+    async def _part(self, actions: Sequence[Action]) -> Part:
+        items = [action.item for action in actions if action.item is not None]
+        if self._refusal is None:
             try:
-                answer = await self._post(part)
-                if answer.status == 200:
-                    merged.add(answer)
-                    return None
-                failure = answer
-            except Failed as error:
-                remark, failure = UNKNOWN, error.answer
-            except ValueError as error:
-                remark, failure = UNKNOWN, Answer.error(502, "bad_gateway", str(error))
-        merged.refuse(part.items, failure, remark)
-        return failure
+                return Part(await self._enriched(actions), items)
+            except http.Failed as error:
+                self._refusal = error.answer
+        return Part(b"", items, self._refusal)
 
-    async def _post(self, part: Part) -> Answer:
-        headers, body = await self._encoded(part)
+    async def _enriched(self, actions: Sequence[Action]) -> bytes:
+        """The lines of actions, with tokens. Raises Failed if a scheme can't be looked up."""
+        headers = self._request.headers
+        names = {action.item.index for action in actions if action.item and action.source}
+        metas = {name: await self._schemes.meta(name, headers) for name in names}
+        sources = [
+            Source(action.source, metas.get(item.index), item.operation == "update")
+            if (item := action.item)
+            else Source(action.source, None)
+            for action in actions
+        ]
+        enriched = await asyncio.to_thread(with_tokens, sources)
+        lines = [(action.line, source) for action, source in zip(actions, enriched, strict=True)]
+        return b"".join(line for both in lines for line in both)
+
+    async def _several(self, parts: AsyncIterator[Part]) -> None:
+        failure: http.Answer | None = None
+        with tempfile.SpooledTemporaryFile(_IN_MEMORY) as items:
+            merged = MergedAnswer(items)
+            async for part in parts:
+                remark = UNSENT
+                if failure is None:
+                    remark, failure = await self._send(part, merged)
+                    self._refusal = self._refusal or failure
+                if failure is not None:
+                    merged.refuse(part.items, failure, remark)
+            if failure is not None and not merged.parts:
+                await self._request.reply(failure)
+            else:
+                await self._request.answer(200, merged.headers(), merged.body())
+
+    async def _send(self, part: Part, merged: MergedAnswer) -> tuple[str, http.Answer | None]:
+        """Sends a part and adds its answer. Returns a remark and the failure, if any."""
+        if part.refused is not None:
+            return "", part.refused
+        headers, body = await http.packed(self._request, part.body)
         # The proxy reads the answer itself, so it must be JSON, and not compressed.
         headers = [
             (name, value)
             for name, value in headers
             if name != b"accept-encoding" and (name != b"accept" or b"json" in value)
         ]
-        return await self.upstream.ask(self.request.method, self.request.target, headers, body)
+        request = self._request
+        try:
+            answer = await self._upstream.ask(request.method, request.target, headers, body)
+            if answer.status != 200:
+                return "", answer
+            merged.add(answer)
+        except http.Failed as error:
+            return UNKNOWN, error.answer
+        return "", None
 
-    async def _encoded(self, part: Part) -> tuple[Headers, bytes]:
-        if self.request.encoding in ("", "identity"):
-            return self.request.headers, part.body
-        return await packed(self.request.headers, part.body)
+
+async def _ahead(parts: AsyncGenerator[Part, None]) -> AsyncGenerator[Part, None]:
+    """The parts. Each is made while the caller works on the one before."""
+
+    async def following() -> Part | None:
+        return await anext(parts, None)
+
+    task = asyncio.create_task(following())
+    try:
+        while (part := await task) is not None:
+            task = asyncio.create_task(following())
+            yield part
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await parts.aclose()
 
 
 class MergedAnswer:
-    """Several answers to `_bulk` made one. Items beyond some megabytes are in a temporary file."""
+    """Several answers to `_bulk` made one. file: for their items, empty."""
 
-    def __init__(self) -> None:
-        self._items: IO[bytes] = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115
+    def __init__(self, file: IO[bytes]) -> None:
+        self._items = file
         self._fields: dict[str, Any] = {}
-        self._headers: Headers = []
+        self._headers: http.Headers = []
         self.parts = 0
 
-    def add(self, answer: Answer) -> None:
-        """Adds an answer of the upstream. Raises ValueError if it can't be read."""
-        parsed = json.loads(answer.body)
-        items = parsed.pop("items", []) if isinstance(parsed, dict) else None
-        if not isinstance(items, list):
-            raise ValueError("the upstream's answer to _bulk has no items")
-        self._write(items)
-        for name, value in parsed.items():
+    def add(self, answer: http.Answer) -> None:
+        """Adds an answer of the upstream. Raises Failed if it can't be read."""
+        try:
+            fields = json.loads(answer.body)
+            self._write(fields.pop("items", []))
+        except (ValueError, TypeError, AttributeError) as error:
+            reason = f"the upstream's answer to _bulk can't be read: {error}"
+            raise http.Failed.error(502, "bad_gateway", reason) from error
+        for name, value in fields.items():
             self._fields[name] = _merged(self._fields.get(name), value)
         if not self.parts:
             self._headers = [pair for pair in answer.headers if pair[0].lower() in _KEPT]
         self.parts += 1
 
-    def refuse(self, items: Iterable[Item], failure: Answer, remark: str) -> None:
+    def refuse(self, items: Sequence[Item], failure: http.Answer, remark: str) -> None:
         """Adds items that failed because the upstream answered `failure`."""
         error = _cause(failure)
         error["reason"] = f"{remark}{error['reason']}"
@@ -143,7 +198,7 @@ class MergedAnswer:
         )
         self._fields["errors"] = True
 
-    def headers(self) -> Headers:
+    def headers(self) -> http.Headers:
         """The headers of the merged answer."""
         length = len(self._opening()) + self._items.tell() + len(b"]}")
         return [(b"content-length", str(length).encode()), *self._headers]
@@ -155,12 +210,6 @@ class MergedAnswer:
         while piece := self._items.read(_PIECE):
             yield piece
         yield b"]}"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._items.close()
 
     def _opening(self) -> bytes:
         fields = json.dumps(self._fields, separators=(",", ":"))[1:-1].encode()
@@ -181,7 +230,7 @@ def _merged(before: Any, value: Any) -> Any:
     return value
 
 
-def _cause(failure: Answer) -> dict[str, str]:
+def _cause(failure: http.Answer) -> dict[str, str]:
     """The type and the reason of an error, in the servers' form or any other."""
     try:
         error = json.loads(failure.body)["error"]

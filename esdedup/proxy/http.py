@@ -1,4 +1,4 @@
-"""Requests, bodies and answers over ASGI, and the content encodings of bodies."""
+"""Requests and answers over ASGI, and the content encodings of bodies."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from collections.abc import (
     Awaitable,
     Callable,
     Coroutine,
-    Iterator,
     MutableMapping,
 )
-from dataclasses import dataclass
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -24,18 +22,23 @@ Send = Callable[[Message], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 T = TypeVar("T")
 
-READABLE = ("", "identity", "gzip", "x-gzip", "deflate")
+PLAIN = ("", "identity")
+READABLE = (*PLAIN, "gzip", "x-gzip", "deflate")
 """Content encodings that `unpacked` reads."""
-_HOP_BY_HOP = frozenset(
-    b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer"
-    b" transfer-encoding upgrade".split()
-)
 _PIECE = 1 << 20
 _GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
 
 
 class ClientGone(Exception):
     """The client hung up: nobody waits for an answer."""
+
+
+class Answer(NamedTuple):
+    """A whole answer."""
+
+    status: int
+    headers: Headers
+    body: bytes
 
 
 class Failed(Exception):
@@ -48,74 +51,41 @@ class Failed(Exception):
     @classmethod
     def error(cls, status: int, kind: str, reason: str) -> Self:
         """A failure that is answered in the form of the servers' errors."""
-        return cls(reason, Answer.error(status, kind, reason))
+        cause = {"type": kind, "reason": reason}
+        body = json.dumps({"error": {"root_cause": [cause], **cause}, "status": status}).encode()
+        length = str(len(body)).encode()
+        headers = [(b"content-type", b"application/json"), (b"content-length", length)]
+        return cls(reason, Answer(status, headers, body))
 
 
 class Unreadable(Failed):
     """A body can't be read to its end."""
 
 
-@dataclass(frozen=True)
 class Request:
-    """The head of a request."""
+    """A client's request. It iterates over the chunks of the body, once. Raises ClientGone.
 
-    method: str
-    path: bytes
-    query: bytes
-    headers: Headers
+    target: path and query string as the client wrote them. encoding: the body's content encoding,
+    in lower case. answered: the answer has begun.
+    """
 
-    @staticmethod
-    def of(scope: Message) -> Request:
-        """The request that an ASGI scope describes."""
-        headers = [(name.lower(), value) for name, value in scope["headers"]]
-        return Request(scope["method"], scope["raw_path"], scope["query_string"], headers)
-
-    @property
-    def target(self) -> bytes:
-        """Path and query string as the client wrote them."""
-        return self.path + (b"?" + self.query if self.query else b"")
-
-    @property
-    def encoding(self) -> str:
-        """The content encoding of the body, in lower case."""
-        return self.header(b"content-encoding").lower()
-
-    @property
-    def has_body(self) -> bool:
-        """True if the request has a body, even an empty one."""
-        return any(name in (b"content-length", b"transfer-encoding") for name, _ in self.headers)
-
-    def header(self, name: bytes) -> str:
-        """The value of a header, or an empty string."""
-        return b", ".join(v for n, v in self.headers if n == name).decode("latin-1")
-
-
-@dataclass(frozen=True)
-class Answer:
-    """A whole answer."""
-
-    status: int
-    headers: Headers
-    body: bytes
-
-    @staticmethod
-    def error(status: int, kind: str, reason: str) -> Answer:
-        """An error in the form that the servers use."""
-        cause = {"type": kind, "reason": reason}
-        body = json.dumps({"error": {"root_cause": [cause], **cause}, "status": status}).encode()
-        length = str(len(body)).encode()
-        headers = [(b"content-type", b"application/json"), (b"content-length", length)]
-        return Answer(status, headers, body)
-
-
-class Body:
-    """The chunks of a request's body, to be read once. Raises ClientGone."""
-
-    def __init__(self, receive: Receive) -> None:
+    def __init__(self, scope: Message, receive: Receive, send: Send) -> None:
+        self.method: str = scope["method"]
+        self.path: bytes = scope["raw_path"]
+        query: bytes = scope["query_string"]
+        self.target = self.path + (b"?" + query if query else b"")
+        self.headers: Headers = list(scope["headers"])
+        self.encoding = self.header(b"content-encoding")
+        self.answered = False
         self._receive = receive
+        self._send = send
         self._finished = asyncio.Event()
 
-    def __aiter__(self) -> Body:
+    def header(self, name: bytes) -> str:
+        """The value of a header in lower case, or an empty string."""
+        return b", ".join(v for n, v in self.headers if n == name).decode("latin-1").lower()
+
+    def __aiter__(self) -> Request:
         return self
 
     async def __anext__(self) -> bytes:
@@ -153,93 +123,67 @@ class Body:
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
+    async def answer(self, status: int, headers: Headers, chunks: AsyncIterable[bytes]) -> None:
+        """Sends an answer while its body is made."""
+        self.answered = True
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+        async for chunk in chunks:
+            await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
+        await self._send({"type": "http.response.body", "body": b""})
 
-async def chained(first: list[T], rest: AsyncIterable[T]) -> AsyncIterator[T]:
+    async def reply(self, answer: Answer) -> None:
+        """Sends a whole answer."""
+        await self.answer(answer.status, answer.headers, chained([answer.body]))
+
+
+async def chained(first: list[T], rest: AsyncIterable[T] | None = None) -> AsyncIterator[T]:
     """All of a list, which is emptied on the way, then all of an iterator."""
     while first:
         yield first.pop(0)
-    async for each in rest:
-        yield each
+    if rest is not None:
+        async for each in rest:
+            yield each
 
 
-def end_to_end(headers: Headers) -> Headers:
-    """The headers without those that concern a single connection."""
-    named = {
-        token.strip().lower()
-        for name, value in headers
-        if name.lower() == b"connection"
-        for token in value.split(b",")
-    }
-    return [pair for pair in headers if pair[0].lower() not in _HOP_BY_HOP | named]
+async def packed(request: Request, body: bytes) -> tuple[Headers, bytes]:
+    """A request's headers, and another body, compressed if the request's own is.
 
-
-async def reply(send: Send, answer: Answer) -> None:
-    """Sends a whole answer."""
-    await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
-    await send({"type": "http.response.body", "body": answer.body})
-
-
-async def stream(send: Send, status: int, headers: Headers, chunks: AsyncIterable[bytes]) -> None:
-    """Sends an answer while its body is made."""
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    async for chunk in chunks:
-        await send({"type": "http.response.body", "body": chunk, "more_body": True})
-    await send({"type": "http.response.body", "body": b""})
-
-
-async def packed(headers: Headers, body: bytes) -> tuple[Headers, bytes]:
-    """Returns headers and body with content-encoding gzip, lightly: only the upstream reads it."""
-    kept = [pair for pair in headers if pair[0] != b"content-encoding"]
+    It is gzip, and light: only the upstream reads it.
+    """
+    if request.encoding in PLAIN:
+        return request.headers, body
+    kept = [pair for pair in request.headers if pair[0] != b"content-encoding"]
     done = await asyncio.to_thread(gzip.compress, body, 1, mtime=0)
     return [*kept, (b"content-encoding", b"gzip")], done
 
 
 async def unpacked(chunks: AsyncIterable[bytes], encoding: str) -> AsyncIterator[bytes]:
-    """The bytes of a body, in pieces of bounded size. Raises Unreadable."""
-    if encoding in ("", "identity"):
+    """The bytes of a body, in pieces of bounded size. Raises Unreadable.
+
+    Reads gzip of one or more members, zlib, and bare deflate.
+    """
+    if encoding in PLAIN:
         async for chunk in chunks:
             yield chunk
         return
-    unpacker = _Unpacker()
+    stream, begun = zlib.decompressobj(_GZIP_OR_ZLIB), False
     async for chunk in chunks:
-        for piece in unpacker.feed(chunk):
-            yield piece
-    unpacker.finish()
-
-
-class _Unpacker:
-    """Unpacks gzip of one or more members, zlib, and bare deflate."""
-
-    def __init__(self) -> None:
-        self._stream = zlib.decompressobj(_GZIP_OR_ZLIB)
-        self._begun = False
-
-    def feed(self, chunk: bytes) -> Iterator[bytes]:
         piece = b""
         # After a full piece there may be more, even if all input is taken in.
         while chunk or len(piece) == _PIECE:
-            if self._stream.eof:
-                self._stream = zlib.decompressobj(_GZIP_OR_ZLIB)
-            piece = self._decompress(chunk)
-            self._begun = True
-            chunk = self._stream.unconsumed_tail or self._stream.unused_data
+            if stream.eof:
+                stream = zlib.decompressobj(_GZIP_OR_ZLIB)
+            try:
+                piece = stream.decompress(chunk, _PIECE)
+                chunk = stream.unconsumed_tail or stream.unused_data
+            except zlib.error as error:
+                if begun:
+                    reason = f"the compressed body can't be unpacked: {error}"
+                    raise Unreadable.error(400, "parse_exception", reason) from error
+                # Many clients call bare deflate, without zlib's header, "deflate".
+                stream = zlib.decompressobj(-zlib.MAX_WBITS)
+            begun = True
             if piece:
                 yield piece
-
-    def finish(self) -> None:
-        if self._begun and not self._stream.eof:
-            raise self._error("the compressed body breaks off")
-
-    def _decompress(self, chunk: bytes) -> bytes:
-        try:
-            return self._stream.decompress(chunk, _PIECE)
-        except zlib.error as error:
-            if self._begun:
-                raise self._error(f"the compressed body can't be unpacked: {error}") from error
-        # Many clients call bare deflate, without zlib's header, "deflate".
-        self._begun = True
-        self._stream = zlib.decompressobj(-zlib.MAX_WBITS)
-        return self._decompress(chunk)
-
-    def _error(self, reason: str) -> Unreadable:
-        return Unreadable.error(400, "parse_exception", reason)
+    if begun and not stream.eof:
+        raise Unreadable.error(400, "parse_exception", "the compressed body breaks off")

@@ -6,8 +6,6 @@ import json
 import logging
 import re
 import time
-from collections import OrderedDict
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
@@ -30,37 +28,32 @@ _GENERATION = re.compile(r"^\.ds-.*-(\d{6,})$")
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class _Entry:
-    meta: IndexMeta | None
-    until: float
-
-
 class Schemes:
     """The metas of indices, read with the clients' own credentials and cached."""
 
     def __init__(self, upstream: Upstream) -> None:
         self._upstream = upstream
-        self._entries: OrderedDict[tuple[str, tuple[bytes, ...]], _Entry] = OrderedDict()
+        self._entries: dict[tuple[bytes, ...], tuple[IndexMeta | None, float]] = {}
 
-    async def meta(self, index: str, headers: Headers) -> IndexMeta | None:
+    async def meta(self, index: str | None, headers: Headers) -> IndexMeta | None:
         """The meta of an index, alias or data stream; None if its documents get no tokens.
 
         headers: of the client, whose privileges count.
 
         Raises Failed if the upstream does not answer, or asks to try again later.
         """
-        if not _is_one_name(index):
+        # Only one index to write to, not several, nor a path of the API.
+        if not index or index[0] in "_-" or set(index) & set("*,") or not index.strip("."):
             return None
         identity = [pair for pair in headers if pair[0] in _IDENTITY]
-        key = (index, tuple(value for _, value in identity))
-        entry = self._entries.get(key)
-        if entry is None or entry.until < time.monotonic():
-            entry = _Entry(await self._ask(index, identity), time.monotonic() + _SECONDS)
-            self._entries[key] = entry
-            while len(self._entries) > _ENTRIES:
-                self._entries.popitem(last=False)
-        return entry.meta
+        key = (index.encode(), *(value for _, value in identity))
+        meta, until = self._entries.pop(key, (None, 0.0))
+        if until < time.monotonic():
+            meta, until = await self._ask(index, identity), time.monotonic() + _SECONDS
+        self._entries[key] = meta, until
+        while len(self._entries) > _ENTRIES:
+            del self._entries[next(iter(self._entries))]
+        return meta
 
     def forget(self) -> None:
         """Clears the cache, because a mapping may have changed."""
@@ -91,10 +84,9 @@ def _write_index(name: str, answer: dict[str, Any]) -> str | None:
     """
     if len(answer) <= 1:
         return next(iter(answer), None)
-    generations = {index: _GENERATION.search(index) for index in answer}
-    if all(generations.values()):
+    numbers = {index: int(found[1]) for index in answer if (found := _GENERATION.search(index))}
+    if len(numbers) == len(answer):
         # A data stream writes to its last index.
-        numbers = {index: int(found[1]) for index, found in generations.items() if found}
         return max(numbers, key=numbers.__getitem__)
     chosen = [
         index
@@ -102,13 +94,3 @@ def _write_index(name: str, answer: dict[str, Any]) -> str | None:
         if str(found.get("aliases", {}).get(name, {}).get("is_write_index", "")).lower() == "true"
     ]
     return chosen[0] if len(chosen) == 1 else None
-
-
-def _is_one_name(index: str) -> bool:
-    """True if this can name one index to write to, not several, nor a path of the API."""
-    return (
-        bool(index)
-        and index[0] not in "_-"
-        and not set(index) & set("*,")
-        and index.strip(".") != ""
-    )

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 from esdedup.exceptions import EsdedupError
 from esdedup.ingest.enrich import added_fields
@@ -26,17 +25,15 @@ _BLANK = " \t\n\r"
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Source:
-    """The JSON of a document, or of the body of an update, for an index with a scheme."""
+class Source(NamedTuple):
+    """The JSON of a document, or of the body of an update. meta: None if it gets no tokens."""
 
     body: bytes
-    meta: IndexMeta
+    meta: IndexMeta | None
     update: bool = False
 
 
-@dataclass(frozen=True)
-class _Spot:
+class _Spot(NamedTuple):
     """A place for a token field in a source: instead of [start, end), with `glue` before it."""
 
     row: int
@@ -52,67 +49,54 @@ def with_tokens(sources: Sequence[Source]) -> list[bytes]:
     """The sources with their tokens. One without a text, or not valid JSON, is unchanged."""
     decoded: dict[int, str] = {}
     spots: dict[str, list[_Spot]] = {}
-    for row, source in enumerate(sources):
-        whole, found = _read(row, source)
-        if found:
-            decoded[row] = whole
-            for spot in found:
-                spots.setdefault(spot.scheme.id, []).append(spot)
+    for row, (body, meta, update) in enumerate(sources):
+        if meta is None:
+            continue
+        try:
+            decoded[row] = body.decode()
+            found = list(_spots(row, decoded[row], meta, update))
+        except ValueError:
+            continue  # Not valid JSON: the server reports it.
+        except Exception as error:
+            log.warning("a document passes without tokens: %s: %s", type(error).__name__, error)
+            continue
+        for spot in found:
+            spots.setdefault(spot.scheme.id, []).append(spot)
     put: dict[int, list[tuple[_Spot, str]]] = {}
     for group in spots.values():
         for spot, tokens in _sketched(group, group[0].scheme):
             put.setdefault(spot.row, []).append((spot, tokens))
-    return [
-        _spliced(decoded[row], put[row]) if row in put else source.body
-        for row, source in enumerate(sources)
-    ]
+    done = [source.body for source in sources]
+    for row, places in put.items():
+        parts, at = [], 0
+        for spot, tokens in sorted(places, key=lambda pair: pair[0].start):
+            parts += [decoded[row][at : spot.start], spot.glue, tokens]
+            at = spot.end
+        done[row] = "".join([*parts, decoded[row][at:]]).encode()
+    return done
 
 
-def _read(row: int, source: Source) -> tuple[str, list[_Spot]]:
-    try:
-        whole = source.body.decode()
-        return whole, list(_spots(row, source, whole))
-    except ValueError:
-        return "", []  # Not valid JSON: the server reports it.
-    except Exception as error:
-        log.warning("a document passes without tokens: %s: %s", type(error).__name__, error)
-        return "", []
-
-
-def _spots(row: int, source: Source, whole: str) -> Iterator[_Spot]:
+def _spots(row: int, whole: str, meta: IndexMeta, update: bool) -> Iterator[_Spot]:
     document = _JSON.decode(whole)
     if not isinstance(document, dict):
         return
     first, last = whole.index("{"), whole.rindex("}") + 1
-    if not source.update:
-        yield from _spot(row, source.meta, whole, (first, last), document, False)
-        return
-    if not any(isinstance(document.get(part), dict) for part in ("doc", "upsert")):
-        return
-    for key, start, end, value in _members(whole, first):
-        if key in ("doc", "upsert") and isinstance(value, dict):
-            yield from _spot(row, source.meta, whole, (start, end), value, key == "doc")
-
-
-def _spot(
-    row: int,
-    meta: IndexMeta,
-    whole: str,
-    span: tuple[int, int],
-    document: Mapping[str, Any],
-    partial: bool,
-) -> Iterator[_Spot]:
-    text = value_at(document, meta.text_field)
-    if not isinstance(text, str):
-        return
-    # While an index changes its scheme, a document gets the tokens of both.
-    for one in meta.all:
-        start, end, glue = span[1] - 1, span[1] - 1, f',"{one.field}":'
-        if one.field in document:
-            for key, value_start, value_end, _ in _members(whole, span[0]):
-                if key == one.field:
-                    start, end, glue = value_start, value_end, ""
-        yield _Spot(row, start, end, glue, text, partial, one.scheme)
+    parts = [("", first, last, document)]
+    if update:
+        # A script or a flag needs no second reading.
+        given = {"doc", "upsert"} & document.keys()
+        parts = [part for part in _members(whole, first) if part[0] in given] if given else []
+    for name, start, end, value in parts:
+        text = value_at(value, meta.text_field) if isinstance(value, dict) else None
+        if not isinstance(text, str):
+            continue
+        # While an index changes its scheme, a document gets the tokens of both.
+        for one in meta.all:
+            place = end - 1, end - 1, f',"{one.field}":'
+            if one.field in value:
+                places = [(a, b, "") for key, a, b, _ in _members(whole, start) if key == one.field]
+                place = places[-1]
+            yield _Spot(row, *place, text, name == "doc", one.scheme)
 
 
 def _members(whole: str, start: int) -> Iterator[tuple[str, int, int, Any]]:
@@ -153,11 +137,3 @@ def _sketched(spots: list[_Spot], scheme: Scheme) -> Iterator[tuple[_Spot, str]]
             yield from _sketched([spot], scheme)
     else:
         yield from zip(spots, done, strict=True)
-
-
-def _spliced(whole: str, put: list[tuple[_Spot, str]]) -> bytes:
-    parts, at = [], 0
-    for spot, tokens in sorted(put, key=lambda pair: pair[0].start):
-        parts += [whole[at : spot.start], spot.glue, tokens]
-        at = spot.end
-    return "".join([*parts, whole[at:]]).encode()

@@ -126,11 +126,6 @@ def band_hashes(signature: U32, bands: int, rows: int, bits: int) -> U64:
     return avalanche(folded) >> np.uint64(64 - bits)
 
 
-def value_hashes(signature: U32, count: int) -> U64:
-    """A hash of each of the first `count` values: shape (n, count), uint64 below 2**VALUE_BITS."""
-    return band_hashes(signature, count, 1, VALUE_BITS)
-
-
 def estimate_jaccard(left: U32, right: U32) -> F64:
     """Estimated Jaccard similarities of rows: shape (n,); 0 if a set is empty.
 

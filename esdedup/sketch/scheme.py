@@ -97,19 +97,19 @@ class Scheme:
         document: dict[str, Any] = {
             "version": self.version,
             "seed": self.seed,
-            "normalisation": _plain(self.normalisation),
-            "shingling": _plain(self.shingling) | {"stop_words": list(self.shingling.stop_words)},
+            "normalisation": {**vars(self.normalisation)},
+            "shingling": {**vars(self.shingling), "stop_words": list(self.shingling.stop_words)},
         }
         if self.minhash is not None:
-            document["minhash"] = _plain(self.minhash)
+            document["minhash"] = {**vars(self.minhash)}
             if not self.minhash.signature:
                 # Schemes without such tokens keep one id, with or without this key.
                 del document["minhash"]["signature"]
         if self.simhash is not None:
-            table = self.simhash.table
-            document["simhash"] = _plain(self.simhash) | {
-                "layout": _plain(self.simhash.layout),
-                "table": table.to_json() if table is not None else None,
+            document["simhash"] = {
+                **vars(self.simhash),
+                "layout": {**vars(self.simhash.layout)},
+                "table": self.simhash.table and self.simhash.table.to_json(),
             }
         return document
 
@@ -134,11 +134,14 @@ class Scheme:
     def differences(self, other: Scheme) -> list[str]:
         """The parameters that differ, as "shingling.size 3, not 5": ours, not the other's."""
         mine, theirs = _flat(self.to_json()), _flat(other.to_json())
-        return [
-            _difference(key, mine.get(key), theirs.get(key))
-            for key in sorted(mine.keys() | theirs.keys())
-            if mine.get(key) != theirs.get(key)
-        ]
+        found = []
+        for key in sorted(mine.keys() | theirs.keys()):
+            ours, its = mine.get(key), theirs.get(key)
+            if ours != its and key in ("simhash.table.hashes", "simhash.table.weights"):
+                found.append(f"{key} differ")
+            elif ours != its:
+                found.append(f"{key} {_show(ours)}, not {_show(its)}")
+        return found
 
     def require(self, other: Scheme, where: str) -> None:
         """Raises SchemeMismatch if `other` differs from this, the scheme of `where`."""
@@ -158,31 +161,25 @@ def _require_version(version: object) -> None:
         )
 
 
-def _plain(parameters: Any) -> dict[str, Any]:
-    return {field.name: getattr(parameters, field.name) for field in fields(parameters)}
-
-
 def _from_json(document: Mapping[str, Any]) -> Scheme:
-    shingling = dict(document["shingling"])
+    shingling, simhash = {**document["shingling"]}, document.get("simhash")
     shingling["stop_words"] = tuple(shingling.get("stop_words", ()))
-    minhash, simhash = document.get("minhash"), document.get("simhash")
+    if simhash is not None:
+        table = simhash.get("table")
+        simhash = SimHash(
+            **{
+                **simhash,
+                "layout": Layout(**simhash["layout"]),
+                "table": None if table is None else FeatureWeights.from_json(table),
+            }
+        )
+    minhash = document.get("minhash")
     return Scheme(
         normalisation=Normalisation(**document["normalisation"]),
         shingling=Shingling(**shingling),
         minhash=None if minhash is None else MinHash(**minhash),
-        simhash=None if simhash is None else _simhash(simhash),
+        simhash=simhash,
         seed=document["seed"],
-    )
-
-
-def _simhash(document: Mapping[str, Any]) -> SimHash:
-    table = document.get("table")
-    return SimHash(
-        **{
-            **document,
-            "layout": Layout(**document["layout"]),
-            "table": None if table is None else FeatureWeights.from_json(table),
-        }
     )
 
 
@@ -194,12 +191,6 @@ def _flat(document: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             flat[f"{prefix}{key}"] = value
     return flat
-
-
-def _difference(key: str, mine: Any, theirs: Any) -> str:
-    if key in ("simhash.table.hashes", "simhash.table.weights"):
-        return f"{key} differ"
-    return f"{key} {_show(mine)}, not {_show(theirs)}"
 
 
 def _show(value: Any) -> str:

@@ -139,8 +139,13 @@ def _neighbours(width: int, radius: int) -> int:
 
 def segment_values(fingerprint: U64, layout: Layout) -> U64:
     """Cuts fingerprints, shape (n, bits // 64), into segments: shape (n, segments), uint64."""
-    blocks = _block_values(fingerprint, layout)
+    blocks, left = [], 0
     widths = layout.block_bits
+    for width in widths:
+        word, offset = divmod(left, 64)
+        shift = np.uint64(64 - offset - width)
+        blocks.append((fingerprint[:, word] >> shift) & np.uint64((1 << width) - 1))
+        left += width
     columns = []
     for chosen in layout.combinations:
         value = blocks[chosen[0]]
@@ -148,17 +153,6 @@ def segment_values(fingerprint: U64, layout: Layout) -> U64:
             value = (value << np.uint64(widths[block])) | blocks[block]
         columns.append(value)
     return np.stack(columns, axis=1)
-
-
-def _block_values(fingerprint: U64, layout: Layout) -> list[U64]:
-    values = []
-    left = 0
-    for width in layout.block_bits:
-        word, offset = divmod(left, 64)
-        shift = np.uint64(64 - offset - width)
-        values.append((fingerprint[:, word] >> shift) & np.uint64((1 << width) - 1))
-        left += width
-    return values
 
 
 def probe_masks(width: int, radius: int) -> U64:

@@ -19,7 +19,7 @@ import numpy as np
 from esdedup.exceptions import UsageError
 from esdedup.sketch.segments import Layout
 from esdedup.sketch.weights import FeatureWeights
-from esdedup.text.arrays import I64, U64, Mask, Ragged, offsets_of, ranges
+from esdedup.text.arrays import I64, U64, Ragged, offsets_of, ranges
 from esdedup.text.hashing import PRIME64_1, avalanche
 from esdedup.text.shingles import distinct
 
@@ -69,23 +69,17 @@ def fingerprints(
     if weighting == "binary":
         features = distinct(features)
     words = []
+    hashes = features.hashes
     for word in range(bits // 64):
-        hashes = features.hashes if word == 0 else _rehash(features.hashes, word)
+        if word:
+            hashes = avalanche(features.hashes * PRIME64_1 + np.uint64(word))
         if table is None:
             ones, total = _count_bits(hashes, features), features.counts
         else:
             ones, total = _weigh_bits(hashes, features, table.of(features.hashes))
-        words.append(_pack(2 * ones > total[:, None]))
+        packed = np.packbits(2 * ones > total[:, None], axis=1, bitorder="little")
+        words.append(packed.view("<u8")[:, 0].astype(np.uint64))
     return np.stack(words, axis=1)
-
-
-def _rehash(hashes: U64, word: int) -> U64:
-    return avalanche(hashes * PRIME64_1 + np.uint64(word))
-
-
-def _pack(set_bits: Mask) -> U64:
-    packed = np.packbits(set_bits, axis=1, bitorder="little")
-    return packed.view("<u8")[:, 0].astype(np.uint64)
 
 
 def _count_bits(hashes: U64, features: Ragged) -> I64:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from esdedup.sketch.minhash import VALUE_BITS, band_hashes, signatures, value_hashes
+from esdedup.sketch.minhash import VALUE_BITS, band_hashes, signatures
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.segments import segment_values
 from esdedup.sketch.simhash import fingerprints, to_hex
@@ -82,7 +82,8 @@ def _sketch_block(texts: Sequence[str], scheme: Scheme, with_shingles: bool) -> 
         length = max(minhash.bands * minhash.rows, minhash.signature)
         signature = signatures(shingles, length, scheme.seed)
         bands = band_hashes(signature, minhash.bands, minhash.rows, minhash.token_bits)
-        values = value_hashes(signature, minhash.signature) if minhash.signature else None
+        if minhash.signature:
+            values = band_hashes(signature, minhash.signature, 1, VALUE_BITS)
         sets = distinct(shingles) if with_shingles else None
     if simhash is not None:
         features = shingle(tokens, simhash.feature_size)

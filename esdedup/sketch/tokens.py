@@ -26,17 +26,14 @@ _VALUES = np.full(256, 255, np.uint8)
 _VALUES[_DIGITS] = np.arange(64, dtype=np.uint8)
 
 
-def _position_digits(count: int) -> int:
-    return 1 if count <= 64 else 2
-
-
-def _value_digits(bits: int) -> int:
-    return -(-bits // 6)
+def _form(count: int, bits: int) -> tuple[int, int]:
+    """Characters of a token's position, and of its value."""
+    return (1 if count <= 64 else 2), -(-bits // 6)
 
 
 def token_length(count: int, bits: int) -> int:
     """Characters of a token, for `count` tokens a document with values of `bits` bits."""
-    return _position_digits(count) + _value_digits(bits)
+    return sum(_form(count, bits))
 
 
 def encode(values: U64, bits: int) -> list[list[str]]:
@@ -50,25 +47,20 @@ def encode_at(values: U64, positions: I64, count: int, bits: int) -> list[list[s
 
     values: shape (n, m). positions: shape (m,) or (n, m).
     """
+    lead, digits = _form(count, bits)
     strings: list[list[str]] = []
     for first in range(0, len(values), _ROWS_AT_ONCE):
         rows = slice(first, first + _ROWS_AT_ONCE)
         at = positions if positions.ndim == 1 else positions[rows]
-        strings += _encode_rows(values[rows], at, count, bits)
-    return strings
-
-
-def _encode_rows(values: U64, positions: I64, count: int, bits: int) -> list[list[str]]:
-    lead, digits = _position_digits(count), _value_digits(bits)
-    text = np.empty((*values.shape, lead + digits), np.uint32)
-    for i in range(lead):
-        text[..., i] = _DIGITS[(positions >> (6 * (lead - 1 - i))) & 63]
-    remaining = values.copy()
-    for i in reversed(range(lead, lead + digits)):
-        text[..., i] = _DIGITS.take((remaining & np.uint64(63)).view(np.int64))
-        remaining >>= np.uint64(6)
-    # numpy's strings are code points of 32 bits.
-    strings: list[list[str]] = text.view(f"U{lead + digits}")[..., 0].tolist()
+        remaining = values[rows].copy()
+        text = np.empty((*remaining.shape, lead + digits), np.uint32)
+        for i in range(lead):
+            text[..., i] = _DIGITS[(at >> (6 * (lead - 1 - i))) & 63]
+        for i in reversed(range(lead, lead + digits)):
+            text[..., i] = _DIGITS.take((remaining & np.uint64(63)).view(np.int64))
+            remaining >>= np.uint64(6)
+        # numpy's strings are code points of 32 bits.
+        strings += text.view(f"U{lead + digits}")[..., 0].tolist()
     return strings
 
 
@@ -77,7 +69,7 @@ def decode(tokens: Sequence[Sequence[str]], count: int, bits: int) -> U64:
 
     Raises ValueError unless a row has one token of this form for each position.
     """
-    lead, digits = _position_digits(count), _value_digits(bits)
+    lead, digits = _form(count, bits)
     width = lead + digits
     flat = "".join(map("".join, tokens)).encode("ascii", "replace")
     if len(flat) != len(tokens) * count * width or any(len(row) != count for row in tokens):
@@ -98,7 +90,7 @@ def decode_tokens(tokens: Sequence[str], count: int, bits: int) -> tuple[I64, U6
 
     Raises ValueError for a token that is not of this form, naming it.
     """
-    lead, width = _position_digits(count), token_length(count, bits)
+    lead, width = _form(count, bits)[0], token_length(count, bits)
     wrong = [token for token in tokens if len(token) != width or not set(token) <= set(ALPHABET)]
     if wrong:
         raise ValueError(f"{wrong[0]!r} is not a token of {width} characters")

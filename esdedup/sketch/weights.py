@@ -135,32 +135,26 @@ def count_documents(batches: Iterable[Ragged], capacity: int = MAX_COUNTED) -> F
         documents += len(batch)
         waiting += fresh[-1].size
         if waiting >= capacity // 2:
-            held = _pruned(_with_more(held, np.concatenate(fresh)), capacity)
+            held = _with_more(held, fresh, capacity)
             fresh, waiting = [], 0
-    if fresh:
-        held = _pruned(_with_more(held, np.concatenate(fresh)), capacity)
-    return replace(held, documents=documents)
+    return replace(_with_more(held, fresh, capacity), documents=documents)
 
 
-def _with_more(held: Frequencies, fresh: U64) -> Frequencies:
-    hashes, counts = np.unique(fresh, return_counts=True)
+def _with_more(held: Frequencies, fresh: list[U64], capacity: int) -> Frequencies:
+    """Counts more features, and keeps the `capacity` that may be in the most documents."""
+    hashes, counts = np.unique(np.concatenate([held.hashes[:0], *fresh]), return_counts=True)
     both, at = np.unique(np.concatenate([held.hashes, hashes]), return_inverse=True)
     total = np.zeros(both.size, np.int64)
     np.add.at(total, at, np.concatenate([held.counts, counts]))
     # A new feature may have been forgotten before.
     missed = np.full(both.size, held.error, np.int64)
     missed[at[: held.hashes.size]] = held.missed
-    return replace(held, hashes=both, counts=total, missed=missed)
-
-
-def _pruned(held: Frequencies, capacity: int) -> Frequencies:
-    """Keeps the `capacity` features that may be in the most documents."""
-    if held.hashes.size <= capacity:
-        return held
-    most = held.counts + held.missed
-    error = int(np.partition(most, most.size - capacity - 1)[most.size - capacity - 1])
+    if both.size <= capacity:
+        return Frequencies(both, total, missed, 0, held.error)
+    most = total + missed
+    error = int(np.partition(most, both.size - capacity - 1)[both.size - capacity - 1])
     kept = most > error
-    return Frequencies(held.hashes[kept], held.counts[kept], held.missed[kept], 0, error)
+    return Frequencies(both[kept], total[kept], missed[kept], 0, error)
 
 
 def inverse_document_frequency(

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from esdedup.exceptions import MissingExtra
 from esdedup.stores.base import Store
 from esdedup.stores.connection import Connection, connection_to
 from esdedup.stores.elastic.client import Cluster
 from esdedup.stores.elastic.retry import BulkPolicy
+from esdedup.stores.elastic.store import ClusterStore
 from esdedup.stores.sqlite.store import LocalStore
 
 __all__ = [
@@ -35,34 +35,22 @@ Target = str | Connection | Cluster
 
 def open_cluster(connection: Connection, index: str, policy: BulkPolicy | None = None) -> Store:
     """Opens an index of a cluster; raises the errors of `connect`."""
-    from esdedup.stores.elastic.store import ClusterStore
-
     return ClusterStore(connect(connection, policy), index)
 
 
 def connect(connection: Connection, policy: BulkPolicy | None = None) -> Cluster:
     """Connects to a cluster, and asks it which product it runs.
 
-    Raises StoreUnavailable, AuthenticationFailed or UsageError if it can't be reached, and
-    MissingExtra if its client is not installed.
+    Raises StoreUnavailable, AuthenticationFailed or UsageError if it can't be reached.
     """
-    # Imported here, because the clients take longer to load than all the rest.
-    from esdedup.stores.elastic.elasticsearch import ElasticsearchClient, identify
+    # Imported here, because the client takes longer to load than all the rest.
+    from esdedup.stores.elastic.transport import Client
 
-    product, version = identify(connection)
-    if product == "elasticsearch":
-        return Cluster(ElasticsearchClient(connection, version), connection, policy)
-    try:
-        from esdedup.stores.elastic.opensearch import OpenSearchClient
-    except ImportError as error:
-        raise MissingExtra(
-            f"{connection.shown} runs OpenSearch: pip install 'esdedup[opensearch]'"
-        ) from error
-    return Cluster(OpenSearchClient(connection, version), connection, policy)
+    return Cluster(Client(connection), connection, policy)
 
 
 @contextmanager
-def reached(target: Target) -> Iterator[Cluster]:
+def reached(target: Target, policy: BulkPolicy | None = None) -> Iterator[Cluster]:
     """Connects to a cluster for the time of a `with`; one that is connected stays so.
 
     Raises the errors of `connect`.
@@ -70,7 +58,7 @@ def reached(target: Target) -> Iterator[Cluster]:
     if isinstance(target, Cluster):
         yield target
         return
-    cluster = connect(connection_to(target) if isinstance(target, str) else target)
+    cluster = connect(connection_to(target) if isinstance(target, str) else target, policy)
     try:
         yield cluster
     finally:

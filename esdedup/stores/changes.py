@@ -80,8 +80,20 @@ def change_held(
     report = ChangeReport(read=len(held))
     for attempt in range(ATTEMPTS):
         verdicts = decide(held)
-        conflicts, written = _send(store, [each for each in verdicts if isinstance(each, Change)])
-        report += _settled(verdicts, tried=attempt > 0) + written
+        changes = [each for each in verdicts if isinstance(each, Change)]
+        refused = store.change(changes).failures if changes else []
+        taken = {each.id for each in refused if each.conflict}
+        conflicts = [each.held for each in changes if each.held.document.id in taken]
+        others = [each for each in refused if not each.conflict]
+        unchanged = verdicts.count("unchanged")
+        # One that needs no further change after a conflict has been written.
+        report += ChangeReport(
+            written=len(changes) - len(conflicts) - len(others) + (unchanged if attempt else 0),
+            unchanged=0 if attempt else unchanged,
+            without_text=verdicts.count("without_text"),
+            stale=verdicts.count("stale"),
+            failures=[*(each for each in verdicts if isinstance(each, Failure)), *others],
+        )
         if not conflicts:
             return report
         # A random pause, or a writer that is quicker than this would win each time.
@@ -99,29 +111,3 @@ def missing(ids: Sequence[str], held: Sequence[Held], gone: str | None) -> Chang
         return ChangeReport(gone=len(ids) - len(held))
     lost = set(ids) - {one.document.id for one in held}
     return ChangeReport(failures=[Failure(id, gone, conflict=True) for id in ids if id in lost])
-
-
-def _send(store: Store, changes: Sequence[Change]) -> tuple[list[Held], ChangeReport]:
-    """Sends changes; returns the documents that had changed, and counts of the others."""
-    failures = store.change(changes).failures if changes else []
-    refused = {each.id: each for each in failures}
-    conflicts = [
-        change.held
-        for change in changes
-        if (failure := refused.get(change.held.document.id)) and failure.conflict
-    ]
-    others = [each for each in failures if not each.conflict]
-    written = len(changes) - len(conflicts) - len(others)
-    return conflicts, ChangeReport(written=written, failures=others)
-
-
-def _settled(verdicts: Sequence[Decision], *, tried: bool) -> ChangeReport:
-    """Counts the documents that need no change. tried: a change of each was sent before."""
-    unchanged = verdicts.count("unchanged")
-    return ChangeReport(
-        written=unchanged if tried else 0,
-        unchanged=0 if tried else unchanged,
-        without_text=verdicts.count("without_text"),
-        stale=verdicts.count("stale"),
-        failures=[each for each in verdicts if isinstance(each, Failure)],
-    )

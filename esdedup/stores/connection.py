@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from esdedup.exceptions import UsageError
@@ -54,44 +55,23 @@ class Connection:
         return ", ".join(self.urls) if self.urls else "the cloud deployment"
 
 
-def connection_to(
-    url: str | None,
-    *,
-    username: str | None = None,
-    password: str | None = None,
-    api_key: str | None = None,
-    bearer_token: str | None = None,
-    ca_certs: str | None = None,
-    fingerprint: str | None = None,
-    cloud_id: str | None = None,
-    timeout: float = 60.0,
-) -> Connection:
+def connection_to(url: str | None, **options: Any) -> Connection:
     """Returns a connection; the URL may hold user name and password too.
 
-    url: one address, or several of the same cluster with commas between them.
+    url: one address, or several of the same cluster with commas between them. options: the other
+    fields of Connection.
     """
     addresses, found = [], None
-    for address in (url or "").split(","):
-        if address.strip():
-            bare, credentials = _split_credentials(address.strip())
-            addresses.append(bare)
-            found = found or credentials
-    if found and not any((username, api_key, bearer_token)):
-        username, password = found
-    return Connection(
-        tuple(addresses), username, password, api_key, bearer_token, ca_certs, fingerprint,
-        cloud_id, timeout,
-    )  # fmt: skip
-
-
-def _split_credentials(url: str) -> tuple[str, tuple[str, str] | None]:
-    parts = urlsplit(url)
-    user, at, host = parts.netloc.rpartition("@")
-    if not at:
-        return url.rstrip("/"), None
-    name, _, password = user.partition(":")
-    bare = urlunsplit(parts._replace(netloc=host)).rstrip("/")
-    return bare, (unquote(name), unquote(password))
+    for address in filter(None, map(str.strip, (url or "").split(","))):
+        parts = urlsplit(address)
+        user, at, host = parts.netloc.rpartition("@")
+        addresses.append(urlunsplit(parts._replace(netloc=host)).rstrip("/"))
+        if at and found is None:
+            name, _, password = user.partition(":")
+            found = unquote(name), unquote(password)
+    if found and not any(options.get(name) for name in ("username", "api_key", "bearer_token")):
+        options["username"], options["password"] = found
+    return Connection(tuple(addresses), **options)
 
 
 def _check_url(url: str) -> None:

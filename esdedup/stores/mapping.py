@@ -52,19 +52,17 @@ class IndexMeta:
 
     def to_json(self) -> dict[str, Any]:
         """Returns a JSON object that `from_json` reads."""
-        document: dict[str, Any] = {
+        document = {
             "id": self.scheme.id,
             "text_field": self.text_field,
             "field": self.field,
             "scheme": self.scheme.to_json(),
-        }
-        optional = {
             "next": self.next and self.next.to_json(),
             "former": self.former,
             "spent": list(self.spent),
             "stop": list(self.stop),
         }
-        return document | {name: value for name, value in optional.items() if value}
+        return {name: value for name, value in document.items() if value}
 
     @staticmethod
     def from_json(document: Mapping[str, Any]) -> IndexMeta:
@@ -98,17 +96,15 @@ class IndexMeta:
             )
 
 
-def _template(name: str) -> dict[str, Any]:
-    text = files("esdedup.mappings").joinpath(f"{name}.json").read_text("utf-8")
-    template: dict[str, Any] = json.loads(text)
-    return template
-
-
 def field_mapping(scheme: Scheme) -> dict[str, Any]:
     """Returns the mapping of the object field that holds our tokens."""
-    mapping = _template("document")
-    for kind in scheme.kinds:
-        mapping["properties"].update(_template(kind)["properties"])
+    document, *kinds = (
+        json.loads(files("esdedup.mappings").joinpath(f"{name}.json").read_text("utf-8"))
+        for name in ("document", *scheme.kinds)
+    )
+    for kind in kinds:
+        document["properties"] |= kind["properties"]
+    mapping: dict[str, Any] = document
     return mapping
 
 
@@ -136,7 +132,7 @@ def common_meta(mappings: Mapping[str, Mapping[str, Any]], name: str) -> IndexMe
     that one index stops is stopped. Raises SchemeMismatch if they differ in anything else, and
     StoreError if only some have an `IndexMeta`.
     """
-    metas = {index: meta_of(mapping) for index, mapping in mappings.items()}
+    metas = {index: meta_of(mapping) for index, mapping in sorted(mappings.items())}
     attached = {index: meta for index, meta in metas.items() if meta is not None}
     if not attached:
         return None
@@ -145,23 +141,18 @@ def common_meta(mappings: Mapping[str, Mapping[str, Any]], name: str) -> IndexMe
             f"{name!r} names {len(metas)} indices, and {', '.join(bare)} has no esdedup field:"
             f" esdedup attach --index {name}"
         )
-    metas_by_name = dict(sorted(attached.items()))
     # During a change of the scheme, some indices may be a step further than others. All of them
     # have the old tokens until its end, and all have the next tokens only if each has the field.
-    behind = {index: meta for index, meta in metas_by_name.items() if meta.next is not None}
-    for meta in behind.values():
-        if any(_is_ahead(other, meta) for other in metas_by_name.values()):
+    behind = [meta for meta in attached.values() if meta.next is not None]
+    for meta in behind:
+        if any(_is_ahead(other, meta) for other in attached.values()):
             return _with_all_stops(meta, attached.values())
-    first, *others = metas_by_name
-    for index in others:
-        attached[first].require(attached[index], f"{first}, beside {index} behind {name!r},")
-    former = {meta.former for meta in attached.values()} - {None}
-    common = replace(
-        attached[first],
-        next=attached[first].next if len(behind) == len(attached) else None,
-        former=min(former, default=None, key=str),
-    )
-    return _with_all_stops(common, attached.values())
+    (first, own), *others = attached.items()
+    for index, meta in others:
+        own.require(meta, f"{first}, beside {index} behind {name!r},")
+    former = min({meta.former for meta in attached.values()} - {None}, default=None, key=str)
+    following = own.next if len(behind) == len(attached) else None
+    return _with_all_stops(replace(own, next=following, former=former), attached.values())
 
 
 def _with_all_stops(meta: IndexMeta, metas: Iterable[IndexMeta]) -> IndexMeta:

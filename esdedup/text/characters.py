@@ -28,31 +28,23 @@ IGNORED characters (format controls, soft hyphen) are dropped."""
 _SHOWN = {point: "\ufffd" for point in (*range(32), *range(127, 160)) if point not in (9, 10)}
 
 
-def _table(runs: list[list[int]]) -> NDArray[np.uint8]:
-    starts = np.array([start for start, _ in runs] + [CODE_POINTS])
-    values = np.array([value for _, value in runs], np.uint8)
-    return np.repeat(values, np.diff(starts))
-
-
 @functools.cache
-def _tables() -> tuple[NDArray[np.uint8], Mask]:
+def _table(runs: str) -> NDArray[np.uint8]:
     text = files("esdedup.text").joinpath("character_classes.json").read_text("ascii")
-    document = json.loads(text)
-    classes = _table(document["class_runs"])
-    unassigned = _table(document["unassigned_runs"]).astype(bool)
-    classes.setflags(write=False)
-    unassigned.setflags(write=False)
-    return classes, unassigned
+    starts, values = np.array(json.loads(text)[runs]).T
+    table = np.repeat(values.astype(np.uint8), np.diff(starts, append=CODE_POINTS))
+    table.setflags(write=False)
+    return table
 
 
 def character_classes() -> NDArray[np.uint8]:
     """The class of every code point: shape (0x110000,), read-only."""
-    return _tables()[0]
+    return _table("class_runs")
 
 
 def unassigned() -> Mask:
     """Marks the code points that Unicode 14.0 does not assign: shape (0x110000,), read-only."""
-    return _tables()[1]
+    return _table("unassigned_runs").view(np.bool_)
 
 
 def code_points(text: str) -> U32:

@@ -32,12 +32,8 @@ PADDING = 8
 """Bytes that a buffer needs after the last string: eight bytes are read at a time."""
 
 
-def _secret32(offset: int) -> int:
-    return int.from_bytes(_SECRET[offset : offset + 4], "little")
-
-
-def _secret64(offset: int) -> int:
-    return int.from_bytes(_SECRET[offset : offset + 8], "little")
+def _secret(start: int, end: int) -> int:
+    return int.from_bytes(_SECRET[start:end], "little")
 
 
 def xxh3(strings: Iterable[str], seed: int) -> U64:
@@ -75,7 +71,7 @@ def _hash_1_to_3(words: U64, starts: I64, lengths: I64, seed: int) -> U64:
     h |= ((first >> ((sizes >> np.uint64(1)) << three)) & byte) << np.uint64(24)
     h |= (first >> ((sizes - np.uint64(1)) << three)) & byte
     h |= sizes << np.uint64(8)
-    h ^= np.uint64(((_secret32(0) ^ _secret32(4)) + seed) & _MASK64)
+    h ^= np.uint64(((_secret(0, 4) ^ _secret(4, 8)) + seed) & _MASK64)
     return avalanche(h)
 
 
@@ -86,7 +82,7 @@ def _hash_4_to_8(words: U64, starts: I64, lengths: I64, seed: int) -> U64:
     h = first >> ((sizes - np.uint64(4)) << np.uint64(3))
     h &= _LOW32
     h += first << np.uint64(32)
-    h ^= np.uint64(((_secret64(8) ^ _secret64(16)) - mixed_seed) & _MASK64)
+    h ^= np.uint64(((_secret(8, 16) ^ _secret(16, 24)) - mixed_seed) & _MASK64)
     h ^= _rotate(h, 49) ^ _rotate(h, 24)
     h *= _PRIME_MX2
     h ^= (h >> np.uint64(35)) + sizes
@@ -99,8 +95,8 @@ def _hash_9_to_16(words: U64, starts: I64, lengths: I64, seed: int) -> U64:
     """The form for 9 to 16 bytes. For longer strings the number means nothing."""
     low = words.take(starts)
     high = words.take(starts + lengths - 8)
-    low ^= np.uint64(((_secret64(24) ^ _secret64(32)) + seed) & _MASK64)
-    high ^= np.uint64(((_secret64(40) ^ _secret64(48)) - seed) & _MASK64)
+    low ^= np.uint64(((_secret(24, 32) ^ _secret(32, 40)) + seed) & _MASK64)
+    high ^= np.uint64(((_secret(40, 48) ^ _secret(48, 56)) - seed) & _MASK64)
     h: U64 = lengths.view(np.uint64) + low.byteswap() + high + _multiply_fold(low, high)
     h ^= h >> np.uint64(37)
     h *= _PRIME_MX1

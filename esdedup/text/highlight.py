@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from esdedup.text.arrays import I64, U64, Mask, Ragged
+from esdedup.text.arrays import I64, Mask, Ragged
 from esdedup.text.normalise import Normalisation, normalise
 from esdedup.text.shingles import Shingling, shingle
 from esdedup.text.words import Places, place
@@ -103,34 +103,19 @@ def mark_shared(
     texts: tuple[str, str], normalisation: Normalisation, shingling: Shingling, seed: int
 ) -> tuple[MarkedText, MarkedText]:
     """Marks in both texts the words that lie in a shingle of both."""
-    left, right = normalise(texts, normalisation)
-    ours, theirs = place(left, shingling, seed), place(right, shingling, seed)
     size = shingling.size
-    a, b = _shingles(ours, size), _shingles(theirs, size)
-    return (
-        _marked(texts[0], left, normalisation, ours, _Shared.of(a, b, size, ours.hashes.size)),
-        _marked(texts[1], right, normalisation, theirs, _Shared.of(b, a, size, theirs.hashes.size)),
+    normalised = normalise(texts, normalisation)
+    places = [place(text, shingling, seed) for text in normalised]
+    left, right = (
+        shingle(Ragged(each.hashes, np.array([0, each.hashes.size])), size).hashes
+        for each in places
     )
-
-
-def _shingles(places: Places, size: int) -> U64:
-    return shingle(Ragged(places.hashes, np.array([0, places.hashes.size])), size).hashes
-
-
-@dataclass(frozen=True)
-class _Shared:
-    """Marks tokens that lie in a shared shingle, and those that do so with the next token.
-
-    tokens, with_next: shape (tokens,).
-    """
-
-    tokens: Mask
-    with_next: Mask
-
-    @staticmethod
-    def of(own: U64, other: U64, size: int, tokens: int) -> _Shared:
-        first = np.flatnonzero(np.isin(own, other))
-        return _Shared(_covered(first, size, tokens), _covered(first, size - 1, tokens))
+    shared = np.isin(left, right), np.isin(right, left)
+    first, second = (
+        _marked(*each, normalisation, size)
+        for each in zip(texts, normalised, places, shared, strict=True)
+    )
+    return first, second
 
 
 def _covered(first: I64, length: int, count: int) -> Mask:
@@ -143,32 +128,35 @@ def _covered(first: I64, length: int, count: int) -> Mask:
 
 
 def _marked(
-    text: str, normalised: str, normalisation: Normalisation, places: Places, shared: _Shared
+    text: str,
+    normalised: str,
+    places: Places,
+    shared: Mask,
+    normalisation: Normalisation,
+    size: int,
 ) -> MarkedText:
+    """shared: marks the text's shingles that the other text has, shape (shingles,)."""
     starts, ends = places.starts, places.ends
     origins = _origins(text, normalised, normalisation)
     if origins is not None and starts.size:
         starts, ends = origins[0][starts], origins[1][ends - 1]
     shown = normalised if origins is None else text
-    columns = starts.tolist(), ends.tolist(), shared.tokens.tolist()
+    first = np.flatnonzero(shared)
+    columns = starts.tolist(), ends.tolist(), _covered(first, size, starts.size).tolist()
     words = tuple(itertools.starmap(Word, zip(*columns, strict=True)))
-    return MarkedText(shown, origins is not None, words, _stretches(shown, words, shared))
-
-
-def _stretches(text: str, words: Sequence[Word], shared: _Shared) -> tuple[Span, ...]:
-    found: list[Span] = []
+    # A word is linked if it lies in one shared shingle with the next word.
+    linked = _covered(first, size - 1, starts.size).tolist()
+    stretches: list[Span] = []
     for at, word in enumerate(words):
         if not word.shared:
             continue
-        if found and _continues(text[found[-1][1] : word.start], bool(shared.with_next[at - 1])):
-            found[-1] = found[-1][0], max(word.end, found[-1][1])
+        before = stretches[-1][1] if stretches else 0
+        gap = shown[before : word.start]
+        if stretches and (not gap or (linked[at - 1] and gap.isspace())):
+            stretches[-1] = stretches[-1][0], max(word.end, before)
         else:
-            found.append((word.start, word.end))
-    return tuple(found)
-
-
-def _continues(gap: str, linked: bool) -> bool:
-    return not gap or (linked and gap.isspace())
+            stretches.append((word.start, word.end))
+    return MarkedText(shown, origins is not None, words, tuple(stretches))
 
 
 def _origins(text: str, normalised: str, normalisation: Normalisation) -> tuple[I64, I64] | None:
@@ -244,7 +232,13 @@ def excerpts(text: MarkedText, most: int) -> tuple[Excerpt, ...]:
             break
         kept += len(piece.text)
         found.append(piece)
-    return tuple(_gaps_merged(found))
+    merged: list[Excerpt] = []
+    for gap, group in itertools.groupby(found, lambda piece: not piece.text):
+        if not gap:
+            merged += group
+        elif left_out := sum(piece.left_out for piece in group):
+            merged.append(Excerpt("", left_out=left_out))
+    return tuple(merged)
 
 
 def _excerpts(text: MarkedText) -> Iterator[Excerpt]:
@@ -273,12 +267,3 @@ def _shortened(piece: Excerpt) -> list[Excerpt]:
     first, last = piece.text[: _PIECE - _KEPT_END], piece.text[-_KEPT_END:]
     gap = Excerpt("", left_out=len(piece.text) - _PIECE)
     return [piece._replace(text=first), gap, piece._replace(text=last)]
-
-
-def _gaps_merged(pieces: list[Excerpt]) -> Iterator[Excerpt]:
-    """The pieces without empty ones, neighbouring gaps added up."""
-    for gap, group in itertools.groupby(pieces, lambda piece: not piece.text):
-        if not gap:
-            yield from group
-        elif left_out := sum(piece.left_out for piece in group):
-            yield Excerpt("", left_out=left_out)

@@ -30,9 +30,12 @@ def jaccard(sets: Ragged, left: I64, right: I64) -> F64:
     counts = sets.counts
     for block in blocks(counts[left] + counts[right], _ELEMENTS_A_BLOCK):
         a, b = left[block], right[block]
-        both = np.concatenate(
-            [_keys(sets.offsets, counts, identity, rows, distinct_hashes.size) for rows in (a, b)]
-        )
+        keys = []
+        for rows in (a, b):
+            # One number for each element: its pair and its identity.
+            pair = np.repeat(np.arange(rows.size), counts[rows]) * distinct_hashes.size
+            keys.append(pair + identity[ranges(sets.offsets[rows], counts[rows])])
+        both = np.concatenate(keys)
         # Sorting in place is several times as fast as looking each element up.
         both.sort()
         shared = both[1:][both[1:] == both[:-1]]
@@ -66,13 +69,6 @@ def jaccard_with(one: U64, sets: Ragged) -> F64:
     intersection = met[sets.offsets[1:]] - met[sets.offsets[:-1]]
     similarity: F64 = intersection / (one.size + sets.counts - intersection)
     return similarity
-
-
-def _keys(offsets: I64, counts: I64, identity: I64, rows: I64, identities: int) -> I64:
-    """One number for each element of the given rows: its pair and its identity."""
-    lengths = counts[rows]
-    pair = np.repeat(np.arange(rows.size), lengths)
-    return pair * identities + identity[ranges(offsets[rows], lengths)]
 
 
 def hamming(left: U64, right: U64) -> I64:

@@ -9,12 +9,10 @@ from typing import Any
 from unittest import mock
 
 from esdedup.stores import LocalStore, Store
-from esdedup.stores.elastic.elasticsearch import ElasticsearchClient
-from esdedup.stores.elastic.opensearch import OpenSearchClient
+from esdedup.stores.elastic.transport import Client
 
 CALLS = [
-    (ElasticsearchClient, "request"),
-    (OpenSearchClient, "request"),
+    (Client, "request"),
     *((LocalStore, name) for name in vars(Store) if not name.startswith("_") and name != "close"),
 ]
 

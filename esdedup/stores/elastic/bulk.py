@@ -16,14 +16,13 @@ from esdedup.models import Failure, WriteReport
 from esdedup.stores.elastic.errors import TooLarge, error_of, passes, reason_of
 from esdedup.stores.elastic.retry import BulkPolicy, wait
 
-_FATAL = frozenset(
-    {
-        "cluster_block_exception",
-        "index_closed_exception",
-        "index_not_found_exception",
-        "security_exception",
-    }
+_FATAL = (
+    "cluster_block_exception",
+    "index_closed_exception",
+    "index_not_found_exception",
+    "security_exception",
 )
+"""Types of errors with which an index refuses every document, and not only this one."""
 
 Send = Callable[[bytes], Mapping[str, Any]]
 
@@ -84,7 +83,12 @@ def _write_chunk(pending: list[Action], send: Send, policy: BulkPolicy, where: s
         try:
             answer = send(b"".join(action.lines for action in pending))
         except TooLarge as error:
-            return report + _write_halves(pending, send, policy, where, str(error))
+            if len(pending) == 1:
+                return report + WriteReport(failures=[Failure(pending[0].id, str(error))])
+            middle = len(pending) // 2
+            for half in (pending[:middle], pending[middle:]):
+                report += _write_chunk(half, send, policy, where)
+            return report
         except StoreUnavailable as error:
             if retry == policy.retries:
                 raise
@@ -103,17 +107,6 @@ def _write_chunk(pending: list[Action], send: Send, policy: BulkPolicy, where: s
     return report + WriteReport(failures=late)
 
 
-def _write_halves(
-    actions: list[Action], send: Send, policy: BulkPolicy, where: str, reason: str
-) -> WriteReport:
-    if len(actions) == 1:
-        return WriteReport(failures=[Failure(actions[0].id, reason)])
-    middle = len(actions) // 2
-    return _write_chunk(actions[:middle], send, policy, where) + _write_chunk(
-        actions[middle:], send, policy, where
-    )
-
-
 def _sort_items(
     actions: Sequence[Action], items: Sequence[Mapping[str, Any]], where: str
 ) -> tuple[WriteReport, list[tuple[Action, str]]]:
@@ -124,34 +117,22 @@ def _sort_items(
     for action, item in zip(actions, items, strict=True):
         (result,) = item.values()
         status = result["status"]
+        if status < 400:
+            created += status == 201
+            updated += status != 201
+            continue
+        error, reason = result.get("error"), reason_of(result)
         if passes(status, result):
-            rejected.append((action, reason_of(result)))
-        elif _is_fatal(result):
+            rejected.append((action, reason))
+        elif isinstance(error, Mapping) and error.get("type") in _FATAL:
             raise error_of(status, result, where)
-        elif status == 400 and (refusal := _refusal_of_name(reason_of(result), where)):
-            raise refusal
-        elif status >= 400:
-            failures.append(Failure(action.id, reason_of(result), conflict=status == 409))
-        elif status == 201:
-            created += 1
+        elif "op_type of create are allowed in data streams" in reason:
+            raise CreatesOnly(f"{where} is a data stream, which takes only new documents")
+        elif "no write index is defined for alias" in reason:
+            raise UsageError(
+                f"{where} is an alias of several indices, none of which is its write index: name"
+                " one of them, or give the alias a write index (is_write_index)"
+            )
         else:
-            updated += 1
+            failures.append(Failure(action.id, reason, conflict=status == 409))
     return WriteReport(created, updated, failures), rejected
-
-
-def _refusal_of_name(reason: str, where: str) -> Exception | None:
-    """The error for a name that does not take this write for any document, or None."""
-    if "op_type of create are allowed in data streams" in reason:
-        return CreatesOnly(f"{where} is a data stream, which takes only new documents")
-    if "no write index is defined for alias" in reason:
-        return UsageError(
-            f"{where} is an alias of several indices, none of which is its write index: name one"
-            " of them, or give the alias a write index (is_write_index)"
-        )
-    return None
-
-
-def _is_fatal(result: Mapping[str, Any]) -> bool:
-    """Tells whether the index refuses every document, and not only this one."""
-    error = result.get("error")
-    return isinstance(error, Mapping) and error.get("type") in _FATAL

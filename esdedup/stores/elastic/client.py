@@ -1,57 +1,28 @@
-"""Sends requests to a cluster: `Client` is of one product, `Cluster` is the same for both."""
+"""A cluster: requests that are sent again while it is not ready, and searches page by page."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, Protocol
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 from esdedup.exceptions import StoreError, StoreUnavailable
 from esdedup.models import WriteReport
 from esdedup.stores.connection import Connection
 from esdedup.stores.elastic.bulk import Action, write_actions
 from esdedup.stores.elastic.errors import error_of, reason_of
+from esdedup.stores.elastic.queries import QUERIES_AT_ONCE
 from esdedup.stores.elastic.retry import BulkPolicy, retrying
 from esdedup.stores.to_json import to_json
+
+if TYPE_CHECKING:
+    from esdedup.stores.elastic.transport import Client
 
 _KEEP_ALIVE = "10m"
 NEEDS_ROUTING = "routing_missing_exception"
 """The error type for a document that is not found without its routing."""
-
-
-class Client(Protocol):
-    """Sends requests to a cluster of one product."""
-
-    product: str
-    """The product's name and version, for messages."""
-
-    def request(
-        self,
-        method: str,
-        path: str,
-        body: Any = None,
-        params: Mapping[str, str] | None = None,
-        allowed: frozenset[int] = frozenset(),
-    ) -> tuple[int, Any]:
-        """Returns the status and the body of the answer.
-
-        body: an object, sent as JSON, or bytes, sent as lines of JSON. allowed: error statuses to
-        return. Raises the errors of `errors.error_of`, and StoreUnavailable if no answer came.
-        """
-        ...
-
-    def open_point_in_time(self, index: str, keep_alive: str) -> str:
-        """Opens a point in time, and returns its id."""
-        ...
-
-    def close_point_in_time(self, id: str) -> None:
-        """Closes a point in time."""
-        ...
-
-    def close(self) -> None:
-        """Closes connections."""
-        ...
 
 
 class Cluster:
@@ -70,21 +41,39 @@ class Cluster:
 
     def count(self, path: str, query: Mapping[str, Any] | None = None) -> int:
         """Returns the number of documents of an index that match."""
-        body = {"query": query} if query else {}
-        return retrying(lambda: self._count(path, body), self.policy)
 
-    def _count(self, path: str, body: Mapping[str, Any]) -> int:
-        _, answer = self.client.request("POST", f"{path}/_count", body)
-        shards = answer["_shards"]
-        # OpenSearch does not count a shard without a node as failed.
-        missing = shards["total"] - shards["successful"]
-        if missing:
-            why = [f": {reason_of(each['reason'])}" for each in shards.get("failures", ())]
-            raise StoreUnavailable(
-                f"{self.connection.shown}: {path[1:]}: {missing} of {shards['total']} shards did"
-                f" not answer{''.join(why[:1])}"
-            )
-        return int(answer["count"])
+        def count() -> int:
+            body = {"query": query} if query else {}
+            _, answer = self.client.request("POST", f"{path}/_count", body)
+            shards = answer["_shards"]
+            # OpenSearch does not count a shard without a node as failed.
+            if missing := shards["total"] - shards["successful"]:
+                why = [f": {reason_of(each['reason'])}" for each in shards.get("failures", ())]
+                raise StoreUnavailable(
+                    f"{self.connection.shown}: {path[1:]}: {missing} of {shards['total']} shards"
+                    f" did not answer{''.join(why[:1])}"
+                )
+            return int(answer["count"])
+
+        return retrying(count, self.policy)
+
+    def searches(
+        self, path: str, bodies: Iterable[Mapping[str, Any]], where: str
+    ) -> Iterator[Mapping[str, Any]]:
+        """Yields the answers to searches, in order. where: the index, for messages."""
+        waiting = iter(bodies)
+        # An answer from a part of the shards would lack documents without telling.
+        header = line({"allow_partial_search_results": False})
+        while some := [header + line(body) for body in islice(waiting, QUERIES_AT_ONCE)]:
+            search = functools.partial(self._search, path, b"".join(some), where)
+            yield from retrying(search, self.policy)
+
+    def _search(self, path: str, body: bytes, where: str) -> list[Mapping[str, Any]]:
+        _, answer = self.client.request("POST", f"{path}/_msearch", body)
+        for each in answer["responses"]:
+            if "error" in each:
+                raise error_of(each.get("status", 500), each, where)
+        return list(answer["responses"])
 
     def get_many(
         self, body: Mapping[str, Any], path: str = "", params: Mapping[str, str] | None = None
@@ -105,13 +94,20 @@ class Cluster:
     @contextmanager
     def point_in_time(self, path: str) -> Iterator[str]:
         """Opens a point in time over an index for the time of a `with`."""
-        point = retrying(lambda: self.client.open_point_in_time(path, _KEEP_ALIVE), self.policy)
+        points, params = "/_pit", {"keep_alive": _KEEP_ALIVE}
+        if self.client.is_opensearch:
+            points = "/_search/point_in_time"
+            # By default a shard that is away is left out without telling.
+            params["allow_partial_pit_creation"] = "false"
+        _, answer = self.ask("POST", f"{path}{points}", params=params)
+        point = answer["pit_id" if self.client.is_opensearch else "id"]
         try:
             yield point
         finally:
             # It ends by itself after a while, so that an error here does no harm.
+            closing = {"pit_id": [point]} if self.client.is_opensearch else {"id": point}
             with suppress(StoreError):
-                self.client.close_point_in_time(point)
+                self.client.request("DELETE", points, closing)
 
     def pages(self, point: str, body: Mapping[str, Any]) -> Iterator[list[dict[str, Any]]]:
         """Yields the hits of a search over a point in time, page by page. body: with a sort."""
@@ -132,9 +128,7 @@ class Cluster:
         """Sends bulk actions until each is written or has failed; see `write_actions`."""
 
         def send(body: bytes) -> Mapping[str, Any]:
-            _, answer = self.client.request("POST", f"{path}/_bulk", body)
-            found: Mapping[str, Any] = answer
-            return found
+            return dict(self.client.request("POST", f"{path}/_bulk", body)[1])
 
         return write_actions(actions, send, self.policy, where)
 

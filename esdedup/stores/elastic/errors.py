@@ -51,7 +51,9 @@ def error_of(status: int, body: Any, where: str) -> EsdedupError:
     if status == 403 and not _types(body)[0].endswith("_block_exception"):
         return PermissionDenied(f"{where}: the user lacks a privilege (403): {reason}")
     if status == 404 and "index_not_found_exception" in _types(body):
-        return IndexNotFound(f"{where}: there is no such index: {_index_in(body)}")
+        error = _error_in(body)
+        name = error.get("index") or _deepest(error).get("index") or "?"
+        return IndexNotFound(f"{where}: there is no such index: {name}")
     if status == 413:
         return TooLarge(f"{where}: the request is larger than the server takes (413)")
     if passes(status, body):
@@ -70,26 +72,9 @@ def _types(body: Any) -> list[str]:
     return [str(error.get("type")), str(_deepest(error).get("type"))]
 
 
-def _index_in(body: Any) -> str:
-    error = _error_in(body)
-    return str(error.get("index") or _deepest(error).get("index") or "?")
-
-
 def _error_in(body: Any) -> Mapping[str, Any]:
     error = body.get("error") if isinstance(body, Mapping) else None
     return error if isinstance(error, Mapping) else {}
-
-
-def no_secure_connection(shown: str, reason: str) -> StoreUnavailable:
-    """Returns the error for a TLS connection that failed, with advice."""
-    if "WRONG_VERSION_NUMBER" in reason:
-        advice = "The server does not speak TLS there: try http://"
-    else:
-        advice = (
-            "Name the authority that signed the certificate (--ca-certs) or the certificate's"
-            " fingerprint (--cert-fingerprint)"
-        )
-    return StoreUnavailable(f"{shown}: no secure connection: {reason}. {advice}")
 
 
 def reason_of(body: Any) -> str:

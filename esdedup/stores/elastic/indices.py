@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import quote
 
 from esdedup.exceptions import IndexNotFound, StoreError, UsageError
-from esdedup.models import FIELD
 from esdedup.stores.elastic.client import Cluster
 from esdedup.stores.mapping import IndexMeta, common_meta
 
 _SETTINGS = ("index.mapping.exclude_source_vectors", "index.mapping.source.mode")
 _VECTORS = ("dense_vector", "rank_vectors", "sparse_vector")
+_NAMES_IN_URL = 50
 _NO_NAME = re.compile(r'[*,?"<>| \\/#:]')
 
 
@@ -101,40 +101,29 @@ def _all_of(names: str | list[str]) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)
 
 
-def put_stop(cluster: Cluster, name: str, meta: IndexMeta, stop: tuple[str, ...]) -> None:
-    """Puts a stop list into the `_meta` of each index behind a name; nothing else changes.
+def takes_creates(cluster: Cluster, index: str | None) -> str | None:
+    """Returns the name through which an index takes new documents, None if there is no such index.
 
-    meta: of the indices, as it was read. The servers put a mapping without any condition, so that
-    `_meta` is read just before and once more afterwards.
-
-    Raises StoreError if it is another by now; UsageError while the scheme is being changed, because
-    one change might undo the other; IndexNotFound if there is no such index.
+    To write to the name of a deleted index would create it again.
     """
-    if meta.next is not None or meta.former is not None:
-        raise UsageError(f"{name!r} is changing its scheme: finish that first (esdedup switch)")
-    for index, mapping in _saying(cluster, name, meta).items():
-        own = IndexMeta.from_json(mapping["_meta"][FIELD])
-        ours = {FIELD: replace(own, stop=stop).to_json()}
-        put = {"_meta": {**mapping["_meta"], **ours}}
-        cluster.ask("PUT", f"{path_of(index)}/_mapping", put)
-    _saying(cluster, name, replace(meta, stop=stop))
-
-
-def _saying(cluster: Cluster, name: str, meta: IndexMeta) -> dict[str, Mapping[str, Any]]:
-    """The mappings by index. Raises StoreError if their `IndexMeta` is not `meta`."""
-    _, answer = cluster.ask("GET", f"{path_of(name)}/_mapping")
-    mappings = {index: found["mappings"] for index, found in answer.items()}
-    if common_meta(mappings, name) != meta:
-        raise StoreError(
-            f"index {name!r} was changed by another client at the same time: try again"
-        )
-    return mappings
+    if index is None:
+        return None
+    _, answer = cluster.ask(
+        "GET",
+        f"/_resolve/index{path_of(index)}",
+        params={"expand_wildcards": "all"},
+        allowed=frozenset({404}),
+    )
+    found = [each for each in answer.get("indices", ()) if each["name"] == index]
+    # A backing index of a data stream takes new documents only by the stream's name.
+    return found[0].get("data_stream", index) if found else None
 
 
 def states(cluster: Cluster, named: Named) -> list[IndexState]:
     """Returns the state of each index behind a name, in the same order."""
     found: list[IndexState] = []
-    for names in _chunks(named.indices):
+    for first in range(0, len(named.indices), _NAMES_IN_URL):
+        names = named.indices[first : first + _NAMES_IN_URL]
         path = f"/{','.join(quote(name, safe='') for name in names)}"
         _, mappings = cluster.ask("GET", f"{path}/_mapping")
         _, settings = cluster.ask("GET", f"{path}/_settings", params={"flat_settings": "true"})
@@ -153,11 +142,6 @@ def states(cluster: Cluster, named: Named) -> list[IndexState]:
             for name in names
         ]
     return found
-
-
-def _chunks(names: tuple[str, ...], size: int = 50) -> Iterator[tuple[str, ...]]:
-    """Gives names in groups that fit into a URL."""
-    return (names[i : i + size] for i in range(0, len(names), size))
 
 
 def whole_source(cluster: Cluster, path: str, mappings: Mapping[str, Mapping[str, Any]]) -> Any:

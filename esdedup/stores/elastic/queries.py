@@ -8,15 +8,10 @@ the ranking."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from esdedup.exceptions import IndexNotFound, StoreError, StoreUnavailable
 from esdedup.models import Candidate, CandidateQuery, Candidates, Document
-from esdedup.stores.elastic.client import Cluster, line
-from esdedup.stores.elastic.errors import error_of, passes, reason_of
-from esdedup.stores.elastic.retry import retrying
 from esdedup.stores.mapping import TOKEN_PATHS, IndexMeta
 
 QUERIES_AT_ONCE = 50
@@ -26,8 +21,12 @@ QUERIES_AT_ONCE = 50
 def candidates_body(query: CandidateQuery, limit: int) -> dict[str, Any]:
     """Returns the search for the `limit` documents that share most token groups with a query."""
     field = f"{query.field}.{query.kind}"
+    groups = [
+        {"term": {field: group[0]}} if len(group) == 1 else {"terms": {field: group}}
+        for group in query.groups
+    ]
     condition: dict[str, Any] = {
-        "should": [_clause(field, group) for group in query.groups],
+        "should": [{"constant_score": {"filter": group}} for group in groups],
         # Even if it is 1: beside a filter, `should` clauses would be optional.
         "minimum_should_match": query.least,
     }
@@ -48,11 +47,6 @@ def candidates_body(query: CandidateQuery, limit: int) -> dict[str, Any]:
         "track_total_hits": limit,
         "_source": {"excludes": TOKEN_PATHS},
     }
-
-
-def _clause(field: str, group: list[str]) -> dict[str, Any]:
-    matching = {"term": {field: group[0]}} if len(group) == 1 else {"terms": {field: group}}
-    return {"constant_score": {"filter": matching}}
 
 
 def sketched(meta: IndexMeta) -> dict[str, Any]:
@@ -109,36 +103,9 @@ def scan_body(query: dict[str, Any], paths: Any, size: int) -> dict[str, Any]:
     }
 
 
-def candidates(
-    cluster: Cluster, path: str, queries: Sequence[CandidateQuery], limit: int, where: str
-) -> list[Candidates]:
-    """Returns for each query the `limit` documents that share most token groups.
-
-    where: the index, for messages. Raises IndexNotFound, StoreUnavailable and StoreError.
-    """
-    answers: list[Candidates] = []
-    for first in range(0, len(queries), QUERIES_AT_ONCE):
-        some = queries[first : first + QUERIES_AT_ONCE]
-        # An answer from a part of the shards would lack documents without telling.
-        header = line({"allow_partial_search_results": False})
-        body = b"".join(header + line(candidates_body(query, limit)) for query in some)
-        answers += retrying(functools.partial(_search, cluster, path, body, where), cluster.policy)
-    return answers
-
-
-def _search(cluster: Cluster, path: str, body: bytes, where: str) -> list[Candidates]:
-    _, answer = cluster.client.request("POST", f"{path}/_msearch", body)
-    return [_candidates(response, where) for response in answer["responses"]]
-
-
-def _candidates(response: Mapping[str, Any], where: str) -> Candidates:
-    if "error" in response:
-        if passes(response.get("status", 500), response):
-            raise StoreUnavailable(f"{where}: {reason_of(response)}")
-        if response["error"].get("type") == "index_not_found_exception":
-            raise IndexNotFound(f"there is no {where}")
-        raise StoreError(f"{where}: {reason_of(response['error'])}")
-    hits, total = response["hits"]["hits"], response["hits"]["total"]
+def candidates_of(answer: Mapping[str, Any]) -> Candidates:
+    """Returns the candidates in the answer to a search of `candidates_body`."""
+    hits, total = answer["hits"]["hits"], answer["hits"]["total"]
     found = [
         Candidate(Document(hit["_id"], hit.get("_source", {})), round(hit["_score"]))
         for hit in hits
@@ -146,25 +113,6 @@ def _candidates(response: Mapping[str, Any], where: str) -> Candidates:
     return Candidates(found, total["relation"] != "eq" or total["value"] > len(found))
 
 
-_TOKENS_AT_ONCE = 200
-
-
-def bucket_sizes(cluster: Cluster, path: str, field: str, tokens: Sequence[str]) -> list[int]:
-    """Returns the number of documents behind a path whose field holds each token, in order."""
-    sizes: list[int] = []
-    for first in range(0, len(tokens), _TOKENS_AT_ONCE):
-        some = tokens[first : first + _TOKENS_AT_ONCE]
-        sizes += retrying(functools.partial(_sizes, cluster, path, field, some), cluster.policy)
-    return sizes
-
-
-def _sizes(cluster: Cluster, path: str, field: str, tokens: Sequence[str]) -> list[int]:
-    # An answer from a part of the shards would give too small a number.
-    header = line({"allow_partial_search_results": False})
-    counted = {"size": 0, "track_total_hits": True}
-    body = b"".join(header + line({**counted, "query": {"term": {field: t}}}) for t in tokens)
-    _, answer = cluster.client.request("POST", f"{path}/_msearch", body)
-    for response in answer["responses"]:
-        if "error" in response:
-            raise error_of(response.get("status", 500), response, cluster.connection.shown)
-    return [int(response["hits"]["total"]["value"]) for response in answer["responses"]]
+def bucket_body(field: str, token: str) -> dict[str, Any]:
+    """Returns the search that counts the documents whose field holds a token."""
+    return {"size": 0, "track_total_hits": True, "query": {"term": {field: token}}}

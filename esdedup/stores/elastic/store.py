@@ -1,6 +1,7 @@
 """A store in a cluster, by the REST calls that Elasticsearch and OpenSearch share.
 
-The calls that differ are in a `Client`, one for each product.
+One index finds a document by its id at once, even before searches see it. Behind an alias or a data
+stream, and for a document with a routing of its own, only a search tells where it lies.
 """
 
 from __future__ import annotations
@@ -10,12 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from esdedup.exceptions import (
-    SchemeMismatch,
-    StoreError,
-    UsageError,
-)
+from esdedup.exceptions import SchemeMismatch, StoreError, UsageError
 from esdedup.models import (
+    FIELD,
     WHOLE,
     CandidateQuery,
     Candidates,
@@ -29,22 +27,22 @@ from esdedup.models import (
     WriteReport,
     check_sample,
 )
+from esdedup.stores.changes import CHANGED
+from esdedup.stores.elastic import indices
 from esdedup.stores.elastic.bulk import Action, CreatesOnly
 from esdedup.stores.elastic.client import NEEDS_ROUTING, Cluster, line
 from esdedup.stores.elastic.documents import (
-    find_targets,
-    get_again,
-    get_held,
-    restore_held,
-    sample_documents,
-    search_held,
-    send_changes,
+    documents_of,
+    held_of,
+    lines_to_change,
+    lines_to_create,
+    place_of,
 )
 from esdedup.stores.elastic.errors import reason_of
-from esdedup.stores.elastic.indices import check_name, path_of, put_stop, resolve, whole_source
 from esdedup.stores.elastic.queries import (
-    bucket_sizes,
-    candidates,
+    bucket_body,
+    candidates_body,
+    candidates_of,
     other_scheme,
     random_order,
     scan_body,
@@ -53,9 +51,11 @@ from esdedup.stores.elastic.queries import (
 from esdedup.stores.elastic.templates import renew_template
 from esdedup.stores.mapping import TOKEN_PATHS, IndexMeta, common_meta, index_mapping
 
-_SCAN_PAGE = 2_000
+_PAGE = 2_000
 _NO_TOKENS = {"excludes": TOKEN_PATHS}
-_UPDATE = {"retry_on_conflict": 10}
+_MISSED = ("document_missing_exception", NEEDS_ROUTING, "not_found")
+"""Beginnings of the reasons to fail a document that was not found by its id alone."""
+_ABSENT = "there is no such document"
 
 
 class ClusterStore:
@@ -66,10 +66,10 @@ class ClusterStore:
     """
 
     def __init__(self, cluster: Cluster, index: str) -> None:
-        check_name(index)
+        indices.check_name(index)
         self.cluster = cluster
         self._index = index
-        self._path = path_of(index)
+        self._path = indices.path_of(index)
         self._several: bool | None = None
         self._whole: Any = None
         self._creates_only = False
@@ -102,23 +102,20 @@ class ClusterStore:
             mappings = self._mappings() or {}
         stored = common_meta(mappings, self._index)
         if stored is None:
-            self._attach(meta, mappings)
+            if len(mappings) > 1:
+                raise UsageError(
+                    f"{self._index!r} names {len(mappings)} indices"
+                    f" ({', '.join(sorted(mappings))}) without esdedup fields: esdedup attach"
+                    f" --index {self._index}, or name one of them"
+                )
+            (mapping,) = mappings.values()
+            put = index_mapping(meta, mapping.get("_meta"))
+            self.cluster.ask("PUT", f"{self._path}/_mapping", put)
             # Another client may have put its own fields at the same time.
             stored = common_meta(self._mappings() or {}, self._index)
         if stored is None:
             raise SchemeMismatch(f"{self.where}: the scheme was not stored in the mapping")
         stored.require(meta, self.where)
-
-    def _attach(self, meta: IndexMeta, mappings: Mapping[str, Any]) -> None:
-        if len(mappings) > 1:
-            raise UsageError(
-                f"{self._index!r} names {len(mappings)} indices ({', '.join(sorted(mappings))})"
-                f" without esdedup fields: esdedup attach --index {self._index}, or name one of"
-                " them"
-            )
-        (mapping,) = mappings.values()
-        put = index_mapping(meta, mapping.get("_meta"))
-        self.cluster.ask("PUT", f"{self._path}/_mapping", put)
 
     @staticmethod
     def encode(document: Document) -> bytes:
@@ -128,16 +125,12 @@ class ClusterStore:
         self, documents: Sequence[Document | Encoded], *, create: bool = False
     ) -> WriteReport:
         verb = "create" if create or self._creates_only else "index"
-        actions = [
-            Action(
-                each.id,
-                line({verb: {"_id": each.id}})
-                + (each.form if isinstance(each, Encoded) else self.encode(each)),
-            )
+        lines = [
+            (each.id, each.form if isinstance(each, Encoded) else self.encode(each))
             for each in documents
         ]
         try:
-            return self.cluster.bulk(actions, self.where, self._path)
+            return self._bulk(verb, lines, {})
         except CreatesOnly:
             if verb == "create":
                 raise
@@ -145,37 +138,50 @@ class ClusterStore:
             return self.write(documents)
 
     def update(self, documents: Sequence[Document]) -> WriteReport:
-        if self._is_several():
-            return self._update_found(documents)
-        report = self._update(documents, {document.id: {} for document in documents})
-        missed = {failure.id for failure in report.failures if _is_missed(failure)}
-        if not missed:
-            return report
-        others = [failure for failure in report.failures if failure.id not in missed]
-        some = [document for document in documents if document.id in missed]
-        return replace(report, failures=others) + self._update_found(some)
-
-    def _update_found(self, documents: Sequence[Document]) -> WriteReport:
-        targets = self._targets([document.id for document in documents])
-        return self._update(documents, {target["_id"]: target for target in targets})
-
-    def _update(
-        self, documents: Sequence[Document], targets: Mapping[str, Mapping[str, Any]]
-    ) -> WriteReport:
-        absent = [
-            Failure(d.id, "there is no such document") for d in documents if d.id not in targets
-        ]
         # The server merges the fields, so that changes of other fields are not lost.
-        actions = [
-            Action(
-                document.id,
-                line({"update": {"_id": document.id, **targets[document.id], **_UPDATE}})
-                + line({"doc": document.source}, f"document {document.id!r}"),
-            )
+        lines = [
+            (document.id, line({"doc": document.source}, f"document {document.id!r}"))
             for document in documents
-            if document.id in targets
         ]
-        return self.cluster.bulk(actions, self.where, self._path) + WriteReport(failures=absent)
+        return self._send("update", lines, {"retry_on_conflict": 10})
+
+    def delete(self, ids: Sequence[str]) -> int:
+        report = self._send("delete", [(id, b"") for id in ids], {})
+        for failure in report.failures:
+            # A document that was not there answers 404, which does not count as a failure.
+            if not failure.reason.startswith((_ABSENT, *_MISSED)):
+                raise StoreError(f"{self.where}: {failure.id} was not deleted: {failure.reason}")
+        return report.updated
+
+    def _send(
+        self, verb: str, lines: Sequence[tuple[str, bytes]], options: Mapping[str, Any]
+    ) -> WriteReport:
+        """Sends an action for each document: its id, and the line that follows the action line."""
+        report = WriteReport()
+        if not self._is_several():
+            report = self._bulk(verb, lines, {id: options for id, _ in lines})
+            missed = {each.id for each in report.failures if each.reason.startswith(_MISSED)}
+            others = [each for each in report.failures if each.id not in missed]
+            report = replace(report, failures=others)
+            lines = [each for each in lines if each[0] in missed]
+        if not lines:
+            return report
+        self.refresh()
+        found = self._search_held([id for id, _ in lines], False)
+        targets = {one.document.id: {**place_of(one), **options} for one in found}
+        report += self._bulk(verb, [each for each in lines if each[0] in targets], targets)
+        absent = [Failure(id, _ABSENT) for id, _ in lines if id not in targets]
+        return report + WriteReport(failures=absent)
+
+    def _bulk(
+        self, verb: str, lines: Sequence[tuple[str, bytes]], options: Mapping[str, Any]
+    ) -> WriteReport:
+        """Sends actions. options: of each action, by id."""
+        actions = [
+            Action(id, line({verb: {"_id": id, **options.get(id, {})}}) + rest)
+            for id, rest in lines
+        ]
+        return self.cluster.bulk(actions, self.where, self._path)
 
     def get(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Document]:
         fields = _NO_TOKENS if paths is None else {"includes": paths, "excludes": TOKEN_PATHS}
@@ -188,75 +194,131 @@ class ClusterStore:
             self.refresh()
         return self._read(ids, fields, by_search)
 
-    def _read(self, ids: Sequence[str], fields: Any, by_search: bool) -> list[Held]:
-        look = search_held if by_search else get_held
-        found: dict[str, Held] = {}
-        for first in range(0, len(ids), _SCAN_PAGE):
-            some = look(self.cluster, self._path, list(ids[first : first + _SCAN_PAGE]), fields)
-            found |= {one.document.id: one for one in some}
-        return [found[id] for id in ids if id in found]
-
     def hold_again(self, held: Sequence[Held], paths: list[str] | None = None) -> list[Held]:
         fields = self._whole_source() if paths is None else paths or False
         if isinstance(fields, dict):
             return self.hold([one.document.id for one in held])
-        return get_again(self.cluster, held, fields)
+        return self._get([place_of(one) for one in held], fields)
+
+    def _read(self, ids: Sequence[str], fields: Any, by_search: bool) -> list[Held]:
+        """The documents that exist, in order. fields: what to read of their `_source`."""
+        read = self._search_held if by_search else self._get_held
+        found: dict[str, Held] = {}
+        for first in range(0, len(ids), _PAGE):
+            some = read(ids[first : first + _PAGE], fields)
+            found |= {one.document.id: one for one in some}
+        return [found[id] for id in ids if id in found]
+
+    def _search_held(self, ids: Sequence[str], fields: Any) -> list[Held]:
+        """Documents of all indices behind the name, as searches see them."""
+        found: list[Held] = []
+        # No document has an empty id, and servers refuse to look for one.
+        if wanted := [id for id in ids if id]:
+            body = scan_body({"ids": {"values": wanted}}, fields, _PAGE)
+            for hits in self._pages({**body, "seq_no_primary_term": True}):
+                found += map(held_of, hits)
+        return found
+
+    def _get_held(self, ids: Sequence[str], fields: Any) -> list[Held]:
+        """Documents of one index as they are now, even if searches do not see that yet."""
+        found = self._get([{"_id": id} for id in ids if id], fields, self._path)
+        missed = set(ids) - {one.document.id for one in found}
+        # Only a search finds a document with a routing of its own: its id does not tell the shard.
+        routed = [place_of(one) for one in self._search_held(list(missed), False) if one.routing]
+        return found + self._get(routed, fields, self._path)
+
+    def _get(self, targets: Sequence[Mapping[str, Any]], fields: Any, path: str = "") -> list[Held]:
+        wanted = [{**target, "_source": fields} for target in targets]
+        return list(map(held_of, self.cluster.get_many({"docs": wanted}, path))) if wanted else []
+
+    def _pages(self, body: Mapping[str, Any]) -> Iterator[list[dict[str, Any]]]:
+        with self.cluster.point_in_time(self._path) as point:
+            yield from self.cluster.pages(point, body)
 
     def candidates(self, queries: Sequence[CandidateQuery], limit: int) -> list[Candidates]:
-        return candidates(self.cluster, self._path, queries, limit, self.where)
+        bodies = (candidates_body(query, limit) for query in queries)
+        return list(map(candidates_of, self.cluster.searches(self._path, bodies, self.where)))
 
     def change(self, changes: Sequence[Change]) -> WriteReport:
-        return send_changes(self.cluster, changes, self.where)
+        actions = [Action(str(row), lines_to_change(change)) for row, change in enumerate(changes)]
+        report = self.cluster.bulk(actions, self.where)
+        failures = []
+        for each in report.failures:
+            gone = each.reason.startswith(_MISSED)
+            id = changes[int(each.id)].held.document.id
+            reason = CHANGED if each.conflict or gone else each.reason
+            failures.append(Failure(id, reason, conflict=each.conflict or gone))
+        return WriteReport(updated=report.created + report.updated, failures=failures)
 
     def restore(self, held: Sequence[Held]) -> WriteReport:
-        return restore_held(self.cluster, self._path, held, self.where)
+        self.refresh()
+        # A create sees only the index that it goes to, and of that only the shard of its routing.
+        ids = [one.document.id for one in held]
+        taken = {one.document.id for one in self._search_held(ids, False)}
+        failures = [Failure(id, "the id is taken", conflict=True) for id in ids if id in taken]
+        names = {one.index: indices.takes_creates(self.cluster, one.index) for one in held}
+        actions = [
+            Action(one.document.id, lines_to_create(one, names[one.index]))
+            for one in held
+            if one.document.id not in taken
+        ]
+        return self.cluster.bulk(actions, self.where, self._path) + WriteReport(failures=failures)
 
     def scan(
         self, paths: list[str], meta: IndexMeta, share: Share = WHOLE
     ) -> Iterator[list[Document]]:
-        body = scan_body(sketched(meta), paths, _SCAN_PAGE)
+        body = scan_body(sketched(meta), paths, _PAGE)
         if share.of > 1:
             # By sequence number a document is in the same share for every client at any time.
             body["slice"] = {"field": "_seq_no", "id": share.number - 1, "max": share.of}
-        with self.cluster.point_in_time(self._path) as point:
-            for hits in self.cluster.pages(point, body):
-                yield [Document(hit["_id"], hit.get("_source", {})) for hit in hits]
+        yield from map(documents_of, self._pages(body))
+
+    def sample(self, paths: list[str], meta: IndexMeta, count: int, seed: int) -> list[Document]:
+        check_sample(count)
+        body = scan_body(random_order(sketched(meta), seed), paths, min(count, _PAGE))
+        body["sort"] = [{"_score": "desc"}, *body["sort"]]
+        found: list[Document] = []
+        for hits in self._pages(body):
+            found += documents_of(hits)
+            if len(found) >= count:
+                break
+        return found[:count]
 
     def bucket_sizes(self, kind: str, tokens: Sequence[str], meta: IndexMeta) -> list[int]:
-        return bucket_sizes(self.cluster, self._path, f"{meta.field}.{kind}", tokens)
+        bodies = (bucket_body(f"{meta.field}.{kind}", token) for token in tokens)
+        answers = self.cluster.searches(self._path, bodies, self.where)
+        return [int(answer["hits"]["total"]["value"]) for answer in answers]
 
     def put_stop(self, meta: IndexMeta, stop: tuple[str, ...]) -> None:
-        put_stop(self.cluster, self._index, meta, stop)
-        named = resolve(self.cluster, self._index)
+        """Puts a stop list into the `_meta` of each index behind the name.
+
+        The servers put a mapping without any condition, so that `_meta` is read just before and
+        once more afterwards. One change might undo the other while the scheme is being changed.
+        """
+        if meta.next is not None or meta.former is not None:
+            raise UsageError(
+                f"{self._index!r} is changing its scheme: finish that first (esdedup switch)"
+            )
+        for index, mapping in self._saying(meta).items():
+            own = IndexMeta.from_json(mapping["_meta"][FIELD])
+            ours = {FIELD: replace(own, stop=stop).to_json()}
+            put = {"_meta": {**mapping["_meta"], **ours}}
+            self.cluster.ask("PUT", f"{indices.path_of(index)}/_mapping", put)
+        self._saying(replace(meta, stop=stop))
+        named = indices.resolve(self.cluster, self._index)
         if named.kind != "index" and (stored := self.meta()) is not None:
             # For the indices that are made next behind the name.
             renew_template(self.cluster, named, stored)
 
-    def sample(self, paths: list[str], meta: IndexMeta, count: int, seed: int) -> list[Document]:
-        check_sample(count)
-        query = random_order(sketched(meta), seed)
-        return sample_documents(self.cluster, self._path, query, paths, count)
-
-    def delete(self, ids: Sequence[str]) -> int:
-        deleted, missed = 0, list(ids)
-        if not self._is_several():
-            deleted, missed = self._delete([{"_id": id} for id in ids])
-        return deleted + self._delete(self._targets(missed))[0] if missed else deleted
-
-    def _delete(self, targets: Sequence[Mapping[str, Any]]) -> tuple[int, list[str]]:
-        """Returns the number of documents deleted, and the ids of those that were not there."""
-        actions = [Action(target["_id"], line({"delete": target})) for target in targets]
-        report = self.cluster.bulk(actions, self.where, self._path)
-        for failure in report.failures:
-            # A document that was not there answers 404, which does not count as a failure.
-            if not _is_missed(failure):
-                raise StoreError(f"{self.where}: {failure.id} was not deleted: {failure.reason}")
-        return report.updated, [failure.id for failure in report.failures]
-
-    def _targets(self, ids: Sequence[str]) -> list[dict[str, Any]]:
-        """The targets of a bulk request for the documents that exist."""
-        self.refresh()
-        return find_targets(self.cluster, self._path, ids)
+    def _saying(self, meta: IndexMeta) -> dict[str, dict[str, Any]]:
+        """The mappings by index. Raises StoreError if their `IndexMeta` is not `meta`."""
+        _, answer = self.cluster.ask("GET", f"{self._path}/_mapping")
+        mappings = {index: found["mappings"] for index, found in answer.items()}
+        if common_meta(mappings, self._index) != meta:
+            raise StoreError(
+                f"index {self._index!r} was changed by another client at the same time: try again"
+            )
+        return mappings
 
     def refresh(self) -> None:
         self.cluster.ask("POST", f"{self._path}/_refresh")
@@ -291,11 +353,5 @@ class ClusterStore:
 
     def _whole_source(self) -> Any:
         if self._whole is None:
-            self._whole = whole_source(self.cluster, self._path, self._mappings() or {})
+            self._whole = indices.whole_source(self.cluster, self._path, self._mappings() or {})
         return self._whole
-
-
-def _is_missed(failure: Failure) -> bool:
-    """Tells whether a document was not found by its id alone."""
-    missed = ("document_missing_exception:", f"{NEEDS_ROUTING}:")
-    return failure.reason == "not_found" or failure.reason.startswith(missed)

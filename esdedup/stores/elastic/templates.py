@@ -6,6 +6,7 @@ A user's own index template is never changed; what to add to it is shown.
 from __future__ import annotations
 
 import fnmatch
+import itertools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -57,10 +58,13 @@ def plan_template(cluster: Cluster, named: Named, meta: IndexMeta) -> TemplatePl
     if stored is not None and meta_of(stored.get("mappings", {})) is None:
         raise UsageError(f"component template {name!r} exists and is not of esdedup: rename it")
     index_template = _template_of(cluster, named)
-    used = index_template is not None and (
-        name in _composed_of(cluster, index_template) or _next_has_meta(cluster, named, meta)
-    )
-    return TemplatePlan(name, template_body(meta), index_template, used)
+    used = False
+    if index_template is not None:
+        _, answer = cluster.ask("GET", f"/_index_template/{quote(index_template, safe='')}")
+        composed = answer["index_templates"][0]["index_template"].get("composed_of", [])
+        used = name in composed or _next_has_meta(cluster, named, meta)
+    body = {"template": {"mappings": index_mapping(meta)}}
+    return TemplatePlan(name, body, index_template, used)
 
 
 def renew_template(cluster: Cluster, named: Named, meta: IndexMeta) -> None:
@@ -68,11 +72,6 @@ def renew_template(cluster: Cluster, named: Named, meta: IndexMeta) -> None:
     stored = _stored(cluster, f"esdedup-{named.name}")
     if named.kind == "data stream" or stored is not None:
         install_template(cluster, plan_template(cluster, named, meta))
-
-
-def template_body(meta: IndexMeta) -> dict[str, Any]:
-    """Returns the component template with the fields of a scheme."""
-    return {"template": {"mappings": index_mapping(meta)}}
 
 
 def install_template(cluster: Cluster, plan: TemplatePlan) -> None:
@@ -103,24 +102,13 @@ def _template_of(cluster: Cluster, named: Named) -> str | None:
         for stream in answer["data_streams"]:
             return str(stream["template"])
     _, answer = cluster.ask("GET", "/_index_template")
-    matching = [
-        (int(found["index_template"].get("priority") or 0), str(found["name"]))
-        for found in answer["index_templates"]
-        if any(_matches(pattern, named) for pattern in found["index_template"]["index_patterns"])
-    ]
+    matching = []
+    for found in answer["index_templates"]:
+        template, names = found["index_template"], [named.indices[-1], named.name]
+        pairs = itertools.product(names, template["index_patterns"])
+        if any(itertools.starmap(fnmatch.fnmatchcase, pairs)):
+            matching.append((int(template.get("priority") or 0), str(found["name"])))
     return max(matching)[1] if matching else None
-
-
-def _matches(pattern: str, named: Named) -> bool:
-    names = [named.indices[-1], named.name]
-    return any(fnmatch.fnmatchcase(name, pattern) for name in names)
-
-
-def _composed_of(cluster: Cluster, template: str) -> list[str]:
-    _, answer = cluster.ask("GET", f"/_index_template/{quote(template, safe='')}")
-    (found,) = answer["index_templates"]
-    composed: list[str] = found["index_template"].get("composed_of", [])
-    return composed
 
 
 def _next_has_meta(cluster: Cluster, named: Named, meta: IndexMeta) -> bool:

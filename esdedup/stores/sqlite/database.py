@@ -80,8 +80,7 @@ class Database:
             self._connection = None
 
     def _connect(self) -> sqlite3.Connection:
-        if self._connection is None:
-            self._connection = self._opened()
+        self._connection = self._connection or self._opened()
         return self._connection
 
     def _opened(self) -> sqlite3.Connection:

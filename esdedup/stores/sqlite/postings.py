@@ -43,6 +43,11 @@ class Postings:
         db.execute(f"CREATE TABLE {self._name('listed')}(number INTEGER NOT NULL)")
         db.execute(f"INSERT INTO {self._name('listed')} VALUES(0)")
 
+    def last(self, db: sqlite3.Connection) -> int:
+        """The highest number of a document, or 0."""
+        last = f"SELECT coalesce(max(number), 0) FROM {self._name('documents')}"
+        return int(db.execute(last).fetchone()[0])
+
     def listed(self, db: sqlite3.Connection) -> int:
         """The number up to which documents are listed."""
         (number,) = db.execute(f"SELECT number FROM {self._name('listed')}").fetchone()
@@ -50,17 +55,17 @@ class Postings:
 
     def waiting(self, db: sqlite3.Connection) -> int:
         """The number of documents that are not listed yet, or a little more."""
-        return max(0, self._last(db) - self.listed(db))
+        return max(0, self.last(db) - self.listed(db))
 
     def next_number(self, db: sqlite3.Connection) -> int:
         """A number for a new document, above all that are or were listed."""
         # Deleted documents leave numbers free, which count as listed.
-        return max(self._last(db), self.listed(db)) + 1
+        return max(self.last(db), self.listed(db)) + 1
 
     def extend(self, db: sqlite3.Connection) -> None:
         """Lists the next documents, at most LISTED_AT_ONCE."""
         first = self.listed(db)
-        last = min(self._last(db), first + LISTED_AT_ONCE)
+        last = min(self.last(db), first + LISTED_AT_ONCE)
         for kind in TOKEN_KINDS:
             # In the order of the tree, which takes them in faster.
             db.execute(
@@ -92,18 +97,12 @@ class Postings:
             return f"SELECT number AS document FROM {documents} WHERE {DIGEST} {wanted}"
         found = f"SELECT document FROM {self._name(kind)} WHERE token {wanted}"
         listed = self.listed(db)
-        if listed >= self._last(db):
+        if listed >= self.last(db):
             return found
         return (
             f"{found} UNION ALL SELECT number FROM {documents}, json_each(tokens, '$.{kind}')"
             f" AS each WHERE number > {listed} AND each.value {wanted}"
         )
-
-    def _last(self, db: sqlite3.Connection) -> int:
-        (last,) = db.execute(
-            f"SELECT coalesce(max(number), 0) FROM {self._name('documents')}"
-        ).fetchone()
-        return int(last)
 
 
 def _rows(kind: str, tokens: Tokens, listed: int) -> set[tuple[str, int]]:

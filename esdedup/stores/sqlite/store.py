@@ -13,7 +13,7 @@ import json
 import logging
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,14 +37,7 @@ from esdedup.stores.changes import CHANGED
 from esdedup.stores.fields import only
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.sqlite.database import Database
-from esdedup.stores.sqlite.tables import (
-    Tables,
-    as_columns,
-    chunks,
-    columns_for,
-    is_unicode,
-    merged,
-)
+from esdedup.stores.sqlite.tables import Tables, as_columns, columns_for, is_unicode, merged
 
 log = logging.getLogger("esdedup")
 
@@ -108,22 +101,22 @@ class LocalStore:
     ) -> WriteReport:
         created = updated = 0
         failures: list[Failure] = []
-        latest: dict[str, int] = {}
+        latest: dict[str, tuple[str, str, str | None, str]] = {}
         # Before the transaction, in which other processes wait.
         columns = [
             each.form if isinstance(each, Encoded) else as_columns(each) for each in documents
         ]
         with self._writing() as db:
-            taken = self._tables.tokens_of(db, [document.id for document in documents])
-            for row, document in enumerate(documents):
-                known = document.id in taken or document.id in latest
+            taken = self._tables.tokens_of(db, [id for id, *_ in columns])
+            for row in columns:
+                known = row[0] in taken or row[0] in latest
                 if create and known:
-                    failures.append(Failure(document.id, "the id is taken", conflict=True))
+                    failures.append(Failure(row[0], "the id is taken", conflict=True))
                     continue
                 created, updated = created + (not known), updated + known
-                latest[document.id] = row
+                latest[row[0]] = row
             stored = {id: taken[id] for id in latest if id in taken}
-            self._tables.replace(db, [columns[row] for row in latest.values()], stored)
+            self._tables.replace(db, list(latest.values()), stored)
         return WriteReport(created, updated, failures)
 
     def update(self, documents: Sequence[Document]) -> WriteReport:
@@ -131,20 +124,17 @@ class LocalStore:
         with self._writing() as db:
             found = self._tables.held(db, [document.id for document in documents])
             latest = {id: held.document for id, held in found.items()}
-            for document in documents:
-                if document.id not in latest:
-                    failures.append(Failure(document.id, "there is no such document"))
+            for id, source in ((document.id, document.source) for document in documents):
+                if id in latest:
+                    latest[id] = Document(id, merged(latest[id].source, source))
                 else:
-                    whole = merged(latest[document.id].source, document.source)
-                    latest[document.id] = Document(document.id, whole)
+                    failures.append(Failure(id, "there is no such document"))
             self._put(db, latest)
         return WriteReport(updated=len(documents) - len(failures), failures=failures)
 
     def get(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Document]:
-        found: dict[str, Document] = {}
         with self._reading() as db:
-            for some in chunks(ids):
-                found |= {document.id: document for document in self._tables.read(db, some, paths)}
+            found = self._tables.read(db, ids, paths)
         return [found[id] for id in ids if id in found]
 
     def hold(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Held]:
@@ -197,9 +187,9 @@ class LocalStore:
         table = self._tables.name("documents")
         source, chosen = columns_for(paths)
         with self._database.snapshot() as db:
-            (last,) = db.execute(f"SELECT coalesce(max(number), 0) FROM {table}").fetchone()
             # A document stays in its stripe of numbers, whatever documents come or go.
-            stripes = range(share.number - 1, last // _PAGE + 1, share.of)
+            last = self._tables.postings.last(db) // _PAGE
+            stripes = range(share.number - 1, last + 1, share.of)
             for first in (stripe * _PAGE for stripe in stripes):
                 rows = db.execute(
                     f"SELECT id, {source}, tokens FROM {table}"
@@ -260,17 +250,13 @@ class LocalStore:
     def close(self) -> None:
         self._database.close()
 
-    @contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection]:
+    def _reading(self) -> AbstractContextManager[sqlite3.Connection]:
         self._require()
-        with self._database.reading() as db:
-            yield db
+        return self._database.reading()
 
-    @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
+    def _writing(self) -> AbstractContextManager[sqlite3.Connection]:
         self._require()
-        with self._database.transaction() as db:
-            yield db
+        return self._database.transaction()
 
     def _put(self, db: sqlite3.Connection, latest: dict[str, Document]) -> None:
         columns = [as_columns(document) for document in latest.values()]

@@ -49,31 +49,42 @@ class Tables:
 
     def read(
         self, db: sqlite3.Connection, ids: Sequence[str], paths: list[str] | None
-    ) -> Iterator[Document]:
-        """Gives documents by id, without their tokens. paths: as in `Store.get`."""
+    ) -> dict[str, Document]:
+        """Documents by id, without their tokens. paths: as in `Store.get`."""
         # To parse tokens that are not asked for would take most of the time.
-        tokens = "tokens" if paths is None or any(map(_is_ours, paths)) else "'{}'"
-        rows = db.execute(
-            f"SELECT id, source, {tokens} FROM {self.name('documents')}"
-            f" WHERE id IN ({_marks(ids)})",
-            ids,
-        )
-        found = (as_document(*row) for row in rows)
-        if paths is None:
-            return found
-        return (Document(document.id, only(document.source, paths)) for document in found)
+        ours = paths is None or any(path.split(".")[0] == FIELD for path in paths)
+        rows = self._by_id(db, "id, source, tokens" if ours else "id, source, '{}'", ids)
+        found = [as_document(*row) for row in rows]
+        if paths is not None:
+            found = [Document(each.id, only(each.source, paths)) for each in found]
+        return {each.id: each for each in found}
 
     def tokens_of(self, db: sqlite3.Connection, ids: Sequence[str]) -> TokensOf:
         """The numbers and the tokens of the documents that exist."""
-        found: dict[str, tuple[int, dict[str, Any]]] = {}
-        for some in chunks(ids):
-            for id, number, tokens in db.execute(
-                f"SELECT id, number, tokens FROM {self.name('documents')}"
-                f" WHERE id IN ({_marks(some)})",
-                some,
-            ):
-                found[id] = (number, json.loads(tokens))
+        rows = self._by_id(db, "id, number, tokens", ids)
+        return {id: (number, json.loads(tokens)) for id, number, tokens in rows}
+
+    def held(self, db: sqlite3.Connection, ids: Sequence[str]) -> dict[str, Held]:
+        """Whole documents by id, with their versions."""
+        found: dict[str, Held] = {}
+        for id, source, tokens in self._by_id(db, "id, source, tokens", ids):
+            document = Document(id, {**json.loads(source), FIELD: json.loads(tokens)})
+            # A document that was changed and changed back counts as unchanged.
+            found[id] = Held(document, xxhash.xxh3_128_hexdigest(f"{source}\0{tokens}".encode()))
         return found
+
+    def _by_id(
+        self, db: sqlite3.Connection, columns: str, ids: Sequence[str]
+    ) -> Iterator[tuple[Any, ...]]:
+        """Yields columns of the documents that exist."""
+        # An id that is not valid Unicode can't be stored, so that it can't be found either.
+        known = [id for id in ids if is_unicode(id)]
+        for first in range(0, len(known), _VARIABLES):
+            some = known[first : first + _VARIABLES]
+            marks = ",".join("?" * len(some))
+            yield from db.execute(
+                f"SELECT {columns} FROM {self.name('documents')} WHERE id IN ({marks})", some
+            )
 
     def forget(self, db: sqlite3.Connection, stored: TokensOf) -> None:
         """Deletes documents with their tokens."""
@@ -88,42 +99,20 @@ class Tables:
     ) -> list[tuple[str, str, str]]:
         """The id, fields and tokens of at most `count` random documents of a scheme."""
         table = self.name("documents")
-        (last,) = db.execute(f"SELECT coalesce(max(number), 0) FROM {table}").fetchone()
         # Drawn by number, because ordering a whole table at random would read all of it.
-        drawn = _shuffled(last, seed)
+        drawn = _shuffled(self.postings.last(db), seed)
         found: list[tuple[str, str, str]] = []
         while len(found) < count and (some := list(itertools.islice(drawn, _VARIABLES))):
             rows = db.execute(
                 f"SELECT number, id, source, tokens FROM {table}"
-                f" WHERE scheme = ? AND number IN ({_marks(some)})",
-                (scheme, *some),
+                " WHERE scheme = ? AND number IN (SELECT value FROM json_each(?))",
+                (scheme, json.dumps(some)),
             )
             by_number = {number: (id, source, tokens) for number, id, source, tokens in rows}
             found += [by_number[number] for number in some if number in by_number]
         return found[:count]
 
-    def held(self, db: sqlite3.Connection, ids: Sequence[str]) -> dict[str, Held]:
-        """Whole documents by id, with their versions."""
-        found: dict[str, Held] = {}
-        for some in chunks(ids):
-            for id, source, tokens in db.execute(
-                f"SELECT id, source, tokens FROM {self.name('documents')}"
-                f" WHERE id IN ({_marks(some)})",
-                some,
-            ):
-                document = Document(id, {**json.loads(source), FIELD: json.loads(tokens)})
-                # A document that was changed and changed back counts as unchanged.
-                found[id] = Held(
-                    document, xxhash.xxh3_128_hexdigest(f"{source}\0{tokens}".encode())
-                )
-        return found
-
-    def replace(
-        self,
-        db: sqlite3.Connection,
-        columns: Sequence[Columns],
-        stored: TokensOf,
-    ) -> None:
+    def replace(self, db: sqlite3.Connection, columns: Sequence[Columns], stored: TokensOf) -> None:
         """Writes documents; one whose id exists is replaced, and its number stays.
 
         columns: of each document, by `as_columns`, which takes longer than writing them. stored:
@@ -145,34 +134,28 @@ class Tables:
         self, db: sqlite3.Connection, queries: Sequence[CandidateQuery], limit: int
     ) -> list[Candidates]:
         """For each query the `limit` documents that share most token groups with it."""
-        holders = {
-            kind: self.postings.holders(db, kind) for kind in {each.kind for each in queries}
-        }
-        return [self._candidates(db, query, holders[query.kind], limit) for query in queries]
-
-    def _candidates(
-        self, db: sqlite3.Connection, query: CandidateQuery, holders: str, limit: int
-    ) -> Candidates:
         # A document has one token of each position, and a group is of one position, so that
         # counting tokens counts groups. Only the best are joined, because sorting whole documents
         # would read them all.
-        tokens = [token for group in query.groups for token in group]
-        exclude = query.exclude if is_unicode(query.exclude or "") else None
         documents = self.name("documents")
         original = f"(SELECT {ORIGINAL} FROM {documents} WHERE number = document)"
-        wanted = f"AND {original} IS NULL" if query.originals else ""
-        found = db.execute(
-            f"SELECT id, source, tokens, met FROM (SELECT document, count(*) AS met"
-            f" FROM ({holders})"
-            f" WHERE document IS NOT (SELECT number FROM {documents} WHERE id = ?2)"
-            f" GROUP BY document HAVING met >= ?3 {wanted} ORDER BY met DESC, document LIMIT ?4)"
-            f" JOIN {documents} ON number = document ORDER BY met DESC, number",
-            (json.dumps(tokens), exclude, query.least, limit + 1),
-        ).fetchall()
-        candidates = [
-            Candidate(as_document(id, source, tokens), met) for id, source, tokens, met in found
-        ]
-        return Candidates(candidates[:limit], len(candidates) > limit)
+        holders = {kind: self.postings.holders(db, kind) for kind in {q.kind for q in queries}}
+        answers = []
+        for query in queries:
+            tokens = [token for group in query.groups for token in group]
+            exclude = query.exclude if is_unicode(query.exclude or "") else None
+            wanted = f"AND {original} IS NULL" if query.originals else ""
+            found = db.execute(
+                f"SELECT id, source, tokens, met FROM (SELECT document, count(*) AS met"
+                f" FROM ({holders[query.kind]})"
+                f" WHERE document IS NOT (SELECT number FROM {documents} WHERE id = ?2)"
+                f" GROUP BY document HAVING met >= ?3 {wanted} ORDER BY met DESC, document"
+                f" LIMIT ?4) JOIN {documents} ON number = document ORDER BY met DESC, number",
+                (json.dumps(tokens), exclude, query.least, limit + 1),
+            ).fetchall()
+            best = [Candidate(as_document(*row), met) for *row, met in found[:limit]]
+            answers.append(Candidates(best, len(found) > limit))
+        return answers
 
     def name(self, name: str) -> str:
         """The quoted name of one of the tables: documents, or one of the postings."""
@@ -229,23 +212,6 @@ def merged(old: Any, new: Any) -> Any:
 def is_unicode(text: str) -> bool:
     """Tells whether a text is free of half surrogate pairs, which neither SQLite nor JSON takes."""
     return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
-
-
-def chunks(values: Sequence[str]) -> Iterator[list[str]]:
-    """Gives ids in lists that one statement takes."""
-    # An id that is not valid Unicode can't be stored, so that it can't be found either.
-    known = [value for value in values if is_unicode(value)]
-    return (known[i : i + _VARIABLES] for i in range(0, len(known), _VARIABLES))
-
-
-def _is_ours(path: str) -> bool:
-    """Tells whether a dotted name is of our field, or of one below it."""
-    return path.split(".")[0] == FIELD
-
-
-def _marks(values: Sequence[object]) -> str:
-    """The place holders for values in a statement."""
-    return ",".join("?" * len(values))
 
 
 def _shuffled(last: int, seed: int) -> Iterator[int]:
