@@ -292,7 +292,7 @@ def _read_rows(
             header = row
             if repeated := sorted(column for column in row if row.count(column) > 1):
                 raise UsageError(f"{name}: the header names {repeated[0]!r} more than once")
-        elif len(row) == len(header):
+        elif row and len(row) == len(header):
             source = dict(zip(header, row, strict=True))
             yield _checked(name, first, json.dumps(source, ensure_ascii=False), source)
         elif row:

@@ -11,16 +11,7 @@ import typer
 
 from esdedup.admin.attach import AttachPlan, attach, plan_attach
 from esdedup.admin.check import Check, IndexCheck, Tally, check
-from esdedup.cli.options import (
-    AsJson,
-    ClusterTarget,
-    DryRun,
-    FieldOption,
-    SchemeOption,
-    TextField,
-    scheme_in,
-    with_target,
-)
+from esdedup.cli import options
 from esdedup.cli.output import count, message, print_json, print_table, progress, wants_json
 from esdedup.stores.elastic.templates import install_template, plan_template
 
@@ -30,14 +21,14 @@ NoStale = Annotated[
 ]
 
 
-@with_target
+@options.with_target
 def attach_command(
-    target: ClusterTarget,
-    text_field: TextField = None,
-    scheme: SchemeOption = None,
-    field: FieldOption = None,
-    dry_run: DryRun = False,
-    as_json: AsJson = None,
+    target: options.ClusterTarget,
+    text_field: options.TextField = None,
+    scheme: options.SchemeOption = None,
+    field: options.FieldOption = None,
+    dry_run: options.DryRun = False,
+    as_json: options.AsJson = None,
 ) -> None:
     """Add the token fields to an index that exists.
 
@@ -46,7 +37,7 @@ def attach_command(
     An alias or a data stream stands for all its indices. The change is shown before it is made.
     Nothing else in the mapping changes, and no document.
     """
-    wanted = scheme_in(scheme)
+    wanted = options.scheme_in(scheme)
     with target.connected() as cluster:
         plan = plan_attach(cluster, target.index, wanted, text_field, field)
         _show_plan(plan, wants_json(as_json))
@@ -100,14 +91,14 @@ def _plain(obstacle: Any) -> dict[str, str]:
     return {"stops": obstacle.stops, "reason": obstacle.reason}
 
 
-@with_target
+@options.with_target
 def template_command(
-    target: ClusterTarget,
-    text_field: TextField = None,
-    scheme: SchemeOption = None,
-    field: FieldOption = None,
+    target: options.ClusterTarget,
+    text_field: options.TextField = None,
+    scheme: options.SchemeOption = None,
+    field: options.FieldOption = None,
     install: Install = False,
-    as_json: AsJson = None,
+    as_json: options.AsJson = None,
 ) -> None:
     """Show or install the template for the next indices of a name.
 
@@ -116,7 +107,7 @@ def template_command(
     It is a component template. Your own index templates are not changed: name it in their
     composed_of.
     """
-    wanted = scheme_in(scheme)
+    wanted = options.scheme_in(scheme)
     with target.connected() as cluster:
         plan = plan_attach(cluster, target.index, wanted, text_field, field)
         template = plan.template or plan_template(cluster, plan.named, plan.meta)
@@ -128,8 +119,10 @@ def template_command(
             message(template.advice)
 
 
-@with_target
-def check_command(target: ClusterTarget, no_stale: NoStale = False, as_json: AsJson = None) -> None:
+@options.with_target
+def check_command(
+    target: options.ClusterTarget, no_stale: NoStale = False, as_json: options.AsJson = None
+) -> None:
     """Find documents of an index that lack their tokens.
 
     Example: esdedup check --index news

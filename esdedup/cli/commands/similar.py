@@ -5,24 +5,13 @@ from __future__ import annotations
 import itertools
 import json
 import sys
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from esdedup.cli.options import (
-    AsJson,
-    Distance,
-    FilterOption,
-    Looking,
-    MetricOption,
-    Recall,
-    Target,
-    check_metric_options,
-    with_target,
-)
+from esdedup.cli import options
 from esdedup.cli.output import count, message, print_json, print_table, snippet, wants_json, warn
 from esdedup.exceptions import RecordError, UsageError
 from esdedup.index import Index
@@ -80,13 +69,13 @@ class SearchOptions:
     text: TextOption = None
     file: FileOption = None
     id: IdOption = None
-    metric: MetricOption = "jaccard"
-    threshold: Looking = None
+    metric: options.MetricOption = "jaccard"
+    threshold: options.Looking = None
     nearest: Nearest = False
-    distance: Distance = None
-    recall: Recall = RECALL
+    distance: options.Distance = None
+    recall: options.Recall = RECALL
     candidates: CandidatesOption = 1_000
-    filter: FilterOption = None
+    filter: options.FilterOption = None
 
     def check(self, **more: str | None) -> None:
         """Raises UsageError unless one text is given. more: other options that give one."""
@@ -97,7 +86,7 @@ class SearchOptions:
 
     def limits(self, matches: int = 10, max_bucket: int | None = None) -> Limits:
         """The limits that the options name. Raises UsageError if options contradict each other."""
-        check_metric_options(self.metric, self.threshold, self.distance)
+        options.check_metric_options(self.metric, self.threshold, self.distance)
         threshold = LOOKING if self.threshold is None else self.threshold
         if self.nearest:
             if self.metric == "hamming":
@@ -122,15 +111,15 @@ class SearchOptions:
         return index.query(text, self.id, _read_filters(self.filter))
 
 
-@with_target
+@options.with_target
 def similar(
-    target: Target,
+    target: options.Target,
     search: SearchOptions,
     batch: Batch = None,
     k: K = 10,
     max_bucket: MaxBucket = None,
     source: WithSource = False,
-    as_json: AsJson = None,
+    as_json: options.AsJson = None,
 ) -> None:
     """Find the documents most similar to a text.
 
@@ -146,7 +135,7 @@ def similar(
             return
         (result,) = index.similar_many([search.query(index)], limits)
         text_field = index.meta.text_field
-        values = _has_values(index)
+        values = "signature" in index.scheme.kinds
     if result.truncated:
         message(
             f"More than {limits.candidates} candidates: the best {limits.candidates} were"
@@ -159,8 +148,8 @@ def similar(
         _show(result, limits, text_field)
 
 
-@with_target
-def query(target: Target, search: SearchOptions, collapse: Collapse = False) -> None:
+@options.with_target
+def query(target: options.Target, search: SearchOptions, collapse: Collapse = False) -> None:
     """Print the search for a text's candidates as JSON.
 
     Example: esdedup query -i news --id 17 --collapse
@@ -201,30 +190,24 @@ def _match(match: Match, with_source: bool) -> dict[str, Any]:
 
 
 def _show(result: Result, limits: Limits, text_field: str) -> None:
-    matches = result.matches
-    if not matches:
+    if not result.matches:
         message("No similar documents")
         return
-    by_distance = matches[0].similarity is None
-    print_table(
-        [("distance" if by_distance else "similarity", "number"), ("id", "key"), ("text", "line")],
-        [
-            (
-                str(match.distance) if by_distance else f"{match.similarity:.3f}",
-                match.id,
-                snippet(value_at(match.source, text_field)),
-            )
-            for match in matches
-        ],
-        title=_title(result, limits),
-    )
-
-
-def _title(result: Result, limits: Limits) -> str | None:
-    if result.recall is None or result.recall < GOOD_RECALL:
-        return None
-    at = "as near as the last" if limits.threshold is None else f"at Jaccard {limits.threshold:g}"
-    return f"Of documents {at} about {percent(result.recall)} are found"
+    measure = "similarity" if limits.metric == "jaccard" else "distance"
+    rows = [
+        (
+            str(match.distance) if match.similarity is None else f"{match.similarity:.3f}",
+            match.id,
+            snippet(value_at(match.source, text_field)),
+        )
+        for match in result.matches
+    ]
+    title = None
+    if result.recall is not None and result.recall >= GOOD_RECALL:
+        least = limits.threshold
+        at = "as near as the last" if least is None else f"at Jaccard {least:g}"
+        title = f"Of documents {at} about {percent(result.recall)} are found"
+    print_table([(measure, "number"), ("id", "key"), ("text", "line")], rows, title=title)
 
 
 def _stopped(result: Result, metric: Metric) -> str | None:
@@ -267,8 +250,9 @@ def _answer_all(
         raise UsageError(f"{file}: there is no such file")
     bad = truncated = few = stopped = blind = 0
     lack: str | None = None
-    values = _has_values(index)
-    for some in _chunks(read_records(file, None, lambda _: None)):
+    values = "signature" in index.scheme.kinds
+    records = read_records(file)
+    while some := list(itertools.islice(records, _QUERIES_AT_ONCE)):
         queries: list[tuple[str, Query]] = []
         for record in some:
             try:
@@ -318,12 +302,6 @@ def _query_of(
     return name, Query(text, name if named else None, filters)
 
 
-def _chunks(records: Iterable[Record | BadRecord]) -> Iterator[list[Record | BadRecord]]:
-    source = iter(records)
-    while some := list(itertools.islice(source, _QUERIES_AT_ONCE)):
-        yield some
-
-
 def _read(file: str) -> str:
     try:
         data = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
@@ -332,8 +310,3 @@ def _read(file: str) -> str:
         raise UsageError(f"{file}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{file}: byte {error.start} is not valid UTF-8") from error
-
-
-def _has_values(index: Index) -> bool:
-    minhash = index.scheme.minhash
-    return minhash is not None and minhash.signature > 0
