@@ -404,7 +404,8 @@ class Index:
         Raises UsageError if an option is out of range, or the scheme lacks the tokens.
         """
         with _working(work) as folder:
-            return self._groups(folder, on_step, options)
+            grouping = grouping_of(options)
+            return find_groups(self.store, self.meta, grouping, work=folder, on_step=on_step)
 
     def group(
         self,
@@ -420,7 +421,8 @@ class Index:
         """
         require_settled(self.store, self.meta)
         with _working(work) as folder:
-            found = self._groups(folder, on_step, options)
+            grouping = grouping_of(options)
+            found = find_groups(self.store, self.meta, grouping, work=folder, on_step=on_step)
             marks = mark_groups(self.store, self.meta, found, on_step)
         return GroupReport(found, marks, self.missed(found))
 
@@ -567,12 +569,6 @@ class Index:
         self.store.put_stop(self.meta, kept)
         self._meta = None
         return kept
-
-    def _groups(
-        self, work: WorkFolder | None, on_step: OnStep | None, options: GroupOptions
-    ) -> Groups:
-        grouping = grouping_of(options)
-        return find_groups(self.store, self.meta, grouping, work=work, on_step=on_step)
 
     def _wanted(self, stored: IndexMeta) -> IndexMeta:
         """The stored parameters, replaced by those asked for."""
