@@ -21,7 +21,7 @@ from esdedup.ingest.files import BadRecord, Chunk, Record, batches
 from esdedup.ingest.near_duplicates import DuplicatePolicy, Originals
 from esdedup.ingest.parallel import in_order
 from esdedup.ingest.recent import Verdict
-from esdedup.models import Counts, Document, Encoded, Failure
+from esdedup.models import Counts, Document, Encoded
 from esdedup.stores.base import Store
 from esdedup.stores.mapping import IndexMeta
 
@@ -269,55 +269,35 @@ def write_documents(
     report = IngestReport()
     refused: list[tuple[int, str]] = []
     for wanted, taken in ((True, _TAKEN), (False, TAKEN_BY_LINE)):
-        positions = [position for position, is_own in enumerate(own) if is_own is wanted]
-        if not positions:
+        some = [position for position, is_own in enumerate(own) if is_own is wanted]
+        if not some:
             continue
-        some = [documents[position] for position in positions]
-        written = store.write(some, create=not wanted)
-        failures, unchanged = _without_unchanged(store, field, some, written.failures, taken)
-        refused += [(positions[at], reason) for at, reason in failures]
+        written = store.write([documents[position] for position in some], create=not wanted)
+        positions: dict[str, list[int]] = defaultdict(list)
+        for position in some:
+            positions[documents[position].id].append(position)
+        failed = [
+            (positions[each.id][-1], each.reason) for each in written.failures if not each.conflict
+        ]
+        conflicts = Counter(each.id for each in written.failures if each.conflict)
+        found = store.get(list(conflicts)) if conflicts else []
+        stored = {document.id: document.tokens_in(field).get("digest") for document in found}
+        for id, count in conflicts.items():
+            # An id may come more than once. Its documents failed whose text is not the stored one.
+            differing = [
+                position
+                for position in positions[id]
+                if _digest(documents[position], field) != stored.get(id)
+            ]
+            failed += [(position, taken) for position in differing[:count]]
+        refused += failed
         report += IngestReport(
             created=written.created,
             updated=written.updated,
-            unchanged=unchanged,
-            failed=len(failures),
+            unchanged=len(written.failures) - len(failed),
+            failed=len(failed),
         )
     return report, refused
-
-
-def _without_unchanged(
-    store: Store,
-    field: str,
-    documents: Sequence[Document | Encoded],
-    failures: Sequence[Failure],
-    taken: str,
-) -> tuple[list[tuple[int, str]], int]:
-    """Returns what failed, as positions with reasons, and how many had the stored text.
-
-    An id may come more than once. Then those of its documents failed whose text is not the stored
-    one. taken: the reason for a conflict with another text.
-    """
-    positions: dict[str, list[int]] = defaultdict(list)
-    for position, document in enumerate(documents):
-        positions[document.id].append(position)
-    found = [
-        (positions[failure.id][-1], failure.reason) for failure in failures if not failure.conflict
-    ]
-    conflicts = Counter(failure.id for failure in failures if failure.conflict)
-    if not conflicts:
-        return found, 0
-    stored = {
-        document.id: document.tokens_in(field).get("digest")
-        for document in store.get(list(conflicts))
-    }
-    for id, count in conflicts.items():
-        differing = [
-            position
-            for position in positions[id]
-            if _digest(documents[position], field) != stored.get(id)
-        ]
-        found += [(position, taken) for position in differing[:count]]
-    return found, len(failures) - len(found)
 
 
 def _digest(document: Document | Encoded, field: str) -> str:

@@ -106,7 +106,16 @@ def hot_buckets(
         least = 2 if len(counted) == len(held) else len(held[counted[-1]]) + 1
         sure = max(sure, least if looked >= total else _sure(looked, total, least))
     largest = sorted(found, key=lambda each: (-each[0], each[1], each[2]))[:count]
-    return HotBuckets(_described(store, meta, largest, total), looked, sure)
+    ids = sorted({id for *_, id in largest})
+    sources = {each.id: each.source for each in store.get(ids, [meta.text_field])}
+    buckets = []
+    for size, kind, token, id in largest:
+        positions, _ = stopped_buckets([f"{kind}:{token}"], kind, meta.scheme)
+        share = min(1.0, size / total) if total else 0.0
+        text = value_at(sources.get(id, {}), meta.text_field)
+        text = text if isinstance(text, str) else ""
+        buckets.append(HotBucket(kind, int(positions[0]), token, size, share, id, text))
+    return HotBuckets(buckets, looked, sure)
 
 
 def _holders(
@@ -153,19 +162,3 @@ def _sure(sampled: int, total: int, least: int) -> int:
         logs = (i * math.log(mean) - mean - math.lgamma(i + 1) for i in range(least))
         low, high = (mean, high) if math.fsum(map(math.exp, logs)) > _MISSED else (low, mean)
     return min(total, math.ceil(high / max(sampled, 1) * total))
-
-
-def _described(
-    store: Store, meta: IndexMeta, found: Sequence[tuple[int, str, str, str]], total: int
-) -> list[HotBucket]:
-    """The buckets of (size, kind, token, id of a document), with the text of that document."""
-    ids = sorted({id for *_, id in found})
-    sources = {each.id: each.source for each in store.get(ids, [meta.text_field])}
-    described = []
-    for size, kind, token, id in found:
-        positions, _ = stopped_buckets([f"{kind}:{token}"], kind, meta.scheme)
-        share = min(1.0, size / total) if total else 0.0
-        text = value_at(sources.get(id, {}), meta.text_field)
-        text = text if isinstance(text, str) else ""
-        described.append(HotBucket(kind, int(positions[0]), token, size, share, id, text))
-    return described

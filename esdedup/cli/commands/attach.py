@@ -7,17 +7,17 @@ import sys
 from dataclasses import asdict
 from typing import Annotated, Any
 
-import typer
+from typer import Exit, Option, echo
 
-from esdedup.admin.attach import AttachPlan, attach, plan_attach
+from esdedup.admin.attach import attach, plan_attach
 from esdedup.admin.check import Check, IndexCheck, Tally, check
 from esdedup.cli import options
 from esdedup.cli.output import count, message, print_json, print_table, progress, wants_json
-from esdedup.stores.elastic.templates import install_template, plan_template
+from esdedup.stores.elastic.templates import TemplatePlan, install_template, plan_template
 
-Install = Annotated[bool, typer.Option("--install", help="Install it, and not only show it.")]
+Install = Annotated[bool, Option("--install", help="Install it, and not only show it.")]
 NoStale = Annotated[
-    bool, typer.Option("--no-stale", help="Do not read texts to find stale tokens: quicker.")
+    bool, Option("--no-stale", help="Do not read texts to find stale tokens: quicker.")
 ]
 
 
@@ -40,7 +40,23 @@ def attach_command(
     wanted = options.scheme_in(scheme)
     with target.connected() as cluster:
         plan = plan_attach(cluster, target.index, wanted, text_field, field)
-        _show_plan(plan, wants_json(as_json))
+        for change in plan.changes:
+            if wants_json(as_json):
+                obstacles = [_plain(obstacle) for obstacle in change.obstacles]
+                print_json(
+                    {"index": change.index, "change": change.mapping, "obstacles": obstacles}
+                )
+                continue
+            if change.mapping is None:
+                echo(f"{change.index}: attached already")
+            else:
+                _show_request(f"{change.index}/_mapping", change.mapping)
+            for obstacle in change.obstacles:
+                message(str(obstacle))
+        if plan.template is not None:
+            _show_template(plan.template, wants_json(as_json))
+        # The change is seen before it is made.
+        sys.stdout.flush()
         if dry_run:
             return
         attach(cluster, plan)
@@ -52,39 +68,16 @@ def attach_command(
     message(f"Documents that are there already: esdedup backfill --index {target.index}")
 
 
-def _show_plan(plan: AttachPlan, as_json: bool) -> None:
-    for change in plan.changes:
-        if as_json:
-            print_json(
-                {
-                    "index": change.index,
-                    "change": change.mapping,
-                    "obstacles": [_plain(obstacle) for obstacle in change.obstacles],
-                }
-            )
-            continue
-        if change.mapping is None:
-            typer.echo(f"{change.index}: attached already")
-        else:
-            _show_request(f"{change.index}/_mapping", change.mapping)
-        for obstacle in change.obstacles:
-            message(str(obstacle))
-    if plan.template is not None:
-        _show_template(plan.template.name, plan.template.body, as_json)
-    # The change is seen before it is made.
-    sys.stdout.flush()
-
-
-def _show_template(name: str, body: Any, as_json: bool) -> None:
+def _show_template(template: TemplatePlan, as_json: bool) -> None:
     if as_json:
-        print_json({"component_template": name, "body": body})
+        print_json({"component_template": template.name, "body": template.body})
     else:
-        _show_request(f"_component_template/{name}", body)
+        _show_request(f"_component_template/{template.name}", template.body)
 
 
 def _show_request(path: str, body: Any) -> None:
-    typer.echo(f"PUT {path}")
-    typer.echo(json.dumps(body, indent=2, ensure_ascii=False))
+    echo(f"PUT {path}")
+    echo(json.dumps(body, indent=2, ensure_ascii=False))
 
 
 def _plain(obstacle: Any) -> dict[str, str]:
@@ -111,7 +104,7 @@ def template_command(
     with target.connected() as cluster:
         plan = plan_attach(cluster, target.index, wanted, text_field, field)
         template = plan.template or plan_template(cluster, plan.named, plan.meta)
-        _show_template(template.name, template.body, wants_json(as_json))
+        _show_template(template, wants_json(as_json))
         if install:
             install_template(cluster, template)
             message(f"component template {template.name!r} is installed")
@@ -146,7 +139,7 @@ def check_command(
             _show_check(each)
     _advise(found, target.index)
     if not found.good:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _as_json(check: IndexCheck) -> dict[str, Any]:
@@ -169,7 +162,7 @@ def _as_json(check: IndexCheck) -> dict[str, Any]:
 
 def _show_check(check: IndexCheck) -> None:
     if check.meta is None:
-        typer.echo(f"{check.index}: not attached")
+        echo(f"{check.index}: not attached")
     else:
         rows = [
             ("scheme", check.meta.scheme.id),
@@ -182,7 +175,7 @@ def _show_check(check: IndexCheck) -> None:
         ]
         print_table([("", "text"), ("", "text")], rows, title=check.index)
     for obstacle in check.obstacles:
-        typer.echo(f"  {obstacle.reason}")
+        echo(f"  {obstacle.reason}")
 
 
 def _tally(tally: Tally) -> str:

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Exit, Option
 
 from esdedup.admin.backfill import BackfillPlan, Effort, OnUpdate, backfill, plan_backfill
 from esdedup.admin.sidecar import SidecarPlan, fill_sidecar, plan_sidecar
@@ -20,15 +20,14 @@ from esdedup.stores import BulkPolicy
 from esdedup.stores.changes import ChangeReport
 
 Stale = Annotated[
-    bool, typer.Option("--stale", help="Renew tokens that don't fit their text: reads all texts.")
+    bool, Option("--stale", help="Renew tokens that don't fit their text: reads all texts.")
 ]
 SliceOption = Annotated[
-    str | None,
-    typer.Option("--slice", metavar="N/M", help="The share of this machine, such as 3/16."),
+    str | None, Option("--slice", metavar="N/M", help="The share of this machine, such as 3/16.")
 ]
 SidecarOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--sidecar",
         metavar="NAME",
         help="Fill this index instead, for documents that can't be updated.",
@@ -94,7 +93,7 @@ def backfill_command(
     if report.failures and sidecar is None:
         output.message(f"{output.count(report.failed, 'document')} not updated: see {path}")
     if report.failures or plan.left_out:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def run(

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Exit, Option
 
 from esdedup.cli import options, output
 from esdedup.cli.files import (
@@ -30,14 +30,14 @@ from esdedup.stores import BulkPolicy
 
 OnDuplicateOption = Annotated[
     OnDuplicate,
-    typer.Option(
+    Option(
         "--on-duplicate",
         help="With a near-duplicate of an earlier document: keep it as any other, mark it with the"
         " original's id and the similarity, skip it, or fail it into the dead letters.",
     ),
 ]
 GroupOption = Annotated[
-    bool, typer.Option("--group", help="Let each document join a group as it comes in.")
+    bool, Option("--group", help="Let each document join a group as it comes in.")
 ]
 
 
@@ -115,4 +115,4 @@ def index(
         output.message(
             f"{report.failed} of {report.read} records were not indexed: see {letters.path}"
         )
-        raise typer.Exit(1)
+        raise Exit(1)

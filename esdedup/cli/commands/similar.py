@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Exit, Option
 
 from esdedup.cli import options
 from esdedup.cli.output import count, message, print_json, print_table, snippet, wants_json, warn
@@ -22,31 +22,30 @@ from esdedup.search.warnings import GOOD_RECALL, lacking, percent
 from esdedup.stores.fields import text_of, value_at
 
 _QUERIES_AT_ONCE = 500
-TextOption = Annotated[str | None, typer.Option("--text", help="The text itself.")]
+TextOption = Annotated[str | None, Option("--text", help="The text itself.")]
 FileOption = Annotated[
-    str | None, typer.Option("--file", help="A file that holds the text; - is standard input.")
+    str | None, Option("--file", help="A file that holds the text; - is standard input.")
 ]
-IdOption = Annotated[str | None, typer.Option("--id", help="The id of an indexed document.")]
+IdOption = Annotated[str | None, Option("--id", help="The id of an indexed document.")]
 Batch = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--batch", metavar="FILE", help="A file of texts, as index takes it; - is standard input."
     ),
 ]
-K = Annotated[int, typer.Option("-k", min=1, help="Maximum number of matches.")]
+K = Annotated[int, Option("-k", min=1, help="Maximum number of matches.")]
 CandidatesOption = Annotated[
     int,
-    typer.Option(
+    Option(
         "--candidates", min=1, max=MAX_CANDIDATES, help="Maximum number of documents to verify."
     ),
 ]
 Nearest = Annotated[
-    bool,
-    typer.Option("--nearest", help="Find the k nearest, however unlike: no threshold."),
+    bool, Option("--nearest", help="Find the k nearest, however unlike: no threshold.")
 ]
 MaxBucket = Annotated[
     int | None,
-    typer.Option(
+    Option(
         "--max-bucket",
         min=1,
         metavar="N",
@@ -55,11 +54,9 @@ MaxBucket = Annotated[
     ),
 ]
 Collapse = Annotated[
-    bool, typer.Option("--collapse", help="Return only the best document of each group.")
+    bool, Option("--collapse", help="Return only the best document of each group.")
 ]
-WithSource = Annotated[
-    bool, typer.Option("--source", help="With JSON: the fields of each match too.")
-]
+WithSource = Annotated[bool, Option("--source", help="With JSON: the fields of each match too.")]
 
 
 @dataclass(frozen=True)
@@ -287,7 +284,7 @@ def _answer_all(
         )
     if bad:
         message(f"{count(bad, 'record')} left out")
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _query_of(

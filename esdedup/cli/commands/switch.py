@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from esdedup.admin.backfill import BackfillPlan, Effort, backfill, plan_forgetting
 from esdedup.admin.switch import WAIT_SECONDS, complete, empty_former, fill_next, plan_switch
@@ -20,7 +20,7 @@ from esdedup.stores import BulkPolicy
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.mapping import index_mapping
 
-Keep = Annotated[bool, typer.Option("--keep", help="Leave the old tokens in place for now.")]
+Keep = Annotated[bool, Option("--keep", help="Leave the old tokens in place for now.")]
 
 
 @options.with_target
