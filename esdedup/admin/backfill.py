@@ -29,7 +29,7 @@ from esdedup.stores.changes import ChangeReport
 from esdedup.stores.connection import Connection
 from esdedup.stores.elastic.documents import held_of
 from esdedup.stores.elastic.errors import PointInTimeLost
-from esdedup.stores.elastic.indices import IndexState, Named, attached, path_of
+from esdedup.stores.elastic.indices import Named, attached, path_of
 from esdedup.stores.elastic.queries import not_sketched, scan_body, sketched, with_text
 from esdedup.stores.elastic.retry import retrying, wait
 from esdedup.stores.elastic.store import ClusterStore
@@ -134,38 +134,32 @@ def plan_backfill(
     is not changing its scheme and `following` asks for that.
     """
     with reached(target) as cluster:
-        named, found, meta = attached(cluster, name)
-        marks_in = None
-        if following:
-            if meta.next is None:
-                raise StoreError(f"{name!r} is not changing its scheme")
-            meta, marks_in = meta.next, meta.field
-        query = sketched(meta) if stale else not_sketched(meta)
-        if not stale and all(searchable_text(state, meta) for state in found):
-            query = with_text(query, meta)
-        work: Work = "renew" if stale else "fill"
-        return _planned(cluster, named, found, meta, query, work, effort, marks_in)
+        return _planned(cluster, name, "renew" if stale else "fill", following, effort)
 
 
 def plan_forgetting(cluster: Cluster, name: str) -> BackfillPlan:
     """Returns what there is to empty after a change of the scheme. Raises StoreError if nothing."""
-    named, found, meta = attached(cluster, name)
-    if meta.former is None:
-        raise StoreError(f"{name!r} has no field of a former scheme")
-    query: dict[str, Any] = {"exists": {"field": f"{meta.former}.scheme"}}
-    return _planned(cluster, named, found, meta, query, "forget", None)
+    return _planned(cluster, name, "forget")
 
 
 def _planned(
-    cluster: Cluster,
-    named: Named,
-    found: list[IndexState],
-    meta: IndexMeta,
-    query: dict[str, Any],
-    work: Work,
-    effort: Effort | None,
-    marks_in: str | None = None,
+    cluster: Cluster, name: str, work: Work, following: bool = False, effort: Effort | None = None
 ) -> BackfillPlan:
+    named, found, meta = attached(cluster, name)
+    marks_in = None
+    if following:
+        if meta.next is None:
+            raise StoreError(f"{name!r} is not changing its scheme")
+        meta, marks_in = meta.next, meta.field
+    query = sketched(meta)
+    if work == "forget":
+        if meta.former is None:
+            raise StoreError(f"{name!r} has no field of a former scheme")
+        query = {"exists": {"field": f"{meta.former}.scheme"}}
+    elif work == "fill":
+        query = not_sketched(meta)
+        if all(searchable_text(state, meta) for state in found):
+            query = with_text(query, meta)
     left_out = tuple(each for state in found for each in hindrances(state, meta))
     hindered = {each.index for each in left_out}
     chosen = tuple(state.name for state in found if state.name not in hindered)
@@ -202,21 +196,26 @@ def backfill(
             if what.left_out:
                 raise StoreError("; ".join(map(str, what.left_out)))
         for index in what.indices:
-            total += _fill(cluster, what, index, effort, on_update)
+            total += _fill(cluster, what, index, effort, on_update or (lambda _: None))
     return total
 
 
 def _fill(
-    cluster: Cluster,
-    plan: BackfillPlan,
-    index: str,
-    effort: Effort,
-    on_update: OnUpdate | None,
+    cluster: Cluster, plan: BackfillPlan, index: str, effort: Effort, on_update: OnUpdate
 ) -> ChangeReport:
     """Reads one index pass after pass, because others may write during a pass."""
     total, fruitless, before = ChangeReport(), 0, math.inf
     while True:
-        done, lost = _pass(cluster, plan, index, effort, on_update)
+        done, lost = ChangeReport(), None
+        with cluster.point_in_time(path_of(index)) as point:
+            jobs = [_Job(index, point, plan, some, effort) for some in slices(effort)]
+            with closing(_done(cluster, jobs)) as pages:
+                for page in pages:
+                    if isinstance(page, PointInTimeLost):
+                        lost = page
+                        continue
+                    done += page
+                    on_update(page)
         cluster.ask("POST", f"{path_of(index)}/_refresh")
         # A document that can't be written is read again by the next pass, and counted then.
         total = replace(total, read=total.settled, without_text=0, failures=[]) + done
@@ -233,31 +232,6 @@ def _fill(
             log.warning("Others keep writing documents to %r that need this: run it again", index)
             return total
         before = done.written
-
-
-def _pass(
-    cluster: Cluster,
-    plan: BackfillPlan,
-    index: str,
-    effort: Effort,
-    on_update: OnUpdate | None,
-) -> tuple[ChangeReport, PointInTimeLost | None]:
-    """Reads all that waits in one index at this moment.
-
-    Returns the counts, and the error if a point in time was lost.
-    """
-    total, lost = ChangeReport(), None
-    with cluster.point_in_time(path_of(index)) as point:
-        jobs = [_Job(index, point, plan, some, effort) for some in slices(effort)]
-        with closing(_done(cluster, jobs)) as pages:
-            for done in pages:
-                if isinstance(done, PointInTimeLost):
-                    lost = done
-                    continue
-                total += done
-                if on_update is not None:
-                    on_update(done)
-    return total, lost
 
 
 @dataclass(frozen=True)
