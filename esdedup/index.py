@@ -165,10 +165,7 @@ class Dedup:
 
 
 class Index:
-    """One index in a store.
-
-    Use it as a context manager, or call `close`.
-    """
+    """One index in a store. Use it as a context manager, or call `close`."""
 
     def __init__(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -11,14 +12,10 @@ from typer import Exit, Option, echo
 
 from esdedup.admin.attach import attach, plan_attach
 from esdedup.admin.check import Check, IndexCheck, Tally, check
+from esdedup.admin.preflight import Obstacle
 from esdedup.cli import options
 from esdedup.cli.output import count, message, print_json, print_table, progress, wants_json
 from esdedup.stores.elastic.templates import TemplatePlan, install_template, plan_template
-
-Install = Annotated[bool, Option("--install", help="Install it, and not only show it.")]
-NoStale = Annotated[
-    bool, Option("--no-stale", help="Do not read texts to find stale tokens: quicker.")
-]
 
 
 @options.with_target
@@ -42,7 +39,7 @@ def attach_command(
         plan = plan_attach(cluster, target.index, wanted, text_field, field)
         for change in plan.changes:
             if wants_json(as_json):
-                obstacles = [_plain(obstacle) for obstacle in change.obstacles]
+                obstacles = _plain(change.obstacles)
                 print_json(
                     {"index": change.index, "change": change.mapping, "obstacles": obstacles}
                 )
@@ -80,8 +77,8 @@ def _show_request(path: str, body: Any) -> None:
     echo(json.dumps(body, indent=2, ensure_ascii=False))
 
 
-def _plain(obstacle: Any) -> dict[str, str]:
-    return {"stops": obstacle.stops, "reason": obstacle.reason}
+def _plain(obstacles: Iterable[Obstacle]) -> list[dict[str, str]]:
+    return [{"stops": each.stops, "reason": each.reason} for each in obstacles]
 
 
 @options.with_target
@@ -90,7 +87,7 @@ def template_command(
     text_field: options.TextField = None,
     scheme: options.SchemeOption = None,
     field: options.FieldOption = None,
-    install: Install = False,
+    install: Annotated[bool, Option("--install", help="Install it, and not only show it.")] = False,
     as_json: options.AsJson = None,
 ) -> None:
     """Show or install the template for the next indices of a name.
@@ -114,7 +111,11 @@ def template_command(
 
 @options.with_target
 def check_command(
-    target: options.ClusterTarget, no_stale: NoStale = False, as_json: options.AsJson = None
+    target: options.ClusterTarget,
+    no_stale: Annotated[
+        bool, Option("--no-stale", help="Do not read texts to find stale tokens: quicker.")
+    ] = False,
+    as_json: options.AsJson = None,
 ) -> None:
     """Find documents of an index that lack their tokens.
 
@@ -156,7 +157,7 @@ def _as_json(check: IndexCheck) -> dict[str, Any]:
         "without_tokens": asdict(check.bare),
         "other_scheme": asdict(check.other),
         "stale": None if check.stale is None else asdict(check.stale),
-        "obstacles": [_plain(obstacle) for obstacle in check.obstacles],
+        "obstacles": _plain(check.obstacles),
     }
 
 

@@ -19,30 +19,24 @@ from esdedup.models import Share
 from esdedup.stores import BulkPolicy
 from esdedup.stores.changes import ChangeReport
 
-Stale = Annotated[
-    bool, Option("--stale", help="Renew tokens that don't fit their text: reads all texts.")
-]
-SliceOption = Annotated[
-    str | None, Option("--slice", metavar="N/M", help="The share of this machine, such as 3/16.")
-]
-SidecarOption = Annotated[
-    str | None,
-    Option(
-        "--sidecar",
-        metavar="NAME",
-        help="Fill this index instead, for documents that can't be updated.",
-    ),
-]
-
 
 @options.with_target
 def backfill_command(
     target: options.ClusterTarget,
-    stale: Stale = False,
+    stale: Annotated[
+        bool, Option("--stale", help="Renew tokens that don't fit their text: reads all texts.")
+    ] = False,
     workers: options.Workers = 1,
-    slice: SliceOption = None,
+    slice: Annotated[
+        str | None, Option(metavar="N/M", help="The share of this machine, such as 3/16.")
+    ] = None,
     max_rate: options.MaxRate = None,
-    sidecar: SidecarOption = None,
+    sidecar: Annotated[
+        str | None,
+        Option(
+            metavar="NAME", help="Fill this index instead, for documents that can't be updated."
+        ),
+    ] = None,
     text_field: options.TextField = None,
     scheme: options.SchemeOption = None,
     dry_run: options.DryRun = False,

@@ -28,26 +28,22 @@ from esdedup.ingest.near_duplicates import DuplicatePolicy, OnDuplicate
 from esdedup.search.limits import ACTING
 from esdedup.stores import BulkPolicy
 
-OnDuplicateOption = Annotated[
-    OnDuplicate,
-    Option(
-        "--on-duplicate",
-        help="With a near-duplicate of an earlier document: keep it as any other, mark it with the"
-        " original's id and the similarity, skip it, or fail it into the dead letters.",
-    ),
-]
-GroupOption = Annotated[
-    bool, Option("--group", help="Let each document join a group as it comes in.")
-]
-
 
 @options.with_target
 def index(
     target: options.Target,
     files: Files,
     reading: FileOptions,
-    on_duplicate: OnDuplicateOption = "keep",
-    group: GroupOption = False,
+    on_duplicate: Annotated[
+        OnDuplicate,
+        Option(
+            help="With a near-duplicate of an earlier document: keep it as any other, mark it with"
+            " the original's id and the similarity, skip it, or fail it into the dead letters."
+        ),
+    ] = "keep",
+    group: Annotated[
+        bool, Option("--group", help="Let each document join a group as it comes in.")
+    ] = False,
     metric: options.MetricOption = "jaccard",
     threshold: options.Acting = None,
     distance: options.Distance = None,

@@ -22,56 +22,27 @@ from esdedup.search.warnings import GOOD_RECALL, lacking, percent
 from esdedup.stores.fields import text_of, value_at
 
 _QUERIES_AT_ONCE = 500
-TextOption = Annotated[str | None, Option("--text", help="The text itself.")]
-FileOption = Annotated[
-    str | None, Option("--file", help="A file that holds the text; - is standard input.")
-]
-IdOption = Annotated[str | None, Option("--id", help="The id of an indexed document.")]
-Batch = Annotated[
-    str | None,
-    Option(
-        "--batch", metavar="FILE", help="A file of texts, as index takes it; - is standard input."
-    ),
-]
-K = Annotated[int, Option("-k", min=1, help="Maximum number of matches.")]
-CandidatesOption = Annotated[
-    int,
-    Option(
-        "--candidates", min=1, max=MAX_CANDIDATES, help="Maximum number of documents to verify."
-    ),
-]
-Nearest = Annotated[
-    bool, Option("--nearest", help="Find the k nearest, however unlike: no threshold.")
-]
-MaxBucket = Annotated[
-    int | None,
-    Option(
-        "--max-bucket",
-        min=1,
-        metavar="N",
-        show_default="no limit",
-        help="Leave out buckets that hold more than N documents.",
-    ),
-]
-Collapse = Annotated[
-    bool, Option("--collapse", help="Return only the best document of each group.")
-]
-WithSource = Annotated[bool, Option("--source", help="With JSON: the fields of each match too.")]
 
 
 @dataclass(frozen=True)
 class SearchOptions:
     """The options that say which documents to look for."""
 
-    text: TextOption = None
-    file: FileOption = None
-    id: IdOption = None
+    text: Annotated[str | None, Option(help="The text itself.")] = None
+    file: Annotated[str | None, Option(help="A file that holds the text; - is standard input.")] = (
+        None
+    )
+    id: Annotated[str | None, Option(help="The id of an indexed document.")] = None
     metric: options.MetricOption = "jaccard"
     threshold: options.Looking = None
-    nearest: Nearest = False
+    nearest: Annotated[
+        bool, Option("--nearest", help="Find the k nearest, however unlike: no threshold.")
+    ] = False
     distance: options.Distance = None
     recall: options.Recall = RECALL
-    candidates: CandidatesOption = 1_000
+    candidates: Annotated[
+        int, Option(min=1, max=MAX_CANDIDATES, help="Maximum number of documents to verify.")
+    ] = 1_000
     filter: options.FilterOption = None
 
     def check(self, **more: str | None) -> None:
@@ -112,10 +83,23 @@ class SearchOptions:
 def similar(
     target: options.Target,
     search: SearchOptions,
-    batch: Batch = None,
-    k: K = 10,
-    max_bucket: MaxBucket = None,
-    source: WithSource = False,
+    batch: Annotated[
+        str | None,
+        Option(metavar="FILE", help="A file of texts, as index takes it; - is standard input."),
+    ] = None,
+    k: Annotated[int, Option("-k", min=1, help="Maximum number of matches.")] = 10,
+    max_bucket: Annotated[
+        int | None,
+        Option(
+            min=1,
+            metavar="N",
+            show_default="no limit",
+            help="Leave out buckets that hold more than N documents.",
+        ),
+    ] = None,
+    source: Annotated[
+        bool, Option("--source", help="With JSON: the fields of each match too.")
+    ] = False,
     as_json: options.AsJson = None,
 ) -> None:
     """Find the documents most similar to a text.
@@ -146,7 +130,13 @@ def similar(
 
 
 @options.with_target
-def query(target: options.Target, search: SearchOptions, collapse: Collapse = False) -> None:
+def query(
+    target: options.Target,
+    search: SearchOptions,
+    collapse: Annotated[
+        bool, Option("--collapse", help="Return only the best document of each group.")
+    ] = False,
+) -> None:
     """Print the search for a text's candidates as JSON.
 
     Example: esdedup query -i news --id 17 --collapse
@@ -175,12 +165,8 @@ def _as_json(result: Result, id: str | None, with_source: bool) -> dict[str, Any
 
 
 def _match(match: Match, with_source: bool) -> dict[str, Any]:
-    document: dict[str, Any] = {"id": match.id}
-    if match.similarity is not None:
-        document["similarity"] = match.similarity
-    else:
-        document["distance"] = match.distance
-    document["matched"] = match.matched
+    measure = "distance" if match.similarity is None else "similarity"
+    document = {"id": match.id, measure: getattr(match, measure), "matched": match.matched}
     if with_source:
         document["source"] = {name: value for name, value in match.source.items() if name != FIELD}
     return document

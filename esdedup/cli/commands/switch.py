@@ -20,8 +20,6 @@ from esdedup.stores import BulkPolicy
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.mapping import index_mapping
 
-Keep = Annotated[bool, Option("--keep", help="Leave the old tokens in place for now.")]
-
 
 @options.with_target
 def switch_command(
@@ -30,7 +28,7 @@ def switch_command(
     text_field: options.TextField = None,
     workers: options.Workers = 1,
     max_rate: options.MaxRate = None,
-    keep: Keep = False,
+    keep: Annotated[bool, Option("--keep", help="Leave the old tokens in place for now.")] = False,
     yes: options.Yes = False,
     retries: options.Retries = 6,
     as_json: options.AsJson = None,
