@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -630,15 +631,14 @@ def _records(
     """The records of documents. id_field: give a random id to documents without this field."""
     if isinstance(documents, (Mapping, str)):
         raise UsageError("give a list of documents, not a single one")
-    return _numbered(documents, id_field)
 
-
-def _numbered(documents: Iterable[Mapping[str, Any]], id_field: str | None) -> Iterator[Record]:
-    for number, source in enumerate(documents, 1):
+    def record(number: int, source: Mapping[str, Any]) -> Record:
         if not isinstance(source, Mapping):
             raise RecordError(f"document {number}: use a mapping, not {type(source).__name__}")
         absent = id_field is not None and not has_field(source, id_field)
-        yield Record("document", number, source, uuid.uuid4().hex if absent else None)
+        return Record("document", number, source, uuid.uuid4().hex if absent else None)
+
+    return itertools.starmap(record, enumerate(documents, 1))
 
 
 def _raise(record: BadRecord) -> None:

@@ -111,7 +111,12 @@ class Originals:
         self._recent: list[Row] = []
         self._older: list[Row] = []
         self._begun = False
-        _require_tokens(self.meta, policy)
+        kind = "SimHash" if policy.metric == "hamming" else "MinHash"
+        if kind.lower() not in self.meta.scheme.kinds:
+            raise UsageError(
+                f"to {policy.action} near-duplicates as they come in needs {kind} tokens, and the"
+                f" index has none: keep them, or make an index of a scheme with {kind}"
+            )
         self.like = Likeness(self.meta.scheme, policy.limits)
 
     @property
@@ -290,15 +295,6 @@ class _Batch:
             and near.id not in self.run.doubted
             and not near.verdict.follows(id)
         ]
-
-
-def _require_tokens(meta: IndexMeta, policy: DuplicatePolicy) -> None:
-    kind = "SimHash" if policy.metric == "hamming" else "MinHash"
-    if kind.lower() not in meta.scheme.kinds:
-        raise UsageError(
-            f"to {policy.action} near-duplicates as they come in needs {kind} tokens, and the index"
-            f" has none: keep them, or make an index of a scheme with {kind}"
-        )
 
 
 def _verdicts_of(

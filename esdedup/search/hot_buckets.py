@@ -96,7 +96,11 @@ def hot_buckets(
     found: list[tuple[int, str, str, str]] = []
     sure = 0
     for kind in wanted:
-        held = holders[kind]
+        held = {
+            token: ids
+            for token, ids in holders[kind].items()
+            if len(ids) > 1 and is_token(token, kind, meta.scheme)
+        }
         counted = heapq.nsmallest(MOST_COUNTED, held, key=lambda token: (-len(held[token]), token))
         sizes = store.bucket_sizes(kind, counted, meta)
         for size, token in zip(sizes, counted, strict=True):
@@ -121,7 +125,7 @@ def hot_buckets(
 def _holders(
     store: Store, meta: IndexMeta, kinds: Sequence[str], count: int, total: int
 ) -> tuple[int, dict[str, dict[str, list[str]]]]:
-    """The number of sampled documents; by kind and token the ids of those that hold it, if two.
+    """The number of sampled documents; by kind and token the ids of those that hold it.
 
     Samples `count` random documents, by a fixed seed, or all if there are no more.
     """
@@ -140,14 +144,7 @@ def _holders(
             values = value if isinstance(value, list) else [value]
             for token in {each for each in values if isinstance(each, str)}:
                 holders[kind].setdefault(token, []).append(document.id)
-    return looked, {
-        kind: {
-            token: ids
-            for token, ids in held.items()
-            if len(ids) > 1 and is_token(token, kind, meta.scheme)
-        }
-        for kind, held in holders.items()
-    }
+    return looked, holders
 
 
 def _sure(sampled: int, total: int, least: int) -> int:

@@ -60,8 +60,7 @@ def index(
     check_files(files, reading.format)
     if group and on_duplicate != "keep":
         raise UsageError(f"--group marks near-duplicates: leave out --on-duplicate {on_duplicate}")
-    if metric == "hamming" and threshold is not None:
-        raise UsageError("--threshold goes with --metric jaccard")
+    options.check_metric_options(metric, threshold, None)
     least = ACTING if threshold is None else threshold
     action = "group" if group else on_duplicate
     policy = DuplicatePolicy(action, least, metric=metric, distance=distance)
