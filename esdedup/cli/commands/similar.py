@@ -55,7 +55,6 @@ class SearchOptions:
     def limits(self, matches: int = 10, max_bucket: int | None = None) -> Limits:
         """The limits that the options name. Raises UsageError if options contradict each other."""
         options.check_metric_options(self.metric, self.threshold, self.distance)
-        threshold = LOOKING if self.threshold is None else self.threshold
         if self.nearest:
             if self.metric == "hamming":
                 raise UsageError("--nearest goes with --metric jaccard")
@@ -63,15 +62,10 @@ class SearchOptions:
                 raise UsageError("give one of --threshold and --nearest")
             if max_bucket is not None:
                 raise UsageError("--max-bucket goes without --nearest")
-        return Limits(
-            self.metric,
-            None if self.nearest else threshold,
-            self.distance,
-            matches,
-            self.candidates,
-            self.recall,
-            max_bucket,
-        )
+        default = None if self.nearest else LOOKING
+        least = default if self.threshold is None else self.threshold
+        how_far = (self.distance, matches, self.candidates, self.recall, max_bucket)
+        return Limits(self.metric, least, *how_far)
 
     def query(self, index: Index) -> Query:
         """The query by the text, the file, or the id."""
