@@ -68,8 +68,8 @@ class SwitchReport:
 Fill = Callable[[BackfillPlan], ChangeReport]
 """Carries a plan out, as `backfill` does."""
 
-Wait = Callable[[str], None]
-"""Waits for `WAIT_SECONDS`; the argument says for what."""
+Tell = Callable[[str], None]
+"""Takes a sentence before each wait."""
 
 
 def switch(
@@ -150,12 +150,15 @@ def _free_field(found: list[IndexState], meta: IndexMeta) -> str:
     return next(name for name in free if name != meta.field)
 
 
-def sleep(_: str) -> None:
-    """Waits until every reader and writer has seen the last step."""
+def _wait(until: str, tell: Tell | None) -> None:
+    if tell is not None:
+        tell(f"Waiting {WAIT_SECONDS:.0f} s until {until}")
     time.sleep(WAIT_SECONDS)
 
 
-def fill_next(cluster: Cluster, plan: SwitchPlan, fill: Fill, wait: Wait = sleep) -> ChangeReport:
+def fill_next(
+    cluster: Cluster, plan: SwitchPlan, fill: Fill, tell: Tell | None = None
+) -> ChangeReport:
     """Gives documents the next tokens, round after round, until no document waits.
 
     First puts the next field into the mapping, if it is not there; writers fill it from then on.
@@ -168,7 +171,7 @@ def fill_next(cluster: Cluster, plan: SwitchPlan, fill: Fill, wait: Wait = sleep
         if in_the_way := [each for state in found for each in hindrances(state, plan.following)]:
             raise StoreError("; ".join(map(str, in_the_way)))
         _put(cluster, plan.name, replace(meta, next=plan.following))
-    wait("until every writer fills both")
+    _wait("every writer fills both", tell)
     total = ChangeReport()
     for _ in range(_ROUNDS):
         filling = plan_backfill(cluster, plan.name, following=True)
@@ -211,14 +214,14 @@ def empty_former(
     plan: SwitchPlan,
     forgetting: BackfillPlan,
     fill: Fill,
-    wait: Wait = sleep,
+    tell: Tell | None = None,
 ) -> ChangeReport:
     """Removes the old tokens from the documents.
 
     forgetting: of `plan_forgetting`. Raises StoreError if an index still has the field, or a
     document was not updated.
     """
-    wait("until no reader uses them")
+    _wait("no reader uses them", tell)
     report = fill(forgetting)
     if report.failures:
         raise StoreError(f"{_failed(report)}. Switch again to go on")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +10,7 @@ from typing import Annotated
 from typer import Option
 
 from esdedup.admin.backfill import BackfillPlan, Effort, backfill, plan_forgetting
-from esdedup.admin.switch import WAIT_SECONDS, complete, empty_former, fill_next, plan_switch
+from esdedup.admin.switch import complete, empty_former, fill_next, plan_switch
 from esdedup.cli import options
 from esdedup.cli.commands.backfill import run, show
 from esdedup.cli.files import DeadLetterFile
@@ -67,7 +66,7 @@ def switch_command(
             message(f"to scheme {following.scheme.id} in the field {following.field!r}:")
             message(json.dumps(index_mapping(following)["properties"]))
         if plan.stage in ("begin", "fill"):
-            total = fill_next(cluster, plan, fill, _wait)
+            total = fill_next(cluster, plan, fill, message)
             show(total, f"Scheme {following.scheme.id} of {plan.name!r}", 0, wants_json(as_json))
             complete(cluster, plan)
             if plan.meta.stop:
@@ -84,10 +83,5 @@ def switch_command(
         if not agreed(question, yes):
             message(f"{question} Not without a yes: esdedup switch --index {plan.name} --yes")
             return
-        report = empty_former(cluster, plan, forgetting, fill, _wait)
+        report = empty_former(cluster, plan, forgetting, fill, message)
         show(report, f"Field {field!r} of {plan.name!r}, emptied", 0, wants_json(as_json))
-
-
-def _wait(why: str) -> None:
-    message(f"Waiting {WAIT_SECONDS:.0f} s {why}")
-    time.sleep(WAIT_SECONDS)
