@@ -39,25 +39,24 @@ def in_order(workers: int, work: Callable[[Item], Done], items: Iterable[Item]) 
     if workers == 1:
         yield from map(work, items)
         return
-    failure: Exception | None = None
-    reading = iter(items)
+    failures: list[Exception] = []
+
+    def readable() -> Iterator[Item]:
+        try:
+            yield from items
+        except Exception as error:
+            failures.append(error)
+
     with _processes(workers) as submit:
         waiting: deque[Future[Done]] = deque()
-        while True:
-            try:
-                item = next(reading)
-            except StopIteration:
-                break
-            except Exception as error:
-                failure = error
-                break
+        for item in readable():
             waiting.append(submit(work, item))
             while waiting and (waiting[0].done() or len(waiting) > 2 * workers):
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
-    if failure is not None:
-        raise failure
+    if failures:
+        raise failures[0]
 
 
 def in_pieces(
