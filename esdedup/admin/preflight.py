@@ -64,16 +64,13 @@ def _closed_or_blocked(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:
 
 def _taken(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:
     """A field of our name that somebody else made."""
-    stored, own = state.mapping.get("properties", {}).get(meta.field), meta_of(state.mapping)
+    stored = state.mapping.get("properties", {}).get(meta.field)
     if stored is None:
         return
+    own = meta_of(state.mapping)
     # The fields that are ours, now or before, by the index's `_meta`.
-    ours = own is not None and meta.field in (
-        *(one.field for one in own.all),
-        *own.spent,
-        own.former,
-    )
-    if found := _foreign(stored, meta, ours=ours):
+    names = [] if own is None else [*own.spent, own.former, *(one.field for one in own.all)]
+    if found := _foreign(stored, meta, ours=meta.field in names):
         reason = f"{found}: choose another name (--field {FIELD}_tokens)"
         yield "taken", "attach", reason
 
