@@ -6,7 +6,7 @@ import itertools
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -496,17 +496,9 @@ class Index:
                 " --force"
             )
 
-    @contextmanager
-    def beside(self, name: str | None) -> Iterator[Store | None]:
+    def beside(self, name: str | None) -> AbstractContextManager[Store | None]:
         """The store of another index in the same place, closed at the end; None for no name."""
-        if name is None:
-            yield None
-            return
-        store = replace(self.place, index=name).store()
-        try:
-            yield store
-        finally:
-            store.close()
+        return nullcontext() if name is None else closing(replace(self.place, index=name).store())
 
     def report(
         self,
