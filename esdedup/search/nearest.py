@@ -111,12 +111,14 @@ def nearest(
                 for row, look in looks.items()
                 if (query := searches[row]).groups and not look.done
             }
+            if not asked:
+                continue
             found = store.candidates(list(asked.values()), limits.candidates)
             for (row, query), candidates in zip(asked.items(), found, strict=True):
                 matches = jaccard_matches(meta, sets[row], candidates.found)
                 looks[row].add(query, rows, candidates, matches)
             # The candidates are freed before the next ones are fetched.
-            del found
+            del found, candidates
         for row, look in looks.items():
             truncated, stopped = look.truncated and not look.done, bands[row].stopped
             results[row] = Result(

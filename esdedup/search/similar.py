@@ -79,7 +79,7 @@ def similar(
                 asked=len(wanted[row].groups),
             )
         # The candidates are freed before the next ones are fetched.
-        del found
+        del found, each
     return results
 
 
