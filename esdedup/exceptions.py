@@ -1,18 +1,4 @@
-"""The errors of esdedup.
-
-EsdedupError                 never raised itself; catch it to catch them all
-├── UsageError               a wrong option, parameter or file name (also a ValueError)
-│   ├── SchemeMismatch       the index holds another scheme's tokens
-│   └── MissingExtra         an optional package is not installed
-├── InputError               an input can't be read to its end
-├── RecordError              one record of an input can't be used
-│   └── DuplicateFound       it is similar to an earlier one, and the policy is to fail
-├── StoreError               the store refused or failed
-│   ├── IndexNotFound        no index has this name
-│   ├── AuthenticationFailed the server refused the credentials
-│   ├── PermissionDenied     the credentials lack a privilege
-│   └── StoreUnavailable     the server can't be reached, or stopped answering
-"""
+"""The errors of esdedup: `EsdedupError` is the base of all of them."""
 
 from __future__ import annotations
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -165,10 +166,7 @@ class Dedup:
 
 
 class Index:
-    """One index in a store.
-
-    Use it as a context manager, or call `close`.
-    """
+    """One index in a store. Use it as a context manager, or call `close`."""
 
     def __init__(
         self,
@@ -404,7 +402,8 @@ class Index:
         Raises UsageError if an option is out of range, or the scheme lacks the tokens.
         """
         with _working(work) as folder:
-            return self._groups(folder, on_step, options)
+            grouping = grouping_of(options)
+            return find_groups(self.store, self.meta, grouping, work=folder, on_step=on_step)
 
     def group(
         self,
@@ -420,7 +419,8 @@ class Index:
         """
         require_settled(self.store, self.meta)
         with _working(work) as folder:
-            found = self._groups(folder, on_step, options)
+            grouping = grouping_of(options)
+            found = find_groups(self.store, self.meta, grouping, work=folder, on_step=on_step)
             marks = mark_groups(self.store, self.meta, found, on_step)
         return GroupReport(found, marks, self.missed(found))
 
@@ -496,17 +496,9 @@ class Index:
                 " --force"
             )
 
-    @contextmanager
-    def beside(self, name: str | None) -> Iterator[Store | None]:
+    def beside(self, name: str | None) -> AbstractContextManager[Store | None]:
         """The store of another index in the same place, closed at the end; None for no name."""
-        if name is None:
-            yield None
-            return
-        store = replace(self.place, index=name).store()
-        try:
-            yield store
-        finally:
-            store.close()
+        return nullcontext() if name is None else closing(replace(self.place, index=name).store())
 
     def report(
         self,
@@ -567,12 +559,6 @@ class Index:
         self.store.put_stop(self.meta, kept)
         self._meta = None
         return kept
-
-    def _groups(
-        self, work: WorkFolder | None, on_step: OnStep | None, options: GroupOptions
-    ) -> Groups:
-        grouping = grouping_of(options)
-        return find_groups(self.store, self.meta, grouping, work=work, on_step=on_step)
 
     def _wanted(self, stored: IndexMeta) -> IndexMeta:
         """The stored parameters, replaced by those asked for."""
@@ -637,15 +623,14 @@ def _records(
     """The records of documents. id_field: give a random id to documents without this field."""
     if isinstance(documents, (Mapping, str)):
         raise UsageError("give a list of documents, not a single one")
-    return _numbered(documents, id_field)
 
-
-def _numbered(documents: Iterable[Mapping[str, Any]], id_field: str | None) -> Iterator[Record]:
-    for number, source in enumerate(documents, 1):
+    def record(number: int, source: Mapping[str, Any]) -> Record:
         if not isinstance(source, Mapping):
             raise RecordError(f"document {number}: use a mapping, not {type(source).__name__}")
         absent = id_field is not None and not has_field(source, id_field)
-        yield Record("document", number, source, uuid.uuid4().hex if absent else None)
+        return Record("document", number, source, uuid.uuid4().hex if absent else None)
+
+    return itertools.starmap(record, enumerate(documents, 1))
 
 
 def _raise(record: BadRecord) -> None:

@@ -66,7 +66,13 @@ def plan_attach(
         named = resolve(cluster, name)
         found = states(cluster, named)
         metas = {state.name: meta_of(state.mapping) for state in found}
-        wanted = _wanted([meta for meta in metas.values() if meta], scheme, text_field, field)
+        base = [IndexMeta(Scheme()), *(meta for meta in metas.values() if meta)][-1]
+        wanted = replace(
+            base,
+            scheme=scheme or base.scheme,
+            text_field=text_field or base.text_field,
+            field=field or base.field,
+        )
         changes = []
         for state in found:
             stored = metas[state.name]
@@ -81,18 +87,6 @@ def plan_attach(
             require_text_field(found, wanted)
         template = plan_template(cluster, named, wanted) if named.kind == "data stream" else None
         return AttachPlan(named, wanted, tuple(changes), template)
-
-
-def _wanted(
-    stored: list[IndexMeta], scheme: Scheme | None, text_field: str | None, field: str | None
-) -> IndexMeta:
-    base = stored[-1] if stored else IndexMeta(Scheme())
-    return replace(
-        base,
-        scheme=scheme or base.scheme,
-        text_field=text_field or base.text_field,
-        field=field or base.field,
-    )
 
 
 def require_text_field(found: list[IndexState], meta: IndexMeta) -> None:
@@ -127,23 +121,19 @@ def attach(
     with reached(target) as cluster:
         if isinstance(what, str):
             what = plan_attach(cluster, what, scheme, text_field, field)
-        _put(cluster, what)
+        if what.hindrances:
+            raise StoreError("; ".join(map(str, what.hindrances)))
+        for change in what.changes:
+            if change.mapping is not None:
+                put_mapping(cluster, change.index, change.mapping)
+        for state in states(cluster, what.named):
+            stored = meta_of(state.mapping)
+            if stored is None:
+                raise StoreError(f"index {state.name!r}: the mapping was not stored")
+            stored.require(what.meta, f"index {state.name!r}")
+        if what.template is not None:
+            install_template(cluster, what.template)
     return what
-
-
-def _put(cluster: Cluster, plan: AttachPlan) -> None:
-    if plan.hindrances:
-        raise StoreError("; ".join(str(obstacle) for obstacle in plan.hindrances))
-    for change in plan.changes:
-        if change.mapping is not None:
-            put_mapping(cluster, change.index, change.mapping)
-    for state in states(cluster, plan.named):
-        stored = meta_of(state.mapping)
-        if stored is None:
-            raise StoreError(f"index {state.name!r}: the mapping was not stored")
-        stored.require(plan.meta, f"index {state.name!r}")
-    if plan.template is not None:
-        install_template(cluster, plan.template)
 
 
 def put_mapping(cluster: Cluster, index: str, mapping: Mapping[str, Any]) -> None:
@@ -157,12 +147,9 @@ def put_mapping(cluster: Cluster, index: str, mapping: Mapping[str, Any]) -> Non
             " indices:admin/mappings/get (OpenSearch)"
         ) from error
     except StoreError as error:
-        raise type(error)(f"index {index!r}: {_explained(str(error))}") from error
-
-
-def _explained(reason: str) -> str:
-    if "Limit of total fields" in reason:
-        return f"the mapping has no room ({reason}): raise index.mapping.total_fields.limit"
-    if "synthetic source" in reason:
-        return f"this version takes no such fields beside a synthetic _source ({reason})"
-    return reason
+        reason = str(error)
+        if "Limit of total fields" in reason:
+            reason = f"the mapping has no room ({error}): raise index.mapping.total_fields.limit"
+        elif "synthetic source" in reason:
+            reason = f"this version takes no such fields beside a synthetic _source ({error})"
+        raise type(error)(f"index {index!r}: {reason}") from error

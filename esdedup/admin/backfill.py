@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -23,13 +23,13 @@ from esdedup.admin.preflight import Obstacle, hindrances, searchable_text
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.ingest.parallel import in_pieces
 from esdedup.ingest.renew import fields_to_read, forget, renew
-from esdedup.models import MOST_SLICES, WHOLE, Held, Share
+from esdedup.models import MOST_SLICES, WHOLE, Share
 from esdedup.stores import BulkPolicy, Cluster, Target, connect, reached
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.connection import Connection
 from esdedup.stores.elastic.documents import held_of
 from esdedup.stores.elastic.errors import PointInTimeLost
-from esdedup.stores.elastic.indices import IndexState, Named, attached, path_of
+from esdedup.stores.elastic.indices import Named, attached, path_of
 from esdedup.stores.elastic.queries import not_sketched, scan_body, sketched, with_text
 from esdedup.stores.elastic.retry import retrying, wait
 from esdedup.stores.elastic.store import ClusterStore
@@ -134,54 +134,38 @@ def plan_backfill(
     is not changing its scheme and `following` asks for that.
     """
     with reached(target) as cluster:
-        named, found, meta = attached(cluster, name)
-        marks_in = None
-        if following:
-            if meta.next is None:
-                raise StoreError(f"{name!r} is not changing its scheme")
-            meta, marks_in = meta.next, meta.field
-        chosen, left_out = _fillable(found, meta)
-        query = sketched(meta) if stale else _lacking(found, meta)
-        work: Work = "renew" if stale else "fill"
-        waiting = _count(cluster, chosen, query, effort)
-    return BackfillPlan(named, meta, chosen, left_out, query, work, waiting, marks_in)
+        return _planned(cluster, name, "renew" if stale else "fill", following, effort)
 
 
-def plan_forgetting(cluster: Cluster, name: str, effort: Effort | None = None) -> BackfillPlan:
+def plan_forgetting(cluster: Cluster, name: str) -> BackfillPlan:
     """Returns what there is to empty after a change of the scheme. Raises StoreError if nothing."""
+    return _planned(cluster, name, "forget")
+
+
+def _planned(
+    cluster: Cluster, name: str, work: Work, following: bool = False, effort: Effort | None = None
+) -> BackfillPlan:
     named, found, meta = attached(cluster, name)
-    if meta.former is None:
-        raise StoreError(f"{name!r} has no field of a former scheme")
-    chosen, left_out = _fillable(found, meta)
-    query: dict[str, Any] = {"exists": {"field": f"{meta.former}.scheme"}}
-    waiting = _count(cluster, chosen, query, effort)
-    return BackfillPlan(named, meta, chosen, left_out, query, "forget", waiting)
-
-
-def _count(
-    cluster: Cluster, indices: Sequence[str], query: dict[str, Any], effort: Effort | None
-) -> int:
-    count = sum(cluster.count(path_of(index), query) for index in indices)
-    return math.ceil(count / (effort or Effort()).share.of)
-
-
-def _fillable(
-    found: list[IndexState], meta: IndexMeta
-) -> tuple[tuple[str, ...], tuple[Obstacle, ...]]:
-    chosen, left_out = [], []
-    for state in found:
-        found_here = hindrances(state, meta)
-        left_out += found_here
-        if not found_here:
-            chosen.append(state.name)
-    return tuple(chosen), tuple(left_out)
-
-
-def _lacking(found: list[IndexState], meta: IndexMeta) -> dict[str, Any]:
-    """The query for documents without the scheme's id; with the text, if a query can tell that."""
-    if all(searchable_text(state, meta) for state in found):
-        return with_text(not_sketched(meta), meta)
-    return not_sketched(meta)
+    marks_in = None
+    if following:
+        if meta.next is None:
+            raise StoreError(f"{name!r} is not changing its scheme")
+        meta, marks_in = meta.next, meta.field
+    query = sketched(meta)
+    if work == "forget":
+        if meta.former is None:
+            raise StoreError(f"{name!r} has no field of a former scheme")
+        query = {"exists": {"field": f"{meta.former}.scheme"}}
+    elif work == "fill":
+        query = not_sketched(meta)
+        if all(searchable_text(state, meta) for state in found):
+            query = with_text(query, meta)
+    left_out = tuple(each for state in found for each in hindrances(state, meta))
+    hindered = {each.index for each in left_out}
+    chosen = tuple(state.name for state in found if state.name not in hindered)
+    count = sum(cluster.count(path_of(index), query) for index in chosen)
+    waiting = math.ceil(count / (effort or Effort()).share.of)
+    return BackfillPlan(named, meta, chosen, left_out, query, work, waiting, marks_in)
 
 
 def backfill(
@@ -212,21 +196,26 @@ def backfill(
             if what.left_out:
                 raise StoreError("; ".join(map(str, what.left_out)))
         for index in what.indices:
-            total += _fill(cluster, what, index, effort, on_update)
+            total += _fill(cluster, what, index, effort, on_update or (lambda _: None))
     return total
 
 
 def _fill(
-    cluster: Cluster,
-    plan: BackfillPlan,
-    index: str,
-    effort: Effort,
-    on_update: OnUpdate | None,
+    cluster: Cluster, plan: BackfillPlan, index: str, effort: Effort, on_update: OnUpdate
 ) -> ChangeReport:
     """Reads one index pass after pass, because others may write during a pass."""
     total, fruitless, before = ChangeReport(), 0, math.inf
     while True:
-        done, lost = _pass(cluster, plan, index, effort, on_update)
+        done, lost = ChangeReport(), None
+        with cluster.point_in_time(path_of(index)) as point:
+            jobs = [_Job(index, point, plan, some, effort) for some in slices(effort)]
+            with closing(_done(cluster, jobs)) as pages:
+                for page in pages:
+                    if isinstance(page, PointInTimeLost):
+                        lost = page
+                        continue
+                    done += page
+                    on_update(page)
         cluster.ask("POST", f"{path_of(index)}/_refresh")
         # A document that can't be written is read again by the next pass, and counted then.
         total = replace(total, read=total.settled, without_text=0, failures=[]) + done
@@ -245,31 +234,6 @@ def _fill(
         before = done.written
 
 
-def _pass(
-    cluster: Cluster,
-    plan: BackfillPlan,
-    index: str,
-    effort: Effort,
-    on_update: OnUpdate | None,
-) -> tuple[ChangeReport, PointInTimeLost | None]:
-    """Reads all that waits in one index at this moment.
-
-    Returns the counts, and the error if a point in time was lost.
-    """
-    total, lost = ChangeReport(), None
-    with cluster.point_in_time(path_of(index)) as point:
-        jobs = [_Job(index, point, plan, some, effort) for some in slices(effort)]
-        with closing(_done(cluster, jobs)) as pages:
-            for done in pages:
-                if isinstance(done, PointInTimeLost):
-                    lost = done
-                    continue
-                total += done
-                if on_update is not None:
-                    on_update(done)
-    return total, lost
-
-
 @dataclass(frozen=True)
 class _Job:
     """The pages that one worker has yet to read.
@@ -285,21 +249,6 @@ class _Job:
     effort: Effort
     after: list[Any] | None = None
     size: int = _PAGE_DOCUMENTS
-
-    def body(self) -> dict[str, Any]:
-        """Returns the search for the next page, without the lists of tokens."""
-        plan = self.plan
-        names = fields_to_read(plan.meta, plan.marks_in)
-        if plan.work == "forget":
-            names = [str(plan.meta.former)]
-        size = min(self.size, self.effort.page(_PAGE_DOCUMENTS))
-        body = scan_body(plan.query, {"includes": names, "excludes": TOKEN_PATHS}, size)
-        body["seq_no_primary_term"] = True
-        if self.slices[0] is not None:
-            body["slice"] = self.slices[0]
-        if self.after is not None:
-            body["search_after"] = self.after
-        return body
 
 
 def _done(cluster: Cluster, jobs: Sequence[_Job]) -> Generator[_Done]:
@@ -331,30 +280,32 @@ def _page(cluster: Cluster, job: _Job) -> tuple[_Done, _Job | None]:
 
     A lost point in time is returned, not raised: it must not stop the other workers.
     """
-    began = time.monotonic()
+    plan, began = job.plan, time.monotonic()
+    forgotten = plan.meta.former if plan.work == "forget" else None
+    names = [forgotten] if forgotten else fields_to_read(plan.meta, plan.marks_in)
+    size = min(job.size, job.effort.page(_PAGE_DOCUMENTS))
+    body = scan_body(plan.query, {"includes": names, "excludes": TOKEN_PATHS}, size)
+    body["seq_no_primary_term"] = True
+    if job.slices[0] is not None:
+        body["slice"] = job.slices[0]
+    if job.after is not None:
+        body["search_after"] = job.after
     try:
-        hits, point = cluster.page(job.point, job.body())
+        hits, point = cluster.page(job.point, body)
         if not hits:
             left = replace(job, point=point, slices=job.slices[1:], after=None)
             return ChangeReport(), left if left.slices else None
-        store = ClusterStore(cluster, job.index)
-        done = _update(store, list(map(held_of, hits)), job.plan)
+        store, held = ClusterStore(cluster, job.index), list(map(held_of, hits))
+        if forgotten:
+            done = forget(store, held, forgotten)
+        else:
+            done = renew(store, held, plan.meta, plan.marks_in)
     except PointInTimeLost as error:
         return error, None
     job.effort.wait(len(hits), began)
     named = [replace(each, id=f"{job.index}/{each.id}") for each in done.failures]
-    left = replace(job, point=point, after=hits[-1]["sort"], size=_page_of(hits))
-    return replace(done, failures=named), left
-
-
-def _update(store: ClusterStore, held: Sequence[Held], plan: BackfillPlan) -> ChangeReport:
-    if plan.work == "forget":
-        assert plan.meta.former is not None
-        return forget(store, held, plan.meta.former)
-    return renew(store, held, plan.meta, plan.marks_in)
-
-
-def _page_of(hits: Sequence[Mapping[str, Any]]) -> int:
-    """Returns how many documents to read next, so that long ones do not fill the memory."""
+    # Fewer documents next if they are long, so that they do not fill the memory.
     characters = sum(len(str(hit.get("_source", ""))) for hit in hits)
-    return max(1, min(_PAGE_DOCUMENTS, _PAGE_CHARACTERS * len(hits) // max(1, characters)))
+    size = max(1, min(_PAGE_DOCUMENTS, _PAGE_CHARACTERS * len(hits) // max(1, characters)))
+    left = replace(job, point=point, after=hits[-1]["sort"], size=size)
+    return replace(done, failures=named), left

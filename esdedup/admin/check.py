@@ -132,41 +132,34 @@ def _check(
         found,
         cluster.count(path),
         cluster.count(path, sketched(meta)),
-        _bare(cluster, path, lacking, meta, readable),
+        _tally(cluster, path, lacking, meta.text_field if readable else None),
         _tally(cluster, path, other_scheme(meta)),
         _stale(cluster, path, meta, on_scan) if stale and readable else None,
     )
 
 
-def _tally(cluster: Cluster, path: str, query: Mapping[str, Any]) -> Tally:
-    hits = _hits(cluster, path, query, _EXAMPLES, False)
-    return Tally(hits["total"]["value"], tuple(hit["_id"] for hit in hits["hits"]))
-
-
-def _hits(
-    cluster: Cluster, path: str, query: Mapping[str, Any], size: int, source: Any
-) -> Mapping[str, Any]:
-    body = {"query": query, "size": size, "_source": source, "track_total_hits": True}
+def _tally(
+    cluster: Cluster,
+    path: str,
+    query: Mapping[str, Any],
+    text_field: str | None = None,
+) -> Tally:
+    """The documents that match. text_field: if a page holds them all, only those with a string."""
+    body = {"query": query, "size": _EXAMPLES, "_source": False, "track_total_hits": True}
     whole = {"allow_partial_search_results": "false"}
     _, answer = cluster.ask("POST", f"{path}/_search", body, whole)
-    hits: Mapping[str, Any] = answer["hits"]
-    return hits
-
-
-def _bare(
-    cluster: Cluster, path: str, query: Mapping[str, Any], meta: IndexMeta, readable: bool
-) -> Tally:
-    """The documents that match; if one page holds them all, only those whose text is a string."""
-    tally = _tally(cluster, path, query)
-    if not readable or not 0 < tally.count <= _PAGE:
-        return tally
-    hits = _hits(cluster, path, query, _PAGE, [meta.text_field])["hits"]
-    ids = [
-        hit["_id"]
-        for hit in hits
-        if isinstance(value_at(hit.get("_source", {}), meta.text_field), str)
-    ]
-    return Tally(len(ids), tuple(ids[:_EXAMPLES]))
+    ids = [hit["_id"] for hit in answer["hits"]["hits"]]
+    count = answer["hits"]["total"]["value"]
+    if text_field is not None and 0 < count <= _PAGE:
+        body |= {"size": _PAGE, "_source": [text_field]}
+        _, answer = cluster.ask("POST", f"{path}/_search", body, whole)
+        ids = [
+            hit["_id"]
+            for hit in answer["hits"]["hits"]
+            if isinstance(value_at(hit.get("_source", {}), text_field), str)
+        ]
+        count = len(ids)
+    return Tally(count, tuple(ids[:_EXAMPLES]))
 
 
 def _stale(

@@ -13,6 +13,8 @@ from esdedup.stores.mapping import IndexMeta, field_mapping, meta_of
 
 Kind = Literal["closed", "blocked", "taken", "room", "source", "no updates", "no text", "odd text"]
 Stops = Literal["attach", "backfill", "nothing"]
+_Found = tuple[Kind, Stops, str]
+"""The fields of an `Obstacle` except the index."""
 
 _TEXTS = ("text", "match_only_text", "annotated_text", "keyword", "wildcard", "constant_keyword",
           "search_as_you_type", "semantic_text")  # fmt: skip
@@ -38,8 +40,8 @@ class Obstacle:
 
 def obstacles(state: IndexState, meta: IndexMeta) -> list[Obstacle]:
     """Returns the obstacles that an index's mapping and settings show."""
-    finders = (_closed, _blocked, _field_taken, _room, _source, _unchangeable, _text_field)
-    return [obstacle for find in finders for obstacle in find(state, meta)]
+    finders = (_closed_or_blocked, _taken, _room, _source, _unchangeable, _text_field)
+    return [Obstacle(state.name, *found) for find in finders for found in find(state, meta)]
 
 
 def hindrances(state: IndexState, meta: IndexMeta) -> list[Obstacle]:
@@ -47,46 +49,30 @@ def hindrances(state: IndexState, meta: IndexMeta) -> list[Obstacle]:
     return [obstacle for obstacle in obstacles(state, meta) if obstacle.stops != "nothing"]
 
 
-def _closed(state: IndexState, meta: IndexMeta) -> Iterator[Obstacle]:
+def _closed_or_blocked(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:
     if state.closed:
-        reason = f"the index is closed: open it (POST /{state.name}/_open)"
-        yield Obstacle(state.name, "closed", "attach", reason)
-
-
-def _blocked(state: IndexState, meta: IndexMeta) -> Iterator[Obstacle]:
-    blocks: dict[str, Stops] = {
-        "read_only": "attach",
-        "read_only_allow_delete": "attach",
-        "metadata": "attach",
-        "write": "backfill",
-    }
-    for block, stops in blocks.items():
+        yield "closed", "attach", f"the index is closed: open it (POST /{state.name}/_open)"
+    for block in ("read_only", "read_only_allow_delete", "metadata", "write"):
         if state.setting(f"blocks.{block}") == "true" and not _mounted(state):
             full = " (set by the server when its disk is full)" if "allow" in block else ""
             reason = (
                 f"index.blocks.{block} is set{full}: the index is read-only; set it to null, or"
                 f" {_SIDECAR}"
             )
-            yield Obstacle(state.name, "blocked", stops, reason)
+            yield "blocked", "backfill" if block == "write" else "attach", reason
 
 
-def _field_taken(state: IndexState, meta: IndexMeta) -> Iterator[Obstacle]:
+def _taken(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:
     """A field of our name that somebody else made."""
     stored = state.mapping.get("properties", {}).get(meta.field)
     if stored is None:
         return
-    found = _foreign(stored, meta, ours=meta.field in _our_fields(state))
-    if found is not None:
+    own = meta_of(state.mapping)
+    # The fields that are ours, now or before, by the index's `_meta`.
+    names = [] if own is None else [*own.spent, own.former, *(one.field for one in own.all)]
+    if found := _foreign(stored, meta, ours=meta.field in names):
         reason = f"{found}: choose another name (--field {FIELD}_tokens)"
-        yield Obstacle(state.name, "taken", "attach", reason)
-
-
-def _our_fields(state: IndexState) -> set[str]:
-    """The fields that are ours, now or before, by the index's `_meta`."""
-    stored = meta_of(state.mapping)
-    if stored is None:
-        return set()
-    return {one.field for one in stored.all} | {*stored.spent, stored.former or stored.field}
+        yield "taken", "attach", reason
 
 
 def _foreign(stored: Mapping[str, Any], meta: IndexMeta, *, ours: bool) -> str | None:
@@ -98,9 +84,9 @@ def _foreign(stored: Mapping[str, Any], meta: IndexMeta, *, ours: bool) -> str |
         return f"the field {meta.field!r} exists already and is disabled"
     found, wanted = stored.get("properties", {}), field_mapping(meta.scheme)["properties"]
     for name in found.keys() & wanted.keys():
-        if (is_kind := found[name].get("type", "object")) != wanted[name]["type"]:
-            right = wanted[name]["type"]
-            return f"the field '{meta.field}.{name}' exists already, as {is_kind}, not {right}"
+        kind, right = found[name].get("type", "object"), wanted[name]["type"]
+        if kind != right:
+            return f"the field '{meta.field}.{name}' exists already, as {kind}, not {right}"
     # Other tools may overwrite `_meta`; then the fields below show whether it is ours.
     alike = {"scheme", "digest"} <= found.keys() <= {*wanted, *OURS}
     if not ours and not alike:
@@ -108,7 +94,7 @@ def _foreign(stored: Mapping[str, Any], meta: IndexMeta, *, ours: bool) -> str |
     return None
 
 
-def _room(state: IndexState, meta: IndexMeta) -> Iterator[Obstacle]:
+def _room(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:
     """The limit of fields, which could let only some indices behind a name be attached."""
     limit = int(state.setting("mapping.total_fields.limit", "1000"))
     properties = state.mapping.get("properties", {})
@@ -122,7 +108,7 @@ def _room(state: IndexState, meta: IndexMeta) -> Iterator[Obstacle]:
             f"the mapping has {taken} fields and no room for {len(missing)} more: raise"
             f" index.mapping.total_fields.limit ({limit})"
         )
-        yield Obstacle(state.name, "room", "attach", reason)
+        yield "room", "attach", reason
 
 
 def _fields(properties: Mapping[str, Any]) -> int:
@@ -133,7 +119,7 @@ def _fields(properties: Mapping[str, Any]) -> int:
     )
 
 
-def _source(state: IndexState, meta: IndexMeta) -> Iterator[Obstacle]:
+def _source(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:
     """A `_source` that lacks fields, so that an update would lose them."""
     mode = state.setting("mapping.source.mode")
     disabled, hidden = source_limits(state.mapping, mode)
@@ -154,10 +140,10 @@ def _source(state: IndexState, meta: IndexMeta) -> Iterator[Obstacle]:
         reason = "_source is synthetic: tokens come back sorted, which changes nothing for searches"
     else:
         return
-    yield Obstacle(state.name, "source", stops, reason)
+    yield "source", stops, reason
 
 
-def _unchangeable(state: IndexState, meta: IndexMeta) -> Iterator[Obstacle]:
+def _unchangeable(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:
     found = {
         "a time series index": state.setting("mode") == "time_series",
         "an append-only index": state.setting("append_only.enabled") == "true",
@@ -167,15 +153,14 @@ def _unchangeable(state: IndexState, meta: IndexMeta) -> Iterator[Obstacle]:
     }
     for what, is_so in found.items():
         if is_so:
-            reason = f"{what} takes no updates: {_SIDECAR}"
-            yield Obstacle(state.name, "no updates", "backfill", reason)
+            yield "no updates", "backfill", f"{what} takes no updates: {_SIDECAR}"
 
 
 def _mounted(state: IndexState) -> bool:
     return state.setting("store.type") in ("snapshot", "remote_snapshot")
 
 
-def _text_field(state: IndexState, meta: IndexMeta) -> Iterator[Obstacle]:
+def _text_field(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:
     found = field_at(state.mapping, meta.text_field)
     if found is None:
         known = ", ".join(sorted(_text_fields(state.mapping))[:10])
@@ -186,13 +171,13 @@ def _text_field(state: IndexState, meta: IndexMeta) -> Iterator[Obstacle]:
             f"no document has a field {meta.text_field!r}{never}; name the one that holds the"
             f" text (--text-field){other}"
         )
-        yield Obstacle(state.name, "no text", "nothing", reason)
+        yield "no text", "nothing", reason
     elif (kind := found.get("type", "object")) not in _TEXTS:
         reason = (
             f"the field {meta.text_field!r} is of type {kind}: only values that are strings get"
             " tokens"
         )
-        yield Obstacle(state.name, "odd text", "nothing", reason)
+        yield "odd text", "nothing", reason
 
 
 def field_at(

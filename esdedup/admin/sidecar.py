@@ -6,7 +6,7 @@ are stored but not indexed. Searches need them to verify candidates.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,18 +19,11 @@ from esdedup.models import FIELD, Failure
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores import Cluster, Target, reached
 from esdedup.stores.changes import ChangeReport
+from esdedup.stores.elastic import indices
 from esdedup.stores.elastic.bulk import Action
 from esdedup.stores.elastic.client import line
 from esdedup.stores.elastic.errors import reason_of
-from esdedup.stores.elastic.indices import (
-    IndexState,
-    Named,
-    check_name,
-    path_of,
-    resolve,
-    source_limits,
-    states,
-)
+from esdedup.stores.elastic.indices import IndexState, Named, path_of, states
 from esdedup.stores.elastic.queries import scan_body
 from esdedup.stores.fields import value_at
 from esdedup.stores.mapping import IndexMeta, index_mapping, meta_of
@@ -72,7 +65,14 @@ def plan_sidecar(
     """
     with reached(target) as cluster:
         plan = plan_attach(cluster, name, scheme, text_field)
-        chosen, left_out = _readable(cluster, plan.named, plan.meta)
+        chosen: list[IndexState] = []
+        left_out: list[Obstacle] = []
+        for state in states(cluster, plan.named):
+            if not state.closed and _reading(state, plan.meta) is not None:
+                chosen.append(state)
+                continue
+            kind = "closed" if state.closed else "source"
+            left_out += [each for each in obstacles(state, plan.meta) if each.kind == kind]
         waiting = sum(cluster.count(path_of(state.name)) for state in chosen)
     return SidecarPlan(plan.named, sidecar, plan.meta, tuple(chosen), tuple(left_out), waiting)
 
@@ -92,25 +92,20 @@ def fill_sidecar(
     with reached(target) as cluster:
         _make(cluster, plan.named, plan.sidecar, plan.meta)
         for state in plan.chosen:
-            for hits in _pages(cluster, state, plan.meta):
-                done = _fill(cluster, hits, plan.sidecar, plan.meta)
-                total += done
-                if on_update is not None:
-                    on_update(done)
+            body = scan_body({"match_all": {}}, [plan.meta.text_field], _PAGE)
+            body |= _reading(state, plan.meta) or {}
+            with cluster.point_in_time(path_of(state.name)) as point:
+                for hits in cluster.pages(point, body):
+                    done = _fill(cluster, hits, plan.sidecar, plan.meta)
+                    total += done
+                    if on_update is not None:
+                        on_update(done)
         cluster.ask("POST", f"{path_of(plan.sidecar)}/_refresh")
     return total
 
 
-def _pages(cluster: Cluster, state: IndexState, meta: IndexMeta) -> Iterator[list[dict[str, Any]]]:
-    body = scan_body({"match_all": {}}, [meta.text_field], _PAGE)
-    if _is_hidden(state, meta):
-        body |= {"_source": False, **(_reading(state, meta) or {})}
-    with cluster.point_in_time(path_of(state.name)) as point:
-        yield from cluster.pages(point, body)
-
-
 def _make(cluster: Cluster, named: Named, sidecar: str, meta: IndexMeta) -> None:
-    check_name(sidecar)
+    indices.check_name(sidecar)
     mapping = {"dynamic": False, **index_mapping(meta, {_MARK: named.name})}
     status, answer = cluster.ask(
         "PUT", path_of(sidecar), {"mappings": mapping}, allowed=frozenset({400})
@@ -119,7 +114,7 @@ def _make(cluster: Cluster, named: Named, sidecar: str, meta: IndexMeta) -> None
         return
     if "exists" not in reason_of(answer):
         raise StoreError(f"index {sidecar!r}: {reason_of(answer)}")
-    found = states(cluster, resolve(cluster, sidecar))
+    found = states(cluster, indices.resolve(cluster, sidecar))
     origins = {state.mapping.get("_meta", {}).get(_MARK) for state in found}
     if len(found) != 1 or found[0].name != sidecar or origins != {named.name}:
         raise UsageError(
@@ -131,65 +126,44 @@ def _make(cluster: Cluster, named: Named, sidecar: str, meta: IndexMeta) -> None
         stored.require(meta, f"index {sidecar!r}")
 
 
-def _readable(
-    cluster: Cluster, named: Named, meta: IndexMeta
-) -> tuple[list[IndexState], list[Obstacle]]:
-    """The indices whose texts can be read, and what stands in the way of reading the others."""
-    chosen: list[IndexState] = []
-    left_out: list[Obstacle] = []
-    for state in states(cluster, named):
-        if state.closed:
-            left_out += [each for each in obstacles(state, meta) if each.kind == "closed"]
-        elif _is_hidden(state, meta) and _reading(state, meta) is None:
-            left_out += [each for each in obstacles(state, meta) if each.kind == "source"]
-        else:
-            chosen.append(state)
-    return chosen, left_out
-
-
-def _is_hidden(state: IndexState, meta: IndexMeta) -> bool:
-    disabled, filters = source_limits(state.mapping, state.setting("mapping.source.mode"))
-    # A filter may leave the text out of `_source`; a copy that is kept elsewhere is whole.
-    return disabled or (bool(filters) and _reading(state, meta) is not None)
-
-
 def _reading(state: IndexState, meta: IndexMeta) -> dict[str, Any] | None:
-    """How a search reads the text without `_source`; None if it is not kept elsewhere."""
+    """What a search for the text has to ask for beside `_source`; None if it can't be read."""
+    disabled, filters = indices.source_limits(state.mapping, state.setting("mapping.source.mode"))
     field = field_at(state.mapping, meta.text_field) or {}
-    if str(field.get("store", "false")).lower() == "true":
-        return {"stored_fields": [meta.text_field]}
-    if field.get("type") == "keyword" and str(field.get("doc_values", "true")).lower() == "true":
-        return {"docvalue_fields": [meta.text_field]}
-    return None
-
-
-def _text(hit: Mapping[str, Any], meta: IndexMeta) -> Any:
-    values = hit.get("fields", {}).get(meta.text_field)
-    return values[0] if values else value_at(hit.get("_source", {}), meta.text_field)
+    # A filter may leave the text out of `_source`; a copy that is kept elsewhere is whole.
+    if disabled or filters:
+        if str(field.get("store", "false")).lower() == "true":
+            return {"_source": False, "stored_fields": [meta.text_field]}
+        has_values = str(field.get("doc_values", "true")).lower() == "true"
+        if field.get("type") == "keyword" and has_values:
+            return {"_source": False, "docvalue_fields": [meta.text_field]}
+    return None if disabled else {}
 
 
 def _fill(
     cluster: Cluster, hits: list[dict[str, Any]], sidecar: str, meta: IndexMeta
 ) -> ChangeReport:
-    texts = [_text(hit, meta) for hit in hits]
-    with_text = [row for row, text in enumerate(texts) if isinstance(text, str)]
-    wanted = digests([texts[row] for row in with_text], meta)
-    known = _known(cluster, [hits[row]["_id"] for row in with_text], sidecar, meta)
-    fresh: list[int] = []
+    found = [(hit, _text(hit, meta)) for hit in hits]
+    with_text = [(hit, text) for hit, text in found if isinstance(text, str)]
+    wanted = digests([text for _, text in with_text], meta)
+    known = _known(cluster, [hit["_id"] for hit, _ in with_text], sidecar, meta)
+    fresh: list[tuple[dict[str, Any], str]] = []
     failures: list[Failure] = []
-    for row, digest in zip(with_text, wanted, strict=True):
-        id, index = hits[row]["_id"], hits[row]["_index"]
+    for (hit, text), digest in zip(with_text, wanted, strict=True):
+        id, index = hit["_id"], hit["_index"]
         scheme_id, stored, origin = known.get(id, (None, None, index))
         if origin != index:
             reason = f"the sidecar has a document of this id, from {origin}"
             failures.append(Failure(f"{index}/{id}", reason))
         elif (scheme_id, stored) != (meta.scheme.id, digest):
-            fresh.append(row)
-    fields = fields_of([texts[row] for row in fresh], meta)
-    actions = [
-        Action(hits[row]["_id"], b"".join(_lines(hits[row], sidecar, meta, texts[row], tokens)))
-        for row, tokens in zip(fresh, fields, strict=True)
-    ]
+            fresh.append((hit, text))
+    actions = []
+    for (hit, text), fields in zip(
+        fresh, fields_of([text for _, text in fresh], meta), strict=True
+    ):
+        ours = {**fields[meta.field], "origin": hit["_index"]}
+        header = line({"index": {"_index": sidecar, "_id": hit["_id"]}})
+        actions.append(Action(hit["_id"], header + line({meta.text_field: text, meta.field: ours})))
     report = cluster.bulk(actions, f"index {sidecar!r}")
     unchanged = len(with_text) - len(fresh) - len(failures)
     failures += [Failure(f"{sidecar}/{each.id}", each.reason) for each in report.failures]
@@ -202,12 +176,9 @@ def _fill(
     )
 
 
-def _lines(
-    hit: Mapping[str, Any], sidecar: str, meta: IndexMeta, text: str, fields: dict[str, Any]
-) -> Iterator[bytes]:
-    ours = {**fields[meta.field], "origin": hit["_index"]}
-    yield line({"index": {"_index": sidecar, "_id": hit["_id"]}})
-    yield line({meta.text_field: text, meta.field: ours})
+def _text(hit: Mapping[str, Any], meta: IndexMeta) -> Any:
+    values = hit.get("fields", {}).get(meta.text_field)
+    return values[0] if values else value_at(hit.get("_source", {}), meta.text_field)
 
 
 def _known(

@@ -68,8 +68,8 @@ class SwitchReport:
 Fill = Callable[[BackfillPlan], ChangeReport]
 """Carries a plan out, as `backfill` does."""
 
-Wait = Callable[[str], None]
-"""Waits for `WAIT_SECONDS`; the argument says for what."""
+Tell = Callable[[str], None]
+"""Takes a sentence before each wait."""
 
 
 def switch(
@@ -87,14 +87,13 @@ def switch(
     change that has begun. keep: leave the old tokens in the documents for now.
 
     After an error the same call goes on from there. Raises the errors of the steps: `plan_switch`,
-    `begin`, `fill_next`, `complete` and `empty_former`.
+    `fill_next`, `complete` and `empty_former`.
     """
     with reached(target) as cluster:
         plan = plan_switch(cluster, name, scheme, text_field)
         fill = functools.partial(backfill, cluster, effort=effort)
         filled = emptied = None
         if plan.stage in ("begin", "fill"):
-            begin(cluster, plan)
             filled = fill_next(cluster, plan, fill)
             complete(cluster, plan)
         if not keep and plan.stage != "done":
@@ -112,10 +111,19 @@ def plan_switch(
     is no such index or it has no tokens.
     """
     _, found, meta = attached(cluster, name)
-    # If it was stopped at its first step, only some of the indices name the next scheme.
-    following = meta.next or _begun(found)
+    following = meta.next
+    for state in found:
+        # If it was stopped at its first step, only some of the indices name the next scheme.
+        own = meta_of(state.mapping)
+        following = following or (own.next if own is not None else None)
     if following is not None:
-        _require_same(name, following, scheme, text_field)
+        wanted = (scheme or following.scheme).id, text_field or following.text_field
+        if wanted != (following.scheme.id, following.text_field):
+            raise UsageError(
+                f"{name!r} is changing to scheme {following.scheme.id} of the field"
+                f" {following.text_field!r} already: leave the scheme and the text field out to"
+                " go on"
+            )
         return SwitchPlan(name, "begin" if meta.next is None else "fill", meta, following)
     if scheme is None and text_field is None:
         if meta.former is None:
@@ -134,31 +142,36 @@ def plan_switch(
     return SwitchPlan(name, "begin", meta, following)
 
 
-def begin(cluster: Cluster, plan: SwitchPlan) -> None:
-    """Puts the next field into the mapping, if it is not there; writers fill it from now on.
-
-    Raises StoreError, before anything is changed, if something stands in the way.
-    """
-    if plan.stage != "begin":
-        return
-    _, found, meta = attached(cluster, plan.name)
-    in_the_way = [str(each) for state in found for each in hindrances(state, plan.following)]
-    if in_the_way:
-        raise StoreError("; ".join(in_the_way))
-    _put(cluster, plan.name, replace(meta, next=plan.following))
+def _free_field(found: list[IndexState], meta: IndexMeta) -> str:
+    """The field for the next tokens: one that was emptied, or one that no index has."""
+    taken = {name for state in found for name in state.mapping.get("properties", {})}
+    names = [FIELD, *(f"{FIELD}_{number}" for number in range(2, len(taken) + 3))]
+    free = [name for name in names if name not in taken or name in meta.spent]
+    return next(name for name in free if name != meta.field)
 
 
-def sleep(_: str) -> None:
-    """Waits until every reader and writer has seen the last step."""
+def _wait(until: str, tell: Tell | None) -> None:
+    if tell is not None:
+        tell(f"Waiting {WAIT_SECONDS:.0f} s until {until}")
     time.sleep(WAIT_SECONDS)
 
 
-def fill_next(cluster: Cluster, plan: SwitchPlan, fill: Fill, wait: Wait = sleep) -> ChangeReport:
+def fill_next(
+    cluster: Cluster, plan: SwitchPlan, fill: Fill, tell: Tell | None = None
+) -> ChangeReport:
     """Gives documents the next tokens, round after round, until no document waits.
 
-    Raises StoreError if an index can't be filled, or a document was not updated.
+    First puts the next field into the mapping, if it is not there; writers fill it from then on.
+
+    Raises StoreError if something stands in the way, before anything is changed; if an index can't
+    be filled; or if a document was not updated.
     """
-    wait("until every writer fills both")
+    if plan.stage == "begin":
+        _, found, meta = attached(cluster, plan.name)
+        if in_the_way := [each for state in found for each in hindrances(state, plan.following)]:
+            raise StoreError("; ".join(map(str, in_the_way)))
+        _put(cluster, plan.name, replace(meta, next=plan.following))
+    _wait("every writer fills both", tell)
     total = ChangeReport()
     for _ in range(_ROUNDS):
         filling = plan_backfill(cluster, plan.name, following=True)
@@ -201,14 +214,14 @@ def empty_former(
     plan: SwitchPlan,
     forgetting: BackfillPlan,
     fill: Fill,
-    wait: Wait = sleep,
+    tell: Tell | None = None,
 ) -> ChangeReport:
     """Removes the old tokens from the documents.
 
     forgetting: of `plan_forgetting`. Raises StoreError if an index still has the field, or a
     document was not updated.
     """
-    wait("until no reader uses them")
+    _wait("no reader uses them", tell)
     report = fill(forgetting)
     if report.failures:
         raise StoreError(f"{_failed(report)}. Switch again to go on")
@@ -217,7 +230,10 @@ def empty_former(
             f"indices were left out and still have the field {forgetting.meta.former!r}:"
             f" {'; '.join(map(str, forgetting.left_out))}. Switch again to go on"
         )
-    _finish(cluster, plan)
+    _, _, meta = attached(cluster, plan.name)
+    if meta.former is not None:
+        spent = (*(name for name in meta.spent if name != meta.former), meta.former)
+        _put(cluster, plan.name, replace(meta, former=None, spent=spent))
     return report
 
 
@@ -225,38 +241,6 @@ def _failed(report: ChangeReport) -> str:
     first = report.failures[0]
     count = f"{report.failed:,} document{'s were' if report.failed > 1 else ' was'}"
     return f"{count} not updated, such as {first.id}: {first.reason}"
-
-
-def _finish(cluster: Cluster, plan: SwitchPlan) -> None:
-    """Says in `_meta` that the former field is empty."""
-    _, _, meta = attached(cluster, plan.name)
-    if meta.former is not None:
-        spent = (*(name for name in meta.spent if name != meta.former), meta.former)
-        _put(cluster, plan.name, replace(meta, former=None, spent=spent))
-
-
-def _begun(found: list[IndexState]) -> IndexMeta | None:
-    metas = [meta_of(state.mapping) for state in found]
-    return next((meta.next for meta in metas if meta is not None and meta.next), None)
-
-
-def _require_same(
-    name: str, following: IndexMeta, scheme: Scheme | None, text_field: str | None
-) -> None:
-    asked = (scheme or following.scheme).id, text_field or following.text_field
-    if asked != (following.scheme.id, following.text_field):
-        raise UsageError(
-            f"{name!r} is changing to scheme {following.scheme.id} of the field"
-            f" {following.text_field!r} already: leave the scheme and the text field out to go on"
-        )
-
-
-def _free_field(found: list[IndexState], meta: IndexMeta) -> str:
-    """The field for the next tokens: one that was emptied, or one that no index has."""
-    taken = {name for state in found for name in state.mapping.get("properties", {})}
-    names = [FIELD, *(f"{FIELD}_{number}" for number in range(2, len(taken) + 3))]
-    free = [name for name in names if name not in taken or name in meta.spent]
-    return next(name for name in free if name != meta.field)
 
 
 def _put(cluster: Cluster, name: str, meta: IndexMeta) -> None:

@@ -17,11 +17,15 @@ from esdedup.stores.mapping import IndexMeta
 
 _SKETCHED_AT_ONCE = 2_000
 """Documents. Less memory is in use at a time, which saves a sixth of the work of whole batches."""
+MAX_ID_BYTES = 512
+TAKEN_BY_LINE = (
+    "another text was indexed from this line of a file of this name before; give the documents ids"
+    " of their own (--id-field)"
+)
 OURS = ("scheme", "digest", *TOKEN_KINDS, "fingerprint")
 """Fields made of a text."""
 MARKS = ("group", "original", "similarity", "distance")
 """Fields that an ingest policy or `group` adds."""
-
 Made = dict[str, dict[str, Any]]
 """Token fields by text."""
 
@@ -65,8 +69,7 @@ def cleared(scheme: Scheme) -> dict[str, Any]:
 
     A null for single values is there only if the scheme has them.
     """
-    names = [name for name in OURS if name != "signature" or name in scheme.kinds]
-    return dict.fromkeys(names)
+    return {name: None for name in OURS if name != "signature" or name in scheme.kinds}
 
 
 def partial_document(fields: Mapping[str, Any], id_field: str, meta: IndexMeta) -> Document:
@@ -88,13 +91,6 @@ def partial_document(fields: Mapping[str, Any], id_field: str, meta: IndexMeta) 
     return Document(str(id), source)
 
 
-MAX_ID_BYTES = 512
-TAKEN_BY_LINE = (
-    "another text was indexed from this line of a file of this name before; give the documents ids"
-    " of their own (--id-field)"
-)
-
-
 @dataclass(frozen=True)
 class Item:
     """A record as a document.
@@ -105,8 +101,8 @@ class Item:
 
     record: Record
     id: str
-    text: str
     own_id: bool
+    text: str
     sketched: Document | None = None
 
     @property
@@ -122,20 +118,18 @@ def items_of(
 
     id_field: the field of the id, or None for `id`, without which the id is "file:line".
     """
-    checked = [_item_of(record, text_field, id_field) for record in records]
-    items = [item for item in checked if isinstance(item, Item)]
-    return items, [item for item in checked if isinstance(item, BadRecord)]
-
-
-def _item_of(record: Record | BadRecord, text_field: str, id_field: str | None) -> Item | BadRecord:
-    if isinstance(record, BadRecord):
-        return record
-    try:
-        text = text_of(record.source, text_field)
-        id, own = _id_of(record, id_field)
-    except RecordError as error:
-        return bad_record(record, str(error))
-    return Item(record, id, text, own)
+    items: list[Item] = []
+    bad: list[BadRecord] = []
+    for record in records:
+        if isinstance(record, BadRecord):
+            bad.append(record)
+            continue
+        try:
+            text = text_of(record.source, text_field)
+            items.append(Item(record, *_id_of(record, id_field), text))
+        except RecordError as error:
+            bad.append(bad_record(record, str(error)))
+    return items, bad
 
 
 def _id_of(record: Record, id_field: str | None) -> tuple[str, bool]:

@@ -5,25 +5,17 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import uuid
-from collections.abc import (
-    AsyncIterable,
-    AsyncIterator,
-    Callable,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any, Protocol, overload
 
 from esdedup.exceptions import DuplicateFound, UsageError
 from esdedup.ingest.near_duplicates import DuplicatePolicy, Originals
-from esdedup.ingest.recent import Arrival
+from esdedup.ingest.recent import Verdict
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import sketch, token_fields
 from esdedup.stores.base import Store
@@ -97,43 +89,24 @@ def enrich(
 
     Raises UsageError for options that contradict each other, and DuplicateFound with "fail".
     """
-    enricher = _enricher(text_field, scheme, index, on_duplicate or DuplicatePolicy())
+    enricher = _Enricher(text_field, scheme, index, on_duplicate or DuplicatePolicy())
     if isinstance(actions, AsyncIterable):
         return _enrich_async(actions, enricher)
     return _enrich_sync(actions, enricher)
 
 
-def _enricher(
-    text_field: str, scheme: Scheme | None, index: OpenIndex | None, policy: DuplicatePolicy
-) -> _Enricher:
-    if index is None:
-        if policy.action != "keep":
-            raise UsageError("to look for near-duplicates, enrich needs the open index (index=)")
-        meta = IndexMeta(scheme or Scheme(), text_field)
-        return _Enricher(lambda: meta, policy, None)
-    if scheme is not None and scheme.id != index.meta.scheme.id:
-        raise UsageError("give enrich either the index or a scheme: the index has another one")
-    opened = index
-    originals = None
-    if policy.action != "keep":
-        originals = Originals(index.store, lambda: opened.meta, policy)
-    return _Enricher(lambda: opened.meta, policy, originals)
-
-
 def _enrich_sync(actions: Iterable[Action], enricher: _Enricher) -> Iterator[Any]:
+    reading = iter(actions)
+    waiting: Future[list[Any]] | None = None
     with ThreadPoolExecutor(1) as pool:
-        waiting: Future[list[Any]] | None = None
-        batch: list[Action] = []
-        for action in actions:
-            batch.append(action)
-            if len(batch) == _BATCH:
-                coming = pool.submit(enricher.enriched, batch)
-                if waiting is not None:
-                    yield from waiting.result()
-                waiting, batch = coming, []
+        while len(batch := list(itertools.islice(reading, _BATCH))) == _BATCH:
+            coming = pool.submit(enricher.enriched, batch)
+            if waiting is not None:
+                yield from waiting.result()
+            waiting = coming
         if waiting is not None:
             yield from waiting.result()
-        yield from enricher.enriched(batch)
+    yield from enricher.enriched(batch)
 
 
 async def _enrich_async(actions: AsyncIterable[Action], enricher: _Enricher) -> AsyncIterator[Any]:
@@ -157,16 +130,30 @@ async def _enrich_async(actions: AsyncIterable[Action], enricher: _Enricher) -> 
         yield done
 
 
-@dataclass(frozen=True)
 class _Enricher:
-    """Adds fields to batches of actions. meta: returns the index's current meta."""
+    """Adds fields to batches of actions."""
 
-    meta: Callable[[], IndexMeta]
-    policy: DuplicatePolicy
-    originals: Originals | None
+    def __init__(
+        self,
+        text_field: str,
+        scheme: Scheme | None,
+        index: OpenIndex | None,
+        policy: DuplicatePolicy,
+    ) -> None:
+        looks = policy.action != "keep"
+        if index is None and looks:
+            raise UsageError("to look for near-duplicates, enrich needs the open index (index=)")
+        if index is not None and scheme is not None and scheme.id != index.meta.scheme.id:
+            raise UsageError("give enrich either the index or a scheme: the index has another one")
+        self._index, self._policy = index, policy
+        self._bare = IndexMeta(scheme or Scheme(), text_field)
+        self._originals = Originals(index.store, self._meta, policy) if index and looks else None
+
+    def _meta(self) -> IndexMeta:
+        return self._bare if self._index is None else self._index.meta
 
     def enriched(self, batch: list[Action]) -> list[Any]:
-        meta = self.meta()
+        meta = self._meta()
         actions = [_parsed(action) for action in batch]
         places: list[tuple[int, _Path]] = []
         texts: list[str] = []
@@ -178,58 +165,52 @@ class _Enricher:
                     texts.append(text)
         if not texts:
             return actions
+        verdicts: dict[int, Verdict] = {}
+        if self._originals is not None:
+            whole = {
+                row: text
+                for (row, _), text in zip(places, texts, strict=True)
+                if actions[row].get("_op_type") != "update"
+            }
+            verdicts = self._judged(self._originals, actions, whole)
         partial = [path[-1:] == ("doc",) for _, path in places]
-        dropped: set[int] = set()
-        marks: list[dict[str, Any]] = [{} for _ in places]
-        if self.originals is not None:
-            dropped = self._judge(self.originals, actions, places, texts, marks)
         for one in meta.all:
             fields = added_fields(texts, partial, one.scheme)
-            for (row, path), tokens, mark in zip(places, fields, marks, strict=True):
-                ours = {one.field: {**tokens, **mark}}
-                actions[row] = _with_fields(actions[row], path, ours)
-        return [action for row, action in enumerate(actions) if row not in dropped]
+            for (row, path), tokens in zip(places, fields, strict=True):
+                if row in verdicts and self._policy.writes:
+                    tokens |= verdicts[row].fields()
+                actions[row] = _with_fields(actions[row], path, {one.field: tokens})
+        return [
+            action
+            for row, action in enumerate(actions)
+            if row not in verdicts or self._policy.takes(verdicts[row])
+        ]
 
-    def _judge(
-        self,
-        originals: Originals,
-        actions: list[Any],
-        places: list[tuple[int, _Path]],
-        texts: list[str],
-        marks: list[dict[str, Any]],
-    ) -> set[int]:
-        """Returns the rows of the actions to leave out. Puts marks of documents into `marks`."""
-        whole = [at for at, (_, path) in enumerate(places) if path[-1:] not in _PARTS]
-        arrivals = []
-        for at in whole:
-            row = places[at][0]
+    def _judged(
+        self, originals: Originals, actions: list[Any], whole: dict[int, str]
+    ) -> dict[int, Verdict]:
+        """Returns verdicts on whole documents, given by row. Adds ids if documents get marks."""
+        ids = []
+        for row in whole:
             id = actions[row].get("_id")
             if id is None:
                 # The mark of a later document names it.
                 id = uuid.uuid4().hex
-                if self.policy.writes:
+                if self._policy.writes:
                     actions[row] = {**actions[row], "_id": id}
-            arrivals.append(Arrival(str(id), texts[at]))
-        dropped = set()
+            ids.append(str(id))
         before = originals.truncated
-        verdicts = originals.find(arrivals)
+        verdicts = originals.find(ids, list(whole.values()))
         if originals.truncated and not before:
             log.warning(
                 "documents have more candidates than the %d that they are compared with, or only"
                 " buckets of the stop list: a duplicate may be missed",
-                self.policy.candidates,
+                self._policy.candidates,
             )
-        for at, arrival, verdict in zip(whole, arrivals, verdicts, strict=True):
-            if self.policy.writes:
-                marks[at] = verdict.fields()
-            elif verdict.original is not None:
-                if self.policy.action == "fail":
-                    raise DuplicateFound(f"document {arrival.id!r} is {verdict.reason}")
-                dropped.add(places[at][0])
-        return dropped
-
-
-_PARTS = (("doc",), ("upsert",))
+        for id, verdict in zip(ids, verdicts, strict=True):
+            if verdict.original is not None and self._policy.action == "fail":
+                raise DuplicateFound(f"document {id!r} is {verdict.reason}")
+        return dict(zip(whole, verdicts, strict=True))
 
 
 def added_fields(
@@ -240,7 +221,7 @@ def added_fields(
     partial: True for a text in the `doc` of an update. An update merges objects, so that the field
     of an empty text must have nulls to remove old tokens.
     """
-    cleared = _cleared(scheme)
+    cleared = dict.fromkeys([*scheme.kinds, *(["fingerprint"] if scheme.simhash else [])])
     return [
         {**cleared, **tokens} if merged else tokens
         for tokens, merged in zip(token_fields(sketch(texts, scheme), scheme), partial, strict=True)
@@ -273,10 +254,6 @@ def _documents(action: Any) -> Iterator[tuple[_Path, Mapping[str, Any]]]:
                 yield (*path, part), body[part]
     elif kind in ("index", "create") and (path or source is None):
         yield path, body
-
-
-def _cleared(scheme: Scheme) -> dict[str, None]:
-    return dict.fromkeys([*scheme.kinds, *(["fingerprint"] if scheme.simhash else [])])
 
 
 def _with_fields(value: Mapping[str, Any], path: _Path, fields: dict[str, Any]) -> dict[str, Any]:

@@ -123,8 +123,7 @@ def read_records(
     Raises UsageError if the file can't be opened, InputError if it breaks off.
     """
     kind = format or format_of(path)
-    name = _name_of(path)
-    with _opened(path, on_bytes) as stream:
+    with _opened(path, on_bytes) as (name, stream):
         if kind == "csv" or kind == "tsv":
             yield from _read_rows(name, kind, stream)
         else:
@@ -136,8 +135,7 @@ def chunks_in(
 ) -> Iterator[Chunk]:
     """Yields the records of a file in chunks. Arguments and errors are those of `read_records`."""
     kind = format or format_of(path)
-    name = _name_of(path)
-    with _opened(path, on_bytes) as stream:
+    with _opened(path, on_bytes) as (name, stream):
         if kind == "csv" or kind == "tsv":
             yield from map(Rows, batches(_read_rows(name, kind, stream), CHUNK_BYTES))
             return
@@ -151,7 +149,13 @@ def batches(
     records: Iterable[Record | BadRecord], characters: int = BATCH_CHARACTERS
 ) -> Iterator[list[Record | BadRecord]]:
     """Yields records in batches of about `characters`, and at most BATCH_DOCUMENTS."""
-    return _grouped(records, _characters, characters)
+
+    def size_of(record: Record | BadRecord) -> int:
+        if isinstance(record, BadRecord):
+            return len(record.raw)
+        return sum(len(value) for value in record.source.values() if isinstance(value, str))
+
+    return _grouped(records, size_of, characters)
 
 
 def _grouped(
@@ -170,32 +174,9 @@ def _grouped(
         yield group
 
 
-def _characters(record: Record | BadRecord) -> int:
-    if isinstance(record, BadRecord):
-        return len(record.raw)
-    size = 0
-    for value in record.source.values():
-        if isinstance(value, str):
-            size += len(value)
-    return size
-
-
-def _name_of(path: str) -> str:
-    """Returns what records call their file."""
-    return "stdin" if path == STDIN else PurePath(path).name
-
-
-def _read_lines(
-    name: str, format: Literal["jsonl", "text"], lines: Iterable[bytes], first: int = 1
-) -> Iterator[Record | BadRecord]:
-    """Returns the records of lines, leaving out empty ones. first: number of the first line."""
-    numbered = _lines(lines, first)
-    return _json_lines(name, numbered) if format == "jsonl" else _text_lines(name, numbered)
-
-
 @contextmanager
-def _opened(path: str, on_bytes: OnBytes | None) -> Iterator[BinaryIO]:
-    """Gives the bytes of a file, unpacked.
+def _opened(path: str, on_bytes: OnBytes | None) -> Iterator[tuple[str, BinaryIO]]:
+    """Gives the name by which records call a file, and its bytes, unpacked.
 
     Raises UsageError if the file can't be opened, InputError if it breaks off.
     """
@@ -203,8 +184,9 @@ def _opened(path: str, on_bytes: OnBytes | None) -> Iterator[BinaryIO]:
         raw: Any = sys.stdin.buffer if path == STDIN else Path(path).open("rb")  # noqa: SIM115
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
+    name = "stdin" if path == STDIN else PurePath(path).name
     try:
-        yield _unpacked(path, _Counted(raw, on_bytes) if on_bytes else raw)
+        yield name, _unpacked(path, _Counted(raw, on_bytes) if on_bytes else raw)
     except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
         raise InputError(f"{path} can't be read to its end: {error}") from error
     finally:
@@ -249,11 +231,17 @@ def _lines(lines: Iterable[bytes], first: int = 1) -> Iterator[tuple[int, str]]:
         yield number, text.rstrip("\r\n")
 
 
-def _json_lines(name: str, lines: Iterable[tuple[int, str]]) -> Iterator[Record | BadRecord]:
+def _read_lines(
+    name: str, format: Literal["jsonl", "text"], lines: Iterable[bytes], first: int = 1
+) -> Iterator[Record | BadRecord]:
+    """Yields the records of lines, leaving out empty ones. first: number of the first line."""
     # Making one for each line would take as long as reading a short document.
     decoder = json.JSONDecoder(parse_constant=_refuse_number, parse_float=_finite)
-    for number, line in lines:
+    for number, line in _lines(lines, first):
         if not line.strip():
+            continue
+        if format == "text":
+            yield _checked(name, number, line, {"text": line})
             continue
         try:
             source = decoder.decode(line)
@@ -261,16 +249,13 @@ def _json_lines(name: str, lines: Iterable[tuple[int, str]]) -> Iterator[Record 
                 raise RecordError(f"a JSON object is expected, not {_json_name(source)}")
             if "\\u" in line or not line.isascii():
                 _check_unicode(source)
+        except json.JSONDecodeError as error:
+            reason = f"not valid JSON: {error.msg} at character {error.colno}"
+            yield BadRecord(name, number, line, reason)
         except (ValueError, RecursionError) as error:
-            yield BadRecord(name, number, line, _json_reason(error))
+            yield BadRecord(name, number, line, str(error))
         else:
             yield Record(name, number, source)
-
-
-def _text_lines(name: str, lines: Iterable[tuple[int, str]]) -> Iterator[Record | BadRecord]:
-    for number, line in lines:
-        if line.strip():
-            yield _checked(name, number, line, {"text": line})
 
 
 def _read_rows(
@@ -278,8 +263,21 @@ def _read_rows(
 ) -> Iterator[Record | BadRecord]:
     """Yields the records of a table. Its first row names the fields."""
     consumed: list[str] = []
-    reader = _row_reader(stream, "," if format == "csv" else "\t", consumed)
     header: list[str] | None = None
+
+    def lines() -> Iterator[str]:
+        for _, line in _lines(stream):
+            consumed.append(line + "\n")
+            yield consumed[-1]
+
+    # A document may be longer than the 128 KiB that the module takes by default.
+    csv.field_size_limit(sys.maxsize)
+    if format == "tsv":
+        # Fields of tab-separated values are never quoted (IANA, text/tab-separated-values).
+        reader = csv.reader(lines(), delimiter="\t", quoting=csv.QUOTE_NONE)
+    else:
+        # Without strict, a quote that is never closed swallows the rest of the file.
+        reader = csv.reader(lines(), strict=True)
     while True:
         first = reader.line_num + 1
         consumed.clear()
@@ -291,41 +289,15 @@ def _read_rows(
             yield BadRecord(name, first, "".join(consumed), f"not valid CSV: {error}")
             continue
         if header is None:
-            header = _header(name, row)
+            header = row
+            if repeated := sorted(column for column in row if row.count(column) > 1):
+                raise UsageError(f"{name}: the header names {repeated[0]!r} more than once")
+        elif row and len(row) == len(header):
+            source = dict(zip(header, row, strict=True))
+            yield _checked(name, first, json.dumps(source, ensure_ascii=False), source)
         elif row:
-            yield _row(name, first, header, row)
-
-
-def _row_reader(stream: BinaryIO, delimiter: str, consumed: list[str]) -> Any:
-    """Returns a reader of rows that puts the lines it takes into `consumed`."""
-    # A document may be longer than the 128 KiB that the module takes by default.
-    csv.field_size_limit(sys.maxsize)
-
-    def lines() -> Iterator[str]:
-        for _, line in _lines(stream):
-            consumed.append(line + "\n")
-            yield consumed[-1]
-
-    if delimiter == "\t":
-        # Fields of tab-separated values are never quoted (IANA, text/tab-separated-values).
-        return csv.reader(lines(), delimiter=delimiter, quoting=csv.QUOTE_NONE)
-    # Without strict, a quote that is never closed swallows the rest of the file.
-    return csv.reader(lines(), delimiter=delimiter, strict=True)
-
-
-def _header(name: str, row: list[str]) -> list[str]:
-    repeated = {column for column in row if row.count(column) > 1}
-    if repeated:
-        raise UsageError(f"{name}: the header names {sorted(repeated)[0]!r} more than once")
-    return row
-
-
-def _row(name: str, line: int, header: list[str], row: list[str]) -> Record | BadRecord:
-    if len(row) != len(header):
-        reason = f"{len(row)} fields, but the header has {len(header)}"
-        return BadRecord(name, line, json.dumps(row), reason)
-    source = dict(zip(header, row, strict=True))
-    return _checked(name, line, json.dumps(source, ensure_ascii=False), source)
+            reason = f"{len(row)} fields, but the header has {len(header)}"
+            yield BadRecord(name, first, json.dumps(row), reason)
 
 
 def _checked(name: str, line: int, raw: str, source: dict[str, Any]) -> Record | BadRecord:
@@ -354,12 +326,6 @@ def _refuse_number(text: str) -> NoReturn:
 def _finite(text: str) -> float:
     number = float(text)
     return number if math.isfinite(number) else _refuse_number(text)
-
-
-def _json_reason(error: Exception) -> str:
-    if isinstance(error, json.JSONDecodeError):
-        return f"not valid JSON: {error.msg} at character {error.colno}"
-    return str(error)
 
 
 def _json_name(value: Any) -> str:

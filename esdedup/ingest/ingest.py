@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,8 +20,8 @@ from esdedup.ingest.documents import TAKEN_BY_LINE, Item, bad_record, items_of, 
 from esdedup.ingest.files import BadRecord, Chunk, Record, batches
 from esdedup.ingest.near_duplicates import DuplicatePolicy, Originals
 from esdedup.ingest.parallel import in_order
-from esdedup.ingest.recent import Arrival, Verdict
-from esdedup.models import Counts, Document, Encoded, Failure
+from esdedup.ingest.recent import Verdict
+from esdedup.models import Counts, Document, Encoded
 from esdedup.stores.base import Store
 from esdedup.stores.mapping import IndexMeta
 
@@ -95,17 +95,33 @@ def ingest(
             report += writer.write(batch)
             for record in batch.bad:
                 dead_letter(record)
-            report += IngestReport(read=len(batch), failed=len(batch.bad))
+            read = len(batch.items) + len(batch.encoded) + len(batch.bad)
+            report += IngestReport(read=read, failed=len(batch.bad))
             if on_batch is not None:
                 on_batch(report)
     return report
 
 
+@dataclass(frozen=True)
+class _Batch:
+    """Documents to write together, and the records that are not documents.
+
+    sketched_for: the index's meta when the items were sketched, or None if they are not. encoded:
+    in place of items, the documents as the store writes them: all that a worker process need send.
+    own: for each of these, whether the id is its own. read: reads the items again.
+    """
+
+    items: list[Item]
+    bad: list[BadRecord]
+    sketched_for: IndexMeta | None = None
+    encoded: Sequence[Encoded] = ()
+    own: Sequence[bool] = ()
+    read: Callable[[], tuple[list[Item], list[BadRecord]]] | None = None
+
+
 def _in_batches(
-    records: Iterable[Record | BadRecord | Chunk],
-    text_field: str,
-    id_field: str | None,
-) -> Generator[_Batch | _EncodedBatch]:
+    records: Iterable[Record | BadRecord | Chunk], text_field: str, id_field: str | None
+) -> Generator[_Batch]:
     single = itertools.chain.from_iterable(
         [each] if isinstance(each, (Record, BadRecord)) else each.records() for each in records
     )
@@ -113,66 +129,30 @@ def _in_batches(
         yield _Batch(*items_of(batch, text_field, id_field))
 
 
-@dataclass(frozen=True)
-class _Batch:
-    """Documents to write together, and the records that are not documents.
-
-    sketched_for: the index's meta when the items were sketched, or None if they are not.
-    """
-
-    items: list[Item]
-    bad: list[BadRecord]
-    sketched_for: IndexMeta | None = None
-
-    def __len__(self) -> int:
-        return len(self.items) + len(self.bad)
-
-
-@dataclass(frozen=True)
-class _EncodedBatch:
-    """Documents as the store writes them: all that a worker process need send.
-
-    own: for each document, whether the id is its own. read: reads the batch again.
-    """
-
-    documents: list[Encoded]
-    own: list[bool]
-    bad: list[BadRecord]
-    sketched_for: IndexMeta
-    read: Callable[[], _Batch]
-
-    def __len__(self) -> int:
-        return len(self.documents) + len(self.bad)
-
-
 def _prepare(
     id_field: str | None,
     encode: Callable[[Document], Any] | None,
     given: tuple[Any, IndexMeta],
-) -> _Batch | _EncodedBatch:
+) -> _Batch:
     """Reads and sketches a chunk, in a worker process.
 
     encode: the store's, or None if marks are still to be put into the documents.
     """
     chunk, meta = given
-    read = partial(_read_chunk, chunk, meta.text_field, id_field)
-    batch = read()
-    documents = with_tokens([item.document for item in batch.items], meta)
+    read = partial(_items_in, chunk, meta.text_field, id_field)
+    items, bad = read()
+    documents = with_tokens([item.document for item in items], meta)
     if encode is None:
-        items = [
-            replace(item, sketched=document)
-            for item, document in zip(batch.items, documents, strict=True)
-        ]
-        return _Batch(items, batch.bad, meta)
-    encoded = [
-        Encoded(document.id, _digest(document, meta.field), encode(document))
-        for document in documents
-    ]
-    return _EncodedBatch(encoded, [item.own_id for item in batch.items], batch.bad, meta, read)
+        sketched = zip(items, documents, strict=True)
+        return _Batch([replace(item, sketched=made) for item, made in sketched], bad, meta)
+    encoded = [Encoded(made.id, _digest(made, meta.field), encode(made)) for made in documents]
+    return _Batch([], bad, meta, encoded, [item.own_id for item in items], read)
 
 
-def _read_chunk(chunk: Chunk, text_field: str, id_field: str | None) -> _Batch:
-    return _Batch(*items_of(chunk.records(), text_field, id_field))
+def _items_in(
+    chunk: Chunk, text_field: str, id_field: str | None
+) -> tuple[list[Item], list[BadRecord]]:
+    return items_of(chunk.records(), text_field, id_field)
 
 
 @dataclass(frozen=True)
@@ -185,45 +165,62 @@ class _Writer:
     policy: DuplicatePolicy
     originals: Originals | None
 
-    def write(self, batch: _Batch | _EncodedBatch) -> IngestReport:
+    def write(self, batch: _Batch) -> IngestReport:
         """Writes the documents of a batch; the records are not counted as read."""
-        if isinstance(batch, _EncodedBatch):
-            if batch.sketched_for == self.meta:
-                return self._write_encoded(batch)
-            batch = batch.read()
         items = batch.items
-        if batch.sketched_for not in (None, self.meta):
+        if batch.read is not None:
+            if batch.sketched_for == self.meta:
+                report, refused = write_documents(
+                    self.store, self.meta.field, batch.encoded, batch.own
+                )
+                if refused:
+                    items, _ = batch.read()
+                    self._refuse((items[position], reason) for position, reason in refused)
+                return report
+            items, _ = batch.read()
+        elif batch.sketched_for not in (None, self.meta):
             # The index names another scheme by now.
             items = [replace(item, sketched=None) for item in items]
         if self.originals is None:
             return self._put(items)[0]
         return self._write_unless_alike(items, self.originals)
 
-    def _write_encoded(self, batch: _EncodedBatch) -> IngestReport:
-        report, refused = write_documents(self.store, self.meta.field, batch.documents, batch.own)
-        if refused:
-            items = batch.read().items
-            self._refuse([(items[position], reason) for position, reason in refused])
-        return report
-
     def _write_unless_alike(self, items: list[Item], originals: Originals) -> IngestReport:
         """Finds near-duplicates, and writes the items that the policy lets in."""
-        verdicts = originals.find([Arrival(item.id, item.text) for item in items])
+        verdicts = originals.find([item.id for item in items], [item.text for item in items])
         judged = list(zip(items, verdicts, strict=True))
         marks = {item.id: verdict for item, verdict in judged}
         written = [item for item, verdict in judged if self.policy.takes(verdict)]
+        turns = [written]
+        if self.policy.groups:
+            # Duplicates before representatives, so that no representative is in the store without
+            # all that came before it. After a kill, what comes again is compared with the same
+            # representatives as the first time.
+            leaders = [item for item in written if marks[item.id].original is None]
+            turns = [[item for item in written if marks[item.id].original is not None], leaders]
         report = IngestReport()
         failed: set[str] = set()
-        for items_at_once in self._in_order(written, marks):
-            done, refused = self._put(items_at_once, marks)
+        for turn in turns:
+            done, refused = self._put(turn, marks)
             report += done
             failed |= refused
         originals.forget(failed)
-        if self.policy.writes and failed:
-            self._mark_again(written, marks, failed, originals)
-        rest = [(item, verdict) for item, verdict in judged if not self.policy.takes(verdict)]
-        lost = [(item, verdict) for item, verdict in rest if verdict.original in failed]
-        report += self._leave_out([each for each in rest if each[1].original not in failed])
+        if self.policy.writes:
+            orphans = [item for item in written if marks[item.id].original in failed]
+            if orphans := [item for item in orphans if item.id not in failed]:
+                originals.doubt([item.id for item in orphans])
+                # They get new marks, and are counted already.
+                self._write_unless_alike(orphans, originals)
+        lost: list[tuple[Item, Verdict]] = []
+        left_out: list[tuple[Item, Verdict]] = []
+        for item, verdict in judged:
+            if not self.policy.takes(verdict):
+                (lost if verdict.original in failed else left_out).append((item, verdict))
+        if self.policy.action == "skip":
+            report += IngestReport(skipped=len(left_out))
+        else:
+            self._refuse((item, f"it is {verdict.reason}") for item, verdict in left_out)
+            report += IngestReport(failed=len(left_out))
         report += IngestReport(
             duplicates=sum(verdict.original is not None for verdict in verdicts) - len(lost),
             exact=sum(verdict.exact for verdict in verdicts)
@@ -235,38 +232,6 @@ class _Writer:
             report += self._write_unless_alike([item for item, _ in lost], originals)
         return report
 
-    def _in_order(self, items: list[Item], marks: dict[str, Verdict]) -> Iterator[list[Item]]:
-        """Yields duplicates before representatives, if documents are grouped.
-
-        So no representative is in the store without all that came before it. After a kill, what
-        comes again is compared with the same representatives as the first time.
-        """
-        if not self.policy.groups:
-            yield items
-            return
-        for is_duplicate in (True, False):
-            yield [item for item in items if (marks[item.id].original is not None) is is_duplicate]
-
-    def _mark_again(
-        self,
-        items: list[Item],
-        marks: dict[str, Verdict],
-        failed: set[str],
-        originals: Originals,
-    ) -> None:
-        """Writes duplicates of documents that were refused again, with new marks."""
-        wrong = [item for item in items if marks[item.id].original in failed]
-        if wrong := [item for item in wrong if item.id not in failed]:
-            originals.doubt(item.id for item in wrong)
-            # They are counted already.
-            self._write_unless_alike(wrong, originals)
-
-    def _leave_out(self, rest: list[tuple[Item, Verdict]]) -> IngestReport:
-        if self.policy.action == "skip":
-            return IngestReport(skipped=len(rest))
-        self._refuse([(item, f"it is {verdict.reason}") for item, verdict in rest])
-        return IngestReport(failed=len(rest))
-
     def _refuse(self, items: Iterable[tuple[Item, str]]) -> None:
         for item, reason in items:
             self.dead_letter(bad_record(item.record, reason))
@@ -275,25 +240,19 @@ class _Writer:
         self, items: list[Item], marks: dict[str, Verdict] | None = None
     ) -> tuple[IngestReport, set[str]]:
         """Writes items. Returns what became of them, and the ids that were refused."""
-        documents = self._sketched(items)
+        documents = [item.sketched for item in items if item.sketched is not None]
+        if len(documents) < len(items):
+            documents = with_tokens([item.document for item in items], self.meta)
         if marks is not None and self.policy.writes:
             documents = [self._marked(document, marks[document.id]) for document in documents]
         own = [item.own_id for item in items]
         report, refused = write_documents(self.store, self.meta.field, documents, own)
-        self._refuse([(items[position], reason) for position, reason in refused])
+        self._refuse((items[position], reason) for position, reason in refused)
         return report, {items[position].id for position, _ in refused}
 
-    def _sketched(self, items: list[Item]) -> list[Document]:
-        ready = [item.sketched for item in items if item.sketched is not None]
-        if len(ready) == len(items):
-            return ready
-        return with_tokens([item.document for item in items], self.meta)
-
     def _marked(self, document: Document, verdict: Verdict) -> Document:
-        marked = {
-            one.field: {**document.tokens_in(one.field), **verdict.fields()}
-            for one in self.meta.all
-        }
+        ours = {one.field: document.tokens_in(one.field) for one in self.meta.all}
+        marked = {field: {**tokens, **verdict.fields()} for field, tokens in ours.items()}
         return Document(document.id, {**document.source, **marked})
 
 
@@ -310,55 +269,35 @@ def write_documents(
     report = IngestReport()
     refused: list[tuple[int, str]] = []
     for wanted, taken in ((True, _TAKEN), (False, TAKEN_BY_LINE)):
-        positions = [position for position, is_own in enumerate(own) if is_own is wanted]
-        if not positions:
+        some = [position for position, is_own in enumerate(own) if is_own is wanted]
+        if not some:
             continue
-        some = [documents[position] for position in positions]
-        written = store.write(some, create=not wanted)
-        failures, unchanged = _without_unchanged(store, field, some, written.failures, taken)
-        refused += [(positions[at], reason) for at, reason in failures]
+        written = store.write([documents[position] for position in some], create=not wanted)
+        positions: dict[str, list[int]] = defaultdict(list)
+        for position in some:
+            positions[documents[position].id].append(position)
+        failed = [
+            (positions[each.id][-1], each.reason) for each in written.failures if not each.conflict
+        ]
+        conflicts = Counter(each.id for each in written.failures if each.conflict)
+        found = store.get(list(conflicts)) if conflicts else []
+        stored = {document.id: document.tokens_in(field).get("digest") for document in found}
+        for id, count in conflicts.items():
+            # An id may come more than once. Its documents failed whose text is not the stored one.
+            differing = [
+                position
+                for position in positions[id]
+                if _digest(documents[position], field) != stored.get(id)
+            ]
+            failed += [(position, taken) for position in differing[:count]]
+        refused += failed
         report += IngestReport(
             created=written.created,
             updated=written.updated,
-            unchanged=unchanged,
-            failed=len(failures),
+            unchanged=len(written.failures) - len(failed),
+            failed=len(failed),
         )
     return report, refused
-
-
-def _without_unchanged(
-    store: Store,
-    field: str,
-    documents: Sequence[Document | Encoded],
-    failures: Sequence[Failure],
-    taken: str,
-) -> tuple[list[tuple[int, str]], int]:
-    """Returns what failed, as positions with reasons, and how many had the stored text.
-
-    An id may come more than once. Then those of its documents failed whose text is not the stored
-    one. taken: the reason for a conflict with another text.
-    """
-    positions: dict[str, list[int]] = defaultdict(list)
-    for position, document in enumerate(documents):
-        positions[document.id].append(position)
-    found = [
-        (positions[failure.id][-1], failure.reason) for failure in failures if not failure.conflict
-    ]
-    conflicts = Counter(failure.id for failure in failures if failure.conflict)
-    if not conflicts:
-        return found, 0
-    stored = {
-        document.id: document.tokens_in(field).get("digest")
-        for document in store.get(list(conflicts))
-    }
-    for id, count in conflicts.items():
-        differing = [
-            position
-            for position in positions[id]
-            if _digest(documents[position], field) != stored.get(id)
-        ]
-        found += [(position, taken) for position in differing[:count]]
-    return found, len(failures) - len(found)
 
 
 def _digest(document: Document | Encoded, field: str) -> str:

@@ -13,28 +13,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
-from esdedup.exceptions import RecordError, UsageError
+from esdedup.exceptions import UsageError
 from esdedup.ingest.documents import MARKS
-from esdedup.ingest.recent import (
-    Arrival,
-    Batch,
-    Earlier,
-    Likeness,
-    Near,
-    Row,
-    Verdict,
-    follows,
-    sketched_again,
-)
-from esdedup.models import CandidateQuery, Candidates, Metric, Query, natural, tokens_in
+from esdedup.ingest.recent import Earlier, Likeness, Near, Row, Verdict, sketched_again
+from esdedup.models import CandidateQuery, Document, Metric, Query, natural, tokens_in
 from esdedup.search.limits import ACTING, ONE_BAND, Limits
 from esdedup.search.similar import similar
 from esdedup.sketch.sketch import normalised_digests
 from esdedup.stores.base import Store
-from esdedup.stores.fields import text_of, value_at
+from esdedup.stores.fields import value_at
 from esdedup.stores.mapping import IndexMeta
+from esdedup.text.arrays import U64
 from esdedup.text.normalise import normalise
 
 OnDuplicate = Literal["keep", "mark", "skip", "fail"]
@@ -70,7 +61,7 @@ class DuplicatePolicy:
     distance: int | None = None
 
     def __post_init__(self) -> None:
-        if self.action not in ("keep", "mark", "skip", "fail", "group"):
+        if self.action not in get_args(PolicyAction):
             raise UsageError(f"on duplicate {self.action!r}: use keep, mark, skip, fail or group")
         if self.metric == "jaccard" and self.distance is not None:
             raise UsageError(f"distance {self.distance}: it goes with the metric hamming")
@@ -103,7 +94,7 @@ class Originals:
 
     It remembers the documents of the last batches. A refresh has made older ones visible.
 
-    meta: returns the index's current meta, which may change during the run. truncated: number of
+    current: returns the index's meta, which may change during the run. truncated: number of
     documents so far that had more candidates than the policy compares with, or only buckets of
     the stop list.
 
@@ -111,31 +102,52 @@ class Originals:
     """
 
     def __init__(
-        self, store: Store, meta: Callable[[], IndexMeta], policy: DuplicatePolicy
+        self, store: Store, current: Callable[[], IndexMeta], policy: DuplicatePolicy
     ) -> None:
         self.truncated = 0
-        self._store = store
-        self._current = meta
-        self._meta = meta()
-        self._policy = policy
+        self.store, self.policy, self.meta = store, policy, current()
+        self.doubted: set[str] = set()
+        self._current = current
         self._recent: list[Row] = []
         self._older: list[Row] = []
-        self._doubted: set[str] = set()
         self._begun = False
-        _require_tokens(self._meta, policy)
-        self._like = Likeness(self._meta.scheme, policy.limits)
+        kind = "SimHash" if policy.metric == "hamming" else "MinHash"
+        if kind.lower() not in self.meta.scheme.kinds:
+            raise UsageError(
+                f"to {policy.action} near-duplicates as they come in needs {kind} tokens, and the"
+                f" index has none: keep them, or make an index of a scheme with {kind}"
+            )
+        self.like = Likeness(self.meta.scheme, policy.limits)
 
-    def find(self, arrivals: Sequence[Arrival]) -> list[Verdict]:
+    @property
+    def before(self) -> list[Row]:
+        """The documents of the last batches."""
+        return self._older + self._recent
+
+    def find(self, ids: Sequence[str], texts: Sequence[str]) -> list[Verdict]:
         """Returns a verdict for each document of a batch, in order."""
-        if not arrivals:
+        if not ids:
             return []
         self._begin()
-        batch = self._batch(arrivals)
-        self._compare(batch)
-        verdicts = [self._verdict(batch, row) for row in range(len(arrivals))]
+        batch = _Batch(self, ids, texts)
+        verdicts = [batch.verdict(row) for row in range(len(ids))]
         self.truncated += sum(verdict.truncated for verdict in verdicts)
-        self._doubted.difference_update(batch.counts)
-        self._remember(batch, verdicts)
+        self.doubted.difference_update(ids)
+        written = [row for row, verdict in enumerate(verdicts) if self.policy.takes(verdict)]
+        latest = {ids[row]: row for row in written}
+        if any(row.id in latest for row in self.before):
+            self.forget(latest)
+        self._recent += [
+            Row(id, texts[row], verdicts[row], *batch.content(row, verdicts[row]))
+            for id, row in latest.items()
+        ]
+        if len(self._recent) >= _RECENT_DOCUMENTS or (
+            len(self._recent) >= _RECENT_DOCUMENTS // 4
+            and sum(len(row.text) for row in self._recent) >= _RECENT_CHARACTERS
+        ):
+            # Documents before this generation have long been written. Now they are visible too.
+            self.store.refresh()
+            self._older, self._recent = self._recent, []
         return verdicts
 
     def forget(self, ids: Iterable[str]) -> None:
@@ -144,164 +156,145 @@ class Originals:
         self._recent = [row for row in self._recent if row.id not in gone]
         self._older = [row for row in self._older if row.id not in gone]
 
-    def doubt(self, ids: Iterable[str]) -> None:
+    def doubt(self, ids: Sequence[str]) -> None:
         """Ignores the stored verdicts of documents until they come again."""
-        doubted = set(ids)
-        self.forget(doubted)
-        self._doubted |= doubted
+        self.forget(ids)
+        self.doubted.update(ids)
 
     def _begin(self) -> None:
         if not self._begun:
             # A run that was killed may have written the first documents just before.
-            self._store.refresh()
+            self.store.refresh()
             self._begun = True
         meta = self._current()
-        if meta.scheme.id != self._meta.scheme.id:
-            self._like = Likeness(meta.scheme, self._policy.limits)
-            self._older, self._recent = (
-                sketched_again(rows, self._like, meta.scheme.normalisation)
-                for rows in (self._older, self._recent)
-            )
-        self._meta = meta
+        if meta.scheme.id != self.meta.scheme.id:
+            self.like = Likeness(meta.scheme, self.policy.limits)
+            normalisation = meta.scheme.normalisation
+            self._older = sketched_again(self._older, self.like, normalisation)
+            self._recent = sketched_again(self._recent, self.like, normalisation)
+        self.meta = meta
 
-    def _batch(self, arrivals: Sequence[Arrival]) -> Batch:
-        texts, digests = normalised_digests(
-            [each.text for each in arrivals], self._meta.scheme.normalisation
-        )
-        contents = dict(zip(digests, texts, strict=True))
-        counts = Counter(arrival.id for arrival in arrivals)
-        before = self._older + self._recent
-        known: dict[str, tuple[str, Verdict]] = {}
-        if self._policy.groups:
-            known = _verdicts_of(self._store, self._meta, list(counts))
-            known = {id: said for id, said in known.items() if id not in self._doubted}
-            known |= {row.id: (row.digest, row.verdict) for row in before if row.id in counts}
-        earlier = Earlier(before, leaders=self._policy.groups)
-        equal = _of_equal_texts(self._store, self._meta, contents)
-        filled = self._like.filled({text: contents[text] for text in equal})
-        equal = {text: found for text, found in equal.items() if text in filled}
-        return Batch(arrivals, digests, contents, counts, earlier, known, equal)
 
-    def _compare(self, batch: Batch) -> None:
-        """Sketches the texts that equal no earlier one, and finds similar documents."""
-        lasting = {text: self._lasting(batch, text) for text in batch.contents}
-        askers: dict[str, set[str]] = {}
-        kept: set[str] = set()
-        for row, (arrival, text) in enumerate(zip(batch.arrivals, batch.digests, strict=True)):
-            former = batch.former(row) if batch.counts[arrival.id] == 1 else None
-            equal = lasting[text]
-            if former is None and (equal is None or follows(equal.verdict, arrival.id)):
-                askers.setdefault(text, set()).add(arrival.id)
-            elif self._is_compared_later(former) and batch.earlier.column(text) is None:
-                kept.add(text)
-        wanted = {text: batch.contents[text] for text in (*askers, *kept)}
-        batch.columns.update(self._like.columns(wanted))
-        batch.empty.update(askers.keys() - batch.columns.keys())
-        asked = [text for text in batch.columns if text in askers]
-        batch.earlier.compare(batch.contents, batch.columns, asked, self._like)
+class _Batch:
+    """Documents that come in together, and the documents to compare them with.
+
+    earlier: documents before in this run. known: former digest and verdict of each id. These are by
+    digest: contents, the normalised texts; equal, documents of the store with the same text;
+    columns, bands or fingerprints; empty, texts without any shingle; similar, documents of the
+    store, and whether candidates were left out.
+    """
+
+    def __init__(self, run: Originals, ids: Sequence[str], texts: Sequence[str]) -> None:
+        store, meta, before = run.store, run.meta, run.before
+        normalised, digests = normalised_digests(texts, meta.scheme.normalisation)
+        contents = dict(zip(digests, normalised, strict=True))
+        self.run, self.policy, self.ids, self.digests = run, run.policy, ids, digests
+        self.counts = Counter(ids)
+        self.earlier = Earlier(before, leaders=self.policy.groups)
+        self.known: dict[str, tuple[str, Verdict]] = {}
+        if self.policy.groups:
+            stored = _verdicts_of(store, meta, list(self.counts))
+            self.known = {id: said for id, said in stored.items() if id not in run.doubted}
+            own = [row for row in before if row.id in self.counts]
+            self.known |= {row.id: (row.digest, row.verdict) for row in own}
+        equal = _of_equal_texts(store, meta, contents)
+        filled = run.like.filled({text: contents[text] for text in equal})
+        self.equal = {text: found for text, found in equal.items() if text in filled}
+        # Texts that equal no earlier one are sketched, and compared.
+        askers, kept = self._askers()
+        self.columns = run.like.columns({text: contents[text] for text in (*askers, *kept)})
+        self.empty = askers.keys() - self.columns.keys()
+        asked = {text: askers[text] for text in self.columns if text in askers}
+        self.earlier.compare(contents, self.columns, asked.keys(), run.like)
         queries = [
             Query(
-                batch.contents[text],
-                next(iter(askers[text])) if len(askers[text]) == 1 else None,
-                originals=self._policy.groups,
+                contents[text],
+                next(iter(own_ids)) if len(own_ids) == 1 else None,
+                originals=self.policy.groups,
             )
-            for text in asked
+            for text, own_ids in asked.items()
         ]
-        found = _of_similar_texts(self._store, self._meta, queries, self._policy.limits)
-        batch.similar.update(zip(asked, found, strict=True))
+        found = _of_similar_texts(store, meta, queries, self.policy.limits)
+        self.similar = dict(zip(asked, found, strict=True))
 
-    def _lasting(self, batch: Batch, text: str) -> Near | None:
-        """Returns a document of an equal text that no document of the batch replaces."""
-        if (near := batch.earlier.equal(text, "", but=batch.counts)) is not None:
-            return near
-        found = self._standing(batch.equal.get(text, ()), "", batch.earlier)
-        return next((near for near in found if near.id not in batch.counts), None)
-
-    def _is_compared_later(self, former: Verdict | None) -> bool:
-        """Returns True if later documents are compared with one. former: its verdict before."""
-        if self._policy.groups:
-            return former is not None and former.original is None
-        return self._policy.writes
-
-    def _verdict(self, batch: Batch, row: int) -> Verdict:
+    def verdict(self, row: int) -> Verdict:
         """Returns the verdict on a document, and adds the document to the earlier ones."""
-        id, text = batch.arrivals[row].id, batch.digests[row]
-        verdict = batch.former(row) or self._judged(batch, id, text)
-        if self._policy.takes(verdict):
-            batch.earlier.add("" if text in batch.empty else text, id, verdict)
-        if self._policy.groups:
-            batch.known[id] = text, verdict
+        id, text = self.ids[row], self.digests[row]
+        verdict = self._former(row) or self._judged(id, text)
+        if self.policy.takes(verdict):
+            self.earlier.add("" if text in self.empty else text, id, verdict)
+        if self.policy.groups:
+            self.known[id] = text, verdict
         return verdict
 
-    def _judged(self, batch: Batch, id: str, text: str) -> Verdict:
-        if text in batch.empty:
+    def content(self, row: int, verdict: Verdict) -> tuple[str, U64 | None]:
+        """Returns the digest and the column of a document for `Row`."""
+        text = self.digests[row]
+        column = self.columns.get(text, self.earlier.columns.get(text))
+        return "" if column is None and verdict.original is None else text, column
+
+    def _former(self, row: int) -> Verdict | None:
+        """Returns the former verdict on a document, if it came before with the same text."""
+        text, verdict = self.known.get(self.ids[row], ("", None))
+        return verdict if text == self.digests[row] else None
+
+    def _askers(self) -> tuple[dict[str, set[str]], set[str]]:
+        """Returns the texts to find similar ones of, with their ids, and others to sketch.
+
+        The others are only compared with later documents.
+        """
+        lasting = {text: self._lasting(text) for text in dict.fromkeys(self.digests)}
+        askers: dict[str, set[str]] = {}
+        kept: set[str] = set()
+        for row, (id, text) in enumerate(zip(self.ids, self.digests, strict=True)):
+            former = self._former(row) if self.counts[id] == 1 else None
+            equal = lasting[text]
+            compared_later = self.policy.writes
+            if self.policy.groups:
+                compared_later = former is not None and former.original is None
+            if former is None and (equal is None or equal.verdict.follows(id)):
+                askers.setdefault(text, set()).add(id)
+            elif compared_later and self.earlier.columns.get(text) is None:
+                kept.add(text)
+        return askers, kept
+
+    def _lasting(self, text: str) -> Near | None:
+        """Returns a document of an equal text that no document of the batch replaces."""
+        if (near := self.earlier.equal(text, "", but=self.counts)) is not None:
+            return near
+        found = self._standing(self.equal.get(text, ()), "")
+        return next((near for near in found if near.id not in self.counts), None)
+
+    def _judged(self, id: str, text: str) -> Verdict:
+        if text in self.empty:
             return Verdict(id)
-        equal = self._standing(batch.equal.get(text, ()), id, batch.earlier)
-        if (same := batch.earlier.equal(text, id)) is not None:
+        equal = self._standing(self.equal.get(text, ()), id)
+        if (same := self.earlier.equal(text, id)) is not None:
             equal.append(same)
         if equal:
-            return self._of_equal(equal)
-        found, truncated = batch.similar[text]
-        near = self._standing(found, id, batch.earlier) + batch.earlier.near(text, id)
+            best = min(equal, key=lambda one: (one.verdict.original is not None, natural(one.id)))
+            if self.policy.groups and best.verdict.original is not None:
+                # Every document of this text gets the same verdict.
+                return replace(best.verdict, truncated=False, exact=True)
+            return Verdict(best.verdict.group, best.id, *self.run.like.equal, exact=True)
+        found, truncated = self.similar[text]
+        near = self._standing(found, id) + self.earlier.near(text, id)
         if not near:
             return Verdict(id, truncated=truncated)
-        best = min(near, key=lambda each: (self._like.order(each.value), natural(each.id)))
-        return self._following(best, truncated=truncated)
+        best = min(near, key=lambda one: (one.unlikeness, natural(one.id)))
+        return Verdict(best.verdict.group, best.id, *best.measure, truncated)
 
-    def _of_equal(self, equal: Sequence[Near]) -> Verdict:
-        best = min(equal, key=lambda each: (each.verdict.original is not None, natural(each.id)))
-        if self._policy.groups and best.verdict.original is not None:
-            # Every document of this text gets the same verdict.
-            return replace(best.verdict, truncated=False, exact=True)
-        return self._following(replace(best, value=self._like.equal), exact=True)
-
-    def _following(self, near: Near, *, truncated: bool = False, exact: bool = False) -> Verdict:
-        similarity, distance = self._like.measured(near.value)
-        return Verdict(near.verdict.group, near.id, similarity, distance, truncated, exact)
-
-    def _standing(self, found: Iterable[Near], id: str, earlier: Earlier) -> list[Near]:
+    def _standing(self, found: Iterable[Near], id: str) -> list[Near]:
         """Returns the documents that are still as the store has them and may be the original."""
         return [
             near
             for near in found
             # The store still has the former version of a document of this run.
             if near.id != id
-            and near.id not in earlier
-            and near.id not in self._doubted
-            and not follows(near.verdict, id)
+            and near.id not in self.earlier
+            and near.id not in self.run.doubted
+            and not near.verdict.follows(id)
         ]
-
-    def _remember(self, batch: Batch, verdicts: Sequence[Verdict]) -> None:
-        written = [row for row, verdict in enumerate(verdicts) if self._policy.takes(verdict)]
-        again = {batch.arrivals[row].id for row in written}
-        if any(row.id in again for row in (*self._older, *self._recent)):
-            self.forget(again)
-        latest = {batch.arrivals[row].id: row for row in written}
-        for id, at in latest.items():
-            text = batch.digests[at]
-            column = batch.columns.get(text, batch.earlier.column(text))
-            is_empty = column is None and verdicts[at].original is None
-            self._recent.append(
-                Row(id, batch.arrivals[at].text, verdicts[at], "" if is_empty else text, column)
-            )
-        if len(self._recent) >= _RECENT_DOCUMENTS or (
-            len(self._recent) >= _RECENT_DOCUMENTS // 4
-            and sum(len(row.text) for row in self._recent) >= _RECENT_CHARACTERS
-        ):
-            # Documents before this generation have long been written. Now they are visible too.
-            self._store.refresh()
-            self._older, self._recent = self._recent, []
-
-
-def _require_tokens(meta: IndexMeta, policy: DuplicatePolicy) -> None:
-    kind, has = ("MinHash", meta.scheme.minhash is not None)
-    if policy.metric == "hamming":
-        kind, has = ("SimHash", meta.scheme.simhash is not None)
-    if not has:
-        raise UsageError(
-            f"to {policy.action} near-duplicates as they come in needs {kind} tokens, and the index"
-            f" has none: keep them, or make an index of a scheme with {kind}"
-        )
 
 
 def _verdicts_of(
@@ -327,44 +320,31 @@ def _of_equal_texts(
     near: dict[str, list[Near]] = {}
     digests = list(texts)
     for first in range(0, len(digests), _DIGESTS_AT_ONCE):
-        for candidates in _with_digests(store, meta, digests[first : first + _DIGESTS_AT_ONCE]):
-            for digest, text, found in _read(candidates, meta):
+        for documents in _with_digests(store, meta, digests[first : first + _DIGESTS_AT_ONCE]):
+            found = [value_at(document.source, meta.text_field) for document in documents]
+            # Another client's update may have removed the text and left the tokens.
+            stored = [text if isinstance(text, str) else "" for text in found]
+            normalised = normalise(stored, meta.scheme.normalisation)
+            for document, text in zip(documents, normalised, strict=True):
+                ours = document.tokens_in(meta.field)
+                digest = ours.get("digest", "")
                 # Somebody may have changed the text since, or another text has the same digest.
                 if texts.get(digest) == text:
-                    near.setdefault(digest, []).append(found)
+                    verdict = Verdict.stored(document.id, ours)
+                    near.setdefault(digest, []).append(Near(document.id, verdict))
     return near
 
 
-def _with_digests(store: Store, meta: IndexMeta, digests: list[str]) -> Iterator[Candidates]:
-    together = CandidateQuery("digest", [digests], field=meta.field)
-    (found,) = store.candidates([together], 2 * len(digests))
+def _with_digests(store: Store, meta: IndexMeta, digests: list[str]) -> Iterator[list[Document]]:
+    query = CandidateQuery("digest", [digests], field=meta.field)
+    (found,) = store.candidates([query], 2 * len(digests))
     if not found.truncated:
-        yield found
+        yield [each.document for each in found.found]
         return
     # One text of thousands of documents would hide the others.
     for digest in digests:
-        yield from store.candidates(
-            [CandidateQuery("digest", [[digest]], field=meta.field)], _OF_ONE_TEXT
-        )
-
-
-def _read(candidates: Candidates, meta: IndexMeta) -> Iterator[tuple[str, str, Near]]:
-    """Yields the digest and normalised text of each document that has a text."""
-    rows, texts = [], []
-    for candidate in candidates.found:
-        document = candidate.document
-        try:
-            texts.append(text_of(document.source, meta.text_field))
-        except RecordError:
-            # Another client's update may have removed the text and left the tokens.
-            continue
-        ours = document.tokens_in(meta.field)
-        rows.append(
-            (ours.get("digest", ""), Near(document.id, Verdict.stored(document.id, ours), 0))
-        )
-    normalised = normalise(texts, meta.scheme.normalisation)
-    for (digest, near), text in zip(rows, normalised, strict=True):
-        yield digest, text, near
+        (found,) = store.candidates([replace(query, groups=[[digest]])], _OF_ONE_TEXT)
+        yield [each.document for each in found.found]
 
 
 def _of_similar_texts(
@@ -376,7 +356,6 @@ def _of_similar_texts(
         near = []
         for match in result.matches:
             verdict = Verdict.stored(match.id, tokens_in(match.source, meta.field))
-            value = match.similarity if match.distance is None else match.distance
-            near.append(Near(match.id, verdict, value or 0.0))
+            near.append(Near(match.id, verdict, (match.similarity, match.distance)))
         answers.append((near, result.truncated or result.blind))
     return answers

@@ -17,7 +17,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
 
 from esdedup.exceptions import EsdedupError, StoreError
@@ -39,25 +39,24 @@ def in_order(workers: int, work: Callable[[Item], Done], items: Iterable[Item]) 
     if workers == 1:
         yield from map(work, items)
         return
-    failure: Exception | None = None
-    reading = iter(items)
+    failures: list[Exception] = []
+
+    def readable() -> Iterator[Item]:
+        try:
+            yield from items
+        except Exception as error:
+            failures.append(error)
+
     with _processes(workers) as submit:
         waiting: deque[Future[Done]] = deque()
-        while True:
-            try:
-                item = next(reading)
-            except StopIteration:
-                break
-            except Exception as error:
-                failure = error
-                break
+        for item in readable():
             waiting.append(submit(work, item))
             while waiting and (waiting[0].done() or len(waiting) > 2 * workers):
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
-    if failure is not None:
-        raise failure
+    if failures:
+        raise failures[0]
 
 
 def in_pieces(
@@ -119,18 +118,17 @@ def _processes(workers: int) -> Iterator[Submit]:
 
 
 def _begin() -> None:
-    """Prepares a worker process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    be_a_program()
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    """Ends this process when the one that started it has ended, however that happened."""
+    """Prepares a worker process, and ends it when the one that started it ends in any way."""
     parent = multiprocessing.parent_process()
     assert parent is not None
-    parent.join()
-    os._exit(1)
+
+    def end_with_parent() -> None:
+        parent.join()
+        os._exit(1)
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    be_a_program()
+    threading.Thread(target=end_with_parent, daemon=True).start()
 
 
 def _portable(work: Callable[[Any], Any], item: Any) -> Any:
@@ -167,26 +165,17 @@ def _interrupts_later() -> Iterator[None]:
     came: list[int] = []
     handler = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
     try:
-        with _interrupts_blocked():
+        with ExitStack() as stack:
+            if hasattr(signal, "pthread_sigmask"):
+                from multiprocessing import resource_tracker
+
+                # Python unblocks interrupts again when it starts this process.
+                resource_tracker.ensure_running()
+                # A process that is started inherits this, but not a handler.
+                before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+                stack.callback(signal.pthread_sigmask, signal.SIG_SETMASK, before)
             yield
     finally:
         signal.signal(signal.SIGINT, handler or signal.SIG_DFL)
         if came:
             signal.raise_signal(signal.SIGINT)
-
-
-@contextmanager
-def _interrupts_blocked() -> Iterator[None]:
-    """Blocks Ctrl-C. A process that is started inherits this, but not a handler."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    from multiprocessing import resource_tracker
-
-    # Python unblocks interrupts again when it starts this process.
-    resource_tracker.ensure_running()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from esdedup.ingest.documents import MARKS, OURS, cleared, fields_of
@@ -29,7 +28,10 @@ def renew(
     the field of the former scheme, whose group and mark are taken over if its digest fits. Raises
     the errors of the store.
     """
-    decide = partial(_renewals, meta=meta, marks_in=marks_in)
+
+    def decide(now: Sequence[Held]) -> list[Decision]:
+        return _decisions(now, meta, marks_in)
+
     return change_held(store, held, decide, fields_to_read(meta, marks_in))
 
 
@@ -41,16 +43,14 @@ def forget(store: Store, held: Sequence[Held], field: str) -> ChangeReport:
     """
 
     def decide(now: Sequence[Held]) -> list[Decision]:
-        return [Change(one, {field: _nothing(one, field)}) for one in now]
+        changes: list[Decision] = []
+        for one in now:
+            stored = one.document.source.get(field)
+            others = isinstance(stored, dict) and stored.keys() - {*OURS, *MARKS}
+            changes.append(Change(one, {field: dict.fromkeys((*OURS, *MARKS)) if others else None}))
+        return changes
 
     return change_held(store, held, decide, [field])
-
-
-def _nothing(held: Held, field: str) -> dict[str, None] | None:
-    stored = held.document.source.get(field)
-    if isinstance(stored, dict) and stored.keys() - {*OURS, *MARKS}:
-        return dict.fromkeys((*OURS, *MARKS))
-    return None
 
 
 def digests(texts: Sequence[str], meta: IndexMeta) -> list[str]:
@@ -58,7 +58,7 @@ def digests(texts: Sequence[str], meta: IndexMeta) -> list[str]:
     return normalised_digests(texts, meta.scheme.normalisation)[1]
 
 
-def _renewals(held: Sequence[Held], meta: IndexMeta, marks_in: str | None) -> list[Decision]:
+def _decisions(held: Sequence[Held], meta: IndexMeta, marks_in: str | None) -> list[Decision]:
     texts = [value_at(one.document.source, meta.text_field) for one in held]
     rows = [
         row
@@ -70,30 +70,22 @@ def _renewals(held: Sequence[Held], meta: IndexMeta, marks_in: str | None) -> li
     # The next scheme of the index, if there is one, has a run of its own.
     alone = IndexMeta(meta.scheme, meta.text_field, meta.field)
     tokens = dict(zip(stale, fields_of([texts[row] for row in stale], alone), strict=True))
-    return [
-        _renewal(one, meta, marks_in, fresh.get(row), tokens.get(row))
-        for row, one in enumerate(held)
-    ]
-
-
-def _renewal(
-    held: Held,
-    meta: IndexMeta,
-    marks_in: str | None,
-    digest: str | None,
-    tokens: dict[str, Any] | None,
-) -> Decision:
-    """Gives the verdict on a document. digest: of its text, if any. tokens: if it lacks them."""
-    if _is_foreign(held, meta.field):
-        reason = f"it has a value in the field {meta.field!r} that is not of esdedup"
-        return Failure(held.document.id, reason)
-    if digest is None:
-        bare = _stored(held, meta.field) == (None, None)
-        return "without_text" if bare else Change(held, {meta.field: _cleared(held, meta)})
-    if tokens is None:
-        return "unchanged"
-    marks = {} if marks_in is None else _marks(held, marks_in, digest)
-    return Change(held, {meta.field: {**_cleared(held, meta), **marks, **tokens[meta.field]}})
+    decisions: list[Decision] = []
+    for row, one in enumerate(held):
+        if _is_foreign(one, meta.field):
+            reason = f"it has a value in the field {meta.field!r} that is not of esdedup"
+            decisions.append(Failure(one.document.id, reason))
+        elif row in tokens:
+            marks = {} if marks_in is None else _marks(one, marks_in, fresh[row])
+            ours = {**_cleared(one, meta), **marks, **tokens[row][meta.field]}
+            decisions.append(Change(one, {meta.field: ours}))
+        elif row in fresh:
+            decisions.append("unchanged")
+        elif _stored(one, meta.field) == (None, None):
+            decisions.append("without_text")
+        else:
+            decisions.append(Change(one, {meta.field: _cleared(one, meta)}))
+    return decisions
 
 
 def _is_foreign(held: Held, field: str) -> bool:

@@ -95,19 +95,17 @@ def earlier_pairs(columns: Sequence[Column], rows: range, cap: int = NO_CAP) -> 
 
     cap: a row is compared with at most this many rows of each bucket, the first ones.
     """
-    pairs = [_earlier_in_bucket(column, rows, cap) for column in columns]
-    both = np.concatenate([right << 32 | left for left, right in pairs])
+    pairs = []
+    for column in columns:
+        at = np.flatnonzero((column.rows >= rows.start) & (column.rows < rows.stop))
+        first = column.first[at]
+        many = np.minimum(at - first, cap)
+        pairs.append(np.repeat(column.rows[at], many) << 32 | column.rows[ranges(first, many)])
+    both = np.concatenate(pairs)
     # Sorting is many times as fast as `np.unique`, which fills a hash table.
     both.sort()
     both = both[run_starts(both)]
     return both & 0xFFFFFFFF, both >> 32
-
-
-def _earlier_in_bucket(column: Column, rows: range, cap: int) -> Pairs:
-    at = np.flatnonzero((column.rows >= rows.start) & (column.rows < rows.stop))
-    first = column.first[at]
-    many = np.minimum(at - first, cap)
-    return column.rows[ranges(first, many)], np.repeat(column.rows[at], many)
 
 
 def agreeing(bands: Unsigned, pairs: Pairs, least: int) -> Pairs:

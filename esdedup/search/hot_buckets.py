@@ -96,7 +96,11 @@ def hot_buckets(
     found: list[tuple[int, str, str, str]] = []
     sure = 0
     for kind in wanted:
-        held = holders[kind]
+        held = {
+            token: ids
+            for token, ids in holders[kind].items()
+            if len(ids) > 1 and is_token(token, kind, meta.scheme)
+        }
         counted = heapq.nsmallest(MOST_COUNTED, held, key=lambda token: (-len(held[token]), token))
         sizes = store.bucket_sizes(kind, counted, meta)
         for size, token in zip(sizes, counted, strict=True):
@@ -106,13 +110,22 @@ def hot_buckets(
         least = 2 if len(counted) == len(held) else len(held[counted[-1]]) + 1
         sure = max(sure, least if looked >= total else _sure(looked, total, least))
     largest = sorted(found, key=lambda each: (-each[0], each[1], each[2]))[:count]
-    return HotBuckets(_described(store, meta, largest, total), looked, sure)
+    ids = sorted({id for *_, id in largest})
+    sources = {each.id: each.source for each in store.get(ids, [meta.text_field])}
+    buckets = []
+    for size, kind, token, id in largest:
+        positions, _ = stopped_buckets([f"{kind}:{token}"], kind, meta.scheme)
+        share = min(1.0, size / total) if total else 0.0
+        text = value_at(sources.get(id, {}), meta.text_field)
+        text = text if isinstance(text, str) else ""
+        buckets.append(HotBucket(kind, int(positions[0]), token, size, share, id, text))
+    return HotBuckets(buckets, looked, sure)
 
 
 def _holders(
     store: Store, meta: IndexMeta, kinds: Sequence[str], count: int, total: int
 ) -> tuple[int, dict[str, dict[str, list[str]]]]:
-    """The number of sampled documents; by kind and token the ids of those that hold it, if two.
+    """The number of sampled documents; by kind and token the ids of those that hold it.
 
     Samples `count` random documents, by a fixed seed, or all if there are no more.
     """
@@ -131,14 +144,7 @@ def _holders(
             values = value if isinstance(value, list) else [value]
             for token in {each for each in values if isinstance(each, str)}:
                 holders[kind].setdefault(token, []).append(document.id)
-    return looked, {
-        kind: {
-            token: ids
-            for token, ids in held.items()
-            if len(ids) > 1 and is_token(token, kind, meta.scheme)
-        }
-        for kind, held in holders.items()
-    }
+    return looked, holders
 
 
 def _sure(sampled: int, total: int, least: int) -> int:
@@ -153,19 +159,3 @@ def _sure(sampled: int, total: int, least: int) -> int:
         logs = (i * math.log(mean) - mean - math.lgamma(i + 1) for i in range(least))
         low, high = (mean, high) if math.fsum(map(math.exp, logs)) > _MISSED else (low, mean)
     return min(total, math.ceil(high / max(sampled, 1) * total))
-
-
-def _described(
-    store: Store, meta: IndexMeta, found: Sequence[tuple[int, str, str, str]], total: int
-) -> list[HotBucket]:
-    """The buckets of (size, kind, token, id of a document), with the text of that document."""
-    ids = sorted({id for *_, id in found})
-    sources = {each.id: each.source for each in store.get(ids, [meta.text_field])}
-    described = []
-    for size, kind, token, id in found:
-        positions, _ = stopped_buckets([f"{kind}:{token}"], kind, meta.scheme)
-        share = min(1.0, size / total) if total else 0.0
-        text = value_at(sources.get(id, {}), meta.text_field)
-        text = text if isinstance(text, str) else ""
-        described.append(HotBucket(kind, int(positions[0]), token, size, share, id, text))
-    return described

@@ -21,21 +21,10 @@ from esdedup.search.candidates import band_queries, value_queries, without_stopp
 from esdedup.search.limits import Limits, narrowed_scheme, require_minhash
 from esdedup.search.similar import by_similarity, jaccard_matches
 from esdedup.sketch.banding import expected_recall, least_bands
-from esdedup.sketch.sketch import Sketches, sketch
+from esdedup.sketch.sketch import sketch
 from esdedup.stores.base import Store
 from esdedup.stores.elastic.queries import QUERIES_AT_ONCE
 from esdedup.stores.mapping import IndexMeta
-
-
-@dataclass(frozen=True)
-class _Level:
-    """The searches for tokens of one kind, one for each query.
-
-    rows: rows of the signature that make one token.
-    """
-
-    rows: int
-    queries: list[CandidateQuery]
 
 
 @dataclass
@@ -89,10 +78,6 @@ class _Look:
             recall = expected_recall(similarity, len(query.groups), rows, least)
             self.recall = max(recall, self.recall or 0.0)
 
-    def result(self) -> Result:
-        truncated = self.truncated and not self.done
-        return Result(self.near, len(self.seen), truncated, self.recall, self.asked)
-
 
 def nearest(
     store: Store, meta: IndexMeta, queries: Sequence[Query], limits: Limits
@@ -105,47 +90,38 @@ def nearest(
 
     Raises UsageError if the index has no MinHash tokens.
     """
-    require_minhash(meta.scheme)
+    rows_of_a_band = require_minhash(meta.scheme).rows
     scheme = narrowed_scheme(meta.scheme, "jaccard", nearest=True)
     sketches = sketch([query.text for query in queries], scheme, with_shingles=True)
-    levels = _levels(meta, sketches, queries)
+    sets = sketches.shingles
+    assert sketches.bands is not None
+    assert sets is not None
+    bands = without_stopped(meta, band_queries(meta, sketches.bands, queries))
+    # Each level has the rows of the signature that make one token, and a search for each query.
+    levels = [(rows_of_a_band, bands)]
+    if sketches.values is not None:
+        levels.append((1, value_queries(meta, sketches.values, queries)))
     filled = np.flatnonzero(sketches.filled).tolist()
     results = [Result([], 0, False)] * len(queries)
     for first in range(0, len(filled), QUERIES_AT_ONCE):
         looks = {row: _Look(limits) for row in filled[first : first + QUERIES_AT_ONCE]}
-        for level in levels:
-            _look(store, meta, sketches, level, looks, limits)
+        for rows, searches in levels:
+            asked = {
+                row: replace(query, least=look.least(len(query.groups), rows))
+                for row, look in looks.items()
+                if (query := searches[row]).groups and not look.done
+            }
+            if not asked:
+                continue
+            found = store.candidates(list(asked.values()), limits.candidates)
+            for (row, query), candidates in zip(asked.items(), found, strict=True):
+                matches = jaccard_matches(meta, sets[row], candidates.found)
+                looks[row].add(query, rows, candidates, matches)
+            # The candidates are freed before the next ones are fetched.
+            del found, candidates
         for row, look in looks.items():
-            results[row] = replace(look.result(), stopped=levels[0].queries[row].stopped)
+            truncated, stopped = look.truncated and not look.done, bands[row].stopped
+            results[row] = Result(
+                look.near, len(look.seen), truncated, look.recall, look.asked, stopped
+            )
     return results
-
-
-def _levels(meta: IndexMeta, sketches: Sketches, queries: Sequence[Query]) -> list[_Level]:
-    assert sketches.bands is not None
-    bands = without_stopped(meta, band_queries(meta, sketches.bands, queries))
-    levels = [_Level(require_minhash(meta.scheme).rows, bands)]
-    if sketches.values is not None:
-        levels.append(_Level(1, value_queries(meta, sketches.values, queries)))
-    return levels
-
-
-def _look(
-    store: Store,
-    meta: IndexMeta,
-    sketches: Sketches,
-    level: _Level,
-    looks: dict[int, _Look],
-    limits: Limits,
-) -> None:
-    """Searches one level for the queries that are not done."""
-    sets = sketches.shingles
-    assert sets is not None
-    asked = {
-        row: replace(query, least=look.least(len(query.groups), level.rows))
-        for row, look in looks.items()
-        if (query := level.queries[row]).groups and not look.done
-    }
-    found = store.candidates(list(asked.values()), limits.candidates)
-    for (row, query), candidates in zip(asked.items(), found, strict=True):
-        matches = jaccard_matches(meta, sets[row], candidates.found)
-        looks[row].add(query, level.rows, candidates, matches)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from esdedup.exceptions import UsageError
-from esdedup.models import Candidate, CandidateQuery, Match, Query, Result
+from esdedup.models import Candidate, Match, Query, Result
 from esdedup.search.candidates import (
     candidate_queries,
     with_least_bands,
@@ -29,7 +29,6 @@ from esdedup.search.limits import (
     require_simhash,
 )
 from esdedup.sketch.banding import expected_recall
-from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.simhash import from_hex
 from esdedup.sketch.sketch import Sketches, shingle_sets, sketch
 from esdedup.stores.base import Store
@@ -38,8 +37,6 @@ from esdedup.stores.fields import value_at
 from esdedup.stores.mapping import IndexMeta
 from esdedup.text.arrays import U64
 from esdedup.text.jaccard import hamming, jaccard_with
-
-_HEX = re.compile("[0-9a-fA-F]+")
 
 
 def similar(
@@ -60,15 +57,19 @@ def similar(
     for row, query in zip(filled, narrow, strict=True):
         wanted[row] = query
     wanted = [with_least_bands(query, scheme, limits) for query in wanted]
-    results = [
-        Result([], 0, False, _expected_recall(scheme, limits, query), stopped=query.stopped)
-        for query in wanted
-    ]
-
-    def look(rows: list[int]) -> None:
-        # A function, so that the candidates are freed before the next ones are fetched.
-        found = store.candidates([wanted[row] for row in rows], limits.candidates)
-        for row, each in zip(rows, found, strict=True):
+    results = []
+    for query in wanted:
+        # For Hamming distance it is None: no document is missed.
+        recall = None
+        if by_bands:
+            bands, rows = len(query.groups), require_minhash(scheme).rows
+            recall = expected_recall(limits.least_similarity, bands, rows, query.least)
+        results.append(Result([], 0, False, recall, stopped=query.stopped))
+    asked = [row for row in filled if wanted[row].groups]
+    for first in range(0, len(asked), QUERIES_AT_ONCE):
+        some_rows = asked[first : first + QUERIES_AT_ONCE]
+        found = store.candidates([wanted[row] for row in some_rows], limits.candidates)
+        for row, each in zip(some_rows, found, strict=True):
             matches = _matches(meta, sketches, row, each.found, limits)[: limits.matches]
             results[row] = replace(
                 results[row],
@@ -77,10 +78,8 @@ def similar(
                 truncated=each.truncated,
                 asked=len(wanted[row].groups),
             )
-
-    asked = [row for row in filled if wanted[row].groups]
-    for first in range(0, len(asked), QUERIES_AT_ONCE):
-        look(asked[first : first + QUERIES_AT_ONCE])
+        # The candidates are freed before the next ones are fetched.
+        del found, each
     return results
 
 
@@ -102,14 +101,6 @@ def request_body(meta: IndexMeta, query: Query, limits: Limits) -> dict[str, Any
     if not sketches.filled[0] or not wanted.groups:
         body["query"] = {"match_none": {}}
     return body
-
-
-def _expected_recall(scheme: Scheme, limits: Limits, query: CandidateQuery) -> float | None:
-    """The share expected to be found at the threshold; None for Hamming: it misses none."""
-    if limits.metric == "hamming":
-        return None
-    bands, rows = len(query.groups), require_minhash(scheme).rows
-    return expected_recall(limits.least_similarity, bands, rows, query.least)
 
 
 def _matches(
@@ -134,11 +125,13 @@ def jaccard_matches(meta: IndexMeta, shingles: U64, candidates: Sequence[Candida
     have taken the text away and left the tokens.
     """
     texts = [value_at(each.document.source, meta.text_field) for each in candidates]
-    found = [each for each, text in zip(candidates, texts, strict=True) if isinstance(text, str)]
-    sets = shingle_sets([text for text in texts if isinstance(text, str)], meta.scheme)
+    found = [
+        (each, text) for each, text in zip(candidates, texts, strict=True) if isinstance(text, str)
+    ]
+    similarities = jaccard_with(shingles, shingle_sets([text for _, text in found], meta.scheme))
     matches = [
         Match(candidate.document.id, value, None, candidate.matched, candidate.document.source)
-        for candidate, value in zip(found, jaccard_with(shingles, sets).tolist(), strict=True)
+        for (candidate, _), value in zip(found, similarities.tolist(), strict=True)
     ]
     return sorted(matches, key=by_similarity)
 
@@ -151,20 +144,21 @@ def by_similarity(match: Match) -> tuple[float, str]:
 def _hamming_matches(meta: IndexMeta, own: U64, candidates: Sequence[Candidate]) -> list[Match]:
     """The candidates with their Hamming distances, the closest first, ties by id.
 
-    own: the fingerprint of the query's text, shape (words,). A candidate without a fingerprint is
-    left out.
+    own: the fingerprint of the query's text, shape (words,). A candidate is left out if others
+    wrote tokens without a fingerprint, or something else in its place.
     """
-    found = [each for each in candidates if _has_fingerprint(each, meta, own.size)]
-    prints = from_hex([each.document.tokens_in(meta.field)["fingerprint"] for each in found])
-    distances = hamming(prints, own[None, :]) if found else np.empty(0, np.int64)
+    form = re.compile(f"[0-9a-fA-F]{{{16 * own.size}}}")
+    fingerprints = [each.document.tokens_in(meta.field).get("fingerprint") for each in candidates]
+    found = [
+        (each, text)
+        for each, text in zip(candidates, fingerprints, strict=True)
+        if isinstance(text, str) and form.fullmatch(text)
+    ]
+    if not found:
+        return []
+    distances = hamming(from_hex([text for _, text in found]), own[None, :])
     matches = [
         Match(candidate.document.id, None, value, candidate.matched, candidate.document.source)
-        for candidate, value in zip(found, distances.tolist(), strict=True)
+        for (candidate, _), value in zip(found, distances.tolist(), strict=True)
     ]
     return sorted(matches, key=lambda match: (match.distance, match.id))
-
-
-def _has_fingerprint(candidate: Candidate, meta: IndexMeta, words: int) -> bool:
-    """True unless others wrote tokens without a fingerprint, or something else in its place."""
-    found = candidate.document.tokens_in(meta.field).get("fingerprint")
-    return isinstance(found, str) and len(found) == 16 * words and _HEX.fullmatch(found) is not None

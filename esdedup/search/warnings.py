@@ -19,8 +19,11 @@ def lacking(result: Result, limits: Limits, values: bool) -> str | None:
         return _lacking_nearest(result, limits, values)
     if result.recall is None or result.blind:
         return None
-    if result.stopped:
-        return _lacking_bands(result.recall, limits.threshold)
+    if result.stopped and result.recall < GOOD_RECALL:
+        return (
+            f"Of documents at Jaccard {limits.threshold:g} about {percent(result.recall)} are found"
+            " by the bands that were looked up"
+        )
     return lacking_recall(result.recall, limits.threshold, limits.recall)
 
 
@@ -62,15 +65,6 @@ def cut_buckets(capped: Capped, max_per_bucket: int) -> str | None:
 def percent(share: float) -> str:
     """A share in percent, never rounded to all or nothing."""
     return f"{min(99.9, 100 * share):.3g}%" if share > 0 else "none"
-
-
-def _lacking_bands(expected: float, threshold: float) -> str | None:
-    if expected >= GOOD_RECALL:
-        return None
-    return (
-        f"Of documents at Jaccard {threshold:g} about {percent(expected)} are found by the bands"
-        " that were looked up"
-    )
 
 
 def _lacking_nearest(result: Result, limits: Limits, values: bool) -> str | None:

@@ -33,7 +33,7 @@ def name(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     made = f"esdedup-switch-{uuid.uuid4().hex[:10]}"
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("esdedup.index.META_SECONDS", 0.2)
-    monkeypatch.setattr("esdedup.cli.commands.switch.WAIT_SECONDS", 0.5)
+    monkeypatch.setattr(sys.modules["esdedup.admin.switch"], "WAIT_SECONDS", 0.5)
     (tmp_path / "new.json").write_text(json_of(NEW))
     yield made
     delete_index(url, made)

@@ -21,7 +21,6 @@ from esdedup import DuplicatePolicy
 from esdedup.ingest.files import BadRecord, Record
 from esdedup.ingest.ingest import ingest
 from esdedup.ingest.near_duplicates import Originals
-from esdedup.ingest.recent import Arrival
 from esdedup.sketch.sketch import shingle_sets
 from esdedup.stores import LocalStore
 from esdedup.stores.mapping import IndexMeta
@@ -222,9 +221,9 @@ def test_the_scheme_changes_meanwhile(tmp_path: Path) -> None:
     store = LocalStore(tmp_path / "x.db", "x")
     store.create(old)
     originals = Originals(store, lambda: now[0], DuplicatePolicy("skip"))
-    assert originals.find([Arrival("a", words(1))])[0].original is None
+    assert originals.find(["a"], [words(1)])[0].original is None
     now[0] = new
-    assert originals.find([Arrival("b", words(1))])[0].original == "a"
+    assert originals.find(["b"], [words(1)])[0].original == "a"
     store.close()
 
 

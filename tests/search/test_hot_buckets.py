@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import uuid
 from collections import Counter
 from collections.abc import Iterator
@@ -375,7 +376,7 @@ def test_buckets_of_a_list() -> None:
 @pytest.mark.also_on_elasticsearch8
 def test_an_alias_and_a_switch(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("esdedup.cli.commands.switch.WAIT_SECONDS", 0.5)
+    monkeypatch.setattr(sys.modules["esdedup.admin.switch"], "WAIT_SECONDS", 0.5)
     name = f"esdedup-hot-{uuid.uuid4().hex[:10]}"
     meta = {"team": "news"}
     try:

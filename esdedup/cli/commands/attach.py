@@ -4,40 +4,28 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Annotated, Any
 
-import typer
+from typer import Exit, Option, echo
 
-from esdedup.admin.attach import AttachPlan, attach, plan_attach
+from esdedup.admin.attach import attach, plan_attach
 from esdedup.admin.check import Check, IndexCheck, Tally, check
-from esdedup.cli.options import (
-    AsJson,
-    ClusterTarget,
-    DryRun,
-    FieldOption,
-    SchemeOption,
-    TextField,
-    scheme_in,
-    with_target,
-)
+from esdedup.admin.preflight import Obstacle
+from esdedup.cli import options
 from esdedup.cli.output import count, message, print_json, print_table, progress, wants_json
-from esdedup.stores.elastic.templates import install_template, plan_template
-
-Install = Annotated[bool, typer.Option("--install", help="Install it, and not only show it.")]
-NoStale = Annotated[
-    bool, typer.Option("--no-stale", help="Do not read texts to find stale tokens: quicker.")
-]
+from esdedup.stores.elastic.templates import TemplatePlan, install_template, plan_template
 
 
-@with_target
+@options.with_target
 def attach_command(
-    target: ClusterTarget,
-    text_field: TextField = None,
-    scheme: SchemeOption = None,
-    field: FieldOption = None,
-    dry_run: DryRun = False,
-    as_json: AsJson = None,
+    target: options.ClusterTarget,
+    text_field: options.TextField = None,
+    scheme: options.SchemeOption = None,
+    field: options.FieldOption = None,
+    dry_run: options.DryRun = False,
+    as_json: options.AsJson = None,
 ) -> None:
     """Add the token fields to an index that exists.
 
@@ -46,10 +34,26 @@ def attach_command(
     An alias or a data stream stands for all its indices. The change is shown before it is made.
     Nothing else in the mapping changes, and no document.
     """
-    wanted = scheme_in(scheme)
+    wanted = options.scheme_in(scheme)
     with target.connected() as cluster:
         plan = plan_attach(cluster, target.index, wanted, text_field, field)
-        _show_plan(plan, wants_json(as_json))
+        for change in plan.changes:
+            if wants_json(as_json):
+                obstacles = _plain(change.obstacles)
+                print_json(
+                    {"index": change.index, "change": change.mapping, "obstacles": obstacles}
+                )
+                continue
+            if change.mapping is None:
+                echo(f"{change.index}: attached already")
+            else:
+                _show_request(f"{change.index}/_mapping", change.mapping)
+            for obstacle in change.obstacles:
+                message(str(obstacle))
+        if plan.template is not None:
+            _show_template(plan.template, wants_json(as_json))
+        # The change is seen before it is made.
+        sys.stdout.flush()
         if dry_run:
             return
         attach(cluster, plan)
@@ -61,53 +65,30 @@ def attach_command(
     message(f"Documents that are there already: esdedup backfill --index {target.index}")
 
 
-def _show_plan(plan: AttachPlan, as_json: bool) -> None:
-    for change in plan.changes:
-        if as_json:
-            print_json(
-                {
-                    "index": change.index,
-                    "change": change.mapping,
-                    "obstacles": [_plain(obstacle) for obstacle in change.obstacles],
-                }
-            )
-            continue
-        if change.mapping is None:
-            typer.echo(f"{change.index}: attached already")
-        else:
-            _show_request(f"{change.index}/_mapping", change.mapping)
-        for obstacle in change.obstacles:
-            message(str(obstacle))
-    if plan.template is not None:
-        _show_template(plan.template.name, plan.template.body, as_json)
-    # The change is seen before it is made.
-    sys.stdout.flush()
-
-
-def _show_template(name: str, body: Any, as_json: bool) -> None:
+def _show_template(template: TemplatePlan, as_json: bool) -> None:
     if as_json:
-        print_json({"component_template": name, "body": body})
+        print_json({"component_template": template.name, "body": template.body})
     else:
-        _show_request(f"_component_template/{name}", body)
+        _show_request(f"_component_template/{template.name}", template.body)
 
 
 def _show_request(path: str, body: Any) -> None:
-    typer.echo(f"PUT {path}")
-    typer.echo(json.dumps(body, indent=2, ensure_ascii=False))
+    echo(f"PUT {path}")
+    echo(json.dumps(body, indent=2, ensure_ascii=False))
 
 
-def _plain(obstacle: Any) -> dict[str, str]:
-    return {"stops": obstacle.stops, "reason": obstacle.reason}
+def _plain(obstacles: Iterable[Obstacle]) -> list[dict[str, str]]:
+    return [{"stops": each.stops, "reason": each.reason} for each in obstacles]
 
 
-@with_target
+@options.with_target
 def template_command(
-    target: ClusterTarget,
-    text_field: TextField = None,
-    scheme: SchemeOption = None,
-    field: FieldOption = None,
-    install: Install = False,
-    as_json: AsJson = None,
+    target: options.ClusterTarget,
+    text_field: options.TextField = None,
+    scheme: options.SchemeOption = None,
+    field: options.FieldOption = None,
+    install: Annotated[bool, Option("--install", help="Install it, and not only show it.")] = False,
+    as_json: options.AsJson = None,
 ) -> None:
     """Show or install the template for the next indices of a name.
 
@@ -116,11 +97,11 @@ def template_command(
     It is a component template. Your own index templates are not changed: name it in their
     composed_of.
     """
-    wanted = scheme_in(scheme)
+    wanted = options.scheme_in(scheme)
     with target.connected() as cluster:
         plan = plan_attach(cluster, target.index, wanted, text_field, field)
         template = plan.template or plan_template(cluster, plan.named, plan.meta)
-        _show_template(template.name, template.body, wants_json(as_json))
+        _show_template(template, wants_json(as_json))
         if install:
             install_template(cluster, template)
             message(f"component template {template.name!r} is installed")
@@ -128,8 +109,14 @@ def template_command(
             message(template.advice)
 
 
-@with_target
-def check_command(target: ClusterTarget, no_stale: NoStale = False, as_json: AsJson = None) -> None:
+@options.with_target
+def check_command(
+    target: options.ClusterTarget,
+    no_stale: Annotated[
+        bool, Option("--no-stale", help="Do not read texts to find stale tokens: quicker.")
+    ] = False,
+    as_json: options.AsJson = None,
+) -> None:
     """Find documents of an index that lack their tokens.
 
     Example: esdedup check --index news
@@ -153,7 +140,7 @@ def check_command(target: ClusterTarget, no_stale: NoStale = False, as_json: AsJ
             _show_check(each)
     _advise(found, target.index)
     if not found.good:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _as_json(check: IndexCheck) -> dict[str, Any]:
@@ -170,13 +157,13 @@ def _as_json(check: IndexCheck) -> dict[str, Any]:
         "without_tokens": asdict(check.bare),
         "other_scheme": asdict(check.other),
         "stale": None if check.stale is None else asdict(check.stale),
-        "obstacles": [_plain(obstacle) for obstacle in check.obstacles],
+        "obstacles": _plain(check.obstacles),
     }
 
 
 def _show_check(check: IndexCheck) -> None:
     if check.meta is None:
-        typer.echo(f"{check.index}: not attached")
+        echo(f"{check.index}: not attached")
     else:
         rows = [
             ("scheme", check.meta.scheme.id),
@@ -189,7 +176,7 @@ def _show_check(check: IndexCheck) -> None:
         ]
         print_table([("", "text"), ("", "text")], rows, title=check.index)
     for obstacle in check.obstacles:
-        typer.echo(f"  {obstacle.reason}")
+        echo(f"  {obstacle.reason}")
 
 
 def _tally(tally: Tally) -> str:

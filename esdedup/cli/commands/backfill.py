@@ -3,73 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Exit, Option
 
 from esdedup.admin.backfill import BackfillPlan, Effort, OnUpdate, backfill, plan_backfill
-from esdedup.admin.sidecar import fill_sidecar, plan_sidecar
+from esdedup.admin.sidecar import SidecarPlan, fill_sidecar, plan_sidecar
+from esdedup.cli import options, output
 from esdedup.cli.files import DeadLetterFile
-from esdedup.cli.options import (
-    AsJson,
-    ClusterTarget,
-    DeadLetterPath,
-    DryRun,
-    MaxRate,
-    Retries,
-    SchemeOption,
-    TextField,
-    Workers,
-    scheme_in,
-    with_target,
-)
-from esdedup.cli.output import (
-    count,
-    message,
-    print_counts,
-    print_json,
-    progress,
-    resumable,
-    wants_json,
-)
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.ingest.files import BadRecord
 from esdedup.models import Share
-from esdedup.stores import BulkPolicy, Cluster
+from esdedup.stores import BulkPolicy
 from esdedup.stores.changes import ChangeReport
 
-Stale = Annotated[
-    bool, typer.Option("--stale", help="Renew tokens that don't fit their text: reads all texts.")
-]
-SliceOption = Annotated[
-    str | None,
-    typer.Option("--slice", metavar="N/M", help="The share of this machine, such as 3/16."),
-]
-SidecarOption = Annotated[
-    str | None,
-    typer.Option(
-        "--sidecar",
-        metavar="NAME",
-        help="Fill this index instead, for documents that can't be updated.",
-    ),
-]
 
-
-@with_target
+@options.with_target
 def backfill_command(
-    target: ClusterTarget,
-    stale: Stale = False,
-    workers: Workers = 1,
-    slice: SliceOption = None,
-    max_rate: MaxRate = None,
-    sidecar: SidecarOption = None,
-    text_field: TextField = None,
-    scheme: SchemeOption = None,
-    dry_run: DryRun = False,
-    dead_letter: DeadLetterPath = None,
-    retries: Retries = 6,
-    as_json: AsJson = None,
+    target: options.ClusterTarget,
+    stale: Annotated[
+        bool, Option("--stale", help="Renew tokens that don't fit their text: reads all texts.")
+    ] = False,
+    workers: options.Workers = 1,
+    slice: Annotated[
+        str | None, Option(metavar="N/M", help="The share of this machine, such as 3/16.")
+    ] = None,
+    max_rate: options.MaxRate = None,
+    sidecar: Annotated[
+        str | None,
+        Option(
+            metavar="NAME", help="Fill this index instead, for documents that can't be updated."
+        ),
+    ] = None,
+    text_field: options.TextField = None,
+    scheme: options.SchemeOption = None,
+    dry_run: options.DryRun = False,
+    dead_letter: options.DeadLetterPath = None,
+    retries: options.Retries = 6,
+    as_json: options.AsJson = None,
 ) -> None:
     """Give the documents of an attached index their tokens.
 
@@ -80,64 +53,41 @@ def backfill_command(
     """
     share = Share.parse(slice) if slice is not None else Share()
     effort = Effort(workers, share, max_rate)
-    letters = DeadLetterFile(dead_letter or Path(f"{target.index}.dead-letter.jsonl"))
     if sidecar is None and (scheme is not None or text_field is not None):
         raise UsageError("--scheme and --text-field go with --sidecar; an index has its own")
+    plan: BackfillPlan | SidecarPlan
     with target.connected(BulkPolicy(retries=retries)) as cluster:
         if sidecar is not None:
             if stale or slice or workers > 1 or max_rate is not None or dry_run:
                 raise UsageError(
                     "--sidecar goes without --stale, --slice, --workers, --max-rate, --dry-run"
                 )
-            json = wants_json(as_json)
-            _fill_sidecar(target, cluster, sidecar, text_field, scheme, letters, json)
-            return
-        plan = plan_backfill(cluster, target.index, stale=stale, effort=effort)
-        tell_left_out(plan)
-        if dry_run:
-            print_json({"waiting": plan.waiting, "indices": list(plan.indices)})
-            return
-        with letters:
-            report = run(
-                lambda on_update: backfill(cluster, plan, effort, on_update), plan.waiting, letters
-            )
+            wanted = options.scheme_in(scheme)
+            plan = plan_sidecar(cluster, target.index, sidecar, wanted, text_field)
+            work = partial(fill_sidecar, cluster, plan)
+            name = f"Sidecar index {sidecar!r} of {target.index!r}"
+        else:
+            plan = plan_backfill(cluster, target.index, stale=stale, effort=effort)
+            work = partial(backfill, cluster, plan, effort)
+            name = f"{plan.named.kind.capitalize()} {plan.named.name!r}"
+        for obstacle in plan.left_out:
+            output.message(f"Left out: {obstacle}")
+        if isinstance(plan, BackfillPlan):
+            if not plan.indices:
+                raise StoreError(f"no index behind {plan.named.name!r} can be filled as it is")
+            if dry_run:
+                output.print_json({"waiting": plan.waiting, "indices": list(plan.indices)})
+                return
+        path = dead_letter or Path(f"{target.index}.dead-letter.jsonl")
+        with DeadLetterFile(path) as letters:
+            report = run(work, plan.waiting, letters)
     left_out = {obstacle.index for obstacle in plan.left_out}
-    title = f"{plan.named.kind.capitalize()} {plan.named.name!r}, scheme {plan.meta.scheme.id}"
-    show(report, title, len(left_out), wants_json(as_json))
-    if report.failures:
-        message(f"{count(report.failed, 'document')} not updated: see {letters.path}")
+    title = f"{name}, scheme {plan.meta.scheme.id}"
+    show(report, title, len(left_out), output.wants_json(as_json))
+    if report.failures and sidecar is None:
+        output.message(f"{output.count(report.failed, 'document')} not updated: see {path}")
     if report.failures or plan.left_out:
-        raise typer.Exit(1)
-
-
-def _fill_sidecar(
-    target: ClusterTarget,
-    cluster: Cluster,
-    sidecar: str,
-    text_field: str | None,
-    scheme: Path | None,
-    letters: DeadLetterFile,
-    as_json: bool,
-) -> None:
-    plan = plan_sidecar(cluster, target.index, sidecar, scheme_in(scheme), text_field)
-    for obstacle in plan.left_out:
-        message(f"Left out: {obstacle}")
-    with letters:
-        report = run(
-            lambda on_update: fill_sidecar(cluster, plan, on_update), plan.waiting, letters
-        )
-    title = f"Sidecar index {sidecar!r} of {target.index!r}, scheme {plan.meta.scheme.id}"
-    show(report, title, len(plan.left_out), as_json)
-    if report.failures or plan.left_out:
-        raise typer.Exit(1)
-
-
-def tell_left_out(plan: BackfillPlan) -> None:
-    """Names the indices that can't be filled. Raises StoreError if none can."""
-    for obstacle in plan.left_out:
-        message(f"Left out: {obstacle}")
-    if not plan.indices:
-        raise StoreError(f"no index behind {plan.named.name!r} can be filled as it is")
+        raise Exit(1)
 
 
 def run(
@@ -145,7 +95,7 @@ def run(
 ) -> ChangeReport:
     """Works with a bar of progress, and tells the counts if it stops early."""
     total = ChangeReport()
-    with progress("Filling", waiting) as (advance, documents):
+    with output.progress("Filling", waiting) as (advance, documents):
 
         def on_update(done: ChangeReport) -> None:
             nonlocal total
@@ -154,7 +104,7 @@ def run(
             documents(total.read)
 
         try:
-            with resumable(lambda: f"{total.read} documents read, {total.written} written"):
+            with output.resumable(lambda: f"{total.read} documents read, {total.written} written"):
                 total = work(on_update)
         finally:
             for failure in {failure.id: failure for failure in total.failures}.values():
@@ -166,4 +116,4 @@ def show(report: ChangeReport, title: str, left_out: int, as_json: bool) -> None
     """Prints the report on standard output."""
     names = ("read", "written", "unchanged", "without_text", "gone", "conflicts", "failed")
     counts = {name: getattr(report, name) for name in names}
-    print_counts({**counts, "left_out": left_out}, as_json, title=title)
+    output.print_counts({**counts, "left_out": left_out}, as_json, title=title)

@@ -11,8 +11,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Exit, Option
 
+from esdedup.cli import options, output
 from esdedup.cli.files import (
     DeadLetterFile,
     FileOptions,
@@ -21,56 +22,33 @@ from esdedup.cli.files import (
     chunks_of,
     total_bytes,
 )
-from esdedup.cli.options import (
-    Acting,
-    AsJson,
-    Distance,
-    MetricOption,
-    Retries,
-    Target,
-    scheme_in,
-    with_target,
-)
-from esdedup.cli.output import (
-    capital,
-    count,
-    message,
-    print_counts,
-    progress,
-    resumable,
-    wants_json,
-)
 from esdedup.exceptions import UsageError
 from esdedup.ingest.ingest import IngestReport, ingest
 from esdedup.ingest.near_duplicates import DuplicatePolicy, OnDuplicate
 from esdedup.search.limits import ACTING
 from esdedup.stores import BulkPolicy
 
-OnDuplicateOption = Annotated[
-    OnDuplicate,
-    typer.Option(
-        "--on-duplicate",
-        help="With a near-duplicate of an earlier document: keep it as any other, mark it with the"
-        " original's id and the similarity, skip it, or fail it into the dead letters.",
-    ),
-]
-GroupOption = Annotated[
-    bool, typer.Option("--group", help="Let each document join a group as it comes in.")
-]
 
-
-@with_target
+@options.with_target
 def index(
-    target: Target,
+    target: options.Target,
     files: Files,
-    options: FileOptions,
-    on_duplicate: OnDuplicateOption = "keep",
-    group: GroupOption = False,
-    metric: MetricOption = "jaccard",
-    threshold: Acting = None,
-    distance: Distance = None,
-    retries: Retries = 6,
-    as_json: AsJson = None,
+    reading: FileOptions,
+    on_duplicate: Annotated[
+        OnDuplicate,
+        Option(
+            help="With a near-duplicate of an earlier document: keep it as any other, mark it with"
+            " the original's id and the similarity, skip it, or fail it into the dead letters."
+        ),
+    ] = "keep",
+    group: Annotated[
+        bool, Option("--group", help="Let each document join a group as it comes in.")
+    ] = False,
+    metric: options.MetricOption = "jaccard",
+    threshold: options.Acting = None,
+    distance: options.Distance = None,
+    retries: options.Retries = 6,
+    as_json: options.AsJson = None,
 ) -> None:
     """Index documents with their near-duplicate tokens.
 
@@ -79,58 +57,57 @@ def index(
     The index is made if there is none. A document with the id of an indexed one replaces it. The
     same command again thus completes a run that was stopped.
     """
-    check_files(files, options.format)
+    check_files(files, reading.format)
     if group and on_duplicate != "keep":
         raise UsageError(f"--group marks near-duplicates: leave out --on-duplicate {on_duplicate}")
-    if metric == "hamming" and threshold is not None:
-        raise UsageError("--threshold goes with --metric jaccard")
+    options.check_metric_options(metric, threshold, None)
     least = ACTING if threshold is None else threshold
     action = "group" if group else on_duplicate
     policy = DuplicatePolicy(action, least, metric=metric, distance=distance)
-    scheme = scheme_in(options.scheme)
+    scheme = options.scheme_in(reading.scheme)
     last = IngestReport()
     with ExitStack() as stack:
         bulk = BulkPolicy(retries=retries)
-        opened = stack.enter_context(target.open(scheme, options.text_field, bulk))
-        path = options.dead_letter or Path(f"{target.index}.dead-letter.jsonl")
+        opened = stack.enter_context(target.open(scheme, reading.text_field, bulk))
+        path = reading.dead_letter or Path(f"{target.index}.dead-letter.jsonl")
         letters = stack.enter_context(DeadLetterFile(path))
         opened.create()
-        advance, documents = stack.enter_context(progress("Indexing", total_bytes(files)))
+        advance, documents = stack.enter_context(output.progress("Indexing", total_bytes(files)))
 
         def on_batch(report: IngestReport) -> None:
             nonlocal last
             last = report
             documents(report.read)
 
-        with resumable(lambda: _done(last)):
+        # The counts are those of whole batches, which are acknowledged.
+        with output.resumable(
+            lambda: (
+                f"{last.read} records, {last.created} created, {last.updated} updated,"
+                f" {last.unchanged} unchanged, {last.failed} failed"
+            )
+        ):
             report = ingest(
                 opened.store,
                 opened.meta,
-                chunks_of(files, options.format, advance),
+                chunks_of(files, reading.format, advance),
                 letters,
-                workers=options.workers,
-                id_field=options.id_field,
+                workers=reading.workers,
+                id_field=reading.id_field,
                 on_duplicate=policy,
                 on_batch=on_batch,
                 fresh=lambda: opened.meta,
             )
             opened.store.refresh()
-    title = capital(opened.store.where)
-    print_counts(asdict(report), wants_json(as_json), of="Records", title=title)
+    title = output.capital(opened.store.where)
+    output.print_counts(asdict(report), output.wants_json(as_json), of="Records", title=title)
     if report.truncated:
-        message(
-            f"{count(report.truncated, 'document')} with more candidates than the"
+        output.message(
+            f"{output.count(report.truncated, 'document')} with more candidates than the"
             f" {policy.candidates} to compare with, or only buckets of the stop list: a duplicate"
             " may have been missed"
         )
     if report.failed:
-        message(f"{report.failed} of {report.read} records were not indexed: see {letters.path}")
-        raise typer.Exit(1)
-
-
-def _done(report: IngestReport) -> str:
-    """The counts of whole batches, which are acknowledged."""
-    return (
-        f"{report.read} records, {report.created} created, {report.updated} updated,"
-        f" {report.unchanged} unchanged, {report.failed} failed"
-    )
+        output.message(
+            f"{report.failed} of {report.read} records were not indexed: see {letters.path}"
+        )
+        raise Exit(1)

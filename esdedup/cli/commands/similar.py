@@ -5,24 +5,13 @@ from __future__ import annotations
 import itertools
 import json
 import sys
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Exit, Option
 
-from esdedup.cli.options import (
-    AsJson,
-    Distance,
-    FilterOption,
-    Looking,
-    MetricOption,
-    Recall,
-    Target,
-    check_metric_options,
-    with_target,
-)
+from esdedup.cli import options
 from esdedup.cli.output import count, message, print_json, print_table, snippet, wants_json, warn
 from esdedup.exceptions import RecordError, UsageError
 from esdedup.index import Index
@@ -33,60 +22,28 @@ from esdedup.search.warnings import GOOD_RECALL, lacking, percent
 from esdedup.stores.fields import text_of, value_at
 
 _QUERIES_AT_ONCE = 500
-TextOption = Annotated[str | None, typer.Option("--text", help="The text itself.")]
-FileOption = Annotated[
-    str | None, typer.Option("--file", help="A file that holds the text; - is standard input.")
-]
-IdOption = Annotated[str | None, typer.Option("--id", help="The id of an indexed document.")]
-Batch = Annotated[
-    str | None,
-    typer.Option(
-        "--batch", metavar="FILE", help="A file of texts, as index takes it; - is standard input."
-    ),
-]
-K = Annotated[int, typer.Option("-k", min=1, help="Maximum number of matches.")]
-CandidatesOption = Annotated[
-    int,
-    typer.Option(
-        "--candidates", min=1, max=MAX_CANDIDATES, help="Maximum number of documents to verify."
-    ),
-]
-Nearest = Annotated[
-    bool,
-    typer.Option("--nearest", help="Find the k nearest, however unlike: no threshold."),
-]
-MaxBucket = Annotated[
-    int | None,
-    typer.Option(
-        "--max-bucket",
-        min=1,
-        metavar="N",
-        show_default="no limit",
-        help="Leave out buckets that hold more than N documents.",
-    ),
-]
-Collapse = Annotated[
-    bool, typer.Option("--collapse", help="Return only the best document of each group.")
-]
-WithSource = Annotated[
-    bool, typer.Option("--source", help="With JSON: the fields of each match too.")
-]
 
 
 @dataclass(frozen=True)
 class SearchOptions:
     """The options that say which documents to look for."""
 
-    text: TextOption = None
-    file: FileOption = None
-    id: IdOption = None
-    metric: MetricOption = "jaccard"
-    threshold: Looking = None
-    nearest: Nearest = False
-    distance: Distance = None
-    recall: Recall = RECALL
-    candidates: CandidatesOption = 1_000
-    filter: FilterOption = None
+    text: Annotated[str | None, Option(help="The text itself.")] = None
+    file: Annotated[str | None, Option(help="A file that holds the text; - is standard input.")] = (
+        None
+    )
+    id: Annotated[str | None, Option(help="The id of an indexed document.")] = None
+    metric: options.MetricOption = "jaccard"
+    threshold: options.Looking = None
+    nearest: Annotated[
+        bool, Option("--nearest", help="Find the k nearest, however unlike: no threshold.")
+    ] = False
+    distance: options.Distance = None
+    recall: options.Recall = RECALL
+    candidates: Annotated[
+        int, Option(min=1, max=MAX_CANDIDATES, help="Maximum number of documents to verify.")
+    ] = 1_000
+    filter: options.FilterOption = None
 
     def check(self, **more: str | None) -> None:
         """Raises UsageError unless one text is given. more: other options that give one."""
@@ -97,8 +54,7 @@ class SearchOptions:
 
     def limits(self, matches: int = 10, max_bucket: int | None = None) -> Limits:
         """The limits that the options name. Raises UsageError if options contradict each other."""
-        check_metric_options(self.metric, self.threshold, self.distance)
-        threshold = LOOKING if self.threshold is None else self.threshold
+        options.check_metric_options(self.metric, self.threshold, self.distance)
         if self.nearest:
             if self.metric == "hamming":
                 raise UsageError("--nearest goes with --metric jaccard")
@@ -106,15 +62,10 @@ class SearchOptions:
                 raise UsageError("give one of --threshold and --nearest")
             if max_bucket is not None:
                 raise UsageError("--max-bucket goes without --nearest")
-        return Limits(
-            self.metric,
-            None if self.nearest else threshold,
-            self.distance,
-            matches,
-            self.candidates,
-            self.recall,
-            max_bucket,
-        )
+        default = None if self.nearest else LOOKING
+        least = default if self.threshold is None else self.threshold
+        how_far = (self.distance, matches, self.candidates, self.recall, max_bucket)
+        return Limits(self.metric, least, *how_far)
 
     def query(self, index: Index) -> Query:
         """The query by the text, the file, or the id."""
@@ -122,15 +73,28 @@ class SearchOptions:
         return index.query(text, self.id, _read_filters(self.filter))
 
 
-@with_target
+@options.with_target
 def similar(
-    target: Target,
+    target: options.Target,
     search: SearchOptions,
-    batch: Batch = None,
-    k: K = 10,
-    max_bucket: MaxBucket = None,
-    source: WithSource = False,
-    as_json: AsJson = None,
+    batch: Annotated[
+        str | None,
+        Option(metavar="FILE", help="A file of texts, as index takes it; - is standard input."),
+    ] = None,
+    k: Annotated[int, Option("-k", min=1, help="Maximum number of matches.")] = 10,
+    max_bucket: Annotated[
+        int | None,
+        Option(
+            min=1,
+            metavar="N",
+            show_default="no limit",
+            help="Leave out buckets that hold more than N documents.",
+        ),
+    ] = None,
+    source: Annotated[
+        bool, Option("--source", help="With JSON: the fields of each match too.")
+    ] = False,
+    as_json: options.AsJson = None,
 ) -> None:
     """Find the documents most similar to a text.
 
@@ -146,7 +110,7 @@ def similar(
             return
         (result,) = index.similar_many([search.query(index)], limits)
         text_field = index.meta.text_field
-        values = _has_values(index)
+        values = "signature" in index.scheme.kinds
     if result.truncated:
         message(
             f"More than {limits.candidates} candidates: the best {limits.candidates} were"
@@ -159,8 +123,14 @@ def similar(
         _show(result, limits, text_field)
 
 
-@with_target
-def query(target: Target, search: SearchOptions, collapse: Collapse = False) -> None:
+@options.with_target
+def query(
+    target: options.Target,
+    search: SearchOptions,
+    collapse: Annotated[
+        bool, Option("--collapse", help="Return only the best document of each group.")
+    ] = False,
+) -> None:
     """Print the search for a text's candidates as JSON.
 
     Example: esdedup query -i news --id 17 --collapse
@@ -189,42 +159,32 @@ def _as_json(result: Result, id: str | None, with_source: bool) -> dict[str, Any
 
 
 def _match(match: Match, with_source: bool) -> dict[str, Any]:
-    document: dict[str, Any] = {"id": match.id}
-    if match.similarity is not None:
-        document["similarity"] = match.similarity
-    else:
-        document["distance"] = match.distance
-    document["matched"] = match.matched
+    measure = "distance" if match.similarity is None else "similarity"
+    document = {"id": match.id, measure: getattr(match, measure), "matched": match.matched}
     if with_source:
         document["source"] = {name: value for name, value in match.source.items() if name != FIELD}
     return document
 
 
 def _show(result: Result, limits: Limits, text_field: str) -> None:
-    matches = result.matches
-    if not matches:
+    if not result.matches:
         message("No similar documents")
         return
-    by_distance = matches[0].similarity is None
-    print_table(
-        [("distance" if by_distance else "similarity", "number"), ("id", "key"), ("text", "line")],
-        [
-            (
-                str(match.distance) if by_distance else f"{match.similarity:.3f}",
-                match.id,
-                snippet(value_at(match.source, text_field)),
-            )
-            for match in matches
-        ],
-        title=_title(result, limits),
-    )
-
-
-def _title(result: Result, limits: Limits) -> str | None:
-    if result.recall is None or result.recall < GOOD_RECALL:
-        return None
-    at = "as near as the last" if limits.threshold is None else f"at Jaccard {limits.threshold:g}"
-    return f"Of documents {at} about {percent(result.recall)} are found"
+    measure = "similarity" if limits.metric == "jaccard" else "distance"
+    rows = [
+        (
+            str(match.distance) if match.similarity is None else f"{match.similarity:.3f}",
+            match.id,
+            snippet(value_at(match.source, text_field)),
+        )
+        for match in result.matches
+    ]
+    title = None
+    if result.recall is not None and result.recall >= GOOD_RECALL:
+        least = limits.threshold
+        at = "as near as the last" if least is None else f"at Jaccard {least:g}"
+        title = f"Of documents {at} about {percent(result.recall)} are found"
+    print_table([(measure, "number"), ("id", "key"), ("text", "line")], rows, title=title)
 
 
 def _stopped(result: Result, metric: Metric) -> str | None:
@@ -267,8 +227,9 @@ def _answer_all(
         raise UsageError(f"{file}: there is no such file")
     bad = truncated = few = stopped = blind = 0
     lack: str | None = None
-    values = _has_values(index)
-    for some in _chunks(read_records(file, None, lambda _: None)):
+    values = "signature" in index.scheme.kinds
+    records = read_records(file)
+    while some := list(itertools.islice(records, _QUERIES_AT_ONCE)):
         queries: list[tuple[str, Query]] = []
         for record in some:
             try:
@@ -303,7 +264,7 @@ def _answer_all(
         )
     if bad:
         message(f"{count(bad, 'record')} left out")
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _query_of(
@@ -318,12 +279,6 @@ def _query_of(
     return name, Query(text, name if named else None, filters)
 
 
-def _chunks(records: Iterable[Record | BadRecord]) -> Iterator[list[Record | BadRecord]]:
-    source = iter(records)
-    while some := list(itertools.islice(source, _QUERIES_AT_ONCE)):
-        yield some
-
-
 def _read(file: str) -> str:
     try:
         data = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
@@ -332,8 +287,3 @@ def _read(file: str) -> str:
         raise UsageError(f"{file}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{file}: byte {error.start} is not valid UTF-8") from error
-
-
-def _has_values(index: Index) -> bool:
-    minhash = index.scheme.minhash
-    return minhash is not None and minhash.signature > 0

@@ -3,56 +3,34 @@
 from __future__ import annotations
 
 import json
-import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from esdedup.admin.backfill import BackfillPlan, Effort, backfill, plan_forgetting
-from esdedup.admin.switch import (
-    WAIT_SECONDS,
-    Fill,
-    SwitchPlan,
-    begin,
-    complete,
-    empty_former,
-    fill_next,
-    plan_switch,
-)
+from esdedup.admin.switch import complete, empty_former, fill_next, plan_switch
+from esdedup.cli import options
 from esdedup.cli.commands.backfill import run, show
 from esdedup.cli.files import DeadLetterFile
-from esdedup.cli.options import (
-    AsJson,
-    ClusterTarget,
-    MaxRate,
-    Retries,
-    SchemeOption,
-    TextField,
-    Workers,
-    Yes,
-    scheme_in,
-    with_target,
-)
 from esdedup.cli.output import agreed, count, message, wants_json
-from esdedup.stores import BulkPolicy, Cluster
+from esdedup.stores import BulkPolicy
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.mapping import index_mapping
 
-Keep = Annotated[bool, typer.Option("--keep", help="Leave the old tokens in place for now.")]
 
-
-@with_target
+@options.with_target
 def switch_command(
-    target: ClusterTarget,
-    scheme: SchemeOption = None,
-    text_field: TextField = None,
-    workers: Workers = 1,
-    max_rate: MaxRate = None,
-    keep: Keep = False,
-    yes: Yes = False,
-    retries: Retries = 6,
-    as_json: AsJson = None,
+    target: options.ClusterTarget,
+    scheme: options.SchemeOption = None,
+    text_field: options.TextField = None,
+    workers: options.Workers = 1,
+    max_rate: options.MaxRate = None,
+    keep: Annotated[bool, Option("--keep", help="Leave the old tokens in place for now.")] = False,
+    yes: options.Yes = False,
+    retries: options.Retries = 6,
+    as_json: options.AsJson = None,
 ) -> None:
     """Change the scheme or text field of an index in use.
 
@@ -61,60 +39,49 @@ def switch_command(
     The new tokens are filled in beside the old ones. Searches use them when all are there. Then
     the old ones are removed, after asking. Run it again after it was stopped: it goes on.
     """
-    wanted = scheme_in(scheme)
+    wanted = options.scheme_in(scheme)
     effort = Effort(workers, rate=max_rate)
-    with target.connected(BulkPolicy(retries=retries)) as cluster:
+    with ExitStack() as stack:
+        cluster = stack.enter_context(target.connected(BulkPolicy(retries=retries)))
         plan = plan_switch(cluster, target.index, wanted, text_field)
         if plan.stage == "done":
             message(f"{target.index!r} has scheme {plan.meta.scheme.id} already")
             return
-        with DeadLetterFile(Path(f"{target.index}.dead-letter.jsonl")) as letters:
+        path = Path(f"{target.index}.dead-letter.jsonl")
+        letters = stack.enter_context(DeadLetterFile(path))
 
-            def fill(filling: BackfillPlan) -> ChangeReport:
-                report = run(
-                    lambda on_update: backfill(cluster, filling, effort, on_update),
-                    filling.waiting,
-                    letters,
+        def fill(filling: BackfillPlan) -> ChangeReport:
+            report = run(
+                lambda on_update: backfill(cluster, filling, effort, on_update),
+                filling.waiting,
+                letters,
+            )
+            if report.failures:
+                message(f"The documents that were not updated: see {letters.path}")
+            return report
+
+        following = plan.following
+        if plan.stage == "begin":
+            message(f"From scheme {plan.meta.scheme.id} in the field {plan.meta.field!r}")
+            message(f"to scheme {following.scheme.id} in the field {following.field!r}:")
+            message(json.dumps(index_mapping(following)["properties"]))
+        if plan.stage in ("begin", "fill"):
+            total = fill_next(cluster, plan, fill, message)
+            show(total, f"Scheme {following.scheme.id} of {plan.name!r}", 0, wants_json(as_json))
+            complete(cluster, plan)
+            if plan.meta.stop:
+                message(
+                    f"The stop list ({count(len(plan.meta.stop), 'token')}) was of the old scheme"
+                    " and is empty now: esdedup stats --hot shows the large buckets of the new one"
                 )
-                if report.failures:
-                    message(f"The documents that were not updated: see {letters.path}")
-                return report
-
-            if plan.stage in ("begin", "fill"):
-                _fill(cluster, plan, fill, wants_json(as_json))
-            if not keep:
-                _forget(cluster, plan, fill, yes, wants_json(as_json))
-
-
-def _fill(cluster: Cluster, plan: SwitchPlan, fill: Fill, as_json: bool) -> None:
-    following = plan.following
-    if plan.stage == "begin":
-        message(f"From scheme {plan.meta.scheme.id} in the field {plan.meta.field!r}")
-        message(f"to scheme {following.scheme.id} in the field {following.field!r}:")
-        message(json.dumps(index_mapping(following)["properties"]))
-    begin(cluster, plan)
-    total = fill_next(cluster, plan, fill, _wait)
-    show(total, f"Scheme {following.scheme.id} of {plan.name!r}", 0, as_json)
-    complete(cluster, plan)
-    if plan.meta.stop:
-        message(
-            f"The stop list ({count(len(plan.meta.stop), 'token')}) was of the old scheme and is"
-            " empty now: esdedup stats --hot shows the large buckets of the new one"
-        )
-    message(f"Searches use scheme {following.scheme.id} from now on")
-
-
-def _forget(cluster: Cluster, plan: SwitchPlan, fill: Fill, yes: bool, as_json: bool) -> None:
-    forgetting = plan_forgetting(cluster, plan.name)
-    field, documents = forgetting.meta.former, count(forgetting.waiting, "document")
-    question = f"Remove the old tokens, in the field {field!r}, from {documents}?"
-    if not agreed(question, yes):
-        message(f"{question} Not without a yes: esdedup switch --index {plan.name} --yes")
-        return
-    report = empty_former(cluster, plan, forgetting, fill, _wait)
-    show(report, f"Field {field!r} of {plan.name!r}, emptied", 0, as_json)
-
-
-def _wait(why: str) -> None:
-    message(f"Waiting {WAIT_SECONDS:.0f} s {why}")
-    time.sleep(WAIT_SECONDS)
+            message(f"Searches use scheme {following.scheme.id} from now on")
+        if keep:
+            return
+        forgetting = plan_forgetting(cluster, plan.name)
+        field, documents = forgetting.meta.former, count(forgetting.waiting, "document")
+        question = f"Remove the old tokens, in the field {field!r}, from {documents}?"
+        if not agreed(question, yes):
+            message(f"{question} Not without a yes: esdedup switch --index {plan.name} --yes")
+            return
+        report = empty_former(cluster, plan, forgetting, fill, message)
+        show(report, f"Field {field!r} of {plan.name!r}, emptied", 0, wants_json(as_json))
