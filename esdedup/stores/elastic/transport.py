@@ -34,20 +34,20 @@ class Client:
         self._timeout = connection.timeout
         self._transport = _connect(connection).transport
         try:
-            name, version = self._identify(tries=max(1, len(connection.urls)))
+            name, version = self._identify(others=max(0, len(connection.urls) - 1))
         except BaseException:
             self.close()
             raise
         self.product = f"{name} {version}".strip()
         self.is_opensearch = name == "OpenSearch"
 
-    def _identify(self, tries: int) -> tuple[str, str]:
+    def _identify(self, others: int) -> tuple[str, str]:
         """The product that answers, and its version, or "" if it does not say.
 
         Elasticsearch names itself in a header of every answer, OpenSearch in the body of `GET /`.
         """
         # Each address is tried once, because any node may be down.
-        meta, body = self._perform("GET", "/", max_retries=tries - 1, retry_on_timeout=True)
+        meta, body = self._perform("GET", "/", others=others)
         if meta.status == 401:
             raise error_of(401, body, self._shown)
         version = body.get("version", {}) if isinstance(body, Mapping) else {}
@@ -83,8 +83,9 @@ class Client:
         self._transport.close()
 
     def _perform(
-        self, method: str, target: str, body: Any = None, **options: Any
+        self, method: str, target: str, body: Any = None, *, others: int = 0
     ) -> TransportApiResponse:
+        """Sends a request. others: the number of other nodes to try if one does not answer."""
         headers = self._headers
         if body is not None:
             kind = "x-ndjson" if isinstance(body, bytes) else "json"
@@ -96,7 +97,9 @@ class Client:
                 body=body,
                 headers=headers,
                 request_timeout=self._timeout,
-                **options,
+                # The transport would try again at once; `retry` waits before.
+                max_retries=others,
+                retry_on_timeout=others > 0,
             )
         except TransportError as error:
             raise _unreachable(error, self._shown) from error
@@ -114,8 +117,7 @@ def _connect(connection: Connection) -> Elasticsearch:
             options["cloud_id"] = connection.cloud_id
         else:
             options["hosts"] = [url_to_node_config(url, True) for url in connection.urls]
-        # The client would try again at once; `retry` waits before.
-        return Elasticsearch(max_retries=0, meta_header=False, **options)
+        return Elasticsearch(meta_header=False, **options)
     except (OSError, ValueError) as error:
         raise UsageError(f"connection to {connection.shown}: {error}") from error
 
