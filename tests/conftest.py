@@ -1,7 +1,7 @@
 """Fixtures that hand out real servers, and the rules of a test run.
 
 A run of folders uses several processes, which share the servers. By default only some tests run
-on Elasticsearch 8, and property tests try few examples; --all runs everything.
+on Elasticsearch 8 and OpenSearch, and property tests try few examples; --all runs everything.
 """
 
 import contextlib
@@ -46,14 +46,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--all",
         action="store_true",
-        help="run every test on Elasticsearch 8 too, and try many examples of each property",
+        help="run every test on every server, and try many examples of each property",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     for marker in (
-        "also_on_elasticsearch8: runs on Elasticsearch 8 without --all",
-        "nightly_on_opensearch: runs on OpenSearch with --all only",
+        "on_every_server: runs on Elasticsearch 8 and OpenSearch without --all",
         "nightly: runs with --all only",
         "xdist_group(name): runs in the same process as the rest of the group",
     ):
@@ -111,20 +110,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _only_with_all(item: pytest.Item) -> bool:
-    """Tells tests marked as nightly, there or everywhere, and most of those on Elasticsearch 8.
+    """Tells tests marked as nightly, and most of those on Elasticsearch 8 and OpenSearch.
 
-    The stores' contract runs there, and tests that are marked to: one of each feature.
+    The tests of the stores run there, and tests that are marked to: one or two of each feature.
     """
     if item.get_closest_marker("nightly") is not None:
         return True
     chosen = getattr(item, "callspec", None)
     servers = {str(value) for value in chosen.params.values()} if chosen is not None else set()
-    if "opensearch" in servers:
-        return item.get_closest_marker("nightly_on_opensearch") is not None
     return (
-        "elasticsearch8" in servers
-        and "contract" not in item.path.parts
-        and item.get_closest_marker("also_on_elasticsearch8") is None
+        not servers.isdisjoint(("elasticsearch8", "opensearch"))
+        and "stores" not in item.path.parts
+        and item.get_closest_marker("on_every_server") is None
     )
 
 

@@ -41,7 +41,7 @@ def expected(text: str, meta: IndexMeta = META) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.also_on_elasticsearch8
+@pytest.mark.on_every_server
 def test_an_index_from_bare_to_searched(url: str, name: str) -> None:
     mapping = {"_meta": {"team": "news"}, "properties": {"body": {"type": "text"}}}
     call(url, "PUT", f"/{name}", {"mappings": mapping})
@@ -99,7 +99,6 @@ def test_an_index_from_bare_to_searched(url: str, name: str) -> None:
     assert esdedup_command(url, "check", "-i", name).json[0]["stale"]["count"] == 0
 
 
-@pytest.mark.nightly_on_opensearch
 def test_slices_of_several_machines_are_the_whole(url: str, name: str) -> None:
     settings = {"number_of_shards": 3, "number_of_replicas": 0}
     call(url, "PUT", f"/{name}", {"settings": settings})
@@ -116,6 +115,7 @@ def test_slices_of_several_machines_are_the_whole(url: str, name: str) -> None:
         assert esdedup_command(url, "backfill", "-i", name, "--slice", wrong).status == 2
 
 
+@pytest.mark.on_every_server
 def test_routing_is_kept(url: str, name: str) -> None:
     settings = {"number_of_shards": 3, "number_of_replicas": 0}
     call(
@@ -321,6 +321,7 @@ def test_a_data_stream(opensearch_url: str) -> None:
     call(url, "DELETE", f"/_component_template/esdedup-{name}")
 
 
+@pytest.mark.on_every_server
 def test_a_template_for_indices_that_roll_over(url: str, name: str) -> None:
     call(url, "PUT", f"/{name}-1", {"mappings": {"properties": {"text": {"type": "text"}}}})
     call(url, "PUT", f"/_index_template/{name}", {"index_patterns": [f"{name}-*"], "priority": 400})
@@ -342,6 +343,7 @@ def test_a_template_for_indices_that_roll_over(url: str, name: str) -> None:
     call(url, "DELETE", f"/_component_template/esdedup-{name}-1")
 
 
+@pytest.mark.on_every_server
 def test_a_user_who_may_only_read(url: str, name: str) -> None:
     call(url, "PUT", f"/{name}", {"mappings": {"properties": {"text": {"type": "text"}}}})
     fill(url, name, {"1": {"text": words(1)}})
@@ -455,6 +457,7 @@ def test_a_text_below_a_nested_object(url: str, name: str) -> None:
     assert esdedup_command(url, "check", "-i", name).status == 0
 
 
+@pytest.mark.on_every_server
 def test_the_limit_of_fields_is_counted_as_the_server_does(url: str, name: str) -> None:
     properties = {
         "text": {"type": "text", "fields": {"raw": {"type": "keyword"}}},

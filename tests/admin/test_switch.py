@@ -45,7 +45,6 @@ def json_of(scheme: esdedup.Scheme) -> str:
     return json.dumps(scheme.to_json())
 
 
-@pytest.mark.nightly_on_opensearch
 def test_searches_and_writers_work_all_the_time(url: str, name: str) -> None:
     texts = {f"d{n}": words(n // 2) for n in range(1_000)}
     problems: list[str] = []
@@ -96,6 +95,7 @@ def test_searches_and_writers_work_all_the_time(url: str, name: str) -> None:
     assert "already" in esdedup_command(url, "switch", "-i", name, "--scheme", "new.json").err
 
 
+@pytest.mark.on_every_server
 def test_a_switch_that_was_stopped_goes_on(url: str, name: str) -> None:
     with esdedup.open(url, name) as index:
         index.add({"id": str(n), "text": words(n)} for n in range(20))

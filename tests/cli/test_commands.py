@@ -446,6 +446,7 @@ def name(url: str) -> Iterator[str]:
     delete_index(url, made)
 
 
+@pytest.mark.on_every_server
 def test_a_cluster_answers_as_the_local_file_does(
     url: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -475,6 +476,7 @@ def json_lines(text: str) -> list[Any]:
     return [json.loads(line) for line in text.splitlines()]
 
 
+@pytest.mark.on_every_server
 def test_credentials_are_used_and_never_shown(url: str, name: str) -> None:
     product = "opensearch" if "OpenSearch" in store_of(url, name) else "elasticsearch"
     credentials = Credentials(("ann", "pa:ss word"), ("key", "hidden1"), "hidden2")
@@ -506,6 +508,7 @@ def store_of(url: str, name: str) -> str:
     return str(stats["store"])
 
 
+@pytest.mark.on_every_server
 def test_rejected_and_broken_requests_are_sent_again(url: str, name: str) -> None:
     product = "opensearch" if "OpenSearch" in store_of(url, name) else "elasticsearch"
     write_lines(Path("lines.txt"), [f"some text of line {n}" for n in range(2_500)])
@@ -525,7 +528,6 @@ def test_rejected_and_broken_requests_are_sent_again(url: str, name: str) -> Non
     assert stats["documents"] == 2_506
 
 
-@pytest.mark.nightly_on_opensearch
 def test_a_server_that_dies_loses_nothing_acknowledged(killable: Node) -> None:
     """The records are long, so that a batch has 2,000 of them."""
     records = [{"id": str(n), "text": f"text number {n}", "pad": "x" * 4_000} for n in range(6_000)]

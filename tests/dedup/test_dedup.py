@@ -173,7 +173,7 @@ def undone(store: Store, others: Place, path: Path) -> UndoReport:
 # There and back
 
 
-@pytest.mark.also_on_elasticsearch8
+@pytest.mark.on_every_server
 @pytest.mark.parametrize("action", ACTIONS)
 def test_what_is_undone_is_the_same_index(
     place: Place, others: Place, store: Store, action: Action

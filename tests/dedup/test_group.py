@@ -324,7 +324,7 @@ def add(target: list[str], texts: dict[str, str]) -> None:
         index.add([{"id": id, "text": text, "n": 1} for id, text in texts.items()])
 
 
-@pytest.mark.also_on_elasticsearch8
+@pytest.mark.on_every_server
 def test_every_document_gets_its_group(
     target: list[str], texts: dict[str, str], pairs: dict[tuple[str, str], float], tmp_path: Path
 ) -> None:

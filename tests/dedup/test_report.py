@@ -134,7 +134,7 @@ def assert_safe(page: Page) -> None:
     assert len(page.source.encode()) < 1_000_000
 
 
-@pytest.mark.also_on_elasticsearch8
+@pytest.mark.on_every_server
 def test_numbers_are_those_of_cluster(place: Place) -> None:
     fill(place, near_duplicates())
     for options in (

@@ -50,7 +50,6 @@ def stored(place: Place) -> dict[str, Any]:
         return {one.id: one.source for one in index.store.get(ids)}
 
 
-@pytest.mark.nightly_on_opensearch
 def test_indexing_and_grouping(place: Place, folder: Path) -> None:
     whole = Place(folder / "whole.db", place.index)
     for arguments in (["index", "documents.jsonl"], ["group", "--method", "leader"]):
@@ -61,7 +60,6 @@ def test_indexing_and_grouping(place: Place, folder: Path) -> None:
     assert [path.name for path in folder.iterdir() if path.is_dir()] == []
 
 
-@pytest.mark.nightly_on_opensearch
 def test_a_backfill(url: str, name: str) -> None:
     """Only clusters have indices that others write to."""
     place = Place(url, name)

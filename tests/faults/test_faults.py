@@ -248,9 +248,7 @@ def test_killed_runs_beside_a_writer(killable_elasticsearch: Node, start: Start)
     log.info("%d changes, %d documents", writer.changes, len(writer.written))
 
 
-@pytest.fixture(
-    params=[ELASTICSEARCH, pytest.param(OPENSEARCH, marks=pytest.mark.nightly)], ids=str
-)
+@pytest.fixture(params=[ELASTICSEARCH, OPENSEARCH], ids=str)
 def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
     """Three nodes."""
     server: Server = request.param
@@ -290,6 +288,7 @@ def bring_back(cluster: Cluster) -> None:
     call(cluster.urls[0], "GET", "/_cluster/health?wait_for_status=green&timeout=60s")
 
 
+@pytest.mark.nightly
 def test_a_cluster_that_loses_a_node(cluster: Cluster, start: Start, tmp_path: Path) -> None:
     urls, documents = ",".join(cluster.urls), texts(CLUSTER_DOCUMENTS)
     first = cluster.urls[0]
@@ -337,7 +336,7 @@ def test_a_cluster_that_loses_a_node(cluster: Cluster, start: Start, tmp_path: P
 @pytest.fixture
 def bare(killable_elasticsearch: Node) -> Sources:
     """The documents of the index "only" of the node, which have no tokens yet."""
-    url, documents = killable_elasticsearch.url, texts(600)
+    url, documents = killable_elasticsearch.url, texts(400)
     settings = {"number_of_shards": 2, "number_of_replicas": 0}
     call(url, "PUT", "/only", {"settings": settings})
     fill(url, "only", documents)

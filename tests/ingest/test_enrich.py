@@ -100,6 +100,7 @@ def client_of(url: str, index: esdedup.Index) -> tuple[Any, Any]:
     return elasticsearch.Elasticsearch(url), elasticsearch.helpers
 
 
+@pytest.mark.on_every_server
 @pytest.mark.parametrize("helper", ["bulk", "streaming_bulk", "parallel_bulk"])
 def test_bulk_helpers_of_the_clients(url: str, index: esdedup.Index, helper: str) -> None:
     name = index.store.where.split("'")[1]

@@ -116,6 +116,7 @@ def test_skipped(index: esdedup.Index, batches: int) -> None:
     assert set(stored(index, texts)) == texts.keys() - expected.keys()
 
 
+@pytest.mark.on_every_server
 def test_marked(index: esdedup.Index) -> None:
     texts = corpus(200)
     report = add(index, texts, DuplicatePolicy("mark"))

@@ -44,7 +44,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.nightly_on_opensearch
 def test_they_write_what_one_process_writes(
     place: Place, target: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,7 +199,7 @@ def test_what_is_wrong_is_said_alike(folder: Path, workers: str) -> None:
 )
 def test_a_system_that_refuses(folder: Path, limit: str, workers: str, said: str) -> None:
     """Open files, and the size of a file."""
-    write_lines(folder / "a.jsonl", [{"text": f"text {n} of many " * 50} for n in range(3_000)])
+    write_lines(folder / "a.jsonl", [{"text": f"text {n} of many " * 500} for n in range(3_500)])
     command = shlex.join([sys.executable, str(CLI), "index", "a.jsonl", "--workers", workers])
     done = subprocess.run(
         ["bash", "-c", f"ulimit {limit}; exec {command}"], capture_output=True, text=True

@@ -169,6 +169,7 @@ def open_index(target: str | Path) -> Iterator[Callable[[], esdedup.Index]]:
         delete_index(target, name)
 
 
+@pytest.mark.on_every_server
 @pytest.mark.parametrize("policy", [JACCARD, HAMMING], ids=["jaccard", "hamming"])
 def test_groups_are_those_of_the_rule(
     open_index: Callable[[], esdedup.Index],

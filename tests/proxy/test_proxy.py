@@ -156,6 +156,7 @@ def ordinary_calls(setup: Setup, client: Any, name: str) -> list[Any]:
     return results
 
 
+@pytest.mark.on_every_server
 @pytest.mark.parametrize("compress", [False, True])
 def test_ordinary_calls_of_the_clients_give_what_they_give_directly(
     setup: Setup, names: list[str], compress: bool
@@ -184,7 +185,7 @@ def test_point_in_time(setup: Setup, names: list[str]) -> None:
     assert HTTP.request("DELETE", f"{url}{path}", json=body).status_code == 200
 
 
-@pytest.mark.also_on_elasticsearch8
+@pytest.mark.on_every_server
 @pytest.mark.parametrize("compress", [False, True])
 def test_documents_of_an_attached_index_get_the_tokens_of_enrich(
     setup: Setup, names: list[str], compress: bool
@@ -353,6 +354,7 @@ def test_aliases_other_fields_and_schemes(setup: Setup, names: list[str]) -> Non
     assert stored(url, second, "4") == {"text": TEXT, FIELD: tokens(TEXT)}
 
 
+@pytest.mark.on_every_server
 def test_a_data_stream_whose_next_index_has_no_fields(setup: Setup, names: list[str]) -> None:
     if setup.product != "opensearch":
         return  # The other servers' jars have no data streams.
@@ -375,6 +377,7 @@ def test_a_data_stream_whose_next_index_has_no_fields(setup: Setup, names: list[
     HTTP.delete(f"{url}/_component_template/esdedup-{name}")
 
 
+@pytest.mark.on_every_server
 def test_credentials_are_the_clients_own(setup: Setup, names: list[str], tmp_path: Path) -> None:
     name, product = names[0], setup.product.rstrip("8")
     attach(setup.direct, name)

@@ -91,7 +91,7 @@ def test_what_met_is_what_a_search_meets(file: Path) -> None:
         assert distances[right] == pair.simhash.distance
 
 
-@pytest.mark.also_on_elasticsearch8
+@pytest.mark.on_every_server
 def test_tokens_that_met_are_stored_in_both(url: str) -> None:
     name = f"esdedup-test-{uuid.uuid4().hex[:12]}"
     try:

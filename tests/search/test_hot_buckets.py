@@ -126,7 +126,7 @@ def test_the_hottest_are_found_with_their_exact_sizes(filled: Filled) -> None:
     assert "hot" not in filled.run("stats").json[0]
 
 
-@pytest.mark.also_on_elasticsearch8
+@pytest.mark.on_every_server
 def test_a_stop_list_makes_queries_cheaper_and_says_so(filled: Filled) -> None:
     with filled.open() as index:
         before = {
@@ -373,7 +373,7 @@ def test_buckets_of_a_list() -> None:
     assert stop_entries(["simhash:.123"], alike) == ("simhash:.123",)
 
 
-@pytest.mark.also_on_elasticsearch8
+@pytest.mark.on_every_server
 def test_an_alias_and_a_switch(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys.modules["esdedup.admin.switch"], "WAIT_SECONDS", 0.5)

@@ -36,7 +36,7 @@ def name(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     delete_index(url, made)
 
 
-@pytest.mark.also_on_elasticsearch8
+@pytest.mark.on_every_server
 def test_a_body_for_any_client(url: str, name: str) -> None:
     ran = esdedup_command(url, "query", "-i", name, "--text", words(3))
     (body,) = ran.json

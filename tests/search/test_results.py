@@ -117,7 +117,7 @@ def test_tokens_are_in_the_source(target: str, name: str, store: Store) -> None:
     assert call(target, "GET", f"/{name}/_doc/d0")["_source"] == dict(made[0].source)
 
 
-@pytest.mark.also_on_elasticsearch8
+@pytest.mark.on_every_server
 def test_pairs_and_similar_are_exact_and_alike_in_all_stores(index: esdedup.Index) -> None:
     texts = corpus()
     index.add({"id": f"t{row:03}", "text": text} for row, text in enumerate(texts))

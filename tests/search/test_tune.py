@@ -67,7 +67,7 @@ def truth(texts: list[str], threshold: float) -> float:
 # Samples
 
 
-@pytest.mark.also_on_elasticsearch8
+@pytest.mark.on_every_server
 def test_a_sample_of_all_is_exact(store: Store) -> None:
     texts = corpus(200)
     fill(store, texts)
@@ -313,7 +313,7 @@ def distances(scheme: esdedup.Scheme, texts: list[str], tmp_path: Path, name: st
         }
 
 
-@pytest.mark.also_on_elasticsearch8
+@pytest.mark.on_every_server
 def test_weights_from_an_index_make_boilerplate_count_less(
     place: Place, open_store: OpenStore, tmp_path: Path
 ) -> None:

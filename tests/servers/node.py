@@ -29,6 +29,8 @@ ARCHIVE_FLAG = "-XX:+AutoCreateSharedArchive"
 QUICK_START = (
     "-XX:TieredStopAtLevel=1",
     "-XX:+UseSerialGC",
+    "-XX:+UnlockDiagnosticVMOptions",
+    "-XX:-BytecodeVerificationRemote",
     "-Xshare:auto",
     ARCHIVE_FLAG,
     "-Xlog:cds=off",
