@@ -41,8 +41,6 @@ def example_page(request: pytest.FixtureRequest) -> tuple[str, str | None]:
     return page, request.getfixturevalue("elasticsearch_url") if needs_cluster(page) else None
 
 
-# jieba's source has such escapes, which Python compiles where it is imported first.
-@pytest.mark.filterwarnings("ignore:invalid escape sequence")
 def test_examples_print_what_the_page_shows(example_page: tuple[str, str | None]) -> None:
     page, url = example_page
     assert rewritten(page, url) == page
