@@ -9,7 +9,7 @@ from typing import Annotated
 
 from typer import Option
 
-from esdedup.admin.backfill import BackfillPlan, Effort, backfill, plan_forgetting
+from esdedup.admin.backfill import BackfillPlan, Effort, backfill, plan_backfill
 from esdedup.admin.switch import complete, empty_former, fill_next, plan_switch
 from esdedup.cli import options
 from esdedup.cli.commands.backfill import run, show
@@ -77,7 +77,7 @@ def switch_command(
             message(f"Searches use scheme {following.scheme.id} from now on")
         if keep:
             return
-        forgetting = plan_forgetting(cluster, plan.name)
+        forgetting = plan_backfill(cluster, plan.name, former=True)
         field, documents = forgetting.meta.former, count(forgetting.waiting, "document")
         question = f"Remove the old tokens, in the field {field!r}, from {documents}?"
         if not agreed(question, yes):
