@@ -36,6 +36,12 @@ class AttachPlan:
     changes: tuple[MappingChange, ...]
     template: TemplatePlan | None
 
+    @property
+    def hindrances(self) -> list[Obstacle]:
+        """The obstacles that must be out of the way first."""
+        every = [each for change in self.changes if change.mapping for each in change.obstacles]
+        return [each for each in every if each.stops == "attach"]
+
 
 def plan_attach(
     target: Target,
@@ -101,12 +107,11 @@ def attach(
     with reached(target) as cluster:
         if isinstance(what, str):
             what = plan_attach(cluster, what, scheme, text_field, field)
-        mappings = {each.index: each.mapping for each in what.changes if each.mapping is not None}
-        every = [each for change in what.changes for each in change.obstacles]
-        if found := [each for each in every if each.index in mappings and each.stops == "attach"]:
-            raise StoreError("; ".join(map(str, found)))
-        for index, mapping in mappings.items():
-            put_mapping(cluster, index, mapping)
+        if what.hindrances:
+            raise StoreError("; ".join(map(str, what.hindrances)))
+        for change in what.changes:
+            if change.mapping is not None:
+                put_mapping(cluster, change.index, change.mapping)
         for state in states(cluster, what.named):
             stored = meta_of(state.mapping)
             if stored is None:
