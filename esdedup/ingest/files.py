@@ -97,7 +97,7 @@ def read_records(path: str, format: Format | None = None) -> Iterator[Record | B
     Raises UsageError if the file can't be opened, InputError if it breaks off.
     """
     kind = format or format_of(path)
-    with _opened(path, None) as (name, stream):
+    with _opened(path) as (name, _, stream):
         if kind == "csv" or kind == "tsv":
             yield from _read_rows(name, kind, stream)
         else:
@@ -112,16 +112,25 @@ def chunks_in(
     on_bytes: called with the number of bytes read from the file since the last call.
     """
     kind = format or format_of(path)
-    with _opened(path, on_bytes) as (name, stream):
-        if kind == "csv" or kind == "tsv":
-            # The rows of a table can't be told apart without the lines before them.
-            for rows in batches(_read_rows(name, kind, stream), CHUNK_BYTES):
-                yield Chunk(partial(list, rows))
-            return
-        first = 1
-        for lines in _grouped(stream, len, CHUNK_BYTES):
-            yield Chunk(partial(_read_lines, name, kind, lines, first))
-            first += len(lines)
+    with _opened(path) as (name, file, stream):
+        done, seekable = 0, file.seekable()
+        for chunk in _chunks(name, kind, stream):
+            if on_bytes is not None and seekable:
+                on_bytes(file.tell() - done)
+                done = file.tell()
+            yield chunk
+
+
+def _chunks(name: str, kind: Format, stream: BinaryIO) -> Iterator[Chunk]:
+    if kind == "csv" or kind == "tsv":
+        # The rows of a table can't be told apart without the lines before them.
+        for rows in batches(_read_rows(name, kind, stream), CHUNK_BYTES):
+            yield Chunk(partial(list, rows))
+        return
+    first = 1
+    for lines in _grouped(stream, len, CHUNK_BYTES):
+        yield Chunk(partial(_read_lines, name, kind, lines, first))
+        first += len(lines)
 
 
 def batches(
@@ -154,49 +163,26 @@ def _grouped(
 
 
 @contextmanager
-def _opened(path: str, on_bytes: OnBytes | None) -> Iterator[tuple[str, BinaryIO]]:
-    """Gives the name by which records call a file, and its bytes, unpacked."""
+def _opened(path: str) -> Iterator[tuple[str, BinaryIO, BinaryIO]]:
+    """Gives the name by which records call a file, the file, and its bytes unpacked."""
     try:
-        raw: Any = sys.stdin.buffer if path == STDIN else Path(path).open("rb")  # noqa: SIM115
+        file: Any = sys.stdin.buffer if path == STDIN else Path(path).open("rb")  # noqa: SIM115
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
-    name = "stdin" if path == STDIN else PurePath(path).name
-    counted = io.BufferedReader(_Counted(raw, on_bytes), 1 << 20) if on_bytes else raw
+    suffix = PurePath(path).suffix.lower()
+    stream = file
     try:
-        yield name, _unpacked(path, counted)
+        if suffix == ".gz":
+            stream = gzip.GzipFile(fileobj=file)
+        elif suffix == ".zst":
+            reader = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
+            stream = io.BufferedReader(reader)
+        yield "stdin" if path == STDIN else PurePath(path).name, file, stream
     except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
         raise InputError(f"{path} can't be read to its end: {error}") from error
     finally:
         if path != STDIN:
-            raw.close()
-
-
-def _unpacked(path: str, raw: Any) -> Any:
-    suffix = PurePath(path).suffix.lower()
-    if suffix == ".gz":
-        return gzip.GzipFile(fileobj=raw)
-    if suffix == ".zst":
-        reader = zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
-        return io.BufferedReader(reader)
-    return raw
-
-
-class _Counted(io.RawIOBase):
-    """A stream that reports how much was read from it."""
-
-    def __init__(self, raw: io.BufferedIOBase, on_bytes: OnBytes) -> None:
-        self._raw = raw
-        self._on_bytes = on_bytes
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        # Not `read`, which waits until a pipe has filled the whole buffer.
-        data = self._raw.read1(len(buffer))
-        buffer[: len(data)] = data
-        self._on_bytes(len(data))
-        return len(data)
+            file.close()
 
 
 def _lines(lines: Iterable[bytes], first: int = 1) -> Iterator[tuple[int, str]]:

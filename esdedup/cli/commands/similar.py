@@ -191,14 +191,11 @@ def _stopped(result: Result, metric: Metric) -> str | None:
     """A warning if bands or segments were left out, else None."""
     if not result.stopped:
         return None
-    parts = "bands" if metric == "jaccard" else "segments"
+    parts, missing = "bands", "a match that shares only these is missing"
+    if metric == "hamming":
+        parts, missing = "segments", "matches within the distance may be missing"
     if result.blind:
         return f"Nothing could be looked for: all {parts} of the text are in the stop list"
-    missing = (
-        "a match that shares only these is missing"
-        if metric == "jaccard"
-        else "matches within the distance may be missing"
-    )
     return (
         f"{result.stopped} {parts} of the text were left out, as their buckets are in the stop list"
         f" or over --max-bucket: {missing}"
