@@ -134,8 +134,7 @@ class Dedup:
         """Deletes, marks or moves the duplicates, and returns this with the report.
 
         Every document is logged whole before it is changed. A document that was changed since it
-        was compared is left as it is.
-        on_report: called after each page of documents with its report.
+        was compared is left as it is. on_report: called after each page with its report.
 
         Raises UsageError if the log exists, and the errors of the store. The same call again then
         goes on, with another log.
@@ -331,11 +330,10 @@ class Index:
 
         Raises UsageError unless exactly one of them is given.
         """
-        if (text is None) == (id is None):
-            raise UsageError("give either a text or the id of a document")
-        if text is not None:
+        if text is not None and id is None:
             return Query(text, filters=filters)
-        assert id is not None
+        if text is not None or id is None:
+            raise UsageError("give either a text or the id of a document")
         try:
             return Query(text_of(self.get(id).source, self.meta.text_field), id, filters)
         except RecordError as error:
@@ -445,9 +443,8 @@ class Index:
     ) -> UndoReport:
         """Puts back what a run of `dedup` deleted, marked or moved.
 
-        A document that somebody else has changed since is left as it is.
-        force: also if the log is of an index at another address, or of another scheme.
-        on_report: called after each page of documents with its report.
+        A document that somebody else has changed since is left as it is. force: also if the log is
+        of an index at another address, or of another scheme. on_report: as in `Dedup.apply`.
 
         Raises UsageError if the log can't be read or is of another index, and the errors of the
         store. The same call again then goes on.
@@ -471,10 +468,8 @@ class Index:
         if header.scheme != self.scheme.id:
             differing.append(f"of scheme {header.scheme}, not {self.scheme.id}")
         if differing and not force:
-            raise UsageError(
-                f"log file {log.path} is of an index {' and '.join(differing)}: if that is right,"
-                " --force"
-            )
+            other = f"log file {log.path} is of an index {' and '.join(differing)}"
+            raise UsageError(f"{other}: if that is right, --force")
 
     def beside(self, name: str | None) -> AbstractContextManager[Store | None]:
         """The store of another index in the same place, closed at the end; None for no name."""
@@ -497,8 +492,7 @@ class Index:
         sample: documents to estimate the similarity of any two documents from; 0 for none.
         work, on_step, options: as in `groups`.
         """
-        wanted = Wanted(examples, hot, sample)
-        grouping = grouping_of(options)
+        wanted, grouping = Wanted(examples, hot, sample), grouping_of(options)
         with _working(work) as folder:
             return report(self.store, self.meta, grouping, wanted, work=folder, on_step=on_step)
 
@@ -560,8 +554,8 @@ def open(
 
     target: the path of a file; an http(s) URL of Elasticsearch or OpenSearch; or a Connection.
     index: its name.
-    scheme, text_field: of an index to be made, by default `Scheme()` and "text". An index that
-    exists has its own, and other ones are an error.
+    scheme, text_field: of a new index, by default `Scheme()` and "text". One that exists has its
+    own, and others are an error.
     policy: how often requests are sent again.
     credentials: for a URL, see `connection_to`: username, password, api_key, bearer_token,
     ca_certs, fingerprint, cloud_id, timeout.
