@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -41,21 +41,16 @@ def switch_command(
     """
     wanted = options.scheme_in(scheme)
     effort = Effort(workers, rate=max_rate)
-    with ExitStack() as stack:
-        cluster = stack.enter_context(target.connected(BulkPolicy(retries=retries)))
+    path = Path(f"{target.index}.dead-letter.jsonl")
+    bulk = BulkPolicy(retries=retries)
+    with target.connected(bulk) as cluster, DeadLetterFile(path) as letters:
         plan = plan_switch(cluster, target.index, wanted, text_field)
         if plan.stage == "done":
             message(f"{target.index!r} has scheme {plan.meta.scheme.id} already")
             return
-        path = Path(f"{target.index}.dead-letter.jsonl")
-        letters = stack.enter_context(DeadLetterFile(path))
 
         def fill(filling: BackfillPlan) -> ChangeReport:
-            report = run(
-                lambda on_update: backfill(cluster, filling, effort, on_update),
-                filling.waiting,
-                letters,
-            )
+            report = run(partial(backfill, cluster, filling, effort), filling.waiting, letters)
             if report.failures:
                 message(f"The documents that were not updated: see {letters.path}")
             return report
