@@ -39,11 +39,10 @@ Stage = Literal["begin", "fill", "forget", "done"]
 
 @dataclass(frozen=True)
 class SwitchPlan:
-    """How far the change of an index's scheme is.
+    """How far the change of an index's scheme is. meta: now. following: at the end.
 
     stage: "begin" if nothing is done yet, "fill" if documents get the next tokens, "forget" if the
-    old field is to be emptied, "done" if there is nothing to do. meta: of the index now. following:
-    of the index at the end.
+    old field is to be emptied, "done" if there is nothing to do.
     """
 
     name: str
@@ -154,10 +153,8 @@ def fill_next(
 ) -> ChangeReport:
     """Gives documents the next tokens, round after round, until no document waits.
 
-    First puts the next field into the mapping, if it is not there; writers fill it from then on.
-
-    Raises StoreError if something stands in the way, before anything is changed; if an index can't
-    be filled; or if a document was not updated.
+    First puts the next field into the mapping, for writers. Raises StoreError if something stands
+    in the way, before anything is changed; if an index can't be filled, or a document updated.
     """
     if plan.stage == "begin":
         _, found, meta = attached(cluster, plan.name)
