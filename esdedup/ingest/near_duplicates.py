@@ -17,7 +17,7 @@ from typing import Literal, get_args
 
 from esdedup.exceptions import UsageError
 from esdedup.ingest.documents import MARKS
-from esdedup.ingest.recent import Earlier, Likeness, Near, Row, Verdict
+from esdedup.ingest.recent import Earlier, Likeness, Measure, Near, Row, Verdict
 from esdedup.models import CandidateQuery, Document, Metric, Query, natural, tokens_in
 from esdedup.search.limits import ACTING, ONE_BAND, Limits
 from esdedup.search.similar import similar
@@ -261,7 +261,8 @@ class _Batch:
             if self.policy.groups and best.verdict.original is not None:
                 # Every document of this text gets the same verdict.
                 return replace(best.verdict, truncated=False, exact=True)
-            return Verdict(best.verdict.group, best.id, *self.run.like.equal, exact=True)
+            measure: Measure = (1.0, None) if self.policy.metric == "jaccard" else (None, 0)
+            return Verdict(best.verdict.group, best.id, *measure, exact=True)
         result = self.similar[text]
         found = []
         for match in result.matches:

@@ -36,11 +36,6 @@ class Likeness:
         self._limits = limits
         self._by_bands = limits.metric == "jaccard"
 
-    @property
-    def equal(self) -> Measure:
-        """The measure of equal texts."""
-        return (1.0, None) if self._by_bands else (None, 0)
-
     def columns(self, texts: Mapping[str, str]) -> dict[str, U64]:
         """Returns the bands of each text, shape (bands,), or its fingerprint, shape (words,).
 
