@@ -83,9 +83,8 @@ class Place:
     @property
     def address(self) -> str:
         """The path of the file, or the addresses of the cluster without credentials."""
-        return (
-            self.target.shown if isinstance(self.target, Connection) else str(self.target.resolve())
-        )
+        target = self.target
+        return target.shown if isinstance(target, Connection) else str(target.resolve())
 
     def store(self) -> Store:
         """The store of the index. Raises StoreError if the cluster can't be reached."""
@@ -106,7 +105,6 @@ class Place:
 class GroupReport:
     """The groups that were found, and what became of the documents.
 
-    marks: documents written, unchanged, stale and failed.
     missed: documents with tokens that are in no group. They came or changed while the others were
     read.
     """
@@ -136,32 +134,22 @@ class Dedup:
         """Deletes, marks or moves the duplicates, and returns this with the report.
 
         Every document is logged whole before it is changed. A document that was changed since it
-        was compared is left as it is.
-        on_report: called after each page of documents with its report.
+        was compared is left as it is. on_report: called after each page with its report.
 
         Raises UsageError if the log exists, and the errors of the store. The same call again then
         goes on, with another log.
         """
         if not self.groups.duplicates or self.log is None:
             return replace(self, log=None, report=DedupReport())
-        index, place = self.index, self.index.place
-        header = RunHeader(
-            place.index,
-            place.address,
-            index.scheme.id,
-            index.meta.field,
-            self.action,
-            self.to,
-            self.groups.grouping.to_json(),
-            datetime.now(UTC).isoformat(timespec="seconds"),
-        )
+        index, place, groups = self.index, self.index.place, self.groups
+        meta, run = index.meta, (self.action, self.to, groups.grouping.to_json())
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        header = RunHeader(place.index, place.address, meta.scheme.id, meta.field, *run, now)
         with index.beside(self.to) as destination:
             if destination is not None:
-                prepare(destination, index.meta)
+                prepare(destination, meta)
             with LogWriter(self.log, header) as log:
-                done = dedup(
-                    index.store, index.meta, self.groups, self.action, log, destination, on_report
-                )
+                done = dedup(index.store, meta, groups, self.action, log, destination, on_report)
         return replace(self, report=done)
 
 
@@ -203,8 +191,7 @@ class Index:
     def meta(self) -> IndexMeta:
         """The scheme and text field that the index holds.
 
-        Raises IndexNotFound if there is no index, SchemeMismatch if it has another scheme or text
-        field than asked for.
+        Raises IndexNotFound if there is no index, SchemeMismatch if it holds others than asked for.
         """
         if self._meta is None or time.monotonic() > self._read_at + META_SECONDS:
             self._read_at = time.monotonic()
@@ -226,10 +213,7 @@ class Index:
         return self.meta.scheme
 
     def create(self) -> None:
-        """Makes the index, or adds the token fields to an existing one; nothing else changes.
-
-        Raises SchemeMismatch if the index holds another scheme or text field.
-        """
+        """Makes the index, or adds the token fields to an existing one. Raises SchemeMismatch."""
         stored = self.store.meta()
         if stored is None:
             self.store.create(self._wanted(IndexMeta(Scheme())))
@@ -249,9 +233,7 @@ class Index:
         The index is made if there is none. All documents are visible to searches afterwards. A
         document without the id field gets a random id.
 
-        on_duplicate: what to do with a near-duplicate of an earlier document: "keep" it as any
-        other, "mark" it with the original's id, "skip" it, raise RecordError ("fail"), or let each
-        document join a "group" as it comes in. A DuplicatePolicy sets another threshold than 0.8.
+        on_duplicate: the action of a DuplicatePolicy, with "fail" raising RecordError; or a policy.
 
         Raises RecordError, naming the document by number, if one has no text or no valid id, or if
         the store refuses it. Earlier documents may have been written. Raises UsageError for a
@@ -348,11 +330,10 @@ class Index:
 
         Raises UsageError unless exactly one of them is given.
         """
-        if (text is None) == (id is None):
-            raise UsageError("give either a text or the id of a document")
-        if text is not None:
+        if text is not None and id is None:
             return Query(text, filters=filters)
-        assert id is not None
+        if text is not None or id is None:
+            raise UsageError("give either a text or the id of a document")
         try:
             return Query(text_of(self.get(id).source, self.meta.text_field), id, filters)
         except RecordError as error:
@@ -361,10 +342,7 @@ class Index:
     def request_body(
         self, query: Query, limits: Limits, *, collapse: bool = False
     ) -> dict[str, Any]:
-        """The body of the `_search` that finds the candidates of a query, for any client to send.
-
-        collapse: return only the best document of each group.
-        """
+        """The body of a `_search` for candidates of a query. collapse: only the best of a group."""
         body = request_body(self.meta, query, limits)
         return {**body, "collapse": {"field": f"{self.meta.field}.group"}} if collapse else body
 
@@ -465,9 +443,8 @@ class Index:
     ) -> UndoReport:
         """Puts back what a run of `dedup` deleted, marked or moved.
 
-        A document that somebody else has changed since is left as it is.
-        force: also if the log is of an index at another address, or of another scheme.
-        on_report: called after each page of documents with its report.
+        A document that somebody else has changed since is left as it is. force: also if the log is
+        of an index at another address, or of another scheme. on_report: as in `Dedup.apply`.
 
         Raises UsageError if the log can't be read or is of another index, and the errors of the
         store. The same call again then goes on.
@@ -491,10 +468,8 @@ class Index:
         if header.scheme != self.scheme.id:
             differing.append(f"of scheme {header.scheme}, not {self.scheme.id}")
         if differing and not force:
-            raise UsageError(
-                f"log file {log.path} is of an index {' and '.join(differing)}: if that is right,"
-                " --force"
-            )
+            other = f"log file {log.path} is of an index {' and '.join(differing)}"
+            raise UsageError(f"{other}: if that is right, --force")
 
     def beside(self, name: str | None) -> AbstractContextManager[Store | None]:
         """The store of another index in the same place, closed at the end; None for no name."""
@@ -517,8 +492,7 @@ class Index:
         sample: documents to estimate the similarity of any two documents from; 0 for none.
         work, on_step, options: as in `groups`.
         """
-        wanted = Wanted(examples, hot, sample)
-        grouping = grouping_of(options)
+        wanted, grouping = Wanted(examples, hot, sample), grouping_of(options)
         with _working(work) as folder:
             return report(self.store, self.meta, grouping, wanted, work=folder, on_step=on_step)
 
@@ -540,19 +514,17 @@ class Index:
     ) -> HotBuckets:
         """The tokens that most documents hold.
 
-        count: maximum number of buckets; None for all.
-        over: only buckets of more documents than this.
-        kinds: of tokens, "minhash" or "simhash" or both.
-        sampled: documents whose tokens are counted.
+        count: maximum number of buckets; None for all. over: only buckets of more documents.
+        kinds: of tokens, "minhash" or "simhash" or both. sampled: documents whose tokens are
+        counted.
         """
         return hot_buckets(self.store, self.meta, count, over=over, kinds=kinds, sampled=sampled)
 
     def stop(self, tokens: Sequence[str]) -> tuple[str, ...]:
         """Replaces the stop list of the index, and returns the list as it is kept.
 
-        Programs that have the index open leave the tokens out of searches within 10 seconds.
-
-        Raises UsageError if one is not a token of the index's scheme.
+        Programs that have the index open leave the tokens out of searches within 10 seconds. Raises
+        UsageError if one is not a token of the index's scheme.
         """
         self._meta = None
         kept = stop_entries(tokens, self.meta.scheme)
@@ -582,8 +554,8 @@ def open(
 
     target: the path of a file; an http(s) URL of Elasticsearch or OpenSearch; or a Connection.
     index: its name.
-    scheme, text_field: of an index to be made, by default `Scheme()` and "text". An index that
-    exists has its own, and other ones are an error.
+    scheme, text_field: of a new index, by default `Scheme()` and "text". One that exists has its
+    own, and others are an error.
     policy: how often requests are sent again.
     credentials: for a URL, see `connection_to`: username, password, api_key, bearer_token,
     ca_certs, fingerprint, cloud_id, timeout.

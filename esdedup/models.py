@@ -23,10 +23,7 @@ MOST_SAMPLED = 10_000
 
 @dataclass(frozen=True)
 class Share:
-    """One of several equal shares of the work.
-
-    number: counts from 1. of: the number of shares. Raises UsageError for values out of range.
-    """
+    """Part `number`, from 1, `of` equal shares of the work. Raises UsageError for other values."""
 
     number: int = 1
     of: int = 1
@@ -67,10 +64,7 @@ class Document:
 
 
 class Encoded(NamedTuple):
-    """A document as its store writes it.
-
-    digest: of its text. form: what the store's `encode` returns.
-    """
+    """A document as its store writes it. form: what `Store.encode` returns. digest: of the text."""
 
     id: str
     digest: str
@@ -138,10 +132,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Candidates:
-    """The documents that a recall query found, most shared groups first.
-
-    truncated: there were more than were fetched.
-    """
+    """Documents, most shared groups first. truncated: there were more than were fetched."""
 
     found: list[Candidate]
     truncated: bool
@@ -176,10 +167,9 @@ class WriteReport(Counts):
 
 @dataclass(frozen=True)
 class Held:
-    """A document as it was read, and its version.
+    """A document as it was read, and its version, which is equal only while nobody changes it.
 
-    version: stays equal only while nobody changes the document. index, routing: where it lies in a
-    cluster.
+    index, routing: where it lies in a cluster.
     """
 
     document: Document
@@ -192,8 +182,7 @@ class Held:
 class Change:
     """A change of a document that is still as it was held.
 
-    fields: merged into it, objects into objects; None to delete it. whole: the fields replace all
-    that it holds.
+    fields: merged into it, objects into objects; None to delete it. whole: they replace all of it.
     """
 
     held: Held
@@ -259,10 +248,9 @@ class Pair:
 
 @dataclass(frozen=True)
 class Statistics:
-    """Numbers of an index.
+    """Numbers of documents, and bytes on disk, primaries only.
 
-    documents: in all. sketched: documents with tokens of this index's scheme, including empty
-    texts. other: documents with tokens of another scheme. bytes: size on disk, primaries only.
+    sketched: with tokens of this index's scheme, including empty texts. other: with other tokens.
     """
 
     documents: int

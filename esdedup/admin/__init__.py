@@ -23,27 +23,8 @@ from esdedup.stores.elastic.indices import IndexState, Named
 from esdedup.stores.elastic.templates import TemplatePlan
 
 __all__ = [
-    "AttachPlan",
-    "BackfillPlan",
-    "ChangeReport",
-    "Check",
-    "Effort",
-    "IndexCheck",
-    "IndexState",
-    "MappingChange",
-    "Named",
-    "Obstacle",
-    "SidecarPlan",
-    "SwitchPlan",
-    "SwitchReport",
-    "Tally",
-    "TemplatePlan",
-    "attach",
-    "backfill",
-    "check",
-    "fill_sidecar",
-    "plan_attach",
-    "plan_backfill",
-    "plan_sidecar",
-    "switch",
-]
+    "AttachPlan", "BackfillPlan", "ChangeReport", "Check", "Effort", "IndexCheck", "IndexState",
+    "MappingChange", "Named", "Obstacle", "SidecarPlan", "SwitchPlan", "SwitchReport", "Tally",
+    "TemplatePlan", "attach", "backfill", "check", "fill_sidecar", "plan_attach", "plan_backfill",
+    "plan_sidecar", "switch",
+]  # fmt: skip

@@ -39,13 +39,8 @@ class AttachPlan:
     @property
     def hindrances(self) -> list[Obstacle]:
         """The obstacles that must be out of the way first."""
-        return [
-            obstacle
-            for change in self.changes
-            if change.mapping is not None
-            for obstacle in change.obstacles
-            if obstacle.stops == "attach"
-        ]
+        every = [each for change in self.changes if change.mapping for each in change.obstacles]
+        return [each for each in every if each.stops == "attach"]
 
 
 def plan_attach(
@@ -65,17 +60,12 @@ def plan_attach(
     with reached(target) as cluster:
         named = resolve(cluster, name)
         found = states(cluster, named)
-        metas = {state.name: meta_of(state.mapping) for state in found}
-        base = [IndexMeta(Scheme()), *(meta for meta in metas.values() if meta)][-1]
-        wanted = replace(
-            base,
-            scheme=scheme or base.scheme,
-            text_field=text_field or base.text_field,
-            field=field or base.field,
-        )
+        metas = [meta_of(state.mapping) for state in found]
+        base = [IndexMeta(Scheme()), *filter(None, metas)][-1]
+        given: dict[str, Any] = {"scheme": scheme, "text_field": text_field, "field": field}
+        wanted = replace(base, **{name: value for name, value in given.items() if value})
         changes = []
-        for state in found:
-            stored = metas[state.name]
+        for state, stored in zip(found, metas, strict=True):
             if stored is not None:
                 stored.require(wanted, f"index {state.name!r}")
             mapping = None
@@ -91,12 +81,8 @@ def plan_attach(
 
 def require_text_field(found: list[IndexState], meta: IndexMeta) -> None:
     """Raises UsageError if the indices have fields, and none of them has the text field."""
-    missing = [
-        obstacle.reason
-        for state in found
-        for obstacle in obstacles(state, meta)
-        if obstacle.kind == "no text"
-    ]
+    every = [each for state in found for each in obstacles(state, meta)]
+    missing = [each.reason for each in every if each.kind == "no text"]
     mapped = any(state.mapping.get("properties") for state in found)
     if mapped and len(missing) == len(found):
         raise UsageError(f"index {found[0].name!r}: {missing[0]}")

@@ -3,9 +3,6 @@
 Only documents without the scheme's id are read, so that a run that was killed goes on where it
 was. Processes share the work by slices of a point in time. Machines share it by slices of sequence
 numbers, which are the same for every machine that asks.
-
-Of each page of documents, `ingest.renew` makes the tokens, and `stores.changes` writes them unless
-somebody else changed the document.
 """
 
 from __future__ import annotations
@@ -13,9 +10,9 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any, Literal
 
@@ -58,36 +55,20 @@ class Effort:
         if self.rate is not None and not (self.rate > 0 and math.isfinite(self.rate)):
             raise UsageError(f"rate {self.rate}: use a number of documents a second above 0")
 
-    def page(self, most: int) -> int:
-        """Returns how many documents a worker reads at once: at most those of one second."""
-        return most if self.rate is None else max(1, min(most, math.ceil(self.rate / self.workers)))
 
-    def wait(self, read: int, began: float) -> None:
-        """Sleeps if a worker read documents faster than its part of the rate.
-
-        began: when it began to read them, by `time.monotonic`.
-        """
-        if self.rate is not None:
-            until = began + read / (self.rate / self.workers)
-            time.sleep(max(0.0, until - time.monotonic()))
-
-
-def slices(effort: Effort) -> list[list[dict[str, Any] | None]]:
-    """The slices of a search that each worker reads, one after the other; None for all of it.
-
-    A machine's share does not depend on the number of workers, here or on other machines.
-    """
+def _slices(effort: Effort) -> list[list[dict[str, Any]]]:
+    """The parameters of the searches that each worker makes, one after the other."""
     workers, share = effort.workers, effort.share
     if share.of > 1:
+        # A machine's share does not depend on the number of workers, here or on other machines.
         lanes = max(1, min(_LANES, MOST_SLICES // share.of))
         first, most = (share.number - 1) * lanes, share.of * lanes
-        mine: list[dict[str, Any] | None] = [
-            {"field": "_seq_no", "id": first + lane, "max": most} for lane in range(lanes)
-        ]
+        fields = [{"field": "_seq_no", "id": first + lane, "max": most} for lane in range(lanes)]
+        mine = [{"slice": each} for each in fields]
         return [mine[worker::workers] for worker in range(min(workers, lanes))]
     if workers > 1:
-        return [[{"id": worker, "max": workers}] for worker in range(workers)]
-    return [[None]]
+        return [[{"slice": {"id": worker, "max": workers}}] for worker in range(workers)]
+    return [[{}]]
 
 
 log = logging.getLogger("esdedup")
@@ -124,48 +105,39 @@ def plan_backfill(
     *,
     stale: bool = False,
     following: bool = False,
-    effort: Effort | None = None,
+    former: bool = False,
+    effort: Effort = Effort(),
 ) -> BackfillPlan:
     """Returns what there is to fill; nothing is changed yet.
 
     name: an index, alias or data stream. stale: renew tokens that no longer fit their text,
-    instead. following: fill the scheme that the index is changing to. effort: says this machine's
-    share. Raises IndexNotFound if there is no such name or it is not attached, and StoreError if it
-    is not changing its scheme and `following` asks for that.
+    instead. following: fill the scheme that the index is changing to. former: empty the field of
+    the scheme before, instead. effort: says this machine's share. Raises IndexNotFound if there is
+    no such name or it is not attached, and StoreError if there is no following or former scheme.
     """
     with reached(target) as cluster:
-        return _planned(cluster, name, "renew" if stale else "fill", following, effort)
-
-
-def plan_forgetting(cluster: Cluster, name: str) -> BackfillPlan:
-    """Returns what there is to empty after a change of the scheme. Raises StoreError if nothing."""
-    return _planned(cluster, name, "forget")
-
-
-def _planned(
-    cluster: Cluster, name: str, work: Work, following: bool = False, effort: Effort | None = None
-) -> BackfillPlan:
-    named, found, meta = attached(cluster, name)
-    marks_in = None
-    if following:
-        if meta.next is None:
-            raise StoreError(f"{name!r} is not changing its scheme")
-        meta, marks_in = meta.next, meta.field
-    query = sketched(meta)
-    if work == "forget":
-        if meta.former is None:
-            raise StoreError(f"{name!r} has no field of a former scheme")
-        query = {"exists": {"field": f"{meta.former}.scheme"}}
-    elif work == "fill":
-        query = not_sketched(meta)
-        if all(searchable_text(state, meta) for state in found):
-            query = with_text(query, meta)
-    left_out = tuple(each for state in found for each in hindrances(state, meta))
-    hindered = {each.index for each in left_out}
-    chosen = tuple(state.name for state in found if state.name not in hindered)
-    count = sum(cluster.count(path_of(index), query) for index in chosen)
-    waiting = math.ceil(count / (effort or Effort()).share.of)
-    return BackfillPlan(named, meta, chosen, left_out, query, work, waiting, marks_in)
+        named, found, meta = attached(cluster, name)
+        marks_in = None
+        if following:
+            if meta.next is None:
+                raise StoreError(f"{name!r} is not changing its scheme")
+            meta, marks_in = meta.next, meta.field
+        work: Work = "forget" if former else "renew" if stale else "fill"
+        query = sketched(meta)
+        if former:
+            if meta.former is None:
+                raise StoreError(f"{name!r} has no field of a former scheme")
+            query = {"exists": {"field": f"{meta.former}.scheme"}}
+        elif not stale:
+            query = not_sketched(meta)
+            if all(searchable_text(state, meta) for state in found):
+                query = with_text(query, meta)
+        left_out = tuple(each for state in found for each in hindrances(state, meta))
+        hindered = {each.index for each in left_out}
+        chosen = tuple(state.name for state in found if state.name not in hindered)
+        count = sum(cluster.count(path_of(index), query) for index in chosen)
+        waiting = math.ceil(count / effort.share.of)
+        return BackfillPlan(named, meta, chosen, left_out, query, work, waiting, marks_in)
 
 
 def backfill(
@@ -208,7 +180,7 @@ def _fill(
     while True:
         done, lost = ChangeReport(), None
         with cluster.point_in_time(path_of(index)) as point:
-            jobs = [_Job(index, point, plan, some, effort) for some in slices(effort)]
+            jobs = [_Job(index, point, plan, some, effort) for some in _slices(effort)]
             with closing(_done(cluster, jobs)) as pages:
                 for page in pages:
                     if isinstance(page, PointInTimeLost):
@@ -238,16 +210,16 @@ def _fill(
 class _Job:
     """The pages that one worker has yet to read.
 
-    slices: the one to read now, and those after it. after: the sort values of the last document
-    that was read of the first slice. size: documents of the next page.
+    slices: of `_slices`, the one to read now, and those after it. after: in `search_after`, the
+    sort values of the last document that was read of the first slice. size: of the next page.
     """
 
     index: str
     point: str
     plan: BackfillPlan
-    slices: Sequence[dict[str, Any] | None]
+    slices: Sequence[dict[str, Any]]
     effort: Effort
-    after: list[Any] | None = None
+    after: Mapping[str, Any] = field(default_factory=dict)
     size: int = _PAGE_DOCUMENTS
 
 
@@ -281,19 +253,17 @@ def _page(cluster: Cluster, job: _Job) -> tuple[_Done, _Job | None]:
     A lost point in time is returned, not raised: it must not stop the other workers.
     """
     plan, began = job.plan, time.monotonic()
+    rate = (job.effort.rate or math.inf) / job.effort.workers
     forgotten = plan.meta.former if plan.work == "forget" else None
     names = [forgotten] if forgotten else fields_to_read(plan.meta, plan.marks_in)
-    size = min(job.size, job.effort.page(_PAGE_DOCUMENTS))
+    # At most the documents of one second.
+    size = job.size if rate > job.size else math.ceil(rate)
     body = scan_body(plan.query, {"includes": names, "excludes": TOKEN_PATHS}, size)
-    body["seq_no_primary_term"] = True
-    if job.slices[0] is not None:
-        body["slice"] = job.slices[0]
-    if job.after is not None:
-        body["search_after"] = job.after
+    body |= {"seq_no_primary_term": True, **job.slices[0], **job.after}
     try:
         hits, point = cluster.page(job.point, body)
         if not hits:
-            left = replace(job, point=point, slices=job.slices[1:], after=None)
+            left = replace(job, point=point, slices=job.slices[1:], after={})
             return ChangeReport(), left if left.slices else None
         store, held = ClusterStore(cluster, job.index), list(map(held_of, hits))
         if forgotten:
@@ -302,10 +272,10 @@ def _page(cluster: Cluster, job: _Job) -> tuple[_Done, _Job | None]:
             done = renew(store, held, plan.meta, plan.marks_in)
     except PointInTimeLost as error:
         return error, None
-    job.effort.wait(len(hits), began)
+    time.sleep(max(0.0, began + len(hits) / rate - time.monotonic()))
     named = [replace(each, id=f"{job.index}/{each.id}") for each in done.failures]
     # Fewer documents next if they are long, so that they do not fill the memory.
     characters = sum(len(str(hit.get("_source", ""))) for hit in hits)
     size = max(1, min(_PAGE_DOCUMENTS, _PAGE_CHARACTERS * len(hits) // max(1, characters)))
-    left = replace(job, point=point, after=hits[-1]["sort"], size=size)
+    left = replace(job, point=point, after={"search_after": hits[-1]["sort"]}, size=size)
     return replace(done, failures=named), left

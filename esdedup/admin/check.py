@@ -29,18 +29,15 @@ class Tally:
     count: int = 0
     examples: tuple[str, ...] = ()
 
-    def __add__(self, other: Tally) -> Tally:
-        return Tally(self.count + other.count, (self.examples + other.examples)[:_EXAMPLES])
-
 
 @dataclass(frozen=True)
 class IndexCheck:
     """The findings on one index.
 
-    meta: describes its tokens; None if it is not attached, and then nothing is counted.
-    bare: documents without tokens that may have the text; if they are few, only those that have
-    it. other: documents with another scheme's tokens. stale: documents whose tokens were made of
-    another text than they have; None if texts were not read.
+    meta: describes its tokens; None if it is not attached, and then nothing is counted. bare:
+    documents without tokens that may have the text; if they are few, only those that have it.
+    other: with another scheme's tokens. stale: with tokens that were made of another text than they
+    have; None if texts were not read.
     """
 
     index: str
@@ -55,18 +52,16 @@ class IndexCheck:
     @property
     def good(self) -> bool:
         """True if there is nothing to do."""
-        stale = self.stale.count if self.stale is not None else 0
+        tallies = (self.bare, self.other, self.stale or Tally())
         blocked = any(obstacle.stops != "nothing" for obstacle in self.obstacles)
-        return self.meta is not None and not (
-            blocked or self.bare.count or self.other.count or stale
-        )
+        return self.meta is not None and not blocked and not any(each.count for each in tallies)
 
 
 @dataclass(frozen=True)
 class Check:
     """The findings on all indices behind a name, and on the template of the next ones.
 
-    template: None unless the name is of a data stream. good: there is nothing to do.
+    template: None unless the name is of a data stream.
     """
 
     named: Named
@@ -81,11 +76,8 @@ class Check:
     @property
     def good(self) -> bool:
         """True if there is nothing to do."""
-        return (
-            all(check.good for check in self.indices)
-            and len(self.schemes) == 1
-            and (self.template is None or self.template.used)
-        )
+        made_next = self.template is None or self.template.used
+        return made_next and len(self.schemes) == 1 and all(each.good for each in self.indices)
 
 
 def check(
@@ -139,33 +131,27 @@ def _check(
 
 
 def _tally(
-    cluster: Cluster,
-    path: str,
-    query: Mapping[str, Any],
-    text_field: str | None = None,
+    cluster: Cluster, path: str, query: Mapping[str, Any], text_field: str | None = None
 ) -> Tally:
     """The documents that match. text_field: if a page holds them all, only those with a string."""
     body = {"query": query, "size": _EXAMPLES, "_source": False, "track_total_hits": True}
     whole = {"allow_partial_search_results": "false"}
     _, answer = cluster.ask("POST", f"{path}/_search", body, whole)
-    ids = [hit["_id"] for hit in answer["hits"]["hits"]]
-    count = answer["hits"]["total"]["value"]
+    hits, count = answer["hits"]["hits"], answer["hits"]["total"]["value"]
     if text_field is not None and 0 < count <= _PAGE:
         body |= {"size": _PAGE, "_source": [text_field]}
         _, answer = cluster.ask("POST", f"{path}/_search", body, whole)
-        ids = [
-            hit["_id"]
-            for hit in answer["hits"]["hits"]
-            if isinstance(value_at(hit.get("_source", {}), text_field), str)
-        ]
-        count = len(ids)
-    return Tally(count, tuple(ids[:_EXAMPLES]))
+        hits = answer["hits"]["hits"]
+        texts = [value_at(hit.get("_source", {}), text_field) for hit in hits]
+        hits = [hit for hit, text in zip(hits, texts, strict=True) if isinstance(text, str)]
+        count = len(hits)
+    return Tally(count, tuple(hit["_id"] for hit in hits[:_EXAMPLES]))
 
 
 def _stale(
     cluster: Cluster, path: str, meta: IndexMeta, on_scan: Callable[[int], None] | None
 ) -> Tally:
-    tally = Tally()
+    count, examples = 0, list[str]()
     paths = [meta.text_field, f"{meta.field}.digest"]
     with cluster.point_in_time(path) as point:
         for hits in cluster.pages(point, scan_body(sketched(meta), paths, _PAGE)):
@@ -177,7 +163,8 @@ def _stale(
                 for hit, source, text, digest in zip(hits, sources, texts, wanted, strict=True)
                 if not isinstance(text, str) or value_at(source, f"{meta.field}.digest") != digest
             ]
-            tally += Tally(len(stale), tuple(stale[:_EXAMPLES]))
+            count += len(stale)
+            examples = (examples + stale)[:_EXAMPLES]
             if on_scan is not None:
                 on_scan(len(hits))
-    return tally
+    return Tally(count, tuple(examples))

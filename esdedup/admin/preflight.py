@@ -55,11 +55,9 @@ def _closed_or_blocked(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:
     for block in ("read_only", "read_only_allow_delete", "metadata", "write"):
         if state.setting(f"blocks.{block}") == "true" and not _mounted(state):
             full = " (set by the server when its disk is full)" if "allow" in block else ""
-            reason = (
-                f"index.blocks.{block} is set{full}: the index is read-only; set it to null, or"
-                f" {_SIDECAR}"
-            )
-            yield "blocked", "backfill" if block == "write" else "attach", reason
+            advice = f"the index is read-only; set it to null, or {_SIDECAR}"
+            stops: Stops = "backfill" if block == "write" else "attach"
+            yield "blocked", stops, f"index.blocks.{block} is set{full}: {advice}"
 
 
 def _taken(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:
@@ -70,28 +68,23 @@ def _taken(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:
     own = meta_of(state.mapping)
     # The fields that are ours, now or before, by the index's `_meta`.
     names = [] if own is None else [*own.spent, own.former, *(one.field for one in own.all)]
-    if found := _foreign(stored, meta, ours=meta.field in names):
-        reason = f"{found}: choose another name (--field {FIELD}_tokens)"
-        yield "taken", "attach", reason
-
-
-def _foreign(stored: Mapping[str, Any], meta: IndexMeta, *, ours: bool) -> str | None:
-    """The reason for which a field can't be ours, or None. ours: `_meta` says that it is."""
-    kind = stored.get("type", "object")
-    if kind != "object":
-        return f"the field {meta.field!r} exists already, as {kind}"
-    if str(stored.get("enabled", "true")).lower() == "false":
-        return f"the field {meta.field!r} exists already and is disabled"
     found, wanted = stored.get("properties", {}), field_mapping(meta.scheme)["properties"]
-    for name in found.keys() & wanted.keys():
-        kind, right = found[name].get("type", "object"), wanted[name]["type"]
-        if kind != right:
-            return f"the field '{meta.field}.{name}' exists already, as {kind}, not {right}"
+    kinds = {name: found[name].get("type", "object") for name in found.keys() & wanted.keys()}
+    differing = [name for name, kind in kinds.items() if kind != wanted[name]["type"]]
+    field, how = repr(meta.field), ""
+    if (kind := stored.get("type", "object")) != "object":
+        how = f", as {kind}"
+    elif str(stored.get("enabled", "true")).lower() == "false":
+        how = " and is disabled"
+    elif differing:
+        name = differing[0]
+        field, how = f"'{meta.field}.{name}'", f", as {kinds[name]}, not {wanted[name]['type']}"
     # Other tools may overwrite `_meta`; then the fields below show whether it is ours.
-    alike = {"scheme", "digest"} <= found.keys() <= {*wanted, *OURS}
-    if not ours and not alike:
-        return f"the field {meta.field!r} exists already, with fields that are not of esdedup"
-    return None
+    elif meta.field not in names and not {"scheme", "digest"} <= found.keys() <= {*wanted, *OURS}:
+        how = ", with fields that are not of esdedup"
+    if how:
+        advice = f"choose another name (--field {FIELD}_tokens)"
+        yield "taken", "attach", f"the field {field} exists already{how}: {advice}"
 
 
 def _room(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:
@@ -104,10 +97,8 @@ def _room(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:
     taken = _fields(properties) + len(state.mapping.get("runtime", {}))
     ignores = state.setting("mapping.total_fields.ignore_dynamic_beyond_limit") == "true"
     if taken + len(missing) > limit and missing and not ignores:
-        reason = (
-            f"the mapping has {taken} fields and no room for {len(missing)} more: raise"
-            f" index.mapping.total_fields.limit ({limit})"
-        )
+        raising = f"raise index.mapping.total_fields.limit ({limit})"
+        reason = f"the mapping has {taken} fields and no room for {len(missing)} more: {raising}"
         yield "room", "attach", reason
 
 
@@ -124,23 +115,18 @@ def _source(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:
     mode = state.setting("mapping.source.mode")
     disabled, hidden = source_limits(state.mapping, mode)
     mode = state.mapping.get("_source", {}).get("mode") or mode
-    stops: Stops = "backfill"
     if disabled:
         reason = (
             "_source is disabled: documents can be neither read nor updated; a sidecar index"
             f" (--sidecar) can be filled only where {meta.text_field!r} is stored"
         )
+        yield "source", "backfill", reason
     elif hidden:
-        reason = (
-            f"_source has {' and '.join(hidden)}: an update would lose the fields that are left"
-            f" out; {_SIDECAR}"
-        )
+        lost = "an update would lose the fields that are left out"
+        yield "source", "backfill", f"_source has {' and '.join(hidden)}: {lost}; {_SIDECAR}"
     elif mode == "synthetic" or state.setting("mode") == "logsdb":
-        stops = "nothing"
         reason = "_source is synthetic: tokens come back sorted, which changes nothing for searches"
-    else:
-        return
-    yield "source", stops, reason
+        yield "source", "nothing", reason
 
 
 def _unchangeable(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:
@@ -167,17 +153,12 @@ def _text_field(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:
         other = f"; fields with text: {known}" if known else ""
         strict = str(state.mapping.get("dynamic", "true")).lower() == "strict"
         never = " and, dynamic being strict, none can get it" if strict else ""
-        reason = (
-            f"no document has a field {meta.text_field!r}{never}; name the one that holds the"
-            f" text (--text-field){other}"
-        )
+        advice = f"name the one that holds the text (--text-field){other}"
+        reason = f"no document has a field {meta.text_field!r}{never}; {advice}"
         yield "no text", "nothing", reason
     elif (kind := found.get("type", "object")) not in _TEXTS:
-        reason = (
-            f"the field {meta.text_field!r} is of type {kind}: only values that are strings get"
-            " tokens"
-        )
-        yield "odd text", "nothing", reason
+        only = f"is of type {kind}: only values that are strings get tokens"
+        yield "odd text", "nothing", f"the field {meta.text_field!r} {only}"
 
 
 def field_at(
@@ -187,10 +168,9 @@ def field_at(
 
     nested: look below objects of type nested too.
     """
-    properties = mapping.get("properties", {})
+    properties: Mapping[str, Mapping[str, Any]] = mapping.get("properties", {})
     if path in properties:
-        found: Mapping[str, Any] = properties[path]
-        return found
+        return properties[path]
     for cut, character in enumerate(path):
         parent = properties.get(path[:cut]) if character == "." else None
         if parent is not None and (nested or parent.get("type") != "nested"):

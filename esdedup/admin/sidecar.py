@@ -6,7 +6,7 @@ are stored but not indexed. Searches need them to verify candidates.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,9 +38,9 @@ its documents are replaced."""
 
 @dataclass(frozen=True)
 class SidecarPlan:
-    """The indices to read, what stands in the way of reading others, and the documents to read.
+    """The indices to read, the obstacles to reading others, and the number of documents.
 
-    sidecar: the name of the index to fill. waiting: the number of documents.
+    sidecar: the name of the index to fill.
     """
 
     named: Named
@@ -143,53 +143,39 @@ def _reading(state: IndexState, meta: IndexMeta) -> dict[str, Any] | None:
 def _fill(
     cluster: Cluster, hits: list[dict[str, Any]], sidecar: str, meta: IndexMeta
 ) -> ChangeReport:
-    found = [(hit, _text(hit, meta)) for hit in hits]
-    with_text = [(hit, text) for hit, text in found if isinstance(text, str)]
-    wanted = digests([text for _, text in with_text], meta)
-    known = _known(cluster, [hit["_id"] for hit, _ in with_text], sidecar, meta)
-    fresh: list[tuple[dict[str, Any], str]] = []
+    found: list[tuple[str, str, str]] = []
+    for hit in hits:
+        values = hit.get("fields", {}).get(meta.text_field)
+        text = values[0] if values else value_at(hit.get("_source", {}), meta.text_field)
+        if isinstance(text, str):
+            found.append((hit["_index"], hit["_id"], text))
+    ids = {"ids": [id for _, id, _ in found]}
+    paths = {"_source_includes": ",".join(f"{meta.field}.{name}" for name in _COMPARED)}
+    known = cluster.get_many(ids, path_of(sidecar), paths) if found else []
+    stored = {item["_id"]: item["_source"].get(meta.field) or {} for item in known}
+    fresh: list[tuple[str, str, str]] = []
     failures: list[Failure] = []
-    for (hit, text), digest in zip(with_text, wanted, strict=True):
-        id, index = hit["_id"], hit["_index"]
-        scheme_id, stored, origin = known.get(id, (None, None, index))
-        if origin != index:
-            reason = f"the sidecar has a document of this id, from {origin}"
+    wanted = digests([text for _, _, text in found], meta)
+    for (index, id, text), digest in zip(found, wanted, strict=True):
+        ours = stored.get(id, {"origin": index})
+        if ours.get("origin") != index:
+            reason = f"the sidecar has a document of this id, from {ours.get('origin')}"
             failures.append(Failure(f"{index}/{id}", reason))
-        elif (scheme_id, stored) != (meta.scheme.id, digest):
-            fresh.append((hit, text))
+        elif (ours.get("scheme"), ours.get("digest")) != (meta.scheme.id, digest):
+            fresh.append((index, id, text))
     actions = []
-    for (hit, text), fields in zip(
-        fresh, fields_of([text for _, text in fresh], meta), strict=True
-    ):
-        ours = {**fields[meta.field], "origin": hit["_index"]}
-        header = line({"index": {"_index": sidecar, "_id": hit["_id"]}})
-        actions.append(Action(hit["_id"], header + line({meta.text_field: text, meta.field: ours})))
+    made = fields_of([text for _, _, text in fresh], meta)
+    for (index, id, text), fields in zip(fresh, made, strict=True):
+        header = line({"index": {"_index": sidecar, "_id": id}})
+        ours = {**fields[meta.field], "origin": index}
+        actions.append(Action(id, header + line({meta.text_field: text, meta.field: ours})))
     report = cluster.bulk(actions, f"index {sidecar!r}")
-    unchanged = len(with_text) - len(fresh) - len(failures)
+    unchanged = len(found) - len(fresh) - len(failures)
     failures += [Failure(f"{sidecar}/{each.id}", each.reason) for each in report.failures]
     return ChangeReport(
         read=len(hits),
         written=report.created + report.updated,
         unchanged=unchanged,
-        without_text=len(hits) - len(with_text),
+        without_text=len(hits) - len(found),
         failures=failures,
     )
-
-
-def _text(hit: Mapping[str, Any], meta: IndexMeta) -> Any:
-    values = hit.get("fields", {}).get(meta.text_field)
-    return values[0] if values else value_at(hit.get("_source", {}), meta.text_field)
-
-
-def _known(
-    cluster: Cluster, ids: list[str], sidecar: str, meta: IndexMeta
-) -> dict[str, tuple[Any, Any, Any]]:
-    """The scheme, digest and origin of the documents that the sidecar has."""
-    if not ids:
-        return {}
-    paths = {"_source_includes": ",".join(f"{meta.field}.{n}" for n in _COMPARED)}
-    found = {}
-    for item in cluster.get_many({"ids": ids}, path_of(sidecar), paths):
-        ours = item["_source"].get(meta.field) or {}
-        found[item["_id"]] = (ours.get("scheme"), ours.get("digest"), ours.get("origin"))
-    return found

@@ -15,14 +15,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from esdedup.admin.attach import put_mapping, require_text_field
-from esdedup.admin.backfill import BackfillPlan, Effort, backfill, plan_backfill, plan_forgetting
+from esdedup.admin.backfill import BackfillPlan, Effort, backfill, plan_backfill
 from esdedup.admin.preflight import hindrances
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.models import FIELD
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores import Cluster, Target, reached
 from esdedup.stores.changes import ChangeReport
-from esdedup.stores.elastic.indices import IndexState, attached, path_of, resolve, states
+from esdedup.stores.elastic.indices import attached, path_of, resolve, states
 from esdedup.stores.elastic.queries import sketched
 from esdedup.stores.elastic.templates import renew_template
 from esdedup.stores.mapping import META_SECONDS, IndexMeta, index_mapping, meta_of
@@ -39,11 +39,10 @@ Stage = Literal["begin", "fill", "forget", "done"]
 
 @dataclass(frozen=True)
 class SwitchPlan:
-    """How far the change of an index's scheme is.
+    """How far the change of an index's scheme is. meta: now. following: at the end.
 
     stage: "begin" if nothing is done yet, "fill" if documents get the next tokens, "forget" if the
-    old field is to be emptied, "done" if there is nothing to do. meta: of the index now. following:
-    of the index at the end.
+    old field is to be emptied, "done" if there is nothing to do.
     """
 
     name: str
@@ -54,10 +53,9 @@ class SwitchPlan:
 
 @dataclass(frozen=True)
 class SwitchReport:
-    """The change that was made, and the documents of its two steps.
+    """The change that was made. Reports of its two steps are None if they were not needed.
 
-    filled: documents that got the next tokens; None if all had them already. emptied: documents
-    that lost the old ones; None if those were kept.
+    filled: documents that got the next tokens. emptied: documents that lost the old ones.
     """
 
     plan: SwitchPlan
@@ -67,7 +65,6 @@ class SwitchReport:
 
 Fill = Callable[[BackfillPlan], ChangeReport]
 """Carries a plan out, as `backfill` does."""
-
 Tell = Callable[[str], None]
 """Takes a sentence before each wait."""
 
@@ -97,7 +94,7 @@ def switch(
             filled = fill_next(cluster, plan, fill)
             complete(cluster, plan)
         if not keep and plan.stage != "done":
-            emptied = empty_former(cluster, plan, plan_forgetting(cluster, name), fill)
+            emptied = empty_former(cluster, plan, plan_backfill(cluster, name, former=True), fill)
     return SwitchReport(plan, filled, emptied)
 
 
@@ -129,9 +126,12 @@ def plan_switch(
         if meta.former is None:
             raise UsageError(f"{name!r} is not changing its scheme: name a new one (--scheme)")
         return SwitchPlan(name, "forget", meta, meta)
-    following = IndexMeta(
-        scheme or meta.scheme, text_field or meta.text_field, _free_field(found, meta)
-    )
+    # The next tokens get a field that was emptied, or one that no index has.
+    taken = {name for state in found for name in state.mapping.get("properties", {})}
+    taken = taken - {*meta.spent} | {meta.field}
+    names = (FIELD, *(f"{FIELD}_{number}" for number in range(2, len(taken) + 3)))
+    free = next(name for name in names if name not in taken)
+    following = IndexMeta(scheme or meta.scheme, text_field or meta.text_field, free)
     if (following.scheme.id, following.text_field) == (meta.scheme.id, meta.text_field):
         return SwitchPlan(name, "forget" if meta.former else "done", meta, meta)
     if meta.former is not None:
@@ -140,14 +140,6 @@ def plan_switch(
         )
     require_text_field(found, following)
     return SwitchPlan(name, "begin", meta, following)
-
-
-def _free_field(found: list[IndexState], meta: IndexMeta) -> str:
-    """The field for the next tokens: one that was emptied, or one that no index has."""
-    taken = {name for state in found for name in state.mapping.get("properties", {})}
-    names = [FIELD, *(f"{FIELD}_{number}" for number in range(2, len(taken) + 3))]
-    free = [name for name in names if name not in taken or name in meta.spent]
-    return next(name for name in free if name != meta.field)
 
 
 def _wait(until: str, tell: Tell | None) -> None:
@@ -161,10 +153,8 @@ def fill_next(
 ) -> ChangeReport:
     """Gives documents the next tokens, round after round, until no document waits.
 
-    First puts the next field into the mapping, if it is not there; writers fill it from then on.
-
-    Raises StoreError if something stands in the way, before anything is changed; if an index can't
-    be filled; or if a document was not updated.
+    First puts the next field into the mapping, for writers. Raises StoreError if something stands
+    in the way, before anything is changed; if an index can't be filled, or a document updated.
     """
     if plan.stage == "begin":
         _, found, meta = attached(cluster, plan.name)
@@ -218,8 +208,8 @@ def empty_former(
 ) -> ChangeReport:
     """Removes the old tokens from the documents.
 
-    forgetting: of `plan_forgetting`. Raises StoreError if an index still has the field, or a
-    document was not updated.
+    forgetting: of `plan_backfill(former=True)`. Raises StoreError if an index still has the field,
+    or a document was not updated.
     """
     _wait("no reader uses them", tell)
     report = fill(forgetting)

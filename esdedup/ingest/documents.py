@@ -16,7 +16,7 @@ from esdedup.stores.fields import has_field, text_of, value_at
 from esdedup.stores.mapping import IndexMeta
 
 _SKETCHED_AT_ONCE = 2_000
-"""Documents. Less memory is in use at a time, which saves a sixth of the work of whole batches."""
+"""Texts. Less memory is in use at a time, which saves a sixth of the work of whole batches."""
 MAX_ID_BYTES = 512
 TAKEN_BY_LINE = (
     "another text was indexed from this line of a file of this name before; give the documents ids"
@@ -26,49 +26,37 @@ OURS = ("scheme", "digest", *TOKEN_KINDS, "fingerprint")
 """Fields made of a text."""
 MARKS = ("group", "original", "similarity", "distance")
 """Fields that an ingest policy or `group` adds."""
-Made = dict[str, dict[str, Any]]
-"""Token fields by text."""
 
 
 def with_tokens(documents: Sequence[Document], meta: IndexMeta) -> list[Document]:
-    """Returns the documents with token fields, which replace any that they had.
+    """Returns the documents with token fields, which replace any that they had."""
+    texts = [text_of(document.source, meta.text_field) for document in documents]
+    return [
+        Document(document.id, {**document.source, **tokens})
+        for document, tokens in zip(documents, fields_of(texts, meta), strict=True)
+    ]
+
+
+def fields_of(texts: Sequence[str], meta: IndexMeta) -> list[dict[str, Any]]:
+    """Returns what to add to the documents of these texts: a field of tokens for each scheme.
 
     Equal texts are sketched once.
     """
-    enriched: list[Document] = []
-    made: list[Made] = [{} for _ in meta.all]
-    for first in range(0, len(documents), _SKETCHED_AT_ONCE):
-        some = documents[first : first + _SKETCHED_AT_ONCE]
-        texts = [text_of(document.source, meta.text_field) for document in some]
-        fields = fields_of(texts, meta, made)
-        enriched += [
-            Document(document.id, {**document.source, **tokens})
-            for document, tokens in zip(some, fields, strict=True)
-        ]
-    return enriched
-
-
-def fields_of(
-    texts: Sequence[str], meta: IndexMeta, made: list[Made] | None = None
-) -> list[dict[str, Any]]:
-    """Returns what to add to the documents of these texts: a field of tokens for each scheme.
-
-    made: token fields of earlier texts to use again, one for each scheme. New ones are added.
-    """
+    distinct = list(dict.fromkeys(texts))
     fields: list[dict[str, Any]] = [{} for _ in texts]
-    for one, known in zip(meta.all, made or [{} for _ in meta.all], strict=True):
-        fresh = list(dict.fromkeys(text for text in texts if text not in known))
-        known.update(zip(fresh, token_fields(sketch(fresh, one.scheme), one.scheme), strict=True))
+    for one in meta.all:
+        made: dict[str, dict[str, Any]] = {}
+        for first in range(0, len(distinct), _SKETCHED_AT_ONCE):
+            some = distinct[first : first + _SKETCHED_AT_ONCE]
+            tokens = token_fields(sketch(some, one.scheme), one.scheme)
+            made.update(zip(some, tokens, strict=True))
         for row, text in zip(fields, texts, strict=True):
-            row[one.field] = dict(known[text])
+            row[one.field] = dict(made[text])
     return fields
 
 
 def cleared(scheme: Scheme) -> dict[str, Any]:
-    """Returns a null for each field made of a text, so that a merge removes old tokens.
-
-    A null for single values is there only if the scheme has them.
-    """
+    """Returns a null for each field made of a text, so that a merge removes old tokens."""
     return {name: None for name in OURS if name != "signature" or name in scheme.kinds}
 
 
@@ -93,11 +81,7 @@ def partial_document(fields: Mapping[str, Any], id_field: str, meta: IndexMeta) 
 
 @dataclass(frozen=True)
 class Item:
-    """A record as a document.
-
-    own_id: whether the id is its own, not made of its line. sketched: the document with its tokens,
-    if they are made already.
-    """
+    """A record as a document. own_id: not made of its line. sketched: with its tokens, if made."""
 
     record: Record
     id: str
@@ -107,7 +91,7 @@ class Item:
 
     @property
     def document(self) -> Document:
-        """Returns the document without tokens."""
+        """The document without tokens."""
         return Document(self.id, self.record.source)
 
 

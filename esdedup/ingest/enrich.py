@@ -155,28 +155,24 @@ class _Enricher:
     def enriched(self, batch: list[Action]) -> list[Any]:
         meta = self._meta()
         actions = [_parsed(action) for action in batch]
-        places: list[tuple[int, _Path]] = []
-        texts: list[str] = []
+        found: list[tuple[int, _Path, str]] = []
         for row, action in enumerate(actions):
             for path, document in _documents(action):
                 text = value_at(document, meta.text_field)
                 if isinstance(text, str):
-                    places.append((row, path))
-                    texts.append(text)
-        if not texts:
+                    found.append((row, path, text))
+        if not found:
             return actions
         verdicts: dict[int, Verdict] = {}
         if self._originals is not None:
-            whole = {
-                row: text
-                for (row, _), text in zip(places, texts, strict=True)
-                if actions[row].get("_op_type") != "update"
-            }
+            rows = [each for each in found if actions[each[0]].get("_op_type") != "update"]
+            whole = {row: text for row, _, text in rows}
             verdicts = self._judged(self._originals, actions, whole)
-        partial = [path[-1:] == ("doc",) for _, path in places]
+        texts = [text for _, _, text in found]
+        partial = [path[-1:] == ("doc",) for _, path, _ in found]
         for one in meta.all:
             fields = added_fields(texts, partial, one.scheme)
-            for (row, path), tokens in zip(places, fields, strict=True):
+            for (row, path, _), tokens in zip(found, fields, strict=True):
                 if row in verdicts and self._policy.writes:
                     tokens |= verdicts[row].fields()
                 actions[row] = _with_fields(actions[row], path, {one.field: tokens})

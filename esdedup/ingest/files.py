@@ -1,8 +1,6 @@
 """Reads documents from files: JSON lines, CSV, TSV and plain text, also compressed.
 
-`read_records` gives one record after the other. `chunks_in` gives the same records as chunks of
-whole lines, which worker processes parse. A record that can't be read becomes a BadRecord, and
-reading goes on after it.
+A record that can't be read becomes a BadRecord, and reading goes on after it.
 """
 
 from __future__ import annotations
@@ -17,6 +15,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePath
 from typing import Any, BinaryIO, Literal, NoReturn, TypeVar
 
@@ -70,31 +69,10 @@ class BadRecord:
 
 
 @dataclass(frozen=True)
-class Lines:
-    """Whole lines of a file, one record in each. first: number of the first line."""
+class Chunk:
+    """Records of a part of a file, which are read when asked for, also by another process."""
 
-    file: str
-    format: Literal["jsonl", "text"]
-    first: int
-    data: bytes
-
-    def records(self) -> Iterator[Record | BadRecord]:
-        """Returns the records of these lines."""
-        return _read_lines(self.file, self.format, io.BytesIO(self.data), self.first)
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Records of a table. Its rows can't be told apart without the lines before them."""
-
-    read: list[Record | BadRecord]
-
-    def records(self) -> Iterator[Record | BadRecord]:
-        """Returns these records."""
-        return iter(self.read)
-
-
-Chunk = Lines | Rows
+    records: Callable[[], Iterable[Record | BadRecord]]
 
 
 def format_of(path: str) -> Format:
@@ -113,17 +91,13 @@ def format_of(path: str) -> Format:
     return _FORMATS[suffix]
 
 
-def read_records(
-    path: str, format: Format | None = None, on_bytes: OnBytes | None = None
-) -> Iterator[Record | BadRecord]:
+def read_records(path: str, format: Format | None = None) -> Iterator[Record | BadRecord]:
     """Yields the records of a file, or of standard input for "-".
-
-    on_bytes: called with the number of bytes read from the file since the last call.
 
     Raises UsageError if the file can't be opened, InputError if it breaks off.
     """
     kind = format or format_of(path)
-    with _opened(path, on_bytes) as (name, stream):
+    with _opened(path) as (name, _, stream):
         if kind == "csv" or kind == "tsv":
             yield from _read_rows(name, kind, stream)
         else:
@@ -133,16 +107,30 @@ def read_records(
 def chunks_in(
     path: str, format: Format | None = None, on_bytes: OnBytes | None = None
 ) -> Iterator[Chunk]:
-    """Yields the records of a file in chunks. Arguments and errors are those of `read_records`."""
+    """Yields the records of a file in chunks, with the errors of `read_records`.
+
+    on_bytes: called with the number of bytes read from the file since the last call.
+    """
     kind = format or format_of(path)
-    with _opened(path, on_bytes) as (name, stream):
-        if kind == "csv" or kind == "tsv":
-            yield from map(Rows, batches(_read_rows(name, kind, stream), CHUNK_BYTES))
-            return
-        first = 1
-        for lines in _grouped(stream, len, CHUNK_BYTES):
-            yield Lines(name, kind, first, b"".join(lines))
-            first += len(lines)
+    with _opened(path) as (name, file, stream):
+        done, seekable = 0, file.seekable()
+        for chunk in _chunks(name, kind, stream):
+            if on_bytes is not None and seekable:
+                on_bytes(file.tell() - done)
+                done = file.tell()
+            yield chunk
+
+
+def _chunks(name: str, kind: Format, stream: BinaryIO) -> Iterator[Chunk]:
+    if kind == "csv" or kind == "tsv":
+        # The rows of a table can't be told apart without the lines before them.
+        for rows in batches(_read_rows(name, kind, stream), CHUNK_BYTES):
+            yield Chunk(partial(list, rows))
+        return
+    first = 1
+    for lines in _grouped(stream, len, CHUNK_BYTES):
+        yield Chunk(partial(_read_lines, name, kind, lines, first))
+        first += len(lines)
 
 
 def batches(
@@ -175,53 +163,26 @@ def _grouped(
 
 
 @contextmanager
-def _opened(path: str, on_bytes: OnBytes | None) -> Iterator[tuple[str, BinaryIO]]:
-    """Gives the name by which records call a file, and its bytes, unpacked.
-
-    Raises UsageError if the file can't be opened, InputError if it breaks off.
-    """
+def _opened(path: str) -> Iterator[tuple[str, BinaryIO, BinaryIO]]:
+    """Gives the name by which records call a file, the file, and its bytes unpacked."""
     try:
-        raw: Any = sys.stdin.buffer if path == STDIN else Path(path).open("rb")  # noqa: SIM115
+        file: Any = sys.stdin.buffer if path == STDIN else Path(path).open("rb")  # noqa: SIM115
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
-    name = "stdin" if path == STDIN else PurePath(path).name
+    suffix = PurePath(path).suffix.lower()
+    stream = file
     try:
-        yield name, _unpacked(path, _Counted(raw, on_bytes) if on_bytes else raw)
+        if suffix == ".gz":
+            stream = gzip.GzipFile(fileobj=file)
+        elif suffix == ".zst":
+            reader = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
+            stream = io.BufferedReader(reader)
+        yield "stdin" if path == STDIN else PurePath(path).name, file, stream
     except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
         raise InputError(f"{path} can't be read to its end: {error}") from error
     finally:
         if path != STDIN:
-            raw.close()
-
-
-def _unpacked(path: str, raw: Any) -> Any:
-    suffix = PurePath(path).suffix.lower()
-    if isinstance(raw, io.RawIOBase):
-        raw = io.BufferedReader(raw, 1 << 20)
-    if suffix == ".gz":
-        return gzip.GzipFile(fileobj=raw)
-    if suffix == ".zst":
-        reader = zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
-        return io.BufferedReader(reader)
-    return raw
-
-
-class _Counted(io.RawIOBase):
-    """A stream that reports how much was read from it."""
-
-    def __init__(self, raw: io.BufferedIOBase, on_bytes: OnBytes) -> None:
-        self._raw = raw
-        self._on_bytes = on_bytes
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        # Not `read`, which waits until a pipe has filled the whole buffer.
-        data = self._raw.read1(len(buffer))
-        buffer[: len(data)] = data
-        self._on_bytes(len(data))
-        return len(data)
+            file.close()
 
 
 def _lines(lines: Iterable[bytes], first: int = 1) -> Iterator[tuple[int, str]]:

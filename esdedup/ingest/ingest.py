@@ -1,16 +1,15 @@
 """Writes documents to a store with their tokens, and accounts for every record.
 
 A record is read (`files`), becomes a document (`documents.items_of`), gets its tokens
-(`documents.with_tokens`), and is written (`write_documents`). With one process all of this happens
-here. With several, worker processes do everything but the writing. Only this process writes, in the
-order of the records: of several documents of one id the last one stays.
+(`documents.with_tokens`), and is written. Worker processes do everything but the writing. Only this
+process writes, in the order of the records: of several documents of one id the last one stays.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -68,11 +67,10 @@ def ingest(
     A record's id is its `id_field`, by default `id` if it has one. A record without one gets the id
     "file:line". Such a document is only created: it never replaces another text.
 
-    records: single ones, or chunks of them. workers: processes that read and sketch, if more than
-    1; they take only chunks. on_duplicate: what to do with near-duplicates of earlier
-    documents, by default nothing. dead_letter: called with every record that is not written.
-    on_batch: called after each batch with the report so far. fresh: returns the index's current
-    meta, which may change during the run.
+    records: single ones, or chunks, which more than one worker needs. dead_letter: called with
+    every record that is not written. workers: processes that read and sketch. on_duplicate: what to
+    do with near-duplicates of earlier documents, by default nothing. on_batch: called after each
+    batch with the report so far. fresh: returns the index's meta, which may change during the run.
 
     Raises the errors of the store, and StoreError if a worker was killed or can't be started. The
     last report given to `on_batch` counts the acknowledged records. The same call again completes
@@ -87,7 +85,10 @@ def ingest(
         given = ((chunk, current()) for chunk in records)
         made = in_order(workers, partial(_prepare, id_field, encode), given)
     else:
-        made = _in_batches(records, meta.text_field, id_field)
+        single = itertools.chain.from_iterable(
+            each.records() if isinstance(each, Chunk) else [each] for each in records
+        )
+        made = (_Batch(*items_of(some, meta.text_field, id_field)) for some in batches(single))
     report = IngestReport()
     with closing(made):
         for batch in made:
@@ -108,7 +109,7 @@ class _Batch:
 
     sketched_for: the index's meta when the items were sketched, or None if they are not. encoded:
     in place of items, the documents as the store writes them: all that a worker process need send.
-    own: for each of these, whether the id is its own. read: reads the items again.
+    own: for each of these, whether the id is its own. read: reads the items again, without tokens.
     """
 
     items: list[Item]
@@ -119,25 +120,10 @@ class _Batch:
     read: Callable[[], tuple[list[Item], list[BadRecord]]] | None = None
 
 
-def _in_batches(
-    records: Iterable[Record | BadRecord | Chunk], text_field: str, id_field: str | None
-) -> Generator[_Batch]:
-    single = itertools.chain.from_iterable(
-        [each] if isinstance(each, (Record, BadRecord)) else each.records() for each in records
-    )
-    for batch in batches(single):
-        yield _Batch(*items_of(batch, text_field, id_field))
-
-
 def _prepare(
-    id_field: str | None,
-    encode: Callable[[Document], Any] | None,
-    given: tuple[Any, IndexMeta],
+    id_field: str | None, encode: Callable[[Document], Any] | None, given: tuple[Any, IndexMeta]
 ) -> _Batch:
-    """Reads and sketches a chunk, in a worker process.
-
-    encode: the store's, or None if marks are still to be put into the documents.
-    """
+    """Reads and sketches a chunk, in a worker process. encode: None if marks are still to come."""
     chunk, meta = given
     read = partial(_items_in, chunk, meta.text_field, id_field)
     items, bad = read()
@@ -170,12 +156,9 @@ class _Writer:
         items = batch.items
         if batch.read is not None:
             if batch.sketched_for == self.meta:
-                report, refused = write_documents(
-                    self.store, self.meta.field, batch.encoded, batch.own
-                )
+                report, refused = self._write(batch.encoded, batch.own)
                 if refused:
-                    items, _ = batch.read()
-                    self._refuse((items[position], reason) for position, reason in refused)
+                    self._refuse(batch.read()[0], refused)
                 return report
             items, _ = batch.read()
         elif batch.sketched_for not in (None, self.meta):
@@ -201,9 +184,9 @@ class _Writer:
         report = IngestReport()
         failed: set[str] = set()
         for turn in turns:
-            done, refused = self._put(turn, marks)
+            done, ids = self._put(turn, marks)
             report += done
-            failed |= refused
+            failed |= ids
         originals.forget(failed)
         if self.policy.writes:
             orphans = [item for item in written if marks[item.id].original in failed]
@@ -211,30 +194,28 @@ class _Writer:
                 originals.doubt([item.id for item in orphans])
                 # They get new marks, and are counted already.
                 self._write_unless_alike(orphans, originals)
-        lost: list[tuple[Item, Verdict]] = []
-        left_out: list[tuple[Item, Verdict]] = []
-        for item, verdict in judged:
-            if not self.policy.takes(verdict):
-                (lost if verdict.original in failed else left_out).append((item, verdict))
-        if self.policy.action == "skip":
-            report += IngestReport(skipped=len(left_out))
-        else:
-            self._refuse((item, f"it is {verdict.reason}") for item, verdict in left_out)
-            report += IngestReport(failed=len(left_out))
+        left_out = [row for row, verdict in enumerate(verdicts) if not self.policy.takes(verdict)]
+        # The original was not written, so that each of these may be the first of its kind.
+        lost = {row for row in left_out if verdicts[row].original in failed}
+        settled = [verdict for row, verdict in enumerate(verdicts) if row not in lost]
+        refused = [(row, f"it is {verdicts[row].reason}") for row in left_out if row not in lost]
+        skipped = len(refused) if self.policy.action == "skip" else 0
+        if not skipped:
+            self._refuse(items, refused)
         report += IngestReport(
-            duplicates=sum(verdict.original is not None for verdict in verdicts) - len(lost),
-            exact=sum(verdict.exact for verdict in verdicts)
-            - sum(verdict.exact for _, verdict in lost),
+            skipped=skipped,
+            failed=len(refused) - skipped,
+            duplicates=sum(verdict.original is not None for verdict in settled),
+            exact=sum(verdict.exact for verdict in settled),
             truncated=sum(verdict.truncated for verdict in verdicts),
         )
         if lost:
-            # The original was not written, so that each of these may be the first of its kind.
-            report += self._write_unless_alike([item for item, _ in lost], originals)
+            report += self._write_unless_alike([items[row] for row in sorted(lost)], originals)
         return report
 
-    def _refuse(self, items: Iterable[tuple[Item, str]]) -> None:
-        for item, reason in items:
-            self.dead_letter(bad_record(item.record, reason))
+    def _refuse(self, items: Sequence[Item], refused: Iterable[tuple[int, str]]) -> None:
+        for row, reason in refused:
+            self.dead_letter(bad_record(items[row].record, reason))
 
     def _put(
         self, items: list[Item], marks: dict[str, Verdict] | None = None
@@ -245,59 +226,50 @@ class _Writer:
             documents = with_tokens([item.document for item in items], self.meta)
         if marks is not None and self.policy.writes:
             documents = [self._marked(document, marks[document.id]) for document in documents]
-        own = [item.own_id for item in items]
-        report, refused = write_documents(self.store, self.meta.field, documents, own)
-        self._refuse((items[position], reason) for position, reason in refused)
-        return report, {items[position].id for position, _ in refused}
+        report, refused = self._write(documents, [item.own_id for item in items])
+        self._refuse(items, refused)
+        return report, {items[row].id for row, _ in refused}
 
     def _marked(self, document: Document, verdict: Verdict) -> Document:
         ours = {one.field: document.tokens_in(one.field) for one in self.meta.all}
         marked = {field: {**tokens, **verdict.fields()} for field, tokens in ours.items()}
         return Document(document.id, {**document.source, **marked})
 
+    def _write(
+        self, documents: Sequence[Document | Encoded], own: Sequence[bool]
+    ) -> tuple[IngestReport, list[tuple[int, str]]]:
+        """Writes documents. Those whose id is not their own are only created.
 
-def write_documents(
-    store: Store, field: str, documents: Sequence[Document | Encoded], own: Sequence[bool]
-) -> tuple[IngestReport, list[tuple[int, str]]]:
-    """Writes documents. Those whose id is not their own are only created.
-
-    field: the field of the tokens. own: for each document, whether the id is its own.
-
-    Returns what became of them, with none counted as read, and the positions of those that were
-    refused with the reasons.
-    """
-    report = IngestReport()
-    refused: list[tuple[int, str]] = []
-    for wanted, taken in ((True, _TAKEN), (False, TAKEN_BY_LINE)):
-        some = [position for position, is_own in enumerate(own) if is_own is wanted]
-        if not some:
-            continue
-        written = store.write([documents[position] for position in some], create=not wanted)
-        positions: dict[str, list[int]] = defaultdict(list)
-        for position in some:
-            positions[documents[position].id].append(position)
-        failed = [
-            (positions[each.id][-1], each.reason) for each in written.failures if not each.conflict
-        ]
-        conflicts = Counter(each.id for each in written.failures if each.conflict)
-        found = store.get(list(conflicts)) if conflicts else []
-        stored = {document.id: document.tokens_in(field).get("digest") for document in found}
-        for id, count in conflicts.items():
-            # An id may come more than once. Its documents failed whose text is not the stored one.
-            differing = [
-                position
-                for position in positions[id]
-                if _digest(documents[position], field) != stored.get(id)
-            ]
-            failed += [(position, taken) for position in differing[:count]]
-        refused += failed
-        report += IngestReport(
-            created=written.created,
-            updated=written.updated,
-            unchanged=len(written.failures) - len(failed),
-            failed=len(failed),
-        )
-    return report, refused
+        Returns what became of them, and the rows of those that were refused with the reasons.
+        """
+        report, field = IngestReport(), self.meta.field
+        refused: list[tuple[int, str]] = []
+        for wanted, taken in ((True, _TAKEN), (False, TAKEN_BY_LINE)):
+            some = [row for row, is_own in enumerate(own) if is_own is wanted]
+            if not some:
+                continue
+            written = self.store.write([documents[row] for row in some], create=not wanted)
+            rows: dict[str, list[int]] = defaultdict(list)
+            for row in some:
+                rows[documents[row].id].append(row)
+            failures = written.failures
+            failed = [(rows[each.id][-1], each.reason) for each in failures if not each.conflict]
+            conflicts = Counter(each.id for each in failures if each.conflict)
+            found = self.store.get(list(conflicts)) if conflicts else []
+            stored = {document.id: document.tokens_in(field).get("digest") for document in found}
+            for id, count in conflicts.items():
+                # An id may come more than once. Its rows failed whose text is not the stored one.
+                digest = stored.get(id)
+                differing = [row for row in rows[id] if _digest(documents[row], field) != digest]
+                failed += [(row, taken) for row in differing[:count]]
+            refused += failed
+            report += IngestReport(
+                created=written.created,
+                updated=written.updated,
+                unchanged=len(failures) - len(failed),
+                failed=len(failed),
+            )
+        return report, refused
 
 
 def _digest(document: Document | Encoded, field: str) -> str:

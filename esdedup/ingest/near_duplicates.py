@@ -17,7 +17,7 @@ from typing import Literal, get_args
 
 from esdedup.exceptions import UsageError
 from esdedup.ingest.documents import MARKS
-from esdedup.ingest.recent import Earlier, Likeness, Near, Row, Verdict, sketched_again
+from esdedup.ingest.recent import Earlier, Likeness, Measure, Near, Row, Verdict
 from esdedup.models import CandidateQuery, Document, Metric, Query, natural, tokens_in
 from esdedup.search.limits import ACTING, ONE_BAND, Limits
 from esdedup.search.similar import similar
@@ -94,9 +94,8 @@ class Originals:
 
     It remembers the documents of the last batches. A refresh has made older ones visible.
 
-    current: returns the index's meta, which may change during the run. truncated: number of
-    documents so far that had more candidates than the policy compares with, or only buckets of
-    the stop list.
+    current: returns the index's meta, which may change during the run. truncated: documents so far
+    that had more candidates than the policy compares with, or only buckets of the stop list.
 
     Raises UsageError if the index lacks the tokens of the policy's metric.
     """
@@ -128,7 +127,16 @@ class Originals:
         """Returns a verdict for each document of a batch, in order."""
         if not ids:
             return []
-        self._begin()
+        if not self._begun:
+            # A run that was killed may have written the first documents just before.
+            self.store.refresh()
+            self._begun = True
+        meta = self._current()
+        if meta.scheme.id != self.meta.scheme.id:
+            self.like = Likeness(meta.scheme, self.policy.limits)
+            self._older = self.like.again(self._older)
+            self._recent = self.like.again(self._recent)
+        self.meta = meta
         batch = _Batch(self, ids, texts)
         verdicts = [batch.verdict(row) for row in range(len(ids))]
         self.truncated += sum(verdict.truncated for verdict in verdicts)
@@ -161,19 +169,6 @@ class Originals:
         self.forget(ids)
         self.doubted.update(ids)
 
-    def _begin(self) -> None:
-        if not self._begun:
-            # A run that was killed may have written the first documents just before.
-            self.store.refresh()
-            self._begun = True
-        meta = self._current()
-        if meta.scheme.id != self.meta.scheme.id:
-            self.like = Likeness(meta.scheme, self.policy.limits)
-            normalisation = meta.scheme.normalisation
-            self._older = sketched_again(self._older, self.like, normalisation)
-            self._recent = sketched_again(self._recent, self.like, normalisation)
-        self.meta = meta
-
 
 class _Batch:
     """Documents that come in together, and the documents to compare them with.
@@ -185,19 +180,13 @@ class _Batch:
     """
 
     def __init__(self, run: Originals, ids: Sequence[str], texts: Sequence[str]) -> None:
-        store, meta, before = run.store, run.meta, run.before
-        normalised, digests = normalised_digests(texts, meta.scheme.normalisation)
+        self.run, self.store, self.meta, self.policy = run, run.store, run.meta, run.policy
+        normalised, digests = normalised_digests(texts, self.meta.scheme.normalisation)
         contents = dict(zip(digests, normalised, strict=True))
-        self.run, self.policy, self.ids, self.digests = run, run.policy, ids, digests
-        self.counts = Counter(ids)
-        self.earlier = Earlier(before, leaders=self.policy.groups)
-        self.known: dict[str, tuple[str, Verdict]] = {}
-        if self.policy.groups:
-            stored = _verdicts_of(store, meta, list(self.counts))
-            self.known = {id: said for id, said in stored.items() if id not in run.doubted}
-            own = [row for row in before if row.id in self.counts]
-            self.known |= {row.id: (row.digest, row.verdict) for row in own}
-        equal = _of_equal_texts(store, meta, contents)
+        self.ids, self.digests, self.counts = ids, digests, Counter(ids)
+        self.earlier = Earlier(run.before, leaders=self.policy.groups)
+        self.known = self._known() if self.policy.groups else {}
+        equal = self._of_equal_texts(contents)
         filled = run.like.filled({text: contents[text] for text in equal})
         self.equal = {text: found for text, found in equal.items() if text in filled}
         # Texts that equal no earlier one are sketched, and compared.
@@ -207,15 +196,11 @@ class _Batch:
         asked = {text: askers[text] for text in self.columns if text in askers}
         self.earlier.compare(contents, self.columns, asked.keys(), run.like)
         queries = [
-            Query(
-                contents[text],
-                next(iter(own_ids)) if len(own_ids) == 1 else None,
-                originals=self.policy.groups,
-            )
-            for text, own_ids in asked.items()
+            Query(contents[text], min(own) if len(own) == 1 else None, originals=self.policy.groups)
+            for text, own in asked.items()
         ]
-        found = _of_similar_texts(store, meta, queries, self.policy.limits)
-        self.similar = dict(zip(asked, found, strict=True))
+        results = similar(self.store, self.meta, queries, self.policy.limits)
+        self.similar = dict(zip(asked, results, strict=True))
 
     def verdict(self, row: int) -> Verdict:
         """Returns the verdict on a document, and adds the document to the earlier ones."""
@@ -276,12 +261,21 @@ class _Batch:
             if self.policy.groups and best.verdict.original is not None:
                 # Every document of this text gets the same verdict.
                 return replace(best.verdict, truncated=False, exact=True)
-            return Verdict(best.verdict.group, best.id, *self.run.like.equal, exact=True)
-        found, truncated = self.similar[text]
+            measure: Measure = (1.0, None) if self.policy.metric == "jaccard" else (None, 0)
+            return Verdict(best.verdict.group, best.id, *measure, exact=True)
+        result = self.similar[text]
+        found = []
+        for match in result.matches:
+            verdict = Verdict.stored(match.id, tokens_in(match.source, self.meta.field))
+            found.append(Near(match.id, verdict, (match.similarity, match.distance)))
         near = self._standing(found, id) + self.earlier.near(text, id)
+        truncated = result.truncated or result.blind
         if not near:
             return Verdict(id, truncated=truncated)
-        best = min(near, key=lambda one: (one.unlikeness, natural(one.id)))
+        # One part of a measure is None: the other one decides.
+        best = min(
+            near, key=lambda one: (one.measure[1] or -(one.measure[0] or 0), natural(one.id))
+        )
         return Verdict(best.verdict.group, best.id, *best.measure, truncated)
 
     def _standing(self, found: Iterable[Near], id: str) -> list[Near]:
@@ -296,66 +290,43 @@ class _Batch:
             and not near.verdict.follows(id)
         ]
 
+    def _known(self) -> dict[str, tuple[str, Verdict]]:
+        """Returns the former digest and verdict of each document that has a group, by id."""
+        paths = {name: f"{self.meta.field}.{name}" for name in ("digest", *MARKS)}
+        known = {}
+        for document in self.store.get(list(self.counts), list(paths.values())):
+            ours = {name: value_at(document.source, path) for name, path in paths.items()}
+            if ours["group"] is not None and document.id not in self.run.doubted:
+                known[document.id] = ours["digest"] or "", Verdict.stored(document.id, ours)
+        own = [row for row in self.run.before if row.id in self.counts]
+        return known | {row.id: (row.digest, row.verdict) for row in own}
 
-def _verdicts_of(
-    store: Store, meta: IndexMeta, ids: Sequence[str]
-) -> dict[str, tuple[str, Verdict]]:
-    """Returns the digest and the stored verdict of each document that has a group, by id."""
-    paths = {name: f"{meta.field}.{name}" for name in ("digest", *MARKS)}
-    found = {}
-    for document in store.get(ids, list(paths.values())):
-        ours = {name: value_at(document.source, path) for name, path in paths.items()}
-        if ours["group"] is not None:
-            found[document.id] = ours["digest"] or "", Verdict.stored(document.id, ours)
-    return found
+    def _of_equal_texts(self, texts: Mapping[str, str]) -> dict[str, list[Near]]:
+        """Finds documents of the store of equal texts: by digest, a few of each."""
+        near: dict[str, list[Near]] = {}
+        digests = list(texts)
+        for first in range(0, len(digests), _DIGESTS_AT_ONCE):
+            for documents in self._with_digests(digests[first : first + _DIGESTS_AT_ONCE]):
+                found = [value_at(document.source, self.meta.text_field) for document in documents]
+                # Another client's update may have removed the text and left the tokens.
+                stored = [text if isinstance(text, str) else "" for text in found]
+                normalised = normalise(stored, self.meta.scheme.normalisation)
+                for document, text in zip(documents, normalised, strict=True):
+                    ours = document.tokens_in(self.meta.field)
+                    digest = ours.get("digest", "")
+                    # Somebody may have changed the text since, or another has the same digest.
+                    if texts.get(digest) == text:
+                        verdict = Verdict.stored(document.id, ours)
+                        near.setdefault(digest, []).append(Near(document.id, verdict))
+        return near
 
-
-def _of_equal_texts(
-    store: Store, meta: IndexMeta, texts: Mapping[str, str]
-) -> dict[str, list[Near]]:
-    """Finds documents of equal texts: by digest, a few of each.
-
-    texts: normalised texts by digest.
-    """
-    near: dict[str, list[Near]] = {}
-    digests = list(texts)
-    for first in range(0, len(digests), _DIGESTS_AT_ONCE):
-        for documents in _with_digests(store, meta, digests[first : first + _DIGESTS_AT_ONCE]):
-            found = [value_at(document.source, meta.text_field) for document in documents]
-            # Another client's update may have removed the text and left the tokens.
-            stored = [text if isinstance(text, str) else "" for text in found]
-            normalised = normalise(stored, meta.scheme.normalisation)
-            for document, text in zip(documents, normalised, strict=True):
-                ours = document.tokens_in(meta.field)
-                digest = ours.get("digest", "")
-                # Somebody may have changed the text since, or another text has the same digest.
-                if texts.get(digest) == text:
-                    verdict = Verdict.stored(document.id, ours)
-                    near.setdefault(digest, []).append(Near(document.id, verdict))
-    return near
-
-
-def _with_digests(store: Store, meta: IndexMeta, digests: list[str]) -> Iterator[list[Document]]:
-    query = CandidateQuery("digest", [digests], field=meta.field)
-    (found,) = store.candidates([query], 2 * len(digests))
-    if not found.truncated:
-        yield [each.document for each in found.found]
-        return
-    # One text of thousands of documents would hide the others.
-    for digest in digests:
-        (found,) = store.candidates([replace(query, groups=[[digest]])], _OF_ONE_TEXT)
-        yield [each.document for each in found.found]
-
-
-def _of_similar_texts(
-    store: Store, meta: IndexMeta, queries: Sequence[Query], limits: Limits
-) -> list[tuple[list[Near], bool]]:
-    """Returns for each query the similar documents, and whether candidates were left out."""
-    answers = []
-    for result in similar(store, meta, queries, limits):
-        near = []
-        for match in result.matches:
-            verdict = Verdict.stored(match.id, tokens_in(match.source, meta.field))
-            near.append(Near(match.id, verdict, (match.similarity, match.distance)))
-        answers.append((near, result.truncated or result.blind))
-    return answers
+    def _with_digests(self, digests: list[str]) -> Iterator[list[Document]]:
+        query = CandidateQuery("digest", [digests], field=self.meta.field)
+        (found,) = self.store.candidates([query], 2 * len(digests))
+        if not found.truncated:
+            yield [each.document for each in found.found]
+            return
+        # One text of thousands of documents would hide the others.
+        for digest in digests:
+            (found,) = self.store.candidates([replace(query, groups=[[digest]])], _OF_ONE_TEXT)
+            yield [each.document for each in found.found]

@@ -30,11 +30,9 @@ Submit = Callable[..., "Future[Any]"]
 def in_order(workers: int, work: Callable[[Item], Done], items: Iterable[Item]) -> Generator[Done]:
     """Yields `work(item)` of each item, in the order of the items.
 
-    workers: processes that work at the same time; with 1, this process does it. At most
-    `2 * workers` items are read ahead.
-
-    Raises the first error of `work`, and StoreError if a process was killed or can't be started.
-    What `items` raises comes after the results of all items before it.
+    workers: number of processes; with 1, this process does it. At most `2 * workers` items are read
+    ahead. Raises the first error of `work`, and StoreError if a process was killed or can't be
+    started. What `items` raises comes after the results of all items before it.
     """
     if workers == 1:
         yield from map(work, items)
@@ -65,9 +63,7 @@ def in_pieces(
     """Yields the results of all pieces of the items, in any order.
 
     work: returns the result of a piece of an item, and the rest of the item or None. It is called
-    again with the rest. workers: processes that work at the same time.
-
-    Raises the first error of `work`, and StoreError if a process was killed or can't be started.
+    again with the rest. workers and errors: as in `in_order`.
     """
     with _processes(workers) as submit:
         running: set[Future[tuple[Done, Item | None]]] = {submit(work, item) for item in items}

@@ -17,7 +17,6 @@ from esdedup.sketch.segments import probe_masks, segment_values
 from esdedup.sketch.sketch import normalised_digests, shingle_sets, sketch
 from esdedup.text.arrays import F64, I64, U64, Mask
 from esdedup.text.jaccard import hamming, jaccard_of_rows
-from esdedup.text.normalise import Normalisation
 from esdedup.text.words import tokenise
 
 Measure = tuple[float | None, int | None]
@@ -37,11 +36,6 @@ class Likeness:
         self._limits = limits
         self._by_bands = limits.metric == "jaccard"
 
-    @property
-    def equal(self) -> Measure:
-        """The measure of equal texts."""
-        return (1.0, None) if self._by_bands else (None, 0)
-
     def columns(self, texts: Mapping[str, str]) -> dict[str, U64]:
         """Returns the bands of each text, shape (bands,), or its fingerprint, shape (words,).
 
@@ -58,6 +52,16 @@ class Likeness:
         scheme = self._scheme
         counts = tokenise(list(texts.values()), scheme.shingling, scheme.seed).counts
         return {key for key, count in zip(texts, counts.tolist(), strict=True) if count}
+
+    def again(self, rows: list[Row]) -> list[Row]:
+        """Returns the same documents, sketched for an index that has changed its scheme."""
+        normalisation = self._scheme.normalisation
+        texts, digests = normalised_digests([row.text for row in rows], normalisation)
+        columns = self.columns(dict(zip(digests, texts, strict=True)))
+        return [
+            replace(row, digest=one if one in columns else "", column=columns.get(one))
+            for row, one in zip(rows, digests, strict=True)
+        ]
 
     def pairs(
         self, texts: Sequence[str], columns: U64, new: Mask
@@ -140,12 +144,6 @@ class Near:
     verdict: Verdict
     measure: Measure = (None, None)
 
-    @property
-    def unlikeness(self) -> float:
-        """A number that is smaller for a more similar document."""
-        similarity, distance = self.measure
-        return -(similarity or 0.0) if distance is None else distance
-
 
 @dataclass(frozen=True)
 class Row:
@@ -162,21 +160,10 @@ class Row:
     column: U64 | None
 
 
-def sketched_again(rows: list[Row], like: Likeness, normalisation: Normalisation) -> list[Row]:
-    """Returns the same documents, sketched for an index that has changed its scheme."""
-    texts, digests = normalised_digests([row.text for row in rows], normalisation)
-    columns = like.columns(dict(zip(digests, texts, strict=True)))
-    return [
-        replace(row, digest=one if one in columns else "", column=columns.get(one))
-        for row, one in zip(rows, digests, strict=True)
-    ]
-
-
 class Earlier:
-    """The documents before, by text. Equal texts are compared once.
+    """The documents before, by text. leaders: compare only with those that are like no earlier one.
 
-    Thousands of equal texts would be millions of pairs. leaders: compare only with documents that
-    are like no earlier one.
+    Equal texts are compared once: thousands of them would be millions of pairs.
     """
 
     def __init__(self, rows: Sequence[Row], *, leaders: bool) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from types import NoneType
 from typing import Any
 
 from esdedup.ingest.documents import MARKS, OURS, cleared, fields_of
@@ -28,10 +31,7 @@ def renew(
     the field of the former scheme, whose group and mark are taken over if its digest fits. Raises
     the errors of the store.
     """
-
-    def decide(now: Sequence[Held]) -> list[Decision]:
-        return _decisions(now, meta, marks_in)
-
+    decide = partial(_decisions, meta=meta, marks_in=marks_in)
     return change_held(store, held, decide, fields_to_read(meta, marks_in))
 
 
@@ -60,25 +60,23 @@ def digests(texts: Sequence[str], meta: IndexMeta) -> list[str]:
 
 def _decisions(held: Sequence[Held], meta: IndexMeta, marks_in: str | None) -> list[Decision]:
     texts = [value_at(one.document.source, meta.text_field) for one in held]
-    rows = [
-        row
-        for row, text in enumerate(texts)
-        if isinstance(text, str) and not _is_foreign(held[row], meta.field)
-    ]
+    ours = [one.document.source.get(meta.field) for one in held]
+    foreign = {row for row, value in enumerate(ours) if not isinstance(value, (dict, NoneType))}
+    rows = [row for row, text in enumerate(texts) if isinstance(text, str) and row not in foreign]
     fresh = dict(zip(rows, digests([texts[row] for row in rows], meta), strict=True))
     stale = [row for row in rows if _stored(held[row], meta.field) != (meta.scheme.id, fresh[row])]
     # The next scheme of the index, if there is one, has a run of its own.
-    alone = IndexMeta(meta.scheme, meta.text_field, meta.field)
+    alone = replace(meta, next=None)
     tokens = dict(zip(stale, fields_of([texts[row] for row in stale], alone), strict=True))
     decisions: list[Decision] = []
     for row, one in enumerate(held):
-        if _is_foreign(one, meta.field):
+        if row in foreign:
             reason = f"it has a value in the field {meta.field!r} that is not of esdedup"
             decisions.append(Failure(one.document.id, reason))
         elif row in tokens:
             marks = {} if marks_in is None else _marks(one, marks_in, fresh[row])
-            ours = {**_cleared(one, meta), **marks, **tokens[row][meta.field]}
-            decisions.append(Change(one, {meta.field: ours}))
+            fields = {**_cleared(one, meta), **marks, **tokens[row][meta.field]}
+            decisions.append(Change(one, {meta.field: fields}))
         elif row in fresh:
             decisions.append("unchanged")
         elif _stored(one, meta.field) == (None, None):
@@ -86,12 +84,6 @@ def _decisions(held: Sequence[Held], meta: IndexMeta, marks_in: str | None) -> l
         else:
             decisions.append(Change(one, {meta.field: _cleared(one, meta)}))
     return decisions
-
-
-def _is_foreign(held: Held, field: str) -> bool:
-    """Tells whether a document keeps a value of others under our field's name."""
-    stored = held.document.source.get(field)
-    return stored is not None and not isinstance(stored, dict)
 
 
 def _stored(held: Held, field: str) -> tuple[Any, Any]:

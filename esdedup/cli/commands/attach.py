@@ -39,10 +39,8 @@ def attach_command(
         plan = plan_attach(cluster, target.index, wanted, text_field, field)
         for change in plan.changes:
             if wants_json(as_json):
-                obstacles = _plain(change.obstacles)
-                print_json(
-                    {"index": change.index, "change": change.mapping, "obstacles": obstacles}
-                )
+                found = {"change": change.mapping, "obstacles": _plain(change.obstacles)}
+                print_json({"index": change.index, **found})
                 continue
             if change.mapping is None:
                 echo(f"{change.index}: attached already")
@@ -73,8 +71,7 @@ def _show_template(template: TemplatePlan, as_json: bool) -> None:
 
 
 def _show_request(path: str, body: Any) -> None:
-    echo(f"PUT {path}")
-    echo(json.dumps(body, indent=2, ensure_ascii=False))
+    echo(f"PUT {path}\n{json.dumps(body, indent=2, ensure_ascii=False)}")
 
 
 def _plain(obstacles: Iterable[Obstacle]) -> list[dict[str, str]]:

@@ -1,12 +1,7 @@
-"""esdedup index: documents from files into an index.
-
-Reads files in pieces, and hands bad records to the dead-letter file. `Index.add` takes documents of
-a program. Both write by `ingest.ingest`.
-"""
+"""esdedup index: documents from files into an index."""
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -66,13 +61,13 @@ def index(
     policy = DuplicatePolicy(action, least, metric=metric, distance=distance)
     scheme = options.scheme_in(reading.scheme)
     last = IngestReport()
-    with ExitStack() as stack:
-        bulk = BulkPolicy(retries=retries)
-        opened = stack.enter_context(target.open(scheme, reading.text_field, bulk))
-        path = reading.dead_letter or Path(f"{target.index}.dead-letter.jsonl")
-        letters = stack.enter_context(DeadLetterFile(path))
+    path = reading.dead_letter or Path(f"{target.index}.dead-letter.jsonl")
+    with (
+        target.open(scheme, reading.text_field, BulkPolicy(retries=retries)) as opened,
+        DeadLetterFile(path) as letters,
+        output.progress("Indexing", total_bytes(files)) as (advance, documents),
+    ):
         opened.create()
-        advance, documents = stack.enter_context(output.progress("Indexing", total_bytes(files)))
 
         def on_batch(report: IngestReport) -> None:
             nonlocal last

@@ -16,7 +16,7 @@ from esdedup.cli.output import count, message, print_json, print_table, snippet,
 from esdedup.exceptions import RecordError, UsageError
 from esdedup.index import Index
 from esdedup.ingest.files import STDIN, BadRecord, Record, read_records
-from esdedup.models import FIELD, Match, Metric, Query, Result
+from esdedup.models import FIELD, Metric, Query, Result
 from esdedup.search.limits import LOOKING, MAX_CANDIDATES, RECALL, Limits
 from esdedup.search.warnings import GOOD_RECALL, lacking, percent
 from esdedup.stores.fields import text_of, value_at
@@ -147,23 +147,22 @@ def query(
 
 
 def _as_json(result: Result, id: str | None, with_source: bool) -> dict[str, Any]:
+    matches = []
+    for match in result.matches:
+        measure = "distance" if match.similarity is None else "similarity"
+        found = {"id": match.id, measure: getattr(match, measure), "matched": match.matched}
+        if with_source:
+            found["source"] = {name: value for name, value in match.source.items() if name != FIELD}
+        matches.append(found)
     return {
         "query": id,
-        "matches": [_match(match, with_source) for match in result.matches],
+        "matches": matches,
         "candidates": result.candidates,
         "truncated": result.truncated,
         "expected_recall": result.recall,
         "asked": result.asked,
         "stopped": result.stopped,
     }
-
-
-def _match(match: Match, with_source: bool) -> dict[str, Any]:
-    measure = "distance" if match.similarity is None else "similarity"
-    document = {"id": match.id, measure: getattr(match, measure), "matched": match.matched}
-    if with_source:
-        document["source"] = {name: value for name, value in match.source.items() if name != FIELD}
-    return document
 
 
 def _show(result: Result, limits: Limits, text_field: str) -> None:
@@ -191,14 +190,11 @@ def _stopped(result: Result, metric: Metric) -> str | None:
     """A warning if bands or segments were left out, else None."""
     if not result.stopped:
         return None
-    parts = "bands" if metric == "jaccard" else "segments"
+    parts, missing = "bands", "a match that shares only these is missing"
+    if metric == "hamming":
+        parts, missing = "segments", "matches within the distance may be missing"
     if result.blind:
         return f"Nothing could be looked for: all {parts} of the text are in the stop list"
-    missing = (
-        "a match that shares only these is missing"
-        if metric == "jaccard"
-        else "matches within the distance may be missing"
-    )
     return (
         f"{result.stopped} {parts} of the text were left out, as their buckets are in the stop list"
         f" or over --max-bucket: {missing}"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 from typer import Option
 
-from esdedup.admin.backfill import BackfillPlan, Effort, backfill, plan_forgetting
+from esdedup.admin.backfill import BackfillPlan, Effort, backfill, plan_backfill
 from esdedup.admin.switch import complete, empty_former, fill_next, plan_switch
 from esdedup.cli import options
 from esdedup.cli.commands.backfill import run, show
@@ -41,21 +41,16 @@ def switch_command(
     """
     wanted = options.scheme_in(scheme)
     effort = Effort(workers, rate=max_rate)
-    with ExitStack() as stack:
-        cluster = stack.enter_context(target.connected(BulkPolicy(retries=retries)))
+    path = Path(f"{target.index}.dead-letter.jsonl")
+    bulk = BulkPolicy(retries=retries)
+    with target.connected(bulk) as cluster, DeadLetterFile(path) as letters:
         plan = plan_switch(cluster, target.index, wanted, text_field)
         if plan.stage == "done":
             message(f"{target.index!r} has scheme {plan.meta.scheme.id} already")
             return
-        path = Path(f"{target.index}.dead-letter.jsonl")
-        letters = stack.enter_context(DeadLetterFile(path))
 
         def fill(filling: BackfillPlan) -> ChangeReport:
-            report = run(
-                lambda on_update: backfill(cluster, filling, effort, on_update),
-                filling.waiting,
-                letters,
-            )
+            report = run(partial(backfill, cluster, filling, effort), filling.waiting, letters)
             if report.failures:
                 message(f"The documents that were not updated: see {letters.path}")
             return report
@@ -77,7 +72,7 @@ def switch_command(
             message(f"Searches use scheme {following.scheme.id} from now on")
         if keep:
             return
-        forgetting = plan_forgetting(cluster, plan.name)
+        forgetting = plan_backfill(cluster, plan.name, former=True)
         field, documents = forgetting.meta.former, count(forgetting.waiting, "document")
         question = f"Remove the old tokens, in the field {field!r}, from {documents}?"
         if not agreed(question, yes):
