@@ -177,6 +177,11 @@ class Held:
     index: str | None = None
     routing: str | None = None
 
+    @property
+    def id(self) -> str:
+        """The document's id."""
+        return self.document.id
+
 
 @dataclass(frozen=True)
 class Change:

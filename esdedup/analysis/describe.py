@@ -13,18 +13,11 @@ _RADII = 3
 def describe(
     scheme: Scheme, documents: float, chance: float = CHANCE_SIMILARITY
 ) -> list[tuple[str, str]]:
-    """The parameters of a scheme and their effect, as (name, text) rows.
-
-    documents: number of them in the index. chance: similarity of unrelated texts.
-    """
-    form = scheme.normalisation.form
+    """The parameters of a scheme, and their effect at a number of documents: (name, text)."""
+    form, shingling = scheme.normalisation.form, scheme.shingling
     fold = "case folded" if scheme.normalisation.casefold else "case kept"
-    shingling = scheme.shingling
     stop = f", {len(shingling.stop_words)} stop words" if shingling.stop_words else ""
-    rows = [
-        ("scheme", scheme.id),
-        ("text", f"{form}, {fold}; shingles {shingling}{stop}"),
-    ]
+    rows = [("scheme", scheme.id), ("text", f"{form}, {fold}; shingles {shingling}{stop}")]
     if scheme.minhash is not None:
         minhash = scheme.minhash
         bands, each = minhash.bands, minhash.rows
@@ -32,29 +25,24 @@ def describe(
             f"{100 * candidate_probability(similarity, bands, each):.1f}% at {similarity}"
             for similarity in (0.3, 0.5, 0.7, 0.8, 0.9)
         )
-        expected = background_candidates(documents, chance, bands, each)
+        expected = f"{background_candidates(documents, chance, bands, each):,.1f}"
+        cost = f"about {expected} at {documents:,.0f} documents that are {chance} alike by chance"
         single = f", {minhash.signature} single values" if minhash.signature else ""
         banding = f"{bands} bands of {each} rows of {minhash.permutations} permutations{single}"
         rows += [
             ("MinHash", banding),
             ("recall by Jaccard", f"{recalls}; steepest at {steepest_similarity(bands, each):.2f}"),
-            (
-                "chance candidates a query",
-                f"about {expected:,.1f} at {documents:,.0f} documents"
-                f" that are {chance} alike by chance",
-            ),
+            ("chance candidates a query", cost),
         ]
     if scheme.simhash is not None:
         layout = scheme.simhash.layout
         segments = f"{layout.bits} bits, segments {layout}, {len(layout.widths)} tokens"
         rows.append(("SimHash", segments))
         for radius in range(_RADII):
-            rows.append(
-                (
-                    f"Hamming distance up to {layout.guarantee(radius)}",
-                    f"guaranteed with {layout.probes(radius):,} terms a query; about"
-                    f" {layout.expected_candidates(documents, radius):,.1f} chance candidates"
-                    f" at {documents:,.0f} documents",
-                )
+            cost = (
+                f"guaranteed with {layout.probes(radius):,} terms a query; about"
+                f" {layout.expected_candidates(documents, radius):,.1f} chance candidates"
+                f" at {documents:,.0f} documents"
             )
+            rows.append((f"Hamming distance up to {layout.guarantee(radius)}", cost))
     return rows

@@ -39,10 +39,7 @@ class SizeRange(Bin):
 
 
 def similarities_in_bins(values: F64, threshold: float) -> tuple[tuple[Bin, ...], I64]:
-    """Similarities in bins of equal width from a threshold to 1, after one of all that is less.
-
-    Returns the bins, and the number of the bin of each value, shape (n,).
-    """
+    """Similarities in bins of equal width after one for less; and the bin of each, shape (n,)."""
     edges = np.linspace(threshold, 1.0, BINS + 1).tolist() if threshold < 1.0 else [1.0, 1.0]
     near = [Bin(_range(f"{a:.4g}", f"{b:.4g}"), a, b) for a, b in itertools.pairwise(edges)]
     bin_of = np.minimum(np.searchsorted(edges, values, "right"), len(near))
@@ -50,10 +47,7 @@ def similarities_in_bins(values: F64, threshold: float) -> tuple[tuple[Bin, ...]
 
 
 def distances_in_bins(values: F64, distance: int, bits: int) -> tuple[tuple[Bin, ...], I64]:
-    """Distances in bits in bins of equal width, the far ones first, after one of all too far.
-
-    Returns the bins, and the number of the bin of each value, shape (n,).
-    """
+    """Distances in bins of equal width after one for too far; and the bin of each, shape (n,)."""
     width = -(-(distance + 1) // BINS)
     near = []
     for low in range(0, distance + 1, width):
@@ -67,8 +61,7 @@ def distances_in_bins(values: F64, distance: int, bits: int) -> tuple[tuple[Bin,
 
 def _counted(bins: list[Bin], bin_of: I64) -> tuple[tuple[Bin, ...], I64]:
     counts = np.bincount(bin_of, minlength=len(bins)).tolist()
-    pairs = zip(bins, counts, strict=True)
-    return tuple(replace(each, count=count) for each, count in pairs), bin_of
+    return tuple(replace(each, count=n) for each, n in zip(bins, counts, strict=True)), bin_of
 
 
 def similarity_histogram(counts: F64) -> tuple[Bin, ...]:
@@ -81,10 +74,7 @@ def similarity_histogram(counts: F64) -> tuple[Bin, ...]:
 
 
 def size_ranges(sizes: I64) -> list[SizeRange]:
-    """Sizes of groups, 2 or more each: 2 to 10 one by one, larger ones in ranges up to the largest.
-
-    Ranges without any group are included.
-    """
+    """Groups of 2 to 10 documents one by one, larger ones in ranges, also empty ranges."""
     largest = int(sizes.max()) if sizes.size else 1
     rounded = (step * 10**power for power in itertools.count(1) for step in (1, 2, 5))
     found: list[SizeRange] = []
@@ -111,9 +101,7 @@ def bars(bins: Sequence[Bin], log_scale: bool = False) -> list[tuple[Bin, float]
         top = math.ceil(math.log10(largest)) if largest > 0 else 0
         # One pair has a bar too, if the scale has room for it.
         decades = max(2, min(_DECADES, top + 1))
-        heights = [
-            1 + (math.log10(count) - top) / decades if count > 0 else 0.0 for count in counts
-        ]
+        heights = [1 + (math.log10(n) - top) / decades if n > 0 else 0.0 for n in counts]
     else:
         heights = [count / max(1.0, largest) for count in counts]
     lengths = [round(100 * max(0.0, height), 2) for height in heights]

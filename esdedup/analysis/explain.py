@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -65,8 +65,7 @@ class ExplainedDocument:
 class Meeting:
     """A token that both documents have.
 
-    position: of its band or segment, from 0. blocks: those of the segment, from 0; empty for a
-    band.
+    position: of its band or segment. blocks: of the segment, none for a band. All from 0.
     """
 
     position: int
@@ -126,9 +125,9 @@ class ExplainedSegments:
     @property
     def differing(self) -> list[int]:
         """The positions of the differing bits, from 0, the most significant."""
-        left = "".join(block.left for block in self.blocks)
-        right = "".join(block.right for block in self.blocks)
-        return [at for at, digit in enumerate(left) if digit != right[at]]
+        digits = ((block.left, block.right) for block in self.blocks)
+        pairs = itertools.chain.from_iterable(zip(*block, strict=True) for block in digits)
+        return [at for at, (left, right) in enumerate(pairs) if left != right]
 
 
 @dataclass(frozen=True)
@@ -199,10 +198,9 @@ class Explanation:
             found.append(("bands met", f"{len(bands.met)} of {bands.bands}", chance))
         if (segments := self.simhash) is not None:
             always = f"up to {segments.guarantee}, a segment always meets"
-            met = f"{len(segments.met)} of {segments.segments}"
             distance = f"{segments.distance} of {segments.bits} bits"
             found.append(("Hamming distance", distance, always))
-            found.append(("segments met", met, ""))
+            found.append(("segments met", f"{len(segments.met)} of {segments.segments}", ""))
         equal = ("yes", "equal") if self.duplicates else ("no", "different")
         return [*found, ("exact duplicates", equal[0], f"the normalised texts are {equal[1]}")]
 
@@ -210,8 +208,7 @@ class Explanation:
 def explain(store: Store, meta: IndexMeta, left: str, right: str) -> Explanation:
     """Explains by the index's scheme why two documents, given by id, are similar or not.
 
-    Raises UsageError if both ids are the same, StoreError if a document does not exist or has no
-    text.
+    Raises UsageError for equal ids, StoreError if a document does not exist or has no text.
     """
     if left == right:
         raise UsageError(f"{left!r} is given twice: give the ids of two documents")
@@ -224,23 +221,22 @@ def explain(store: Store, meta: IndexMeta, left: str, right: str) -> Explanation
             texts.append(text_of(found[id].source, meta.text_field))
         except RecordError as error:
             raise StoreError(f"document {id!r}: {error}") from error
-    documents, scheme = (found[left], found[right]), meta.scheme
+    scheme = meta.scheme
     sketches, sets = sketch(texts, scheme), shingle_sets(texts, scheme)
     marked = mark_shared((texts[0], texts[1]), scheme.normalisation, scheme.shingling, scheme.seed)
+    columns = (left, right), marked, sets.counts.tolist(), sketches.digests
     one, other = (
         ExplainedDocument(
-            id=document.id,
+            id,
             words=len(text.words),
-            shingles=int(count),
+            shingles=count,
             digest=digest,
-            stored_tokens=_stored(document.tokens_in(meta.field), scheme, digest),
+            stored_tokens=_stored(found[id].tokens_in(meta.field), scheme, digest),
             original=text.original,
             shared=text.shared,
             text=text,
         )
-        for document, text, count, digest in zip(
-            documents, marked, sets.counts, sketches.digests, strict=True
-        )
+        for id, text, count, digest in zip(*columns, strict=True)
     )
     shared = int(np.isin(sets[0], sets[1], assume_unique=True).sum())
     similarity = float(jaccard(sets, np.array([0]), np.array([1]))[0])
@@ -293,25 +289,24 @@ def _segments(scheme: Scheme, sketches: Sketches) -> ExplainedSegments | None:
         return None
     layout, prints = scheme.simhash.layout, sketches.fingerprints
     left, right = to_hex(prints)
-    digits = [f"{int(fingerprint, 16):0{layout.bits}b}" for fingerprint in (left, right)]
+    one, other = (f"{int(fingerprint, 16):0{layout.bits}b}" for fingerprint in (left, right))
     edges = itertools.accumulate(layout.block_bits, initial=0)
     return ExplainedSegments(
         bits=layout.bits,
         distance=int(hamming(prints[:1], prints[1:])[0]),
         left=left,
         right=right,
-        blocks=tuple(Block(digits[0][a:b], digits[1][a:b]) for a, b in itertools.pairwise(edges)),
+        blocks=tuple(Block(one[a:b], other[a:b]) for a, b in itertools.pairwise(edges)),
         segments=len(layout.combinations),
         guarantee=layout.guarantee(),
-        met=tuple(
-            replace(meeting, blocks=layout.combinations[meeting.position])
-            for meeting in _met(segment_values(prints, layout), layout.segment_bits)
-        ),
+        met=_met(segment_values(prints, layout), layout.segment_bits, layout.combinations),
     )
 
 
-def _met(values: U64, bits: int) -> tuple[Meeting, ...]:
-    """The equal tokens of two rows. values: shape (2, count)."""
+def _met(
+    values: U64, bits: int, blocks: Sequence[tuple[int, ...]] | None = None
+) -> tuple[Meeting, ...]:
+    """The equal tokens of two rows. values: shape (2, count). blocks: of each segment."""
     tokens, _ = encode(values, bits)
-    equal = np.flatnonzero(values[0] == values[1])
-    return tuple(Meeting(position, tokens[position]) for position in equal.tolist())
+    equal = np.flatnonzero(values[0] == values[1]).tolist()
+    return tuple(Meeting(at, tokens[at], blocks[at] if blocks else ()) for at in equal)

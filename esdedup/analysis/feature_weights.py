@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any
 
 from esdedup.exceptions import UsageError
 from esdedup.sketch.scheme import Scheme
@@ -22,7 +22,6 @@ from esdedup.text.words import tokenise
 
 _LIMIT = 4096
 """Maximum number of features with a weight of their own."""
-_Number = TypeVar("_Number", int, float)
 
 
 def count_corpus(scheme: Scheme, batches: Iterable[Sequence[str]]) -> Frequencies:
@@ -38,23 +37,20 @@ def weighted_by_corpus(scheme: Scheme, counted: Frequencies) -> Scheme:
     return _with_table(scheme, inverse_document_frequency(most, counted.documents, _LIMIT))
 
 
-def weighted_by_frequencies(
-    scheme: Scheme, frequencies: Mapping[str, int], documents: int
-) -> Scheme:
-    """The scheme with inverse document frequencies from a table.
+def weighted_by_table(scheme: Scheme, table: Mapping[str, Any]) -> Scheme:
+    """The scheme with the weights of a table, or with inverse document frequencies from it.
 
-    frequencies: number of documents by feature; a feature has the scheme's feature size in words.
-    documents: number of all that were counted.
+    table: "weights" by feature, 0 to 255, and the "default" weight of every other feature, else 1.
+    Or "frequencies", the number of documents by feature, and "documents", the number of all that
+    were counted. A feature has the scheme's feature size in words.
 
-    Raises UsageError for a name that is not exactly one feature.
+    Raises UsageError for a name that is not exactly one feature, KeyError for another table.
     """
-    counted = _hashed(frequencies, scheme)
-    return _with_table(scheme, inverse_document_frequency(counted, documents, _LIMIT))
-
-
-def weighted_as_given(scheme: Scheme, weights: Mapping[str, float], default: float = 1.0) -> Scheme:
-    """The scheme with weights by feature, 0 to 255; every other feature weighs `default`."""
-    return _with_table(scheme, given_weights(_hashed(weights, scheme), default))
+    if "weights" in table:
+        weights = _hashed(table["weights"], scheme)
+        return _with_table(scheme, given_weights(weights, table.get("default", 1.0)))
+    counted = _hashed(table["frequencies"], scheme)
+    return _with_table(scheme, inverse_document_frequency(counted, table["documents"], _LIMIT))
 
 
 def _feature_size(scheme: Scheme) -> int:
@@ -67,7 +63,7 @@ def _tokens(texts: Sequence[str], scheme: Scheme) -> Ragged:
     return tokenise(normalise(texts, scheme.normalisation), scheme.shingling, scheme.seed)
 
 
-def _hashed(table: Mapping[str, _Number], scheme: Scheme) -> dict[int, _Number]:
+def _hashed(table: Mapping[str, Any], scheme: Scheme) -> dict[int, Any]:
     """The table with hashes in place of the names of features."""
     size, names = _feature_size(scheme), list(table)
     tokens = _tokens(names, scheme)

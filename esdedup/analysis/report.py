@@ -13,18 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from esdedup.analysis import distribution
 from esdedup.analysis.describe import describe
-from esdedup.analysis.distribution import (
-    BINS,
-    Bin,
-    SizeRange,
-    bars,
-    distances_in_bins,
-    similarities_in_bins,
-    similarity_histogram,
-    size_ranges,
-    spread,
-)
+from esdedup.analysis.distribution import BINS, Bin, SizeRange, bars
 from esdedup.analysis.html import page
 from esdedup.analysis.sampling import sample_neighbours
 from esdedup.analysis.to_json import object_of
@@ -221,9 +212,8 @@ class Report:
                 " (esdedup check), or is longer than a million characters"
             )
         if self.pairs is not None and self.pairs.truncated:
-            sampled = _counted(
-                self.pairs.truncated, "sampled document has", "sampled documents have"
-            )
+            truncated = self.pairs.truncated
+            sampled = _counted(truncated, "sampled document has", "sampled documents have")
             found.append(
                 f"{sampled} more candidates than were verified: the estimate for all pairs lacks"
                 " pairs of little similarity"
@@ -235,22 +225,16 @@ class Report:
         return object_of(self)
 
     def html(self, index: str = "the index") -> str:
-        """A page with the texts of examples, as one file that loads nothing.
-
-        index: its name, for the title.
-        """
+        """A page with the texts of examples, one file that loads nothing. index: for the title."""
         scheme = describe(self.scheme, max(1, self.statistics.documents))
         return page("report", report=self, index=index, bars=bars, scheme=scheme)
 
     def facts(self) -> list[tuple[str, str, str]]:
         """The main figures in words: (name, value, remark)."""
         size, saved = _megabytes(self.statistics.bytes), _megabytes(self.bytes_saved)
+        compared = f"{self.documents:,} with tokens, which were compared"
         return [
-            (
-                "documents",
-                f"{self.statistics.documents:,}",
-                f"{self.documents:,} with tokens, which were compared",
-            ),
+            ("documents", f"{self.statistics.documents:,}", compared),
             ("groups", f"{self.groups:,}", "of two documents or more; one of each stays"),
             ("duplicates", f"{self.duplicates:,}", f"{self.share:.1%} of all documents"),
             ("copies of equal text", f"{self.copies:,}", "of the duplicates, once normalised"),
@@ -287,7 +271,8 @@ def report(
     copied = np.union1d(rows, heads)
     unlike = rows[~same]
     bins, bin_of = _binned(meta, groups, unlike)
-    chosen = unlike[spread(bin_of, groups.representative[unlike], wanted.examples)]
+    group_of = groups.representative[unlike]
+    chosen = unlike[distribution.spread(bin_of, group_of, wanted.examples)]
     value = groups.value[chosen]
     most_like_first = np.argsort(value if grouping.by_distance else -value, kind="stable")
     examples = [_example(store, meta, groups, row) for row in chosen[most_like_first].tolist()]
@@ -295,6 +280,7 @@ def report(
     hot = HotBuckets([], 0, 0)
     if wanted.hot:
         hot = hot_buckets(store, meta, wanted.hot, over=_FEWEST - 1)
+    short = [replace(each, text=_snippet(each.text)) for each in hot.buckets]
     sizes, numbers = np.unique(groups.sizes, return_counts=True)
     return Report(
         made=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -309,12 +295,12 @@ def report(
         equal=int(same.sum()),
         chained=int(bins[0].count),
         sizes=dict(zip(sizes.tolist(), numbers.tolist(), strict=True)),
-        ranges=tuple(size_ranges(groups.sizes)),
+        ranges=tuple(distribution.size_ranges(groups.sizes)),
         bins=bins,
         largest=_largest_groups(store, meta, groups),
         examples=tuple(each for each in examples if each is not None),
         examples_left_out=sum(each is None for each in examples),
-        hot=replace(hot, buckets=[replace(each, text=_snippet(each.text)) for each in hot.buckets]),
+        hot=replace(hot, buckets=short),
         pairs=_all_pairs(store, meta, wanted.sample, step),
         capped_buckets=groups.capped.buckets,
         capped_largest=groups.capped.largest,
@@ -325,12 +311,12 @@ def report(
 
 def _binned(meta: IndexMeta, groups: Groups, rows: I64) -> tuple[tuple[Bin, ...], I64]:
     """Bins, and the number of the bin of each row."""
-    grouping, values = groups.grouping, groups.value[rows]
-    if grouping.by_distance:
-        assert grouping.limits.distance is not None
+    limits, values = groups.grouping.limits, groups.value[rows]
+    if groups.grouping.by_distance:
         bits = require_simhash(meta.scheme).bits
-        return distances_in_bins(values, grouping.limits.distance, bits)
-    return similarities_in_bins(values, 1.0 if grouping.exact else grouping.limits.least_similarity)
+        return distribution.distances_in_bins(values, limits.distance or 0, bits)
+    threshold = 1.0 if groups.grouping.exact else limits.least_similarity
+    return distribution.similarities_in_bins(values, threshold)
 
 
 def _example(store: Store, meta: IndexMeta, groups: Groups, row: int) -> Example | None:
@@ -388,7 +374,8 @@ def _all_pairs(store: Store, meta: IndexMeta, count: int, step: OnStep) -> AllPa
         return None
     # Each pair is a neighbour to both.
     pairs = found.neighbours.histogram(BINS) * found.neighbours.documents / 2
-    return AllPairs(similarity_histogram(pairs), found.sampled, found.truncated)
+    bins = distribution.similarity_histogram(pairs)
+    return AllPairs(bins, found.sampled, found.truncated)
 
 
 def _counted(count: int, one: str, many: str) -> str:

@@ -26,8 +26,7 @@ class Sampled:
     """The neighbours of a document of an index, estimated from a sample.
 
     sampled: documents with a text. without_text: others, left out. truncated: sampled documents
-    with more candidates than were verified; the estimate lacks neighbours of little similarity
-    then.
+    with more candidates than were verified, so that neighbours of little similarity are lacking.
     """
 
     neighbours: Neighbours = field(repr=False)
@@ -43,9 +42,7 @@ def texts_of_index(
     seed: int = 1,
     on_read: OnDocuments | None = None,
 ) -> Iterator[list[str]]:
-    """The texts of all documents with tokens, or of a random sample, in batches.
-
-    Documents that lost their text since are left out.
+    """The texts of documents with tokens, in batches, without those that lost their text since.
 
     sample: number of random documents; None for all.
     on_read: called with the number of documents read so far.

@@ -46,10 +46,9 @@ _BYTES_OF_THE_FIELD = 45.0
 class Neighbours:
     """The expected neighbours of a document, by similarity.
 
-    similarity: exact Jaccard similarities, ascending, shape (n,), 0 to 1. expected: number of
-    neighbours of that similarity that a document has, shape (n,); together one less than
-    `documents`. seen: number of neighbours of each similarity in the sample, shape (n,): few make
-    a bad estimate.
+    similarity: exact Jaccard similarities, ascending, shape (n,), 0 to 1. expected: number of such
+    neighbours that a document has, shape (n,); together one less than `documents`. seen: number of
+    them in the sample, shape (n,): few make a bad estimate.
     """
 
     similarity: F64
@@ -63,10 +62,7 @@ class Neighbours:
         return replace(self, expected=self.expected * scale, documents=documents)
 
     def histogram(self, bins: int) -> F64:
-        """Expected neighbours in bins of equal width from 0 to 1: shape (bins,).
-
-        A bin holds its lower edge; the last one holds 1 too.
-        """
+        """Expected neighbours in equal bins from 0 to 1, with their lower edges: shape (bins,)."""
         at = np.minimum((self.similarity * bins + 1e-9).astype(np.int64), bins - 1)
         counted: F64 = np.bincount(at, self.expected, bins).astype(np.float64)
         return counted
@@ -106,8 +102,7 @@ def expectation(neighbours: Neighbours, threshold: float, minhash: MinHash) -> E
     met = neighbours.expected * meeting(neighbours.similarity, minhash)
     near = neighbours.similarity >= threshold
     similar = float(neighbours.expected[near].sum())
-    found = float(met[near].sum())
-    candidates = float(met.sum())
+    found, candidates = float(met[near].sum()), float(met.sum())
     return Expectation(candidates, similar, max(0.0, similar - found), candidates - found)
 
 
@@ -129,8 +124,7 @@ def from_pairs(sets: Ragged, documents: float) -> Neighbours:
     The estimate is unbiased, and good for frequent similarities. A sample seldom has a pair of a
     similarity that one pair in a million has.
 
-    sets: sorted and without repetitions, as `shingles.distinct` gives them.
-    documents: number of them in the corpus.
+    sets: as `shingles.distinct` gives them. documents: number of them in the corpus.
 
     Raises UsageError for fewer than two texts.
     """
@@ -166,8 +160,7 @@ def with_found(
     generalization of sampling without replacement from a finite universe", JASA 1952, section 3.
     If the pairs of the sample tell something too, the mean of both is taken, see `_share_of_pairs`.
 
-    found: similarities of the neighbours that queries for all `sampled` documents found, shape
-    (m,).
+    found: similarities of the neighbours found by queries for all `sampled` documents, shape (m,).
     """
     value, count = np.unique(found[found >= least], return_counts=True)
     expected = count / (meeting(value, minhash) * sampled)
@@ -193,10 +186,10 @@ def _share_of_pairs(by_pairs: Neighbours, at: F64, minhash: MinHash, least: floa
     variance of (1 - p) / p for the chance p. The relative variance of the pairs of k documents is
     4 / k. Fewer than 30 pairs have no weight: a sample has them by luck.
     """
-    bins = np.minimum((by_pairs.similarity * _BINS).astype(np.int64), _BINS - 1)
-    pairs = np.bincount(bins, by_pairs.seen / 2, _BINS)[
-        np.minimum((at * _BINS).astype(np.int64), _BINS - 1)
-    ]
+    bins, bins_at = (
+        np.minimum((each * _BINS).astype(np.int64), _BINS - 1) for each in (by_pairs.similarity, at)
+    )
+    pairs = np.bincount(bins, by_pairs.seen / 2, _BINS)[bins_at]
     chance = meeting(at, minhash)
     of_tokens = (1.0 - chance) / np.maximum(chance, 1e-300)
     of_pairs = 4.0 / np.sqrt(2.0 * np.maximum(pairs, 1.0))
@@ -208,9 +201,7 @@ def pair_similarities(sets: Ragged) -> tuple[F64, I64]:
     """(distinct similarities, pairs of each) of all pairs of sets: ascending, 0 among them.
 
     The similarities are exact; an empty set has similarity 0 to any. Memory grows with n * n / 2 at
-    most, in blocks. Time grows with the postings that pairs of sets share.
-
-    sets: sorted and without repetitions.
+    most, in blocks. Time grows with the postings that pairs share. sets: as in `from_pairs`.
     """
     values, counts = np.zeros(1), np.zeros(1, np.int64)
     for first, shared in _shared(sets):
@@ -283,8 +274,7 @@ def choices(
 ) -> list[Choice]:
     """All numbers of rows, each with the bands that it needs, fewest rows first.
 
-    minhash: the permutations, token bits and single values to use.
-    simhash: the other part of the scheme.
+    minhash: the permutations, token bits and single values to use. simhash: of the scheme.
     rows: the number to choose; None for the most that the permutations allow.
 
     Raises UsageError if no number of rows reaches the recall, or if the given one does not.
@@ -298,20 +288,15 @@ def choices(
         if bands is None or bands * each > minhash.permutations or bands > MAX_TOKENS:
             continue
         made = replace(minhash, bands=bands, rows=each)
-        choice = Choice(
-            made,
-            bands + others,
-            bytes_a_document(made, simhash),
-            candidate_probability(threshold, bands, each),
-            expectation(neighbours, threshold, made),
-            chosen=each == wanted,
-        )
-        found.append(choice)
+        size = bytes_a_document(made, simhash)
+        chance = candidate_probability(threshold, bands, each)
+        expected = expectation(neighbours, threshold, made)
+        found.append(Choice(made, bands + others, size, chance, expected, each == wanted))
     if not any(choice.chosen for choice in found):
+        possible = ", ".join(str(choice.minhash.rows) for choice in found)
         raise UsageError(
             f"rows {wanted}: recall {recall} at threshold {threshold} within"
-            f" {minhash.permutations} permutations takes"
-            f" {', '.join(str(choice.minhash.rows) for choice in found)} rows"
+            f" {minhash.permutations} permutations takes {possible} rows"
         )
     return found
 
@@ -323,5 +308,4 @@ def bytes_a_document(minhash: MinHash, simhash: SimHash | None) -> float:
     if simhash is None:
         return _BYTES_OF_THE_FIELD + bands
     segments = len(simhash.layout.widths) * _BYTES_A_SEGMENT_TOKEN
-    words = simhash.layout.bits / 64
-    return _BYTES_OF_THE_FIELD + bands + segments + _BYTES_A_FINGERPRINT * words
+    return _BYTES_OF_THE_FIELD + bands + segments + _BYTES_A_FINGERPRINT * simhash.layout.bits / 64

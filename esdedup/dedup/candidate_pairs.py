@@ -13,15 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from esdedup.search.buckets import (
-    Pairs,
-    agreeing,
-    blocks_of_rows,
-    bucket_columns,
-    capped,
-    earlier_pairs,
-    segment_pairs,
-)
+from esdedup.search import buckets
 from esdedup.search.limits import Limits, distance_for, require_minhash, require_simhash
 from esdedup.sketch.banding import expected_recall, least_bands
 from esdedup.sketch.segments import probe_masks, segment_values
@@ -70,8 +62,7 @@ class Classes:
 class BandCandidates:
     """Pairs of rows that share enough bands, without the buckets of the index's stop list.
 
-    bands: shape (bands, n).
-    capped: the buckets that the cap cuts short.
+    bands: shape (bands, n). capped: the buckets that the cap cuts short.
     recall: the expected share of the pairs at the threshold that are candidates.
     """
 
@@ -79,29 +70,26 @@ class BandCandidates:
         rows, threshold = require_minhash(meta.scheme).rows, limits.least_similarity
         stopped = stopped_buckets(meta.stop, "minhash", meta.scheme)
         self._bands, self._cap = bands, limits.max_per_bucket
-        self._columns = bucket_columns(list(bands), stopped)
+        self._columns = buckets.bucket_columns(bands, stopped)
         self._least = least_bands(threshold, limits.recall, len(bands), rows)
-        self.capped = capped(self._columns, self._cap)
+        self.capped = buckets.capped(self._columns, self._cap)
         self.recall = expected_recall(threshold, len(bands), rows, self._least)
 
     def blocks(self, done: int = 0) -> Iterator[tuple[int, I64, I64]]:
-        """Blocks of pairs as (rows done after it, left, right), left < right, by right, then left.
-
-        done: number of rows whose blocks are left out.
-        """
-        for rows in blocks_of_rows(self._columns, self._bands.shape[1], self._cap):
+        """Blocks of (rows done after it, left, right), by right, then left, after `done` rows."""
+        for rows in buckets.blocks_of_rows(self._columns, self._bands.shape[1], self._cap):
             if rows.stop > done:
                 yield rows.stop, *self._pairs(rows)
 
-    def _pairs(self, rows: range) -> Pairs:
-        return agreeing(self._bands, earlier_pairs(self._columns, rows, self._cap), self._least)
+    def _pairs(self, rows: range) -> buckets.Pairs:
+        pairs = buckets.earlier_pairs(self._columns, rows, self._cap)
+        return buckets.agreeing(self._bands, pairs, self._least)
 
 
 class HammingPairs:
     """Pairs of fingerprints within a Hamming distance, without the buckets of the stop list.
 
-    prints: shape (n, words).
-    capped: the buckets that the cap cuts short.
+    prints: shape (n, words). capped: the buckets that the cap cuts short.
     """
 
     def __init__(self, meta: IndexMeta, prints: U64, limits: Limits) -> None:
@@ -110,16 +98,15 @@ class HammingPairs:
         self.distance = distance_for(self._layout, limits.distance)
         self._stopped = stopped_buckets(meta.stop, "simhash", meta.scheme)
         self._segments = segment_values(prints, self._layout)
-        self.capped = capped(bucket_columns(list(self._segments.T), self._stopped), self._cap)
+        columns = buckets.bucket_columns(self._segments.T, self._stopped)
+        self.capped = buckets.capped(columns, self._cap)
 
     def blocks(self) -> Iterator[tuple[I64, I64, I64]]:
-        """All pairs as (left, right, distance), left < right, in blocks without an order.
-
-        A pair may come more than once if the cap cuts a bucket short.
-        """
+        """All pairs as (left, right, distance), left < right; some twice if the cap cuts."""
         radius = self._layout.radius_for(self.distance)
         masks = [probe_masks(width, radius) for width in self._layout.widths]
-        for left, right in segment_pairs(self._segments, masks, radius, self._cap, self._stopped):
+        limits = self._cap, self._stopped
+        for left, right in buckets.segment_pairs(self._segments, masks, radius, *limits):
             apart = hamming(self._prints[left], self._prints[right])
             near = apart <= self.distance
             yield left[near], right[near], apart[near]

@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from esdedup.dedup.columns import Columns, Reading
 from esdedup.dedup.pairs import SimilarPairs, pairs_among
 from esdedup.dedup.representative import KeepRule
-from esdedup.dedup.work_folder import OnStep
+from esdedup.dedup.work_folder import Columns, OnStep, Reading
 from esdedup.ingest.documents import items_of, line_taken
 from esdedup.ingest.files import BadRecord, Chunk, Record
 from esdedup.ingest.ingest import DeadLetter
@@ -32,10 +31,7 @@ _Part = tuple[list[BadRecord], list[str], list[str], dict[int, Record], tuple[ND
 
 
 class FileDocuments:
-    """The documents of files, without those whose record is handed to the dead letter.
-
-    read: number of records. failed: number of those handed to the dead letter.
-    """
+    """The documents of files. read: number of records. failed: number of them left out."""
 
     def __init__(self, dead_letter: DeadLetter) -> None:
         self.read = 0
@@ -99,9 +95,7 @@ def pairs_in_files(
     """Finds the pairs that `ingest` and `similar_pairs` find, without a store.
 
     meta: the scheme, and the field of the text. workers: processes that read and sketch. on_read:
-    called with the number of records read so far.
-
-    Raises UsageError if the scheme lacks the tokens of the metric.
+    called with the number of records so far. Raises UsageError if the scheme lacks the tokens.
     """
     limits.check_for_pairs(meta.scheme)
     documents = FileDocuments(dead_letter)

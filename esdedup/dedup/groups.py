@@ -1,13 +1,10 @@
 """Finds the groups of near-duplicates of a whole index.
 
-A group is two or more similar documents. One of them is its representative, the others are its
-duplicates. `representative.KeepRule` puts documents in order, and the first of a group becomes its
-representative.
-
-`work_folder` and `columns` read all tokens once, `candidate_pairs` pairs the documents that share
-enough of them, `verify` computes exact similarities, and `union_find` joins similar pairs to
-groups. `marks` writes the groups into the documents. Equal texts count as one row from the start,
-whatever their number. Memory grows with the documents, not with their pairs.
+`representative.KeepRule` puts documents in order. The first of a group is its representative, the
+others are its duplicates. `work_folder` reads all tokens once, `candidate_pairs` pairs the
+documents that share enough of them, `verify` computes exact similarities, and `union_find` joins
+similar pairs to groups. Equal texts count as one row from the start, whatever their number. Memory
+grows with the documents, not with their pairs.
 """
 
 from __future__ import annotations
@@ -20,11 +17,10 @@ from typing import Any, Literal
 import numpy as np
 
 from esdedup.dedup.candidate_pairs import BandCandidates, Classes, HammingPairs
-from esdedup.dedup.columns import Columns, Reading
 from esdedup.dedup.representative import KeepRule
 from esdedup.dedup.union_find import follow, join, singletons
 from esdedup.dedup.verify import ExactSimilarity, texts_in
-from esdedup.dedup.work_folder import Checkpoint, OnStep, WorkFolder, temporary_folder
+from esdedup.dedup.work_folder import Checkpoint, Columns, OnStep, Reading, WorkFolder
 from esdedup.exceptions import UsageError
 from esdedup.search.buckets import Capped
 from esdedup.search.limits import ACTING, Limits
@@ -102,7 +98,7 @@ class Group:
 class Groups:
     """All documents with tokens, in their order of precedence, each with its representative.
 
-    Iterates over the groups of two or more.
+    Iterates over the groups of two or more, the largest first, then by precedence.
 
     grouping: as given, with the distance that was used.
     ids: of n documents. digests: of their texts, shape (n,).
@@ -137,7 +133,6 @@ class Groups:
         return self.duplicate_rows.size
 
     def __iter__(self) -> Iterator[Group]:
-        """The groups of two or more, the largest first, then by precedence."""
         counts = np.bincount(self.representative, minlength=len(self.ids))
         heads = np.flatnonzero(counts > 1)
         rows = self.duplicate_rows
@@ -169,9 +164,7 @@ def find_groups(
     work: WorkFolder | None = None,
     on_step: OnStep | None = None,
 ) -> Groups:
-    """The groups of all documents with tokens of the index's scheme.
-
-    A text without any shingle is in no group.
+    """The groups of all documents with tokens; a text without any shingle is in no group.
 
     work: the folder from which a run that was killed goes on; None for a temporary one.
 
@@ -181,7 +174,7 @@ def find_groups(
     metric = None if grouping.exact else grouping.limits.metric
     if metric is not None:
         grouping.limits.check_for_pairs(meta.scheme)
-    with temporary_folder() if work is None else nullcontext(work) as folder:
+    with WorkFolder.temporary() if work is None else nullcontext(work) as folder:
         columns = folder.read(store, Reading(meta, metric, grouping.keep), grouping.to_json(), step)
         if metric == "hamming":
             return _by_hamming(meta, grouping, columns, step)

@@ -69,19 +69,12 @@ class Entry:
     def line(self) -> str:
         """Returns a line of the log. Raises RecordError if JSON can't hold the document."""
         held = self.held
-        planned: dict[str, Any] = {
-            "id": self.id,
-            "version": held.version,
-            "index": held.index,
-            "routing": held.routing,
-            "original": self.original,
-            "value": self.value,
-        }
+        where = {"version": held.version, "index": held.index, "routing": held.routing}
+        planned = {"id": self.id, **where, "original": self.original, "value": self.value}
+        more = {"source": held.document.source}
         if self.marks:
-            planned |= {"marks": self.marks, "former": self.former}
-        else:
-            planned["source"] = held.document.source
-        return to_json({"planned": planned}, f"document {self.id!r}")
+            more = {"marks": self.marks, "former": self.former}
+        return to_json({"planned": planned | more}, f"document {self.id!r}")
 
     @staticmethod
     def from_json(planned: Mapping[str, Any]) -> Entry:
@@ -152,9 +145,8 @@ class LogWriter:
 class LogReader:
     """Reads a log up to its end or to its first damage.
 
-    damage: after `pages`, a message about the part that could not be read, or None. A last line
-    that is cut off does not count as damage. Raises UsageError if the file can't be read or is not
-    such a log.
+    damage: after `pages`, a message about the part that could not be read, or None. A cut-off last
+    line is not damage. Raises UsageError if the file can't be read or is not such a log.
     """
 
     def __init__(self, path: Path) -> None:
@@ -174,10 +166,7 @@ class LogReader:
             raise UsageError(f"log file {path}: its first line is damaged") from error
 
     def pages(self) -> Iterator[list[Entry]]:
-        """Gives the documents that were changed, or may have been, page by page as planned.
-
-        All documents of a page may have been changed if the run was killed before its result.
-        """
+        """Pages of planned documents that were changed, or may have been if the run was killed."""
         planned: list[Entry] = []
         lines = self._lines()
         next(lines)

@@ -16,7 +16,7 @@ from esdedup.exceptions import StoreError
 from esdedup.ingest.documents import MARKS
 from esdedup.models import Change, Held, tokens_in
 from esdedup.stores.base import Store
-from esdedup.stores.changes import ChangeReport, Decision, change_held, missing
+from esdedup.stores.changes import ChangeReport, Decision, change_held
 from esdedup.stores.fields import value_at
 from esdedup.stores.mapping import IndexMeta
 
@@ -99,17 +99,15 @@ def _mark(store: Store, meta: IndexMeta, groups: Groups, rows: Sequence[int]) ->
     row_of = {groups.ids[row]: row for row in rows}
 
     def decision(held: Held) -> Decision:
-        source, row = held.document.source, row_of[held.document.id]
+        source, row = held.document.source, row_of[held.id]
         if value_at(source, f"{meta.field}.digest") != groups.digest(row):
             return "stale"
         lacking = differing(source, meta.field, wanted_marks(groups, row))
         return Change(held, {meta.field: lacking}) if lacking else "unchanged"
 
-    def decide(held: Sequence[Held]) -> list[Decision]:
-        return [decision(one) for one in held]
-
     paths = [f"{meta.field}.{name}" for name in ("digest", *MARKS)]
     ids = list(row_of)
     held = store.hold(ids, paths)
-    report = change_held(store, held, decide, paths) + missing(ids, held, None)
-    return replace(report, read=len(ids), stale=report.stale + report.gone, gone=0)
+    report = change_held(store, held, lambda some: [*map(decision, some)], paths)
+    gone = report.gone + len(ids) - len(held)
+    return replace(report, read=len(ids), stale=report.stale + gone, gone=0)

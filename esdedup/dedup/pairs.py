@@ -12,10 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from esdedup.dedup.candidate_pairs import BandCandidates, Classes, HammingPairs
-from esdedup.dedup.columns import Columns, Reading
 from esdedup.dedup.representative import KeepRule
 from esdedup.dedup.verify import ExactSimilarity, TextsOf, texts_in
-from esdedup.dedup.work_folder import OnStep, temporary_folder
+from esdedup.dedup.work_folder import Columns, OnStep, Reading, WorkFolder
 from esdedup.models import Metric, Pair
 from esdedup.search.buckets import Capped, bucket_column, capped, earlier_pairs
 from esdedup.search.limits import Limits
@@ -74,12 +73,11 @@ def similar_pairs(
 
     Pairs that share too few tokens are not found: the S-curve says how many those are by Jaccard
     similarity. By Hamming distance every pair is found. A text without any shingle is in no pair.
-
     Raises UsageError if the scheme lacks the tokens of the metric.
     """
     limits.check_for_pairs(meta.scheme)
     step = on_step or (lambda *_: None)
-    with temporary_folder() as folder:
+    with WorkFolder.temporary() as folder:
         columns = folder.read(store, Reading(meta, limits.metric, KeepRule()), {}, step)
         return pairs_among(columns, texts_in(store, meta.text_field), meta, limits, step)
 
@@ -133,10 +131,7 @@ def _between_classes(classes: Classes, found: _Found, cap: int) -> _Found:
 
 
 def _within_classes(classes: Classes, cap: int) -> tuple[I64, I64, Capped]:
-    """The pairs of rows of the same class, and the classes that the cap cuts short.
-
-    cap: a row is paired with at most this many rows of its class, the first ones.
-    """
+    """The pairs of rows of the same class, and the classes that the cap cuts short."""
     rows = np.flatnonzero(classes.of >= 0)
     column = bucket_column(classes.of[rows].astype(np.uint64))
     left, right = earlier_pairs([column], range(rows.size), cap)

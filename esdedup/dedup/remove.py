@@ -29,87 +29,75 @@ _CHARACTERS = 20_000_000
 """Number of documents, and about the characters, that are held, logged and changed at once."""
 
 
-@dataclass(frozen=True)
-class PutBack:
-    """Ids of the documents that were put back, of those that were there, and the failures."""
-
-    created: list[str] = field(default_factory=list)
-    present: list[str] = field(default_factory=list)
-    failures: list[Failure] = field(default_factory=list)
+_PutBack = tuple[set[str], set[str], list[Failure]]
+"""Ids of the documents that were created, of those that were there, and the failures."""
 
 
 def remove(store: Store, held: Sequence[Held]) -> list[Failure]:
     """Deletes documents that are as they were held; returns a failure for each other one."""
-    version = {one.document.id: one.version for one in held}
+    version = {one.id: one.version for one in held}
 
-    def decide(now: Sequence[Held]) -> list[Decision]:
-        return [
-            Change(one, None) if one.version == version[one.document.id] else _changed(one)
-            for one in now
-        ]
+    def decision(now: Held) -> Decision:
+        return Change(now, None) if now.version == version[now.id] else _changed(now)
 
-    return change_held(store, held, decide, []).failures
+    return change_held(store, held, lambda some: [*map(decision, some)], []).failures
 
 
 def _changed(held: Held) -> Failure:
-    return Failure(held.document.id, CHANGED, conflict=True)
+    return Failure(held.id, CHANGED, conflict=True)
 
 
-def put_back(store: Store, held: Sequence[Held]) -> PutBack:
-    """Creates documents as they were held; an id that is taken is never overwritten.
-
-    A document that is there with the same fields counts as present.
-    """
-    found = {one.document.id: one for one in store.hold([one.document.id for one in held])}
-    report = store.restore([one for one in held if one.document.id not in found])
+def put_back(store: Store, held: Sequence[Held]) -> _PutBack:
+    """Creates documents as they were held; equal ones count as present, none is overwritten."""
+    found = {one.id: one for one in store.hold([one.id for one in held])}
+    report = store.restore([one for one in held if one.id not in found])
     refused = {each.id: each for each in report.failures}
-    found |= {one.document.id: one for one in store.hold(list(refused))}
-    result = PutBack()
+    found |= {one.id: one for one in store.hold(list(refused))}
+    taken = f"{store.where} has another document of this id, which was left as it is"
+    result: _PutBack = set(), set(), []
+    created, present, failures = result
     for one in held:
-        id = one.document.id
-        there = found.get(id)
+        there = found.get(one.id)
         if there is not None and there.document.source == one.document.source:
-            result.present.append(id)
+            present.add(one.id)
         elif there is not None:
-            reason = f"{store.where} has another document of this id, which was left as it is"
-            result.failures.append(Failure(id, reason, conflict=True))
-        elif id in refused:
-            result.failures.append(refused[id])
+            failures.append(Failure(one.id, taken, conflict=True))
+        elif one.id in refused:
+            failures.append(refused[one.id])
         else:
-            result.created.append(id)
+            created.add(one.id)
     return result
 
 
 def move(store: Store, destination: Store, held: Sequence[Held]) -> list[Failure]:
     """Creates documents in another index, then deletes them here; returns the failures."""
-    put = put_back(destination, [replace(one, index=None) for one in held])
-    arrived = {*put.created, *put.present}
-    left = remove(store, [one for one in held if one.document.id in arrived])
-    stayed = {each.id for each in left}
+    created, present, failures = put_back(destination, [replace(one, index=None) for one in held])
+    arrived = created | present
+    left = remove(store, [one for one in held if one.id in arrived])
     # A document that changed here stays here, and its old copy must not stay there.
-    _remove_same(destination, [one for one in held if one.document.id in stayed & {*put.created}])
-    return put.failures + left
+    stayed = {each.id for each in left} & created
+    _remove_same(destination, [one for one in held if one.id in stayed])
+    return failures + left
 
 
-def move_back(store: Store, destination: Store | None, held: Sequence[Held]) -> PutBack:
+def move_back(store: Store, destination: Store | None, held: Sequence[Held]) -> _PutBack:
     """Puts documents back, and then deletes them in the index that they were moved to, if any.
 
     A document that was changed there stays there too, and is among the failures.
     """
-    put = put_back(store, held)
-    if destination is None:
-        return put
-    back = {*put.created, *put.present}
-    left = _remove_same(destination, [one for one in held if one.document.id in back])
-    return replace(put, failures=put.failures + left)
+    created, present, failures = put_back(store, held)
+    if destination is not None:
+        back = created | present
+        failures += _remove_same(destination, [one for one in held if one.id in back])
+    return created, present, failures
 
 
 def _remove_same(store: Store, held: Sequence[Held]) -> list[Failure]:
     """Deletes documents that are there unchanged; returns a failure for each changed one."""
-    wanted = {one.document.id: one.document.source for one in held}
+    wanted = {one.id: one.document.source for one in held}
     found = store.hold(list(wanted))
-    same = [one for one in found if one.document.source == wanted[one.document.id]]
-    changed = {one.document.id for one in found} - {one.document.id for one in same}
+    same = [one for one in found if one.document.source == wanted[one.id]]
+    changed = {one.id for one in found} - {one.id for one in same}
     changed |= {each.id for each in remove(store, same)}
     reason = f"it was put back, and stays in {store.where} too, where it was changed"
     return [Failure(id, reason, conflict=True) for id in wanted if id in changed]
@@ -136,10 +124,7 @@ class DedupReport(Counts):
 
 
 def prepare(destination: Store, meta: IndexMeta) -> None:
-    """Makes the index to move documents to, if there is none.
-
-    Raises SchemeMismatch if it holds another scheme.
-    """
+    """Makes the index to move documents to, or raises SchemeMismatch if it has another scheme."""
     stored = destination.meta()
     if stored is None:
         destination.create(replace(meta, next=None, former=None, spent=()))
@@ -158,8 +143,7 @@ def dedup(
 ) -> DedupReport:
     """Deletes, marks, or moves the duplicates among groups of documents.
 
-    destination: an index of the same scheme to move them to. on_report: called with the counts of
-    each page.
+    destination: an index of the same scheme to move them to. on_report: called after each page.
 
     Returns the counts of all documents. Raises the errors of the store, and StoreError if the log
     can't be written. Documents that were not logged are not changed, and the same call goes on.
@@ -201,7 +185,7 @@ class _Work:
     def page(self, rows: list[int], log: LogWriter) -> tuple[DedupReport, int]:
         """Changes the documents of some rows; returns the counts, and the number of characters."""
         row_of = {self.groups.ids[row]: row for row in rows}
-        held = {one.document.id: one for one in self.store.hold(list(row_of))}
+        held = {one.id: one for one in self.store.hold(list(row_of))}
         digest_of = _text_digests(held.values(), self.meta)
         originals = self._originals(rows)
         entries, lines, failures, done, unchanged = [], [], [], list[str](), 0
@@ -233,12 +217,13 @@ class _Work:
         self, entries: list[Entry], row_of: Mapping[str, int]
     ) -> tuple[list[str], list[Failure]]:
         """Changes logged documents; returns the ids of those that changed, and the failures."""
+        held = [entry.held for entry in entries]
         if self.action == "mark":
             failures = self._mark(entries)
         elif self.destination is not None:
-            failures = move(self.store, self.destination, [entry.held for entry in entries])
+            failures = move(self.store, self.destination, held)
         else:
-            failures = remove(self.store, [entry.held for entry in entries])
+            failures = remove(self.store, held)
         stayed = {each.id for each in failures}
         changed = [entry for entry in entries if entry.id not in stayed]
         if self.action == "mark":
@@ -248,11 +233,11 @@ class _Work:
         bereft = [entry.held for entry in changed if entry.original not in originals]
         if not bereft:
             return [entry.id for entry in changed], failures
-        put = move_back(self.store, self.destination, bereft)
-        back = {*put.created, *put.present}
+        created, present, left = move_back(self.store, self.destination, bereft)
+        back = created | present
         reason = "its original is gone or changed, just as it went: it was put back"
         returned = {id: Failure(id, reason, conflict=True) for id in back}
-        returned |= {each.id: each for each in put.failures}
+        returned |= {each.id: each for each in left}
         return [each.id for each in changed if each.id not in back], [*failures, *returned.values()]
 
     def _originals(self, rows: Sequence[int]) -> set[str]:
@@ -278,10 +263,9 @@ class _Work:
             original = groups.ids[head]
             reason = f"its original {original!r} is gone, or its text changed since it was compared"
         if reason is not None:
-            return Failure(held.document.id, reason, conflict=True)
-        entry = Entry(held, None, None)
-        if head != row:
-            entry = Entry(held, groups.ids[head], float(groups.value[row]))
+            return Failure(held.id, reason, conflict=True)
+        alike = (None, None) if head == row else (groups.ids[head], float(groups.value[row]))
+        entry = Entry(held, *alike)
         if self.action != "mark":
             return entry
         marks = differing(source, name, wanted_marks(groups, row))
@@ -291,22 +275,20 @@ class _Work:
         entry_of = {entry.id: entry for entry in entries}
 
         def decision(now: Held) -> Decision:
-            source, entry = now.document.source, entry_of[now.document.id]
+            source, entry = now.document.source, entry_of[now.id]
             if not differing(source, self.meta.field, entry.marks):
                 return "unchanged"
             if now.version != entry.held.version:
                 return _changed(now)
             return Change(now, merging(source, self.meta.field, entry.marks))
 
-        def decide(now: Sequence[Held]) -> list[Decision]:
-            return [decision(one) for one in now]
-
         held = [entry.held for entry in entries]
-        return change_held(self.store, held, decide, gone=CHANGED).failures
+        report = change_held(self.store, held, lambda some: [*map(decision, some)], gone=CHANGED)
+        return report.failures
 
 
 def _text_digests(held: Iterable[Held], meta: IndexMeta) -> dict[str, str]:
     """The digests of the documents' texts as they are now, by id, if they have a text."""
-    texts = {one.document.id: value_at(one.document.source, meta.text_field) for one in held}
+    texts = {one.id: value_at(one.document.source, meta.text_field) for one in held}
     with_text = {id: text for id, text in texts.items() if isinstance(text, str)}
     return dict(zip(with_text, digests(list(with_text.values()), meta), strict=True))

@@ -1,8 +1,8 @@
 """Orders documents by the keep rule, which chooses the representative of each group.
 
-`columns.read_columns` sorts all documents by the rule before groups are found, so that the first
-row of a group is its representative (`groups`). Documents that are grouped as they come in follow
-the nearest earlier representative instead (`ingest.near_duplicates`).
+All documents are sorted by the rule before groups are found, so that the first row of a group is
+its representative (`groups`). Documents that are grouped as they come in follow the nearest earlier
+representative instead (`ingest.near_duplicates`).
 """
 
 from __future__ import annotations
@@ -68,10 +68,7 @@ class KeepRule:
         return found if isinstance(found, (int, float, str)) else None
 
     def order(self, ids: Sequence[str], keys: Sequence[Any], rows: Sequence[int]) -> list[int]:
-        """The rows in their order of precedence. ids, keys: of all rows.
-
-        Raises UsageError if no document has the field.
-        """
+        """The rows by precedence, of all ids and keys. Raises UsageError if none has the field."""
         reverse = self.by == "id" and self.last
         by_id = sorted(rows, key=lambda row: natural(ids[row]), reverse=reverse)
         if self.by == "id":

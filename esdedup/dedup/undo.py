@@ -44,8 +44,7 @@ def undo(
     """Puts back the documents that a run deleted or moved, or takes its marks away.
 
     Documents of others are never overwritten. A second call completes one that was stopped.
-    destination: the index that documents were moved to. on_report: called with the counts of each
-    page.
+    destination: the index that documents were moved to. on_report: called after each page.
 
     Returns the counts of all documents, and `damage` if the log was not read to its end.
     Raises the errors of the stores.
@@ -55,12 +54,10 @@ def undo(
         if log.header.action == "mark":
             report = _unmark(store, log.header.field, entries)
         else:
-            put = move_back(store, destination, [entry.held for entry in entries])
-            failed = {each.id for each in put.failures}
-            restored, present = (
-                sum(id not in failed for id in ids) for ids in (put.created, put.present)
-            )
-            report = UndoReport(restored, present, put.failures)
+            held = [entry.held for entry in entries]
+            created, present, failures = move_back(store, destination, held)
+            failed = {each.id for each in failures}
+            report = UndoReport(len(created - failed), len(present - failed), failures)
         total += report
         if on_report is not None:
             on_report(report)
@@ -74,7 +71,7 @@ def _unmark(store: Store, name: str, entries: Sequence[Entry]) -> UndoReport:
     entry_of = {entry.id: entry for entry in entries}
 
     def decision(held: Held) -> Decision:
-        source, entry = held.document.source, entry_of[held.document.id]
+        source, entry = held.document.source, entry_of[held.id]
         if former(source, name, entry.marks) == entry.former:
             return "unchanged"
         if differing(source, name, entry.marks):
@@ -83,10 +80,8 @@ def _unmark(store: Store, name: str, entries: Sequence[Entry]) -> UndoReport:
         # An update could only put null in the place of a name, and not remove it.
         return Change(held, replaced(source, name, entry.marks, entry.former), whole=True)
 
-    def decide(held: Sequence[Held]) -> list[Decision]:
-        return [decision(one) for one in held]
-
     ids = list(entry_of)
     held = store.hold(ids)
-    report = change_held(store, held, decide, gone=_GONE) + missing(ids, held, _GONE)
-    return UndoReport(report.written, report.unchanged, report.failures)
+    report = change_held(store, held, lambda some: [*map(decision, some)], gone=_GONE)
+    failures = report.failures + missing(ids, held, _GONE).failures
+    return UndoReport(report.written, report.unchanged, failures)

@@ -27,15 +27,9 @@ def join(partition: I64, left: I64, right: I64) -> None:
         apart = one != other
         left, right, one, other = left[apart], right[apart], one[apart], other[apart]
         np.minimum.at(partition, np.maximum(one, other), np.minimum(one, other))
-        _flatten(partition)
-
-
-def _flatten(partition: I64) -> None:
-    while True:
-        above = partition[partition]
-        if (above == partition).all():
-            return
-        partition[:] = above
+        # Until each row holds the first row of its group.
+        while ((above := partition[partition]) != partition).any():
+            partition[:] = above
 
 
 def follow(partition: I64, left: I64, right: I64, nearness: F64) -> None:

@@ -1,36 +1,39 @@
-"""Reads an index into a folder, and keeps checkpoints there, so that a killed run can go on.
+"""Reads the tokens of all documents of an index into a folder, from which a killed run can go on.
 
-The folder holds the columns that were read, and a checkpoint: the groups found so far.
+Each share of the documents is one file, written whole or not at all, so that a run that was killed
+reads only the shares that are missing. The columns of all shares are mapped from a file and not
+held in memory. The folder also holds a checkpoint: the groups found so far.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
+from numpy.typing import NDArray
 
-from esdedup.dedup.columns import (
-    Columns,
-    Reading,
-    read_columns,
-    read_share,
-    written_whole,
-)
+from esdedup.dedup.representative import KeepRule
 from esdedup.dedup.union_find import singletons
 from esdedup.exceptions import EsdedupError, StoreError, UsageError
-from esdedup.models import Share
+from esdedup.models import Document, Metric, Share
+from esdedup.search.limits import require_minhash, require_simhash
+from esdedup.sketch.simhash import from_hex
+from esdedup.sketch.tokens import decode
 from esdedup.stores.base import Store
+from esdedup.stores.fields import value_at
+from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.sqlite.database import held_alone
-from esdedup.text.arrays import F64, I64, run_starts
+from esdedup.text.arrays import F64, I64, U64, Mask, run_starts
 
 _JOB, _STATE, _LOCK = "job.json", "state.npz", "lock"
 _DOCUMENTS_A_SHARE = 100_000
@@ -40,6 +43,57 @@ _SECONDS_BETWEEN = 10.0
 
 OnStep = Callable[[str, int, int], None]
 """Called with the name of a step, the amount done, and the total."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Documents as rows, in their order of precedence.
+
+    ids: of n documents. digests: of their texts, shape (n,).
+    filled: True for a document with tokens, shape (n,).
+    values: band hashes, shape (bands, n), or words of fingerprints, shape (words, n).
+    """
+
+    ids: list[str]
+    digests: U64
+    filled: Mask
+    values: NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Says what to read of each document.
+
+    metric: its tokens are read; None for digests alone.
+    keep: the fields that it orders documents by are read too.
+    """
+
+    meta: IndexMeta
+    metric: Metric | None
+    keep: KeepRule
+
+    @property
+    def paths(self) -> list[str]:
+        """The dotted names of the fields to read: digest, tokens, then those of the keep rule."""
+        field = self.meta.field
+        # With digests alone, the shortest tokens show whether a text has any shingle.
+        short = self.metric is None and self.meta.scheme.simhash is not None
+        tokens = "fingerprint" if short or self.metric == "hamming" else "minhash"
+        return [f"{field}.digest", f"{field}.{tokens}", *self.keep.paths(self.meta.text_field)]
+
+    @property
+    def width(self) -> int:
+        """The number of values of a document."""
+        if self.metric is None:
+            return 0
+        scheme, by_bands = self.meta.scheme, self.metric == "jaccard"
+        return require_minhash(scheme).bands if by_bands else require_simhash(scheme).bits // 64
+
+    @property
+    def kind(self) -> type[np.unsignedinteger[Any]]:
+        """The narrowest type that holds a document's values."""
+        by_bands, scheme = self.metric == "jaccard", self.meta.scheme
+        return np.uint32 if by_bands and require_minhash(scheme).token_bits <= 32 else np.uint64
 
 
 @dataclass(frozen=True)
@@ -99,12 +153,20 @@ class WorkFolder:
                         (path / _LOCK).unlink()
                         path.rmdir()
 
+    @staticmethod
+    @contextmanager
+    def temporary() -> Iterator[WorkFolder]:
+        """A folder that is removed afterwards."""
+        with tempfile.TemporaryDirectory(prefix="esdedup-") as path:
+            yield WorkFolder(Path(path))
+
     def read(self, store: Store, reading: Reading, job: Mapping[str, Any], step: OnStep) -> Columns:
         """The columns of all documents. Reads the shares that are not in the folder yet.
 
         job: parameters that tell the run from others: only a run with the same ones goes on.
 
-        Raises UsageError if the folder holds the work of another run.
+        Raises UsageError if the folder holds the work of another run, or if the keep rule names a
+        field that no document has.
         """
         meta = reading.meta
         documents = store.statistics(meta).sketched
@@ -122,14 +184,15 @@ class WorkFolder:
 
         with _naming(self.path):
             for number, file in enumerate(files, 1):
-                read_share(store, reading, Share(number, shares), file, on_read)
-            return read_columns(files, reading, self.path)
+                if not file.exists():
+                    _read_share(store, reading, Share(number, shares), file, on_read)
+            return _read_columns(files, reading, self.path / "values.npy")
 
     def _claimed_shares(self, job: Mapping[str, Any], shares: int) -> int:
         """The number of shares of a job, for which it claims the folder: `shares` for a new one."""
         file = self.path / _JOB
         if not file.exists():
-            with _naming(self.path), written_whole(file) as out:
+            with _naming(self.path), _written_whole(file) as out:
                 out.write(json.dumps({**job, "shares": shares}).encode())
             return shares
         try:
@@ -140,13 +203,12 @@ class WorkFolder:
                 f"{file} can't be read, or esdedup did not write it: remove the folder, or name"
                 " another one (--work)"
             ) from error
-        differing = [name for name, value in job.items() if held.get(name) != value]
-        if differing:
-            raise UsageError(
-                f"{self.path} holds unfinished work of another {differing[0]}"
-                f" ({held.get(differing[0])}, not {job[differing[0]]}): finish that, remove the"
-                " folder, or name another one (--work)"
-            )
+        for name, value in job.items():
+            if held.get(name) != value:
+                raise UsageError(
+                    f"{self.path} holds unfinished work of another {name} ({held.get(name)}, not"
+                    f" {value}): finish that, remove the folder, or name another one (--work)"
+                )
         return shares
 
     def checkpoint(self, rows: int) -> Checkpoint:
@@ -165,7 +227,7 @@ class WorkFolder:
         """The checkpoint with `rows` rows done; writes it from time to time."""
         found = replace(found, rows=rows)
         if time.monotonic() - self._kept_at > _SECONDS_BETWEEN:
-            with _naming(self.path), written_whole(self.path / _STATE) as out:
+            with _naming(self.path), _written_whole(self.path / _STATE) as out:
                 np.savez(out, **vars(found))
             self._kept_at = time.monotonic()
         return found
@@ -197,7 +259,84 @@ def _naming(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def temporary_folder() -> Iterator[WorkFolder]:
-    """A folder that is removed afterwards."""
-    with tempfile.TemporaryDirectory(prefix="esdedup-") as path:
-        yield WorkFolder(Path(path))
+def _written_whole(file: Path) -> Iterator[BinaryIO]:
+    """Opens a file to write, which gets its name only when all of it is written."""
+    unfinished = file.with_suffix(".tmp")
+    with unfinished.open("wb") as out:
+        yield out
+    unfinished.replace(file)
+
+
+def _read_share(
+    store: Store, reading: Reading, share: Share, file: Path, on_read: Callable[[int], None]
+) -> None:
+    ids: list[str] = []
+    keys: list[Any] = []
+    parts = [_columns(store, [], reading)]
+    for batch in store.scan(reading.paths, reading.meta, share):
+        ids += [document.id for document in batch]
+        keys += [reading.keep.key(document, reading.meta.text_field) for document in batch]
+        parts.append(_columns(store, batch, reading))
+        on_read(len(batch))
+    digests, filled, values = (np.concatenate(column) for column in zip(*parts, strict=True))
+    names = np.frombuffer(json.dumps({"ids": ids, "keys": keys}).encode(), np.uint8)
+    with _written_whole(file) as out:
+        np.savez(out, names=names, digests=digests, filled=filled, values=values.T)
+
+
+def _columns(
+    store: Store, batch: Sequence[Document], reading: Reading
+) -> tuple[U64, Mask, NDArray[Any]]:
+    """Digests, True for documents with tokens, shape (n,) each, and values, shape (n, width)."""
+    digest_path, tokens_path, *_ = reading.paths
+    digests = []
+    for document in batch:
+        try:
+            digests.append(int(value_at(document.source, digest_path), 16))
+        except (TypeError, ValueError) as error:
+            raise StoreError(
+                f"{store.where}: document {document.id!r} has tokens, but no valid digest: others"
+                " may have changed it. Index it again, or run esdedup backfill --stale"
+            ) from error
+    found = [value_at(document.source, tokens_path) for document in batch]
+    tokens = [value for value in found if value is not None]
+    filled = np.array([value is not None for value in found], np.bool_)
+    values = np.zeros((len(batch), reading.width), reading.kind)
+    try:
+        if tokens and reading.metric == "jaccard":
+            minhash = require_minhash(reading.meta.scheme)
+            values[filled] = decode(tokens, minhash.bands, minhash.token_bits)
+        elif tokens and reading.metric == "hamming":
+            values[filled] = from_hex(tokens)
+    except ValueError as error:
+        raise StoreError(f"{store.where}: tokens do not fit the index's scheme: {error}") from error
+    return np.array(digests, np.uint64), filled, values
+
+
+def _read_columns(files: Sequence[Path], reading: Reading, mapped: Path) -> Columns:
+    """The columns of all shares, each document once, sorted. mapped: file to map values from."""
+    ids: list[str] = []
+    keys: list[Any] = []
+    digests, filled, ends = [], [], [0]
+    for file in files:
+        with file.open("rb") as raw, np.load(raw) as part:
+            read = json.loads(part["names"].tobytes())
+            digests.append(part["digests"])
+            filled.append(part["filled"])
+        ids += read["ids"]
+        keys += read["keys"]
+        ends.append(len(ids))
+    # A document that others wrote while shares were read may be in two of them.
+    rows = list({id: row for row, id in enumerate(ids)}.values())
+    order = np.array(reading.keep.order(ids, keys, rows), np.int64)
+    values: NDArray[Any] = np.empty((reading.width, order.size), reading.kind)
+    if values.size:
+        values = np.lib.format.open_memmap(mapped, "w+", values.dtype, values.shape)
+        place = np.full(len(ids), -1, np.int64)
+        place[order] = np.arange(order.size)
+        for file, (start, end) in zip(files, itertools.pairwise(ends), strict=True):
+            kept = place[start:end] >= 0
+            with file.open("rb") as raw, np.load(raw) as part:
+                values[:, place[start:end][kept]] = part["values"][:, kept]
+    names = [ids[row] for row in order.tolist()]
+    return Columns(names, np.concatenate(digests)[order], np.concatenate(filled)[order], values)

@@ -47,11 +47,8 @@ class Capped:
         return Capped(self.buckets + other.buckets, max(self.largest, other.largest))
 
 
-def bucket_columns(columns: Sequence[Unsigned], stopped: tuple[I64, U64]) -> list[Column]:
-    """The buckets of each column.
-
-    stopped: columns and values, shape (m,) each, that make no bucket.
-    """
+def bucket_columns(columns: Unsigned, stopped: tuple[I64, U64]) -> list[Column]:
+    """The buckets of columns, shape (m, n). stopped: columns and values, (k,), to leave out."""
     at, values = stopped
     return [
         bucket_column(np.asarray(column), values[at == position])
@@ -140,7 +137,7 @@ def segment_pairs(
 
     segments: shape (n, segments).
     masks: for each segment the bits that may differ, as `segments.probe_masks` gives them.
-    cap: a row is compared with at most this many rows of each bucket, the first ones.
+    cap: as in `earlier_pairs`.
     stopped: segments and values, shape (m,) each, whose buckets are left out.
     """
     at, values = stopped if stopped is not None else (np.empty(0, np.int64), np.empty(0, np.uint64))

@@ -28,10 +28,9 @@ from esdedup.text.arrays import U64
 def candidate_queries(
     meta: IndexMeta, sketches: Sketches, queries: Sequence[Query], limits: Limits
 ) -> list[CandidateQuery]:
-    """The query for candidates of each text, for the tokens of the metric.
+    """The queries for candidates by the tokens of the metric: single values if there are any.
 
-    sketches: of the texts of the queries. Values of the signature are looked for if they have any.
-    Raises UsageError if the scheme lacks the tokens of the metric.
+    sketches: of the texts of the queries. Raises UsageError if the scheme lacks the tokens.
     """
     if limits.metric == "hamming":
         distance = distance_for(require_simhash(meta.scheme), limits.distance)
@@ -39,31 +38,24 @@ def candidate_queries(
         return segment_queries(meta, sketches.fingerprints, queries, distance)
     require_minhash(meta.scheme)
     if sketches.values is not None:
-        return value_queries(meta, sketches.values, queries)
+        return band_queries(meta, sketches.values, queries, "signature")
     assert sketches.bands is not None
     return band_queries(meta, sketches.bands, queries)
 
 
-def band_queries(meta: IndexMeta, bands: U64, queries: Sequence[Query]) -> list[CandidateQuery]:
-    """Queries for documents that share bands; one for each row of `bands`, shape (n, bands)."""
-    rows = encode(bands, require_minhash(meta.scheme).token_bits)
-    return _queries(meta, "minhash", ([[token] for token in row] for row in rows), queries)
-
-
-def value_queries(meta: IndexMeta, values: U64, queries: Sequence[Query]) -> list[CandidateQuery]:
-    """Queries for documents that share values of the signature; one for each row of `values`."""
-    rows = encode(values, VALUE_BITS)
-    return _queries(meta, "signature", ([[token] for token in row] for row in rows), queries)
+def band_queries(
+    meta: IndexMeta, values: U64, queries: Sequence[Query], kind: TokenKind = "minhash"
+) -> list[CandidateQuery]:
+    """Queries for documents that share bands, or values of the signature, shape (n, values)."""
+    bits = VALUE_BITS if kind == "signature" else require_minhash(meta.scheme).token_bits
+    groups = ([[token] for token in row] for row in encode(values, bits))
+    return _queries(meta, kind, groups, queries)
 
 
 def segment_queries(
     meta: IndexMeta, fingerprints: U64, queries: Sequence[Query], distance: int
 ) -> list[CandidateQuery]:
-    """Queries for documents within a Hamming distance; one for each row of `fingerprints`.
-
-    Each segment is looked for with all its neighbours within the radius that guarantees the
-    distance.
-    """
+    """Queries for documents within a Hamming distance, by the neighbours of each segment."""
     layout = require_simhash(meta.scheme)
     radius = layout.radius_for(distance)
     values = segment_values(fingerprints, layout)

@@ -59,8 +59,7 @@ class HotBuckets:
     """The hottest buckets, the largest first.
 
     sampled: number of documents looked at.
-    sure: a bucket of at least this many documents is missed at most once in 1,000 times. A smaller
-    one may well be missed.
+    sure: a bucket of at least this many documents is missed at most once in 1,000 times.
     """
 
     buckets: list[HotBucket]

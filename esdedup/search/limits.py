@@ -29,18 +29,15 @@ class Limits:
     """Says which documents count as similar, and how far to look for them.
 
     metric: "jaccard" or "hamming".
-    threshold: least Jaccard similarity; None for the nearest documents, however unlike
-    (`nearest.nearest`).
-    distance: most Hamming distance, in bits; None for the distance that the layout guarantees by
-    equality of segments alone.
+    threshold: least Jaccard similarity; None for the nearest documents, however unlike.
+    distance: most Hamming distance, in bits; None for the one that equal segments guarantee.
     matches: maximum number of matches of a query.
     candidates: maximum number of documents to fetch and verify for a query.
     recall: share of the documents at the threshold to find. A higher recall asks for fewer shared
     bands, and gets more candidates.
     max_bucket: leave out bands or segments whose bucket holds more documents, but keep one; None
     to leave out only the stop list. It costs one more round trip. Only for queries.
-    max_per_bucket: compare a document with at most this many others of each bucket. Only for pairs
-    and groups.
+    max_per_bucket: compare a document with at most this many others of a bucket. Not for queries.
 
     Raises UsageError if a value is out of range.
     """

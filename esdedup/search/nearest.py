@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from esdedup.models import CandidateQuery, Candidates, Match, Query, Result
-from esdedup.search.candidates import band_queries, value_queries, without_stopped
+from esdedup.search.candidates import band_queries, without_stopped
 from esdedup.search.limits import Limits, narrowed_scheme, require_minhash
 from esdedup.search.similar import by_similarity, jaccard_matches
 from esdedup.sketch.banding import expected_recall, least_bands
@@ -31,8 +31,7 @@ from esdedup.stores.mapping import IndexMeta
 class _Look:
     """The state of one query, level after level.
 
-    near: the k nearest so far.
-    seen: ids of all documents that were verified.
+    near: the k nearest so far. seen: ids of all documents that were verified.
     asked: number of bands and values that were looked up.
     truncated: the last search had more candidates than it fetched.
     recall: expected share found of documents as similar as the k-th; None if there are fewer.
@@ -100,7 +99,7 @@ def nearest(
     # Each level has the rows of the signature that make one token, and a search for each query.
     levels = [(rows_of_a_band, bands)]
     if sketches.values is not None:
-        levels.append((1, value_queries(meta, sketches.values, queries)))
+        levels.append((1, band_queries(meta, sketches.values, queries, "signature")))
     filled = np.flatnonzero(sketches.filled).tolist()
     results = [Result([], 0, False)] * len(queries)
     for first in range(0, len(filled), QUERIES_AT_ONCE):

@@ -30,7 +30,7 @@ from esdedup.search.limits import (
 )
 from esdedup.sketch.banding import expected_recall
 from esdedup.sketch.simhash import from_hex
-from esdedup.sketch.sketch import Sketches, shingle_sets, sketch
+from esdedup.sketch.sketch import shingle_sets, sketch
 from esdedup.stores.base import Store
 from esdedup.stores.elastic.queries import QUERIES_AT_ONCE, candidates_body
 from esdedup.stores.fields import value_at
@@ -44,8 +44,7 @@ def similar(
 ) -> list[Result]:
     """The documents similar to each query, in the order of the queries.
 
-    A text without any shingle matches nothing. Raises UsageError if the limits have no threshold:
-    `nearest.nearest` is for those.
+    A text without any shingle matches nothing. Raises UsageError if the limits have no threshold.
     """
     scheme, by_bands = meta.scheme, limits.metric == "jaccard"
     texts = [query.text for query in queries]
@@ -57,9 +56,10 @@ def similar(
     for row, query in zip(filled, narrow, strict=True):
         wanted[row] = query
     wanted = [with_least_bands(query, scheme, limits) for query in wanted]
+    # For Hamming distance, no document is missed.
+    most = 0 if by_bands else distance_for(require_simhash(scheme), limits.distance)
     results = []
     for query in wanted:
-        # For Hamming distance it is None: no document is missed.
         recall = None
         if by_bands:
             bands, rows = len(query.groups), require_minhash(scheme).rows
@@ -70,16 +70,21 @@ def similar(
         some_rows = asked[first : first + QUERIES_AT_ONCE]
         found = store.candidates([wanted[row] for row in some_rows], limits.candidates)
         for row, each in zip(some_rows, found, strict=True):
-            matches = _matches(meta, sketches, row, each.found, limits)[: limits.matches]
+            if sketches.shingles is not None:
+                least = limits.least_similarity
+                near = jaccard_matches(meta, sketches.shingles[row], each.found, least)
+            else:
+                assert sketches.fingerprints is not None
+                near = _hamming_matches(meta, sketches.fingerprints[row], each.found, most)
             results[row] = replace(
                 results[row],
-                matches=matches,
+                matches=near[: limits.matches],
                 candidates=len(each.found),
                 truncated=each.truncated,
                 asked=len(wanted[row].groups),
             )
         # The candidates are freed before the next ones are fetched.
-        del found, each
+        del found, each, near
     return results
 
 
@@ -103,23 +108,10 @@ def request_body(meta: IndexMeta, query: Query, limits: Limits) -> dict[str, Any
     return body
 
 
-def _matches(
-    meta: IndexMeta, sketches: Sketches, row: int, candidates: Sequence[Candidate], limits: Limits
+def jaccard_matches(
+    meta: IndexMeta, shingles: U64, candidates: Sequence[Candidate], least: float = 0.0
 ) -> list[Match]:
-    """The candidates of a query, given by its row, that are within the limits."""
-    if limits.metric == "jaccard":
-        assert sketches.shingles is not None
-        verified = jaccard_matches(meta, sketches.shingles[row], candidates)
-        least = limits.least_similarity
-        return [match for match in verified if (match.similarity or 0.0) >= least]
-    assert sketches.fingerprints is not None
-    most = distance_for(require_simhash(meta.scheme), limits.distance)
-    verified = _hamming_matches(meta, sketches.fingerprints[row], candidates)
-    return [match for match in verified if (match.distance or 0) <= most]
-
-
-def jaccard_matches(meta: IndexMeta, shingles: U64, candidates: Sequence[Candidate]) -> list[Match]:
-    """The candidates with their Jaccard similarities, the most similar first, ties by id.
+    """The candidates of a Jaccard similarity from `least` on, most similar first, ties by id.
 
     shingles: the sorted set of the query's text. A candidate without a text is left out: others may
     have taken the text away and left the tokens.
@@ -132,6 +124,7 @@ def jaccard_matches(meta: IndexMeta, shingles: U64, candidates: Sequence[Candida
     matches = [
         Match(candidate.document.id, value, None, candidate.matched, candidate.document.source)
         for (candidate, _), value in zip(found, similarities.tolist(), strict=True)
+        if value >= least
     ]
     return sorted(matches, key=by_similarity)
 
@@ -141,8 +134,10 @@ def by_similarity(match: Match) -> tuple[float, str]:
     return -(match.similarity or 0.0), match.id
 
 
-def _hamming_matches(meta: IndexMeta, own: U64, candidates: Sequence[Candidate]) -> list[Match]:
-    """The candidates with their Hamming distances, the closest first, ties by id.
+def _hamming_matches(
+    meta: IndexMeta, own: U64, candidates: Sequence[Candidate], most: int
+) -> list[Match]:
+    """The candidates within a Hamming distance of `most`, the closest first, ties by id.
 
     own: the fingerprint of the query's text, shape (words,). A candidate is left out if others
     wrote tokens without a fingerprint, or something else in its place.
@@ -154,11 +149,10 @@ def _hamming_matches(meta: IndexMeta, own: U64, candidates: Sequence[Candidate])
         for each, text in zip(candidates, fingerprints, strict=True)
         if isinstance(text, str) and form.fullmatch(text)
     ]
-    if not found:
-        return []
     distances = hamming(from_hex([text for _, text in found]), own[None, :])
     matches = [
         Match(candidate.document.id, None, value, candidate.matched, candidate.document.source)
         for (candidate, _), value in zip(found, distances.tolist(), strict=True)
+        if value <= most
     ]
     return sorted(matches, key=lambda match: (match.distance, match.id))

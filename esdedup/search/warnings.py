@@ -11,12 +11,9 @@ GOOD_RECALL = 0.95
 
 
 def lacking(result: Result, limits: Limits, values: bool) -> str | None:
-    """A warning if the matches of a query may be incomplete, else None.
-
-    values: the index has tokens of single values.
-    """
+    """A warning if a query's matches may be incomplete. values: the index has single values."""
     if limits.threshold is None:
-        return _lacking_nearest(result, limits, values)
+        return _lacking_nearest(result, limits.matches, values)
     if result.recall is None or result.blind:
         return None
     if result.stopped and result.recall < GOOD_RECALL:
@@ -67,8 +64,8 @@ def percent(share: float) -> str:
     return f"{min(99.9, 100 * share):.3g}%" if share > 0 else "none"
 
 
-def _lacking_nearest(result: Result, limits: Limits, values: bool) -> str | None:
-    found, wanted = len(result.matches), limits.matches
+def _lacking_nearest(result: Result, wanted: int, values: bool) -> str | None:
+    found = len(result.matches)
     if result.blind and not found:
         return None
     better = "" if values else ": an index of esdedup scheme --signature 128 finds more"

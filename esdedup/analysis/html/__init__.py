@@ -25,10 +25,9 @@ def page(name: str, **values: Any) -> str:
     """
     style = _read("style.css")
     digest = base64.b64encode(hashlib.sha256(style.encode("utf-8")).digest()).decode("ascii")
+    template = _environment().get_template(f"{name}.html")
     # The policy allows this one style, by its digest.
-    return (
-        _environment().get_template(f"{name}.html").render(values, style=style, style_digest=digest)
-    )
+    return template.render(values, style=style, style_digest=digest)
 
 
 @functools.cache

@@ -11,21 +11,9 @@ from typing import Annotated, TypeVar
 
 from typer import Argument, Exit, Option
 
+from esdedup.cli import output
 from esdedup.cli.options import AsJson, GroupingOptions, Target, Yes, with_target
-from esdedup.cli.output import (
-    agreed,
-    capital,
-    count,
-    message,
-    print_counts,
-    print_json,
-    print_table,
-    resumable,
-    steps,
-    wants_json,
-    warn_after,
-    warn_before,
-)
+from esdedup.cli.output import capital, count, message
 from esdedup.dedup.groups import Group, Groups
 from esdedup.dedup.log import Action, LogReader
 from esdedup.dedup.remove import DedupReport
@@ -80,24 +68,24 @@ def dedup_command(
     arguments = group_options.arguments()
     wanted: Action = action if apply and action is not None else "delete"
     with target.open() as index:
-        warn_before(index, group_options.metric)
-        with steps() as on_step:
+        output.warn_before(index, group_options.metric)
+        with output.steps() as on_step:
             plan = index.dedup(wanted, to=to, log=log, on_step=on_step, **arguments)
         groups = plan.groups
         duplicates, heads = groups.duplicates, int(groups.sizes.size)
-        warn_after(groups.recall, groups.capped, groups.grouping.limits)
-        if not wants_json(as_json):
+        output.warn_after(groups.recall, groups.capped, groups.grouping.limits)
+        if not output.wants_json(as_json):
             _show_groups(groups, index.store.where)
         elif not apply:
             measure = "distance" if groups.grouping.by_distance else "similarity"
             for group in groups:
                 found = [{"id": each.id, measure: getattr(each, measure)} for each in group.members]
-                print_json({"keep": group.representative, "duplicates": found})
+                output.print_json({"keep": group.representative, "duplicates": found})
         message(_summary(groups, index.statistics()))
         _tell_chained(groups)
+        if duplicates and not apply:
+            message("Nothing was changed. To do so: --apply --action delete, mark or move")
         if not apply:
-            if duplicates:
-                message("Nothing was changed. To do so: --apply --action delete, mark or move")
             return
         if duplicates:
             into = f" to {to!r}" if to is not None else ""
@@ -119,8 +107,8 @@ def dedup_command(
         "gone": report.gone,
         **_failed(report.failures),
     }
-    if wants_json(as_json) or done.log is not None:
-        print_counts(counts, wants_json(as_json), log=done.log and str(done.log))
+    if output.wants_json(as_json) or done.log is not None:
+        output.print_counts(counts, output.wants_json(as_json), log=done.log and str(done.log))
     _tell_failures(report.failures, f"all in {done.log}")
     if done.log is not None:
         message(f"The log, from which esdedup undo puts them back: {done.log}")
@@ -130,14 +118,10 @@ def dedup_command(
 
 @contextmanager
 def _totalling(
-    total: _Report,
-    title: str,
-    most: int,
-    in_words: Callable[[_Report], str],
-    otherwise: str = "",
+    total: _Report, title: str, most: int, in_words: Callable[[_Report], str], otherwise: str = ""
 ) -> Iterator[Callable[[_Report], None]]:
     """A bar of the documents in reports. It tells their total in words if the work fails."""
-    with steps() as on_step, resumable(lambda: in_words(total), otherwise):
+    with output.steps() as on_step, output.resumable(lambda: in_words(total), otherwise):
 
         def on_report(report: _Report) -> None:
             nonlocal total
@@ -148,19 +132,13 @@ def _totalling(
 
 
 def _show_groups(groups: Groups, where: str) -> None:
-    """A table of the largest groups."""
-    rows = [
-        (
-            f"{len(group.members):,}",
-            _farthest(group),
-            group.representative,
-            ", ".join(member.id for member in group.members[:_GROUPS_SHOWN]),
-        )
-        for group in itertools.islice(groups, _GROUPS_SHOWN)
-    ]
+    rows = []
+    for group in itertools.islice(groups, _GROUPS_SHOWN):
+        ids = ", ".join(member.id for member in group.members[:_GROUPS_SHOWN])
+        rows.append((f"{len(group.members):,}", _farthest(group), group.representative, ids))
     if not rows:
         return
-    print_table(
+    output.print_table(
         [
             ("duplicates", "number"),
             ("most distant" if groups.grouping.by_distance else "least similar", "number"),
@@ -180,13 +158,11 @@ def _show_groups(groups: Groups, where: str) -> None:
 def _farthest(group: Group) -> str:
     """The similarity, or distance, of the duplicate that is least like the representative."""
     distances = [each.distance for each in group.members if each.distance is not None]
-    if distances:
-        return str(max(distances))
-    return f"{min(each.similarity or 0.0 for each in group.members):.3f}"
+    similarities = [each.similarity for each in group.members if each.similarity is not None]
+    return str(max(distances)) if distances else f"{min(similarities):.3f}"
 
 
 def _summary(groups: Groups, statistics: Statistics) -> str:
-    """The number of duplicates, and the bytes that they take."""
     documents = count(len(groups.ids), "document")
     if not groups.duplicates:
         return f"No duplicates among {documents}"
@@ -200,15 +176,12 @@ def _summary(groups: Groups, statistics: Statistics) -> str:
 
 def _tell_chained(groups: Groups) -> None:
     """Warns of duplicates that are less like their representative than the threshold."""
-    grouping, value = groups.grouping, groups.value[groups.duplicate_rows]
-    if grouping.exact or grouping.method == "leader":
-        return
-    if grouping.by_distance:
-        assert grouping.limits.distance is not None
-        chained = int((value > grouping.limits.distance).sum())
+    limits, value = groups.grouping.limits, groups.value[groups.duplicate_rows]
+    if groups.grouping.by_distance:
+        far = value > (limits.distance or 0)
     else:
-        chained = int((value < grouping.limits.least_similarity).sum())
-    if chained:
+        far = value < limits.least_similarity
+    if chained := int(far.sum()):
         message(
             f"{chained:,} of them are joined by a chain of similar documents, and less like their"
             " representative than you asked for: --method leader leaves them"
@@ -253,12 +226,9 @@ def undo_command(
         ) as on_report:
             report = index.undo(reader, force=force, on_report=on_report)
     left = [{"id": each.id, "reason": each.reason} for each in report.failures]
-    counts = {
-        "restored": report.restored,
-        "present": report.present,
-        **_failed(report.failures),
-    }
-    print_counts(counts, wants_json(as_json), log=str(log), failures=left)
+    restored = {"restored": report.restored, "present": report.present}
+    counts = {**restored, **_failed(report.failures)}
+    output.print_counts(counts, output.wants_json(as_json), log=str(log), failures=left)
     _tell_failures(report.failures, "listed by --json")
     if header.scheme != scheme:
         message(f"They have tokens of scheme {header.scheme}: esdedup backfill -i {target.index}")
@@ -273,13 +243,13 @@ def _require_answer(yes: bool, what: str) -> None:
 
 
 def _ask(question: str, yes: bool) -> None:
-    if not agreed(question, yes):
+    if not output.agreed(question, yes):
         message("Nothing was changed")
         raise Exit(1)
 
 
 def _failed(failures: Sequence[Failure]) -> dict[str, int]:
-    """The documents that were left as they are: changed by others, and for other reasons."""
+    """The counts of documents left as they are: changed by others, and for other reasons."""
     conflicts = sum(each.conflict for each in failures)
     return {"changed_meanwhile": conflicts, "failed": len(failures) - conflicts}
 

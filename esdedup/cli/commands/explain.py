@@ -11,15 +11,8 @@ from rich.console import Console
 from rich.text import Text
 
 from esdedup.analysis.explain import ExplainedSegments, Explanation
+from esdedup.cli import output
 from esdedup.cli.options import AsJson, Target, with_target
-from esdedup.cli.output import (
-    WIDTH_WITHOUT_TERMINAL,
-    only_plain,
-    print_json,
-    print_table,
-    wants_json,
-    write_page,
-)
 from esdedup.text.characters import visible
 from esdedup.text.highlight import MarkedText
 
@@ -52,9 +45,9 @@ def explain(
     with target.open() as index:
         pair = index.explain(left, right)
     if html is not None:
-        write_page("--html", html, pair.html())
-    if wants_json(as_json):
-        print_json(pair.to_json())
+        output.write_page("--html", html, pair.html())
+    if output.wants_json(as_json):
+        output.print_json(pair.to_json())
     else:
         _show(pair)
 
@@ -68,23 +61,19 @@ def _show(pair: Explanation) -> None:
         ("digest", *(side.digest for side in sides)),
         ("stored tokens", *(side.stored_tokens for side in sides)),
     ]
-    print_table([("", "text"), ("", "text"), ("", "text")], rows)
-    facts = [
-        (name, f"{value} ({remark})" if remark else value) for name, value, remark in pair.facts()
-    ]
+    output.print_table([("", "text"), ("", "text"), ("", "text")], rows)
+    facts = [(name, f"{value} ({why})" if why else value) for name, value, why in pair.facts()]
     for name, part in (("bands", pair.minhash), ("segments", pair.simhash)):
         if part is not None and part.met:
             facts.append((f"tokens of {name}", ", ".join(map(str, part.met))))
-    print_table([("", "text"), ("", "text")], facts)
-    console = Console(
-        width=None if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL, highlight=False
-    )
+    output.print_table([("", "text"), ("", "text")], facts)
+    width = None if sys.stdout.isatty() else output.WIDTH_WITHOUT_TERMINAL
+    console = Console(width=width, highlight=False)
     if pair.simhash is not None:
         _show_bits(console, pair.simhash)
     marks = _marks(console)
-    console.print(
-        Text.assemble("Shared ", pair.units, " are shown ", _shared("like this", marks), ":")
-    )
+    example = _shared("like this", marks)
+    console.print(Text.assemble("Shared ", pair.units, " are shown ", example, ":"))
     for side in sides:
         console.print()
         console.print(Text(visible(side.id), style="bold"))
@@ -110,16 +99,14 @@ def _show_bits(console: Console, segments: ExplainedSegments) -> None:
             lines[-3].append(left, style)
             lines[-2].append(right, style)
             lines[-1].append("^" if left != right else " ")
-    for line in lines:
-        console.print(line, overflow="fold")
-    console.print()
+    console.print(Text("\n").join(lines), "", sep="\n", overflow="fold")
 
 
 def _marks(console: Console) -> tuple[str, str]:
     """Brackets for shared words if the terminal shows no colours, else nothing."""
     if console.color_system is not None:
         return "", ""
-    return ("[[", "]]") if only_plain() else ("⟦", "⟧")
+    return ("[[", "]]") if output.only_plain() else ("⟦", "⟧")
 
 
 def _shared(text: str, marks: tuple[str, str]) -> tuple[str, str]:

@@ -9,27 +9,9 @@ from typing import Any
 
 import typer
 
+from esdedup.cli import options, output
 from esdedup.cli.files import DeadLetterFile
-from esdedup.cli.options import (
-    AsJson,
-    DeadLetterPath,
-    DryRun,
-    GroupingOptions,
-    Target,
-    Work,
-    with_target,
-)
-from esdedup.cli.output import (
-    capital,
-    count,
-    message,
-    print_json,
-    print_table,
-    steps,
-    wants_json,
-    warn_after,
-    warn_before,
-)
+from esdedup.cli.output import capital, count, message
 from esdedup.dedup.groups import Groups
 from esdedup.ingest.files import BadRecord
 from esdedup.stores.changes import ChangeReport
@@ -38,14 +20,14 @@ _LARGEST = 10
 _IDS = 20
 
 
-@with_target
+@options.with_target
 def group_command(
-    target: Target,
-    group_options: GroupingOptions,
-    work: Work = None,
-    dry_run: DryRun = False,
-    dead_letter: DeadLetterPath = None,
-    as_json: AsJson = None,
+    target: options.Target,
+    group_options: options.GroupingOptions,
+    work: options.Work = None,
+    dry_run: options.DryRun = False,
+    dead_letter: options.DeadLetterPath = None,
+    as_json: options.AsJson = None,
 ) -> None:
     """Group similar documents, and write the groups.
 
@@ -58,9 +40,9 @@ def group_command(
     folder = work or Path(f"{target.index}.group")
     marks: ChangeReport | None = None
     with target.open() as index:
-        warn_before(index, group_options.metric)
+        output.warn_before(index, group_options.metric)
         where = index.store.where
-        with steps() as on_step:
+        with output.steps() as on_step:
             if dry_run:
                 groups = index.groups(work=folder, on_step=on_step, **arguments)
                 missed = index.missed(groups)
@@ -72,9 +54,9 @@ def group_command(
         with DeadLetterFile(path) as letters:
             for failure in marks.failures:
                 letters(BadRecord(failure.id, 0, "", failure.reason))
-    warn_after(groups.recall, groups.capped, groups.grouping.limits)
-    if wants_json(as_json):
-        print_json(_as_json(groups, marks))
+    output.warn_after(groups.recall, groups.capped, groups.grouping.limits)
+    if output.wants_json(as_json):
+        output.print_json(_as_json(groups, marks))
     else:
         _show(groups, where)
     if marks is not None:
@@ -104,33 +86,25 @@ def _as_json(groups: Groups, report: ChangeReport | None) -> dict[str, Any]:
         "capped_buckets": groups.capped.buckets,
     }
     if report is not None:
-        numbers |= {
-            "written": report.written,
-            "unchanged": report.unchanged,
-            "stale": report.stale,
-            "failed": len(report.failures),
-        }
+        numbers |= {"written": report.written, "unchanged": report.unchanged}
+        numbers |= {"stale": report.stale, "failed": len(report.failures)}
     return numbers
 
 
 def _show(groups: Groups, where: str) -> None:
     sizes = Counter(groups.sizes.tolist())
-    print_table(
+    output.print_table(
         [("documents per group", "number"), ("groups", "number")],
         [(f"{size:,}", f"{number:,}") for size, number in sorted(sizes.items())],
         title=f"{capital(where)}: {count(groups.duplicates, 'duplicate')} in"
         f" {count(sizes.total(), 'group')}, of {count(len(groups.ids), 'document')}",
     )
-    rows = [
-        (
-            f"{len(group.members) + 1:,}",
-            group.representative,
-            ", ".join(member.id for member in group.members[:_IDS]),
-        )
-        for group in itertools.islice(groups, _LARGEST)
-    ]
+    rows = []
+    for group in itertools.islice(groups, _LARGEST):
+        ids = ", ".join(member.id for member in group.members[:_IDS])
+        rows.append((f"{len(group.members) + 1:,}", group.representative, ids))
     if rows:
-        print_table(
+        output.print_table(
             [("documents", "number"), ("representative", "key"), ("ids of duplicates", "line")],
             rows,
         )

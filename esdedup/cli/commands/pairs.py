@@ -9,31 +9,9 @@ from typing import Annotated
 
 import typer
 
+from esdedup.cli import options, output
 from esdedup.cli.files import DeadLetterFile, FileOptions, check_files, chunks_of, total_bytes
-from esdedup.cli.options import (
-    AsJson,
-    Distance,
-    Looking,
-    MaxPerBucket,
-    MetricOption,
-    Recall,
-    Target,
-    check_metric_options,
-    scheme_in,
-    with_target,
-)
-from esdedup.cli.output import (
-    count,
-    message,
-    print_json,
-    print_table,
-    progress,
-    snippet,
-    steps,
-    wants_json,
-    warn_after,
-    warn_before,
-)
+from esdedup.cli.output import count, message
 from esdedup.dedup.file_pairs import pairs_in_files
 from esdedup.dedup.pairs import SimilarPairs, similar_pairs
 from esdedup.dedup.verify import TextsOf, texts_in
@@ -53,19 +31,19 @@ Files = Annotated[
 ]
 
 
-@with_target
+@options.with_target
 def pairs(
-    target: Target,
+    target: options.Target,
     context: typer.Context,
     *,
     files: Files = None,
-    metric: MetricOption = "jaccard",
-    threshold: Looking = None,
-    distance: Distance = None,
-    recall: Recall = RECALL,
-    max_per_bucket: MaxPerBucket = MAX_PER_BUCKET,
+    metric: options.MetricOption = "jaccard",
+    threshold: options.Looking = None,
+    distance: options.Distance = None,
+    recall: options.Recall = RECALL,
+    max_per_bucket: options.MaxPerBucket = MAX_PER_BUCKET,
     of_files: FileOptions,
-    as_json: AsJson = None,
+    as_json: options.AsJson = None,
 ) -> None:
     """Find all pairs of similar documents, each once.
 
@@ -73,45 +51,46 @@ def pairs(
 
     Similarities are exact. With FILES no index is made.
     """
-    check_metric_options(metric, threshold, distance)
+    options.check_metric_options(metric, threshold, distance)
     least = LOOKING if threshold is None else threshold
     limits = Limits(metric, least, distance, recall=recall, max_per_bucket=max_per_bucket)
-    in_json = wants_json(as_json)
+    in_json = output.wants_json(as_json)
     if files:
         _refuse_target(context)
         _in_files(files, of_files, limits, in_json)
         return
     of_files.refuse()
     with target.open() as index:
-        warn_before(index, metric)
-        with steps() as on_step:
+        output.warn_before(index, metric)
+        with output.steps() as on_step:
             found = similar_pairs(index.store, index.meta, limits, on_step)
         _answer(found, texts_in(index.store, index.meta.text_field), limits, in_json)
 
 
 def _refuse_target(context: typer.Context) -> None:
     """Raises UsageError if an option names an index; the environment may name one."""
-    for option in fields(Target):
+    for option in fields(options.Target):
         source = context.get_parameter_source(option.name)
         if source is not None and source.name == "COMMANDLINE":
             name = option.name.replace("_", "-")
             raise UsageError(f"--{name} goes with an index: leave it out, or FILES")
 
 
-def _in_files(files: list[str], options: FileOptions, limits: Limits, as_json: bool) -> None:
+def _in_files(files: list[str], of: FileOptions, limits: Limits, as_json: bool) -> None:
     """Shows the pairs of files. The exit status is 1 if records could not be compared."""
-    check_files(files, options.format)
-    scheme = scheme_in(options.scheme) or Scheme()
-    meta = IndexMeta(scheme, options.text_field or "text")
-    with DeadLetterFile(options.dead_letter or Path("pairs.dead-letter.jsonl")) as letters:
-        with progress("Sketching", total_bytes(files)) as (advance, documents), steps() as on_step:
+    check_files(files, of.format)
+    scheme = options.scheme_in(of.scheme) or Scheme()
+    meta = IndexMeta(scheme, of.text_field or "text")
+    with DeadLetterFile(of.dead_letter or Path("pairs.dead-letter.jsonl")) as letters:
+        bar = output.progress("Sketching", total_bytes(files))
+        with bar as (advance, documents), output.steps() as on_step:
             found, read = pairs_in_files(
-                chunks_of(files, options.format, advance),
+                chunks_of(files, of.format, advance),
                 meta,
                 letters,
                 limits,
-                id_field=options.id_field,
-                workers=options.workers,
+                id_field=of.id_field,
+                workers=of.workers,
                 on_read=documents,
                 on_step=on_step,
             )
@@ -122,17 +101,19 @@ def _in_files(files: list[str], options: FileOptions, limits: Limits, as_json: b
 
 
 def _answer(found: SimilarPairs, texts_of: TextsOf, limits: Limits, as_json: bool) -> None:
-    warn_after(found.recall, found.capped, limits)
+    output.warn_after(found.recall, found.capped, limits)
     measure = "distance" if limits.metric == "hamming" else "similarity"
     if as_json:
         for pair in found:
-            print_json({"left": pair.left, "right": pair.right, measure: getattr(pair, measure)})
+            output.print_json(
+                {"left": pair.left, "right": pair.right, measure: getattr(pair, measure)}
+            )
         return
     rows: list[tuple[str, str, str]] = []
     waiting = iter(found)
     while some := list(itertools.islice(waiting, _FETCHED)):
         ids = sorted({id for pair in some for id in (pair.left, pair.right)})
-        texts = dict(zip(ids, map(snippet, texts_of(ids)), strict=True))
+        texts = dict(zip(ids, map(output.snippet, texts_of(ids)), strict=True))
         for pair in some:
             value = f"{pair.similarity:.3f}" if pair.distance is None else str(pair.distance)
             shown = f"{texts[pair.left]}\n{texts[pair.right]}"
@@ -140,8 +121,5 @@ def _answer(found: SimilarPairs, texts_of: TextsOf, limits: Limits, as_json: boo
     if not rows:
         message("No similar pairs")
         return
-    print_table(
-        [(measure, "number"), ("documents", "key"), ("text", "line")],
-        rows,
-        title=count(len(rows), "near-duplicate pair"),
-    )
+    title = count(len(rows), "near-duplicate pair")
+    output.print_table([(measure, "number"), ("documents", "key"), ("text", "line")], rows, title)

@@ -69,19 +69,12 @@ def report_command(
     save. It is one file that loads nothing. Nothing in the index changes. With the same options,
     dedup finds the same groups.
     """
-    grouping = group_options.grouping()
+    grouping, wanted = group_options.grouping(), Wanted(examples, hot, sample)
     file = output or Path(f"{target.index}.report.html")
     check_page("--output", file)
     with WorkFolder.at(work or Path(f"{target.index}.report")) as folder:
         with target.open() as index, steps() as on_step:
-            found = report(
-                index.store,
-                index.meta,
-                grouping,
-                Wanted(examples, hot, sample),
-                work=folder,
-                on_step=on_step,
-            )
+            found = report(index.store, index.meta, grouping, wanted, work=folder, on_step=on_step)
         write_page("--output", file, found.html(target.index))
         folder.remove()
     for warning in found.warnings:

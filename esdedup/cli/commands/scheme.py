@@ -12,12 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from esdedup.analysis.describe import CHANCE_SIMILARITY, describe
-from esdedup.analysis.feature_weights import (
-    count_corpus,
-    weighted_as_given,
-    weighted_by_corpus,
-    weighted_by_frequencies,
-)
+from esdedup.analysis.feature_weights import count_corpus, weighted_by_corpus, weighted_by_table
 from esdedup.analysis.sampling import texts_of_index
 from esdedup.cli.options import AsJson, Target, with_target
 from esdedup.cli.output import message, print_json, print_table, steps, wants_json, write_page
@@ -124,14 +119,8 @@ def scheme(
     elif bands is not None and rows is not None:
         made = Scheme(minhash=MinHash(permutations, bands, rows, token_bits, signature), **others)
     else:
-        made = Scheme.for_threshold(
-            threshold,
-            recall=recall,
-            permutations=permutations,
-            token_bits=token_bits,
-            signature=signature,
-            **others,
-        )
+        others |= {"permutations": permutations, "token_bits": token_bits, "signature": signature}
+        made = Scheme.for_threshold(threshold, recall=recall, **others)
     if [weights is not None, bool(idf_from), idf_from_index].count(True) > 1:
         raise UsageError("give one of --weights, --idf-from and --idf-from-index")
     if sample is not None and not idf_from_index:
@@ -166,10 +155,7 @@ def _shingling(text: str, stop_words: Path | None, normalisation: Normalisation)
 
 def _weighted(scheme: Scheme, weights: Path) -> Scheme:
     try:
-        table = json.loads(_text_of_file(weights))
-        if "weights" in table:
-            return weighted_as_given(scheme, table["weights"], table.get("default", 1.0))
-        return weighted_by_frequencies(scheme, table["frequencies"], table["documents"])
+        return weighted_by_table(scheme, json.loads(_text_of_file(weights)))
     except json.JSONDecodeError as error:
         raise UsageError(f"{weights}: not valid JSON: {error}") from error
     except (KeyError, TypeError, AttributeError) as error:
@@ -210,17 +196,13 @@ def _with_frequencies(scheme: Scheme, counted: Frequencies) -> Scheme:
 
 def _texts(files: list[str], text_field: str) -> Iterator[list[str]]:
     """The texts of files, in batches. Records without a text are counted and left out."""
-    texts, skipped = [], 0
-    for record in itertools.chain.from_iterable(read_records(file) for file in files):
-        text = value_at(record.source, text_field) if isinstance(record, Record) else None
-        if isinstance(text, str):
-            texts.append(text)
-        else:
-            skipped += 1
-        if len(texts) == _CORPUS_BATCH:
-            yield texts
-            texts = []
-    yield texts
+    skipped = 0
+    records = itertools.chain.from_iterable(map(read_records, files))
+    while batch := list(itertools.islice(records, _CORPUS_BATCH)):
+        found = [value_at(each.source, text_field) for each in batch if isinstance(each, Record)]
+        texts = [text for text in found if isinstance(text, str)]
+        skipped += len(batch) - len(texts)
+        yield texts
     if skipped:
         message(f"{skipped} records without a text in {text_field!r} were left out")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -10,31 +11,18 @@ from typing import Annotated, Any, Literal
 import typer
 
 from esdedup.analysis.describe import describe
+from esdedup.cli import output
 from esdedup.cli.options import AsJson, Target, Yes, with_target
-from esdedup.cli.output import (
-    agreed,
-    capital,
-    count,
-    message,
-    print_json,
-    print_table,
-    snippet,
-    wants_json,
-)
+from esdedup.cli.output import capital, count, message
 from esdedup.exceptions import UsageError
 from esdedup.index import Index
 from esdedup.search.hot_buckets import MOST_COUNTED, HotBucket, HotBuckets
 from esdedup.stores.stop_list import stop_entries, stopped_tokens
 
+_size = functools.partial(typer.Option, min=1, metavar="N", show_default=False)
 Hot = Annotated[
     int | None,
-    typer.Option(
-        min=1,
-        max=MOST_COUNTED,
-        metavar="N",
-        show_default=False,
-        help="Also the N largest buckets: tokens of most documents.",
-    ),
+    _size(max=MOST_COUNTED, help="Also the N largest buckets: tokens of most documents."),
 ]
 Tokens = Annotated[
     list[str] | None,
@@ -42,15 +30,7 @@ Tokens = Annotated[
         metavar="[TOKEN]...", show_default=False, help="Tokens to add, as stats --hot shows them."
     ),
 ]
-Over = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        metavar="N",
-        show_default=False,
-        help="Add buckets of more than N documents, after asking.",
-    ),
-]
+Over = Annotated[int | None, _size(help="Add buckets of more than N documents, after asking.")]
 TokenKind = Annotated[
     Literal["minhash", "simhash"], typer.Option("--kind", help="With --over: which tokens.")
 ]
@@ -70,19 +50,14 @@ def stats(target: Target, hot: Hot = None, as_json: AsJson = None) -> None:
     with target.open() as index:
         found, meta, where = index.statistics(), index.meta, index.store.where
         largest = index.hot_buckets(hot) if hot is not None else None
-    if wants_json(as_json):
-        document: dict[str, Any] = {
-            **asdict(found),
-            "index": target.index,
-            "text_field": meta.text_field,
-            "scheme_id": meta.scheme.id,
-            "scheme": meta.scheme.to_json(),
-            "stop": list(meta.stop),
-        }
+    if output.wants_json(as_json):
+        document = {**asdict(found), "index": target.index, "text_field": meta.text_field}
+        document |= {"scheme_id": meta.scheme.id, "scheme": meta.scheme.to_json()}
+        document |= {"stop": list(meta.stop)}
         if largest is not None:
             document["hot"] = [_as_json(bucket) for bucket in largest.buckets]
             document["hot_from"] = largest.sure
-        print_json(document)
+        output.print_json(document)
         return
     per_document = found.bytes / found.documents if found.documents else 0
     rows = [
@@ -96,45 +71,29 @@ def stats(target: Target, hot: Hot = None, as_json: AsJson = None) -> None:
     ]
     if meta.stop:
         rows.append(("stop list", count(len(meta.stop), "token")))
-    print_table([("", "text"), ("", "text")], rows, title=capital(where))
+    output.print_table([("", "text"), ("", "text")], rows, title=capital(where))
     if largest is not None:
         _show_buckets(largest.buckets, "Largest buckets")
         _tell_what_is_sure(largest)
 
 
 def _as_json(bucket: HotBucket) -> dict[str, Any]:
-    return {**bucket.to_json(), "text": snippet(bucket.text)}
+    return {**bucket.to_json(), "text": output.snippet(bucket.text)}
 
 
 def _show_buckets(buckets: Sequence[HotBucket], title: str) -> None:
     if not buckets:
         return
-    print_table(
-        [
-            ("token", "key"),
-            ("position", "number"),
-            ("documents", "number"),
-            ("share", "number"),
-            ("id", "key"),
-            ("text", "line"),
-        ],
-        [
-            (
-                bucket.entry,
-                str(bucket.position),
-                f"{bucket.documents:,}",
-                f"{bucket.share:.2%}",
-                bucket.id,
-                snippet(bucket.text),
-            )
-            for bucket in buckets
-        ],
-        title=title,
-    )
+    columns: list[tuple[str, output.Kind]] = [("token", "key"), ("position", "number")]
+    columns += [("documents", "number"), ("share", "number"), ("id", "key"), ("text", "line")]
+    rows = []
+    for each in buckets:
+        numbers = str(each.position), f"{each.documents:,}", f"{each.share:.2%}"
+        rows.append((each.entry, *numbers, each.id, output.snippet(each.text)))
+    output.print_table(columns, rows, title)
 
 
 def _tell_what_is_sure(found: HotBuckets) -> None:
-    """Says how large a bucket must be to be found."""
     message(
         f"Found in a sample of {count(found.sampled, 'document')}: a bucket of fewer than"
         f" {found.sure:,} may be missed"
@@ -165,11 +124,11 @@ def stop(
         scheme, before = index.scheme, index.meta.stop
         after = {*before, *stop_entries(tokens or (), scheme)}
         if over is not None:
-            found = _large(index, over, kind, wants_json(as_json))
+            found = _large(index, over, kind, output.wants_json(as_json))
             after |= {bucket.entry for bucket in found}
             buckets = f"{'this' if len(found) == 1 else 'these'} {count(len(found), 'bucket')}"
             question = f"Leave {buckets} out of all searches of {target.index!r}?"
-            if found and not agreed(question, yes):
+            if found and not output.agreed(question, yes):
                 message(f"{question} Not without a yes: --yes")
                 return
         if remove:
@@ -183,7 +142,7 @@ def stop(
             index.stop(sorted(after))
             message(f"The stop list has {count(len(after), 'token')}, and had {len(before):,}")
         if over is None:
-            _show_list(index, wants_json(as_json))
+            _show_list(index, output.wants_json(as_json))
         if stopped_tokens(index.meta.stop, "simhash"):
             message("SimHash segments are stopped: no Hamming distance is guaranteed any more")
 
@@ -194,7 +153,7 @@ def _large(index: Index, over: int, kind: str, as_json: bool) -> list[HotBucket]
     fresh = [bucket for bucket in found.buckets if bucket.entry not in index.meta.stop]
     if as_json:
         for bucket in fresh:
-            print_json(_as_json(bucket))
+            output.print_json(_as_json(bucket))
     else:
         _show_buckets(fresh, f"Buckets of more than {count(over, 'document')}")
     # The buckets are seen before they are stopped.
@@ -216,9 +175,9 @@ def _show_list(index: Index, as_json: bool) -> None:
         rows += [(f"{kind}:{token}", size) for token, size in zip(own, sizes, strict=True)]
     if as_json:
         for entry, size in rows:
-            print_json({"token": entry, "documents": size})
+            output.print_json({"token": entry, "documents": size})
     elif rows:
         shown = [(entry, f"{size:,}") for entry, size in rows]
-        print_table([("token", "key"), ("documents", "number")], shown)
+        output.print_table([("token", "key"), ("documents", "number")], shown)
     else:
         message("The stop list is empty")

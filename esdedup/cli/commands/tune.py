@@ -112,14 +112,8 @@ def tune(
         for each in LAYOUTS
     ]
     if wants_json(as_json):
-        answer = {
-            "threshold": threshold,
-            "recall": recall,
-            "documents": neighbours.documents,
-            "choices": found,
-            "layouts": layouts,
-            "scheme": made,
-        }
+        wanted = {"threshold": threshold, "recall": recall, "documents": neighbours.documents}
+        answer = {**wanted, "choices": found, "layouts": layouts, "scheme": made}
         if sampled is not None:
             seen = sampled.neighbours.seen_from(threshold)
             answer["sample"] = {**to_json(sampled), "neighbours_at_threshold": seen}
@@ -156,12 +150,8 @@ def tune(
 
 def _sampled(target: Target, count: int, seed: int, candidates: int) -> tuple[Scheme, Sampled]:
     with target.open() as index, steps() as on_step:
-
-        def on_query(done: int) -> None:
-            on_step("Sampling", done, count)
-
+        scheme, on_query = index.scheme, lambda done: on_step("Sampling", done, count)
         sampled = sample_neighbours(index.store, index.meta, count, seed, candidates, on_query)
-        scheme = index.scheme
     if sampled.without_text:
         message(f"{sampled.without_text:,} sampled documents have no text and are left out")
     if sampled.truncated:
@@ -176,23 +166,17 @@ def _print_chart(minhash: MinHash, threshold: float, neighbours: Neighbours | No
     """Prints the S-curve, and the neighbours on a logarithmic scale if known, by similarity."""
     curve = similarity_histogram(meeting((np.arange(BINS) + 0.5) / BINS, minhash))
     columns: list[tuple[str, Kind]] = [("similarity", "key"), ("met", "number"), ("", "key")]
-    rows = [
-        [
-            f"{each.name} {'<' * (each.low <= threshold < each.high)}",
-            f"{each.count:.1%}",
-            _bar(length),
-        ]
-        for each, length in bars(curve)
-    ]
+    rows = []
+    for each, length in bars(curve):
+        mark = "<" if each.low <= threshold < each.high else ""
+        rows.append([f"{each.name} {mark}", f"{each.count:.1%}", _bar(length)])
     if neighbours is not None:
         columns += [("neighbours", "number"), ("", "key")]
         seen = bars(similarity_histogram(neighbours.histogram(BINS)), log_scale=True)
         for row, (each, length) in zip(rows, seen, strict=True):
             row += [_number(each.count), _bar(length)]
-    title = (
-        f"S-curve of {minhash.bands} bands of {minhash.rows} rows; < is the threshold {threshold:g}"
-    )
-    print_table(columns, rows, title=title)
+    banding = f"{minhash.bands} bands of {minhash.rows} rows"
+    print_table(columns, rows, f"S-curve of {banding}; < is the threshold {threshold:g}")
 
 
 def _bar(percent: float) -> str:
