@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, cast, get_type_hints
+from typing import Annotated, Any, cast
 
 from typer import Option
 
@@ -263,19 +263,14 @@ def with_target(command: Callable[..., None]) -> Callable[..., None]:
 
     The options of the first parameter, the target, come last.
     """
-    hints = get_type_hints(command, include_extras=True)
-    first, *others = inspect.signature(command).parameters.values()
-    kinds = {
-        each.name: hints[each.name] for each in (first, *others) if is_dataclass(hints[each.name])
-    }
+    first, *others = inspect.signature(command, eval_str=True).parameters.values()
+    kinds = {each.name: each.annotation for each in (first, *others)}
+    kinds = {name: kind for name, kind in kinds.items() if is_dataclass(kind)}
     options: list[inspect.Parameter] = []
-    for parameter in (*others, first):
-        own, named = [parameter], hints
-        if parameter.name in kinds:
-            own = list(inspect.signature(kinds[parameter.name]).parameters.values())
-            named = get_type_hints(kinds[parameter.name], include_extras=True)
-        keyword = inspect.Parameter.KEYWORD_ONLY
-        options += [each.replace(kind=keyword, annotation=named[each.name]) for each in own]
+    for each in (*others, first):
+        kind = kinds.get(each.name)
+        own = inspect.signature(kind, eval_str=True).parameters.values() if kind else [each]
+        options += [option.replace(kind=inspect.Parameter.KEYWORD_ONLY) for option in own]
 
     def run(**arguments: Any) -> None:
         sets = {

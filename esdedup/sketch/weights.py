@@ -73,10 +73,7 @@ class FeatureWeights:
 
 
 def given_weights(weights: Mapping[int, float], default: float = 1.0) -> FeatureWeights:
-    """Makes a table of weights by feature hash, 0 to 255 each.
-
-    Raises UsageError for a weight out of range or too many features.
-    """
+    """Makes a table of weights by feature hash. Raises UsageError for too many, or not 0 to 255."""
     if len(weights) > MAX_FEATURES:
         raise UsageError(f"{len(weights)} weighted features: use at most {MAX_FEATURES}")
     for weight in (*weights.values(), default):
@@ -108,8 +105,7 @@ class Frequencies:
         """The `limit` most frequent features and their counts."""
         # By falling frequency, then by hash, so that a tie at the limit is always cut alike.
         order = np.lexsort((self.hashes, -self.counts))[:limit]
-        kept = zip(self.hashes[order].tolist(), self.counts[order].tolist(), strict=True)
-        return dict(kept)
+        return dict(zip(self.hashes[order].tolist(), self.counts[order].tolist(), strict=True))
 
 
 def count_documents(batches: Iterable[Ragged], capacity: int = MAX_COUNTED) -> Frequencies:
@@ -123,8 +119,7 @@ def count_documents(batches: Iterable[Ragged], capacity: int = MAX_COUNTED) -> F
     before it, as in lossy counting: Manku and Motwani, "Approximate frequency counts over data
     streams", VLDB 2002, section 4.2. So the count of a feature that was never forgotten is exact.
 
-    batches: features of some documents each, one row a document.
-    capacity: features held at once, so that memory does not grow with the corpus.
+    batches: features of some documents each, one row a document. capacity: features held at once.
     """
     nothing = np.empty(0, np.int64)
     held = Frequencies(np.empty(0, np.uint64), nothing, nothing, 0)
@@ -164,7 +159,6 @@ def inverse_document_frequency(
 
     Every other feature is rarer. It gets the weight of the most frequent one left out, or of an
     unseen feature if none is left out.
-
     Raises UsageError for a frequency below 1 or above `documents`, or a limit above 65,536.
     """
     if not 0 <= limit <= MAX_FEATURES:

@@ -1,9 +1,7 @@
 """Stores documents and their tokens: in a cluster, or in a local SQLite file.
 
 `base.Store` is what a store can do. Search, ingest, pairs and groups work on any store. `admin`,
-`proxy` and the bodies of searches are for clusters only. A new store is a folder beside `elastic`
-and `sqlite` with a class that has the methods of `Store`. `index.Place.store` opens it. The tests
-in `tests/stores/contract` hold for every store: add it to `STORES` in `tests/helpers/places.py`.
+`proxy` and the bodies of searches are for clusters only. CONTRIBUTING.md tells how to add a store.
 """
 
 from __future__ import annotations

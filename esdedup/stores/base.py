@@ -23,10 +23,6 @@ from esdedup.stores.mapping import IndexMeta
 class Store(Protocol):
     """One index of documents with their tokens.
 
-    `elastic.store.ClusterStore` and `sqlite.store.LocalStore` are stores. A new one goes into a
-    folder beside `elastic` and `sqlite`: see `esdedup.stores`. The tests in `tests/stores/contract`
-    hold for all of them.
-
     Every method raises StoreUnavailable if the store can't be reached, AuthenticationFailed or
     PermissionDenied if the server refuses, and StoreError if it fails otherwise.
     """

@@ -92,7 +92,7 @@ def _hash_4_to_8(words: U64, starts: I64, lengths: I64, seed: int) -> U64:
 
 
 def _hash_9_to_16(words: U64, starts: I64, lengths: I64, seed: int) -> U64:
-    """The form for 9 to 16 bytes. For longer strings the number means nothing."""
+    # For longer strings the number means nothing.
     low = words.take(starts)
     high = words.take(starts + lengths - 8)
     low ^= np.uint64(((_secret(24, 32) ^ _secret(32, 40)) + seed) & _MASK64)

@@ -41,18 +41,21 @@ def passes(status: int, body: Any) -> bool:
 
 def error_of(status: int, body: Any, where: str) -> EsdedupError:
     """Returns the error to raise for an answer with an error status."""
-    reason = reason_of(body)
+    reason, error = reason_of(body), body.get("error") if isinstance(body, Mapping) else None
+    error = error if isinstance(error, Mapping) else {}
+    cause = _deepest(error)
+    # Names in a reason may look like types.
+    types = str(error.get("type")), str(cause.get("type"))
     if status == 401:
         return AuthenticationFailed(
             f"{where}: the server refused the credentials (401). Check the user name and password,"
             " the API key or the token"
         )
     # A block of an index (such as `cluster_block_exception`) does not mean a lack of privileges.
-    if status == 403 and not _types(body)[0].endswith("_block_exception"):
+    if status == 403 and not types[0].endswith("_block_exception"):
         return PermissionDenied(f"{where}: the user lacks a privilege (403): {reason}")
-    if status == 404 and "index_not_found_exception" in _types(body):
-        error = _error_in(body)
-        name = error.get("index") or _deepest(error).get("index") or "?"
+    if status == 404 and "index_not_found_exception" in types:
+        name = error.get("index") or cause.get("index") or "?"
         return IndexNotFound(f"{where}: there is no such index: {name}")
     if status == 413:
         return TooLarge(f"{where}: the request is larger than the server takes (413)")
@@ -64,17 +67,6 @@ def error_of(status: int, body: Any, where: str) -> EsdedupError:
             f" or after a long pause: {reason}"
         )
     return StoreError(f"{where}: the server answered {status}: {reason}")
-
-
-def _types(body: Any) -> list[str]:
-    """The types of an error and of its deepest cause; names in a reason may look like types."""
-    error = _error_in(body)
-    return [str(error.get("type")), str(_deepest(error).get("type"))]
-
-
-def _error_in(body: Any) -> Mapping[str, Any]:
-    error = body.get("error") if isinstance(body, Mapping) else None
-    return error if isinstance(error, Mapping) else {}
 
 
 def reason_of(body: Any) -> str:

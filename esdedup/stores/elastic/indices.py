@@ -108,12 +108,8 @@ def takes_creates(cluster: Cluster, index: str | None) -> str | None:
     """
     if index is None:
         return None
-    _, answer = cluster.ask(
-        "GET",
-        f"/_resolve/index{path_of(index)}",
-        params={"expand_wildcards": "all"},
-        allowed=frozenset({404}),
-    )
+    path, params = f"/_resolve/index{path_of(index)}", {"expand_wildcards": "all"}
+    _, answer = cluster.ask("GET", path, params=params, allowed=frozenset({404}))
     found = [each for each in answer.get("indices", ()) if each["name"] == index]
     # A backing index of a data stream takes new documents only by the stream's name.
     return found[0].get("data_stream", index) if found else None
@@ -124,13 +120,12 @@ def states(cluster: Cluster, named: Named) -> list[IndexState]:
     found: list[IndexState] = []
     for first in range(0, len(named.indices), _NAMES_IN_URL):
         names = named.indices[first : first + _NAMES_IN_URL]
-        path = f"/{','.join(quote(name, safe='') for name in names)}"
+        path = f"/{quote(','.join(names), safe=',')}"
         _, mappings = cluster.ask("GET", f"{path}/_mapping")
         _, settings = cluster.ask("GET", f"{path}/_settings", params={"flat_settings": "true"})
         # Closed indices are only found by their names.
-        _, resolved = cluster.ask(
-            "GET", f"/_resolve/index{path}", params={"expand_wildcards": "all"}
-        )
+        every = {"expand_wildcards": "all"}
+        _, resolved = cluster.ask("GET", f"/_resolve/index{path}", params=every)
         attributes = {index["name"]: index["attributes"] for index in resolved["indices"]}
         found += [
             IndexState(
@@ -151,11 +146,8 @@ def whole_source(cluster: Cluster, path: str, mappings: Mapping[str, Mapping[str
     mappings: by index. Raises StoreError, naming the index, if an index does not keep documents
     whole.
     """
-    _, answer = cluster.ask(
-        "GET",
-        f"{path}/_settings/{','.join(_SETTINGS)}",
-        params={"flat_settings": "true", "include_defaults": "true"},
-    )
+    params = {"flat_settings": "true", "include_defaults": "true"}
+    _, answer = cluster.ask("GET", f"{path}/_settings/{','.join(_SETTINGS)}", params=params)
     hidden = False
     for index, mapping in mappings.items():
         found = answer.get(index, {})
