@@ -226,10 +226,10 @@ class GroupingOptions:
 
     def arguments(self) -> GroupOptions:
         """The arguments of `Index.groups`. Raises UsageError if options contradict each other."""
-        by_text = self.metric == "jaccard" and self.threshold is None and self.distance is None
-        if self.exact and not by_text:
+        given = self.metric, self.threshold, self.distance
+        if self.exact and given != ("jaccard", None, None):
             raise UsageError("--exact goes without --metric, --threshold and --distance")
-        check_metric_options(self.metric, self.threshold, self.distance)
+        check_metric_options(*given)
         threshold = ACTING if self.threshold is None else self.threshold
         return cast(GroupOptions, {**asdict(self), "threshold": threshold})
 
@@ -259,10 +259,7 @@ def scheme_in(path: Path | None) -> Scheme | None:
 
 
 def with_target(command: Callable[..., None]) -> Callable[..., None]:
-    """A command in the form that typer takes, with options in the place of sets of options.
-
-    The options of the first parameter, the target, come last.
-    """
+    """A command as typer takes it: a set of options becomes its options, the target's the last."""
     first, *others = inspect.signature(command, eval_str=True).parameters.values()
     kinds = {each.name: each.annotation for each in (first, *others)}
     kinds = {name: kind for name, kind in kinds.items() if is_dataclass(kind)}

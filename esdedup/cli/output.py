@@ -234,10 +234,7 @@ def progress(title: str, total: int | None) -> Iterator[tuple[Advance, Documents
 
 @contextmanager
 def steps() -> Iterator[Callable[[str, int, int], None]]:
-    """Bars of work in steps, one after the other, if standard error is a terminal.
-
-    Gives a function of a step's name, the documents done, and those to do.
-    """
+    """Bars on a terminal, a step at a time. Gives a function of its name, documents done, to do."""
     with ExitStack() as stack:
         current: tuple[str, Advance, Documents] | None = None
         reached = 0

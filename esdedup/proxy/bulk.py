@@ -257,19 +257,29 @@ class MergedAnswer:
             reason = f"the upstream's answer to _bulk can't be read: {error}"
             raise http.Failed.error(502, "bad_gateway", reason) from error
         for name, value in fields.items():
-            self._fields[name] = _merged(self._fields.get(name), value)
+            before = self._fields.get(name)
+            # `errors` is true if any is; `took` and `ingest_took` are added up.
+            if isinstance(value, bool):
+                value = bool(before) or value
+            elif isinstance(value, int) and isinstance(before, int):
+                value += before
+            self._fields[name] = value
         if not self.parts:
             self._headers = [pair for pair in answer.headers if pair[0].lower() in _KEPT]
         self.parts += 1
 
     def refuse(self, items: Sequence[Item], failure: http.Answer, remark: str) -> None:
         """Adds items that failed because the upstream answered `failure`."""
-        error = _cause(failure)
-        error["reason"] = f"{remark}{error['reason']}"
-        outcome = {"status": failure.status, "error": error}
-        self._write(
-            [{item.operation: {"_index": item.index, "_id": item.id} | outcome} for item in items]
-        )
+        try:
+            error = json.loads(failure.body)["error"]
+            kind, reason = str(error["type"]), error["reason"]
+        except (ValueError, KeyError, TypeError):
+            # An error in another form than the servers'.
+            text = failure.body[:500].decode("utf-8", "replace").strip()
+            kind, reason = "upstream_error", text or f"status {failure.status}"
+        cause = {"type": kind, "reason": f"{remark}{reason}"}
+        why = {"status": failure.status, "error": cause}
+        self._write([{one.operation: {"_index": one.index, "_id": one.id, **why}} for one in items])
         self._fields["errors"] = True
 
     def headers(self) -> http.Headers:
@@ -293,22 +303,3 @@ class MergedAnswer:
         if items:
             written = json.dumps(items, separators=(",", ":"))[1:-1].encode()
             self._items.write((b"," if self._items.tell() else b"") + written)
-
-
-def _merged(before: Any, value: Any) -> Any:
-    """Merges a field: `errors` is true if any is; `took` and `ingest_took` are added up."""
-    if isinstance(value, bool):
-        return bool(before) or value
-    if isinstance(value, int) and isinstance(before, int):
-        return before + value
-    return value
-
-
-def _cause(failure: http.Answer) -> dict[str, str]:
-    """The type and the reason of an error, in the servers' form or any other."""
-    try:
-        error = json.loads(failure.body)["error"]
-        return {"type": str(error["type"]), "reason": str(error["reason"])}
-    except (ValueError, KeyError, TypeError):
-        text = failure.body[:500].decode("utf-8", "replace").strip()
-        return {"type": "upstream_error", "reason": text or f"status {failure.status}"}

@@ -63,10 +63,7 @@ def steepest_similarity(bands: int, rows: int) -> float:
 
 
 def background_candidates(documents: float, similarity: float, bands: int, rows: int) -> float:
-    """Candidates that a query expects from `documents` unrelated ones: N * b * similarity**r.
-
-    similarity: the Jaccard similarity that unrelated documents have by chance.
-    """
+    """Candidates expected among N unrelated documents of chance similarity s: N * b * s**r."""
     return documents * min(1.0, bands * similarity**rows)
 
 

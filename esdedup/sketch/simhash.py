@@ -56,10 +56,7 @@ class SimHash:
 
 
 def fingerprints(features: Ragged, simhash: SimHash) -> U64:
-    """Fingerprints: shape (rows, bits // 64), uint64, the most significant word first.
-
-    A row that is empty, or whose features weigh nothing, has 0.
-    """
+    """Fingerprints, shape (rows, bits // 64), high words first; 0 if all features weigh nothing."""
     if simhash.weighting == "binary":
         features = distinct(features)
     words, hashes = [], features.hashes

@@ -32,14 +32,12 @@ it gave the memory back each time, and got it again page by page."""
 
 @dataclass(frozen=True)
 class Sketches:
-    """The sketches of n texts.
+    """The sketches of n texts; None for parts that the scheme lacks, or that nobody asked for.
 
-    digests: XXH3-64 of each normalised text, 16 hexadecimal digits.
-    filled: True for a text with shingles, shape (n,). A text without any gets no tokens.
-    bands: band hashes, shape (n, bands), or None if the scheme has no MinHash.
-    fingerprints: shape (n, bits // 64), or None if the scheme has no SimHash.
-    shingles: the sets of shingle hashes, sorted, or None unless asked for.
-    values: hashes of single values of the signature, shape (n, count), or None without such tokens.
+    digests: XXH3-64 of each normalised text, 16 hexadecimal digits. filled: True for a text with
+    shingles, shape (n,); others get no tokens. bands: band hashes, shape (n, bands). fingerprints:
+    shape (n, bits // 64). shingles: the sets of shingle hashes, sorted. values: hashes of single
+    values of the signature, shape (n, count).
     """
 
     digests: list[str]

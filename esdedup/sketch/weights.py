@@ -31,8 +31,7 @@ MAX_COUNTED = 1 << 21
 class FeatureWeights:
     """A frozen table of weights.
 
-    hashes: feature hashes, ascending, shape (n,).
-    weights: their weights in 1/256, shape (n,).
+    hashes: feature hashes, ascending, shape (n,). weights: their weights in 1/256, shape (n,).
     default: the weight in 1/256 of every other feature.
     """
 
@@ -88,11 +87,9 @@ def given_weights(weights: Mapping[int, float], default: float = 1.0) -> Feature
 class Frequencies:
     """The number of documents that each feature is in.
 
-    hashes: feature hashes, ascending, shape (n,).
-    counts: documents counted for each feature, shape (n,).
+    hashes: feature hashes, ascending, shape (n,). counts: documents counted for each, shape (n,).
     missed: the most documents that each count may be too low by, shape (n,); 0 if never forgotten.
-    documents: number of all documents.
-    error: the most documents that any feature may have uncounted, also one that is not here.
+    documents: number of all. error: the most that any feature lacks, also one that is not here.
     """
 
     hashes: U64

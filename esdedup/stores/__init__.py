@@ -49,10 +49,7 @@ def connect(connection: Connection, policy: BulkPolicy | None = None) -> Cluster
 
 @contextmanager
 def reached(target: Target, policy: BulkPolicy | None = None) -> Iterator[Cluster]:
-    """Connects to a cluster for the time of a `with`; one that is connected stays so.
-
-    Raises the errors of `connect`.
-    """
+    """Connects to a cluster for the time of a `with`, as `connect`; a connected one stays so."""
     if isinstance(target, Cluster):
         yield target
         return

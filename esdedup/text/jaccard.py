@@ -42,10 +42,7 @@ def jaccard(sets: Ragged, left: I64, right: I64) -> F64:
 
 
 def jaccard_of_rows(left: I64, right: I64, sets_of: Callable[[list[int]], Ragged]) -> F64:
-    """Exact Jaccard similarity of pairs of rows: shape (pairs,).
-
-    sets_of: returns the shingle sets of rows; called once, with each row that is in any pair.
-    """
+    """The same for rows whose sets `sets_of` returns; it is called once, for all rows at once."""
     rows, position = np.unique(np.concatenate([left, right]), return_inverse=True)
     return jaccard(sets_of(rows.tolist()), position[: left.size], position[left.size :])
 

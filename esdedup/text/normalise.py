@@ -41,11 +41,9 @@ class Normalisation:
 
 def normalise(texts: Sequence[str], normalisation: Normalisation) -> list[str]:
     """The normalised texts, in order. Normalising twice changes nothing."""
-    if normalisation.casefold:
-        # ASCII is in every normal form, and folding it is lowering it.
-        normalised = [text.lower() if text.isascii() else text for text in texts]
-    else:
-        normalised = list(texts)
+    # ASCII is in every normal form, and folding it is lowering it.
+    fold = normalisation.casefold
+    normalised = [text.lower() if fold and text.isascii() else text for text in texts]
     rows = [row for row, text in enumerate(texts) if not text.isascii()]
     if rows:
         others = _normalise_others([texts[row] for row in rows], normalisation)

@@ -53,10 +53,7 @@ def check_name(name: str) -> None:
 
 
 def resolve(cluster: Cluster, name: str) -> Named:
-    """Returns the indices behind a name.
-
-    Raises UsageError for a pattern, IndexNotFound if the name does not exist.
-    """
+    """Returns the indices behind a name. Raises UsageError for a pattern, or IndexNotFound."""
     check_name(name)
     status, answer = cluster.ask("GET", f"/_resolve/index{path_of(name)}", allowed=frozenset({404}))
     if status == 200:
@@ -166,10 +163,7 @@ def whole_source(cluster: Cluster, path: str, mappings: Mapping[str, Mapping[str
 
 
 def source_limits(mapping: Mapping[str, Any], mode: str) -> tuple[bool, list[str]]:
-    """Returns whether `_source` is disabled, and which of its filters are set.
-
-    mode: the index's setting index.mapping.source.mode.
-    """
+    """Returns whether `_source` is disabled, and its filters. mode: index.mapping.source.mode."""
     source = mapping.get("_source", {})
     disabled = str(source.get("enabled", "true")).lower() == "false" or "disabled" in (
         str(source.get("mode")).lower(),

@@ -49,10 +49,7 @@ def wait(policy: BulkPolicy, retry: int, reason: str) -> None:
 
 
 def retrying(call: Callable[[], Answer], policy: BulkPolicy) -> Answer:
-    """Makes a call, again while it raises StoreUnavailable, and returns its answer.
-
-    Raises the last StoreUnavailable when the retries run out.
-    """
+    """Makes a call, again while it raises StoreUnavailable, until the retries run out."""
     for retry in range(policy.retries):
         try:
             return call()

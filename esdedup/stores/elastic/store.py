@@ -6,6 +6,7 @@ stream, and for a document with a routing of its own, only a search tells where 
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -72,7 +73,6 @@ class ClusterStore:
         self.index = index
         self._path = indices.path_of(index)
         self._several: bool | None = None
-        self._whole: Any = None
         self._creates_only = False
 
     @property
@@ -86,9 +86,8 @@ class ClusterStore:
     def create(self, meta: IndexMeta) -> None:
         mappings = self._mappings()
         if mappings is None:
-            status, answer = self.cluster.ask(
-                "PUT", self._path, {"mappings": index_mapping(meta)}, allowed=frozenset({400})
-            )
+            body = {"mappings": index_mapping(meta)}
+            status, answer = self.cluster.ask("PUT", self._path, body, allowed=frozenset({400}))
             if status == 200:
                 return
             if "resource_already_exists_exception" not in json.dumps(answer):
@@ -134,8 +133,7 @@ class ClusterStore:
     def update(self, documents: Sequence[Document]) -> WriteReport:
         # The server merges the fields, so that changes of other fields are not lost.
         lines = [
-            (document.id, line({"doc": document.source}, f"document {document.id!r}"))
-            for document in documents
+            (each.id, line({"doc": each.source}, f"document {each.id!r}")) for each in documents
         ]
         return self._send("update", lines, {"retry_on_conflict": 10})
 
@@ -182,14 +180,14 @@ class ClusterStore:
         return [one.document for one in self._read(ids, fields, self._is_several())]
 
     def hold(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Held]:
-        fields = self._whole_source() if paths is None else paths or False
+        fields = self._whole_source if paths is None else paths or False
         by_search = self._is_several() or isinstance(fields, dict)
         if by_search and ids:
             self.refresh()
         return self._read(ids, fields, by_search)
 
     def hold_again(self, held: Sequence[Held], paths: list[str] | None = None) -> list[Held]:
-        fields = self._whole_source() if paths is None else paths or False
+        fields = self._whole_source if paths is None else paths or False
         if isinstance(fields, dict):
             return self.hold([one.document.id for one in held])
         return self._get([place_of(one) for one in held], fields)
@@ -339,7 +337,6 @@ class ClusterStore:
             self._mappings()
         return bool(self._several)
 
+    @functools.cached_property
     def _whole_source(self) -> Any:
-        if self._whole is None:
-            self._whole = indices.whole_source(self.cluster, self._path, self._mappings() or {})
-        return self._whole
+        return indices.whole_source(self.cluster, self._path, self._mappings() or {})

@@ -111,12 +111,9 @@ def _template_of(cluster: Cluster, named: Named) -> str | None:
 
 def _next_has_meta(cluster: Cluster, named: Named, meta: IndexMeta) -> bool:
     """Tells whether the next index has the fields without our component template."""
-    status, answer = cluster.ask(
-        "POST",
-        f"/_index_template/_simulate_index{path_of(named.name)}",
-        # OpenSearch answers 500 for the name of a stream that exists.
-        allowed=frozenset({400, 403, 404, 500}),
-    )
+    path = f"/_index_template/_simulate_index{path_of(named.name)}"
+    # OpenSearch answers 500 for the name of a stream that exists.
+    status, answer = cluster.ask("POST", path, allowed=frozenset({400, 403, 404, 500}))
     if status != 200:
         return False
     mapping = answer.get("template", {}).get("mappings", {})

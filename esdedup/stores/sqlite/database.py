@@ -42,10 +42,7 @@ class Database:
 
     @contextmanager
     def transaction(self, wait: float = BUSY_SECONDS) -> Iterator[sqlite3.Connection]:
-        """Gives the only connection that may write; commits at the end unless there is an error.
-
-        wait: seconds to wait for another writer.
-        """
+        """Waits for other writers, then gives the only connection that may write, and commits."""
         with self._errors():
             db = self._connect()
             db.execute(f"PRAGMA busy_timeout = {min(wait, BUSY_SECONDS) * 1e3:.0f}")

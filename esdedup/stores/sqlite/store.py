@@ -19,7 +19,6 @@ from pathlib import Path
 
 from esdedup.exceptions import IndexNotFound, StoreError, UsageError
 from esdedup.models import (
-    FIELD,
     WHOLE,
     CandidateQuery,
     Candidates,
@@ -34,7 +33,6 @@ from esdedup.models import (
     check_sample,
 )
 from esdedup.stores.changes import CHANGED
-from esdedup.stores.fields import only
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.sqlite.database import Database
 from esdedup.stores.sqlite.tables import Tables, as_columns, columns_for, is_unicode, merged
@@ -85,10 +83,8 @@ class LocalStore:
             db.execute(
                 "CREATE TABLE IF NOT EXISTS esdedup_indices(name TEXT PRIMARY KEY, meta TEXT)"
             )
-            db.execute(
-                "INSERT INTO esdedup_indices VALUES(?, ?)",
-                (self._index, json.dumps(meta.to_json())),
-            )
+            row = self._index, json.dumps(meta.to_json())
+            db.execute("INSERT INTO esdedup_indices VALUES(?, ?)", row)
             Tables(db, self._index).create()
 
     @staticmethod
@@ -199,19 +195,15 @@ class LocalStore:
         with self._writing() as tables:
             if self._stored_meta(tables.db) != meta:
                 raise StoreError(f"{self.where} was changed by another process: try again")
-            tables.db.execute(
-                "UPDATE esdedup_indices SET meta = ? WHERE name = ?",
-                (json.dumps(replace(meta, stop=stop).to_json()), self._index),
-            )
+            row = json.dumps(replace(meta, stop=stop).to_json()), self._index
+            tables.db.execute("UPDATE esdedup_indices SET meta = ? WHERE name = ?", row)
 
     def sample(self, paths: list[str], meta: IndexMeta, count: int, seed: int) -> list[Document]:
         check_sample(count)
+        _, chosen = columns_for(paths)
         with self._opened(self._database.snapshot()) as tables:
             rows = tables.sample(meta.scheme.id, count, seed)
-            return [
-                Document(id, only({**json.loads(source), FIELD: json.loads(tokens)}, paths))
-                for id, source, tokens in rows
-            ]
+        return [Document(id, chosen(own, ours)) for id, own, ours in rows]
 
     def delete(self, ids: Sequence[str]) -> int:
         with self._writing() as tables:
@@ -289,9 +281,8 @@ class LocalStore:
                 f"{self._database.path}: its tables have layout {layout}, and this esdedup needs"
                 f" layout {_LAYOUT}: index the documents again, into another file"
             )
-        row = db.execute(
-            "SELECT meta FROM esdedup_indices WHERE name = ?", (self._index,)
-        ).fetchone()
+        own = "SELECT meta FROM esdedup_indices WHERE name = ?"
+        row = db.execute(own, (self._index,)).fetchone()
         return IndexMeta.from_json(json.loads(row[0])) if row else None
 
 
