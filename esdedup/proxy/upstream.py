@@ -28,9 +28,7 @@ class Upstream:
         self._prefix = self.url.raw_path.rstrip(b"/")
         silent = httpx.Timeout(timeout, connect=_CONNECT_SECONDS, pool=None)
         self._extensions = {"timeout": silent.as_dict()}
-        limits = httpx.Limits(
-            max_connections=None, max_keepalive_connections=_KEPT_CONNECTIONS, keepalive_expiry=30
-        )
+        limits = httpx.Limits(max_keepalive_connections=_KEPT_CONNECTIONS, keepalive_expiry=30)
         try:
             trusted = ssl.create_default_context(cafile=ca_certs)
         except (OSError, ssl.SSLError) as error:

@@ -124,15 +124,10 @@ def states(cluster: Cluster, named: Named) -> list[IndexState]:
         every = {"expand_wildcards": "all"}
         _, resolved = cluster.ask("GET", f"/_resolve/index{path}", params=every)
         attributes = {index["name"]: index["attributes"] for index in resolved["indices"]}
-        found += [
-            IndexState(
-                name,
-                mappings[name]["mappings"],
-                settings[name]["settings"],
-                "closed" in attributes.get(name, ()),
-            )
-            for name in names
-        ]
+        for name in names:
+            closed = "closed" in attributes.get(name, ())
+            mapping, own = mappings[name]["mappings"], settings[name]["settings"]
+            found.append(IndexState(name, mapping, own, closed))
     return found
 
 
@@ -165,10 +160,8 @@ def whole_source(cluster: Cluster, path: str, mappings: Mapping[str, Mapping[str
 def source_limits(mapping: Mapping[str, Any], mode: str) -> tuple[bool, list[str]]:
     """Returns whether `_source` is disabled, and its filters. mode: index.mapping.source.mode."""
     source = mapping.get("_source", {})
-    disabled = str(source.get("enabled", "true")).lower() == "false" or "disabled" in (
-        str(source.get("mode")).lower(),
-        mode.lower(),
-    )
+    modes = str(source.get("mode")).lower(), mode.lower()
+    disabled = str(source.get("enabled", "true")).lower() == "false" or "disabled" in modes
     return disabled, [name for name in ("includes", "excludes") if source.get(name)]
 
 

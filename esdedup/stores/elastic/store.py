@@ -132,9 +132,7 @@ class ClusterStore:
 
     def update(self, documents: Sequence[Document]) -> WriteReport:
         # The server merges the fields, so that changes of other fields are not lost.
-        lines = [
-            (each.id, line({"doc": each.source}, f"document {each.id!r}")) for each in documents
-        ]
+        lines = [(one.id, line({"doc": one.source}, f"document {one.id!r}")) for one in documents]
         return self._send("update", lines, {"retry_on_conflict": 10})
 
     def delete(self, ids: Sequence[str]) -> int:
