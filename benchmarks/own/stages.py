@@ -109,7 +109,7 @@ def _block(texts: list[str], scheme: Scheme, clock: Clock) -> sketching.Sketches
     signed = clock("sign", signatures, shingles, length, scheme.seed)
     bands = clock("sign", band_hashes, signed, minhash.bands, minhash.rows, minhash.token_bits)
     features = clock("simhash", shingle, tokens, simhash.feature_size)
-    prints = clock("simhash", fingerprints, features, simhash.layout.bits, simhash.weighting)
+    prints = clock("simhash", fingerprints, features, simhash)
     digests = clock("digest", lambda: [sketching.digest(text) for text in normalised])
     return sketching.Sketches(digests, tokens.counts > 0, bands, prints)
 

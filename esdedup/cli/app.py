@@ -33,9 +33,7 @@ from esdedup.ingest.parallel import be_a_program
 
 app = typer.Typer(
     name="esdedup",
-    help="Near-duplicate search for Elasticsearch, OpenSearch, or a local file.",
     no_args_is_help=True,
-    add_completion=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Self, TextIO
+from typing import Annotated, TextIO
 
 import typer
 
@@ -15,6 +16,7 @@ from esdedup.cli.output import Advance, message
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.ingest.files import STDIN, BadRecord, Chunk, Format, chunks_in, format_of
 
+_SHOWN = 5
 Files = Annotated[
     list[str],
     typer.Argument(
@@ -85,30 +87,22 @@ class FileOptions:
                 raise UsageError(f"--{option.name.replace('_', '-')} goes with FILES")
 
 
-_SHOWN = 5
-
-
-class DeadLetterFile:
+class DeadLetterFile(ExitStack):
     """Appends bad records as JSON lines. The file is made when the first one comes."""
 
     def __init__(self, path: Path) -> None:
+        super().__init__()
         self.path = path
         self.count = 0
         self._file: TextIO | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._file is not None:
-            self._file.close()
 
     def __call__(self, record: BadRecord) -> None:
         where = {"file": record.file, "line": record.line}
         line = {**where, "reason": record.reason, "record": record.raw}
         try:
             if self._file is None:
-                self._file = self.path.open("a", encoding="utf-8", errors="backslashreplace")
+                opened = self.path.open("a", encoding="utf-8", errors="backslashreplace")
+                self._file = self.enter_context(opened)
             self._file.write(json.dumps(line, ensure_ascii=False) + "\n")
             self._file.flush()
         except OSError as error:

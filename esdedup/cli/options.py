@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, cast, get_type_hints
+from typing import Annotated, Any, cast
 
 from typer import Option
 
@@ -226,10 +226,10 @@ class GroupingOptions:
 
     def arguments(self) -> GroupOptions:
         """The arguments of `Index.groups`. Raises UsageError if options contradict each other."""
-        by_text = self.metric == "jaccard" and self.threshold is None and self.distance is None
-        if self.exact and not by_text:
+        given = self.metric, self.threshold, self.distance
+        if self.exact and given != ("jaccard", None, None):
             raise UsageError("--exact goes without --metric, --threshold and --distance")
-        check_metric_options(self.metric, self.threshold, self.distance)
+        check_metric_options(*given)
         threshold = ACTING if self.threshold is None else self.threshold
         return cast(GroupOptions, {**asdict(self), "threshold": threshold})
 
@@ -259,23 +259,15 @@ def scheme_in(path: Path | None) -> Scheme | None:
 
 
 def with_target(command: Callable[..., None]) -> Callable[..., None]:
-    """A command in the form that typer takes, with options in the place of sets of options.
-
-    The options of the first parameter, the target, come last.
-    """
-    hints = get_type_hints(command, include_extras=True)
-    first, *others = inspect.signature(command).parameters.values()
-    kinds = {
-        each.name: hints[each.name] for each in (first, *others) if is_dataclass(hints[each.name])
-    }
+    """A command as typer takes it: a set of options becomes its options, the target's the last."""
+    first, *others = inspect.signature(command, eval_str=True).parameters.values()
+    kinds = {each.name: each.annotation for each in (first, *others)}
+    kinds = {name: kind for name, kind in kinds.items() if is_dataclass(kind)}
     options: list[inspect.Parameter] = []
-    for parameter in (*others, first):
-        own, named = [parameter], hints
-        if parameter.name in kinds:
-            own = list(inspect.signature(kinds[parameter.name]).parameters.values())
-            named = get_type_hints(kinds[parameter.name], include_extras=True)
-        keyword = inspect.Parameter.KEYWORD_ONLY
-        options += [each.replace(kind=keyword, annotation=named[each.name]) for each in own]
+    for each in (*others, first):
+        kind = kinds.get(each.name)
+        own = inspect.signature(kind, eval_str=True).parameters.values() if kind else [each]
+        options += [option.replace(kind=inspect.Parameter.KEYWORD_ONLY) for option in own]
 
     def run(**arguments: Any) -> None:
         sets = {

@@ -66,8 +66,7 @@ def print_table(
 ) -> None:
     """A table on standard output. columns: titles and kinds.
 
-    A "number" and a "key" keep their width, a "line" is cut to the room there is, a "text" is
-    wrapped.
+    A "number" and a "key" keep their width, a "line" is cut to the room, a "text" is wrapped.
     """
     # Texts may hold anything, also rich's own markup.
     cells = [[Text(visible(cell)) for cell in row] for row in rows]
@@ -142,10 +141,7 @@ def print_counts(
     title: str | None = None,
     **more: Any,
 ) -> None:
-    """Counts as a line of JSON, or as a table.
-
-    of: noun of the counts. title: of the table. more: entries of the JSON object only.
-    """
+    """Counts as a line of JSON, with more entries, or as a table. of: noun of the counts."""
     if as_json:
         print_json({**counts, **more})
         return
@@ -168,8 +164,8 @@ def warn(*sentences: str | None) -> None:
 def warn_before(index: Index, metric: Metric) -> None:
     """Warns of documents without tokens, and of the stop list, before documents are compared."""
     warn(without_tokens(index.statistics()))
-    stopped = stopped_tokens(index.meta.stop, "minhash" if metric == "jaccard" else "simhash")
-    if stopped:
+    kind = "minhash" if metric == "jaccard" else "simhash"
+    if stopped := stopped_tokens(index.meta.stop, kind):
         message(
             f"{len(stopped):,} tokens are in the index's stop list: documents that share only these"
             " are not compared, unless their texts are equal"
@@ -238,10 +234,7 @@ def progress(title: str, total: int | None) -> Iterator[tuple[Advance, Documents
 
 @contextmanager
 def steps() -> Iterator[Callable[[str, int, int], None]]:
-    """Bars of work in steps, one after the other, if standard error is a terminal.
-
-    Gives a function of a step's name, the documents done, and those to do.
-    """
+    """Bars on a terminal, a step at a time. Gives a function of its name, documents done, to do."""
     with ExitStack() as stack:
         current: tuple[str, Advance, Documents] | None = None
         reached = 0

@@ -14,6 +14,7 @@ from esdedup.proxy.metadata import Schemes
 from esdedup.proxy.splice import Source, with_tokens
 from esdedup.proxy.upstream import Upstream
 
+_Kind = Literal["pass", "bulk", "document", "update"]
 _LARGEST_DOCUMENT = 128 << 20
 """A larger one passes without tokens. The servers refuse it, unless their limit was raised."""
 
@@ -64,9 +65,7 @@ class Service:
 
     async def _pass(self, request: http.Request) -> None:
         # A request may have an empty body, or none.
-        has_body = any(
-            name in (b"content-length", b"transfer-encoding") for name, _ in request.headers
-        )
+        has_body = {b"content-length", b"transfer-encoding"} & {name for name, _ in request.headers}
         if not has_body:
             await request.drain()
         await self._upstream.forward(request, request.headers, request if has_body else None)
@@ -95,9 +94,7 @@ class Service:
         await self._upstream.forward(request, headers, whole)
 
 
-def _route(
-    request: http.Request,
-) -> tuple[Literal["pass", "bulk", "document", "update"], str | None]:
+def _route(request: http.Request) -> tuple[_Kind, str | None]:
     """The kind of a request, and the index that its path names; "pass" for an unchanged body."""
     kind = request.header(b"content-type")
     # The servers take other forms than JSON too, and other encodings.

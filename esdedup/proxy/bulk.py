@@ -1,7 +1,8 @@
 """Handles a `_bulk` request: cuts it into parts, sends them in turn, and merges their answers.
 
 One part is on its way at a time, while the next one is made. So actions on the same document stay
-in order, and nothing further is sent after a failure.
+in order, and nothing further is sent after a failure. Lines that can't be understood are kept as
+they are: the servers report them.
 """
 
 from __future__ import annotations
@@ -9,12 +10,11 @@ from __future__ import annotations
 import asyncio
 import json
 import tempfile
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from esdedup.proxy import http
-from esdedup.proxy.actions import Action, Item, actions_of
 from esdedup.proxy.metadata import Schemes
 from esdedup.proxy.splice import Source, with_tokens
 from esdedup.proxy.upstream import Upstream
@@ -25,8 +25,32 @@ _PART_ACTIONS = 10_000
 _IN_MEMORY = 4 << 20
 _PIECE = 1 << 16
 _KEPT = (b"content-type", b"x-elastic-product")
-UNSENT = "not sent, because an earlier part of the same request failed: "
-UNKNOWN = "may be written or not: "
+_UNSENT = "not sent, because an earlier part of the same request failed: "
+_UNKNOWN = "may be written or not: "
+_WITH_SOURCE = ("index", "create", "update")
+_LONGEST_LINE = 128 << 20
+"""More than the servers take in a whole request, unless their limit was raised."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """The start of the answer to an action. index: of the action, or of the request's path."""
+
+    operation: str
+    index: str | None
+    id: Any
+
+
+class Action(NamedTuple):
+    """The lines of one action as they came, ends of line included.
+
+    line: the action line. item: None if the line is not an action. source: the line after it, or
+    nothing.
+    """
+
+    line: bytes
+    item: Item | None = None
+    source: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +62,16 @@ class Part:
     refused: http.Answer | None = None
 
 
+@dataclass
 class Bulk:
     """One `_bulk` request of a client. index: named by the request's path, if any."""
 
-    def __init__(
-        self, upstream: Upstream, schemes: Schemes, request: http.Request, index: str | None
-    ) -> None:
-        self._upstream = upstream
-        self._schemes = schemes
-        self._request = request
-        self._index = index
-        self._refusal: http.Answer | None = None
-        """The reason to make no further part. Its actions are reported, not sent."""
+    _upstream: Upstream
+    _schemes: Schemes
+    _request: http.Request
+    _index: str | None
+    _refusal: http.Answer | None = None
+    """The reason to make no further part. Its actions are reported, not sent."""
 
     async def run(self) -> None:
         """Sends the body's actions, and answers. Raises Failed if none was acknowledged."""
@@ -73,7 +95,7 @@ class Bulk:
         size = 0
         try:
             chunks = http.unpacked(self._request, self._request.encoding)
-            async for action in actions_of(chunks, self._index):
+            async for action in _actions_of(chunks, self._index):
                 actions.append(action)
                 size += len(action.line) + len(action.source)
                 if len(actions) == _PART_ACTIONS or size >= _PART_BYTES:
@@ -107,15 +129,14 @@ class Bulk:
             for action in actions
         ]
         enriched = await asyncio.to_thread(with_tokens, sources)
-        lines = [(action.line, source) for action, source in zip(actions, enriched, strict=True)]
-        return b"".join(line for both in lines for line in both)
+        return b"".join(one.line + source for one, source in zip(actions, enriched, strict=True))
 
     async def _several(self, parts: AsyncIterator[Part]) -> None:
         failure: http.Answer | None = None
         with tempfile.SpooledTemporaryFile(_IN_MEMORY) as items:
             merged = MergedAnswer(items)
             async for part in parts:
-                remark = UNSENT
+                remark = _UNSENT
                 if failure is None:
                     remark, failure = await self._send(part, merged)
                     self._refusal = self._refusal or failure
@@ -128,24 +149,77 @@ class Bulk:
 
     async def _send(self, part: Part, merged: MergedAnswer) -> tuple[str, http.Answer | None]:
         """Sends a part and adds its answer. Returns a remark and the failure, if any."""
+        request = self._request
         if part.refused is not None:
             return "", part.refused
-        headers, body = await http.packed(self._request, part.body)
+        headers, body = await http.packed(request, part.body)
         # The proxy reads the answer itself, so it must be JSON, and not compressed.
         headers = [
             (name, value)
             for name, value in headers
             if name != b"accept-encoding" and (name != b"accept" or b"json" in value)
         ]
-        request = self._request
         try:
             answer = await self._upstream.ask(request.method, request.target, headers, body)
             if answer.status != 200:
                 return "", answer
             merged.add(answer)
         except http.Failed as error:
-            return UNKNOWN, error.answer
+            return _UNKNOWN, error.answer
         return "", None
+
+
+async def _actions_of(chunks: AsyncIterable[bytes], index: str | None) -> AsyncIterator[Action]:
+    """The actions of a body, in order. index: of actions that name none. Raises Unreadable."""
+    waiting: Action | None = None
+    lost = False
+    async for line in _lines(chunks):
+        if waiting is not None:
+            yield waiting._replace(source=line)
+            waiting = None
+        elif not line.strip():
+            yield Action(line)
+        elif (item := _item(line, index)) is None:
+            # The next lines may be sources or actions, until one looks like an action.
+            yield Action(line, None if lost else Item("index", index, None))
+            lost = True
+        else:
+            lost = False
+            if item.operation in _WITH_SOURCE:
+                waiting = Action(line, item)
+            else:
+                yield Action(line, item)
+    if waiting is not None:
+        yield waiting
+
+
+async def _lines(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    tail: list[bytes] = []
+    size = 0
+    async for chunk in chunks:
+        *whole, last = chunk.split(b"\n")
+        for line in whole:
+            yield b"".join([*tail, line, b"\n"])
+            tail, size = [], 0
+        tail.append(last)
+        size += len(last)
+        if size > _LONGEST_LINE:
+            reason = f"a line of more than {_LONGEST_LINE >> 20} MiB"
+            raise http.Unreadable.error(413, "content_too_long_exception", reason)
+    if size:
+        yield b"".join(tail)
+
+
+def _item(line: bytes, default: str | None) -> Item | None:
+    """The item that an action line asks for, None if it is not an action."""
+    try:
+        ((operation, target),) = json.loads(line).items()
+        index, id = target.get("_index"), target.get("_id")
+    except (ValueError, RecursionError, AttributeError):
+        return None
+    if operation not in (*_WITH_SOURCE, "delete") or not isinstance(index, str | None):
+        return None
+    return Item(operation, index or default, id)
 
 
 async def _ahead(parts: AsyncGenerator[Part, None]) -> AsyncGenerator[Part, None]:
@@ -183,19 +257,29 @@ class MergedAnswer:
             reason = f"the upstream's answer to _bulk can't be read: {error}"
             raise http.Failed.error(502, "bad_gateway", reason) from error
         for name, value in fields.items():
-            self._fields[name] = _merged(self._fields.get(name), value)
+            before = self._fields.get(name)
+            # `errors` is true if any is; `took` and `ingest_took` are added up.
+            if isinstance(value, bool):
+                value = bool(before) or value
+            elif isinstance(value, int) and isinstance(before, int):
+                value += before
+            self._fields[name] = value
         if not self.parts:
             self._headers = [pair for pair in answer.headers if pair[0].lower() in _KEPT]
         self.parts += 1
 
     def refuse(self, items: Sequence[Item], failure: http.Answer, remark: str) -> None:
         """Adds items that failed because the upstream answered `failure`."""
-        error = _cause(failure)
-        error["reason"] = f"{remark}{error['reason']}"
-        outcome = {"status": failure.status, "error": error}
-        self._write(
-            [{item.operation: {"_index": item.index, "_id": item.id} | outcome} for item in items]
-        )
+        try:
+            error = json.loads(failure.body)["error"]
+            kind, reason = str(error["type"]), error["reason"]
+        except (ValueError, KeyError, TypeError):
+            # An error in another form than the servers'.
+            text = failure.body[:500].decode("utf-8", "replace").strip()
+            kind, reason = "upstream_error", text or f"status {failure.status}"
+        cause = {"type": kind, "reason": f"{remark}{reason}"}
+        why = {"status": failure.status, "error": cause}
+        self._write([{one.operation: {"_index": one.index, "_id": one.id, **why}} for one in items])
         self._fields["errors"] = True
 
     def headers(self) -> http.Headers:
@@ -219,22 +303,3 @@ class MergedAnswer:
         if items:
             written = json.dumps(items, separators=(",", ":"))[1:-1].encode()
             self._items.write((b"," if self._items.tell() else b"") + written)
-
-
-def _merged(before: Any, value: Any) -> Any:
-    """Merges a field: `errors` is true if any is; `took` and `ingest_took` are added up."""
-    if isinstance(value, bool):
-        return bool(before) or value
-    if isinstance(value, int) and isinstance(before, int):
-        return before + value
-    return value
-
-
-def _cause(failure: http.Answer) -> dict[str, str]:
-    """The type and the reason of an error, in the servers' form or any other."""
-    try:
-        error = json.loads(failure.body)["error"]
-        return {"type": str(error["type"]), "reason": str(error["reason"])}
-    except (ValueError, KeyError, TypeError):
-        text = failure.body[:500].decode("utf-8", "replace").strip()
-        return {"type": "upstream_error", "reason": text or f"status {failure.status}"}

@@ -6,17 +6,10 @@ import asyncio
 import gzip
 import json
 import zlib
-from collections.abc import (
-    AsyncIterable,
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Coroutine,
-    MutableMapping,
-)
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any, NamedTuple, Self, TypeVar
 
-Message = MutableMapping[str, Any]
+Message = dict[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
@@ -63,7 +56,7 @@ class Unreadable(Failed):
 
 
 class Request:
-    """A client's request. It iterates over the chunks of the body, once. Raises ClientGone.
+    """A client's request. Iterating goes on through the chunks of its body. Raises ClientGone.
 
     target: path and query string as the client wrote them. encoding: the body's content encoding,
     in lower case. answered: the answer has begun.
@@ -85,20 +78,15 @@ class Request:
         """The value of a header in lower case, or an empty string."""
         return b", ".join(v for n, v in self.headers if n == name).decode("latin-1").lower()
 
-    def __aiter__(self) -> Request:
-        return self
-
-    async def __anext__(self) -> bytes:
+    async def __aiter__(self) -> AsyncIterator[bytes]:
         while not self._finished.is_set():
             message = await self._receive()
             if message["type"] == "http.disconnect":
                 raise ClientGone
             if not message.get("more_body", False):
                 self._finished.set()
-            chunk: bytes = message.get("body", b"")
-            if chunk:
-                return chunk
-        raise StopAsyncIteration
+            if chunk := message.get("body", b""):
+                yield chunk
 
     async def drain(self) -> None:
         """Reads the rest: many clients read no answer before they have sent everything."""
@@ -146,10 +134,7 @@ async def chained(first: list[T], rest: AsyncIterable[T] | None = None) -> Async
 
 
 async def packed(request: Request, body: bytes) -> tuple[Headers, bytes]:
-    """A request's headers, and another body, compressed if the request's own is.
-
-    It is gzip, and light: only the upstream reads it.
-    """
+    """A request's headers, and another body, in light gzip if the request's own is compressed."""
     if request.encoding in PLAIN:
         return request.headers, body
     kept = [pair for pair in request.headers if pair[0] != b"content-encoding"]
@@ -158,10 +143,7 @@ async def packed(request: Request, body: bytes) -> tuple[Headers, bytes]:
 
 
 async def unpacked(chunks: AsyncIterable[bytes], encoding: str) -> AsyncIterator[bytes]:
-    """The bytes of a body, in pieces of bounded size. Raises Unreadable.
-
-    Reads gzip of one or more members, zlib, and bare deflate.
-    """
+    """The bytes of a body of gzip, zlib or bare deflate, in bounded pieces. Raises Unreadable."""
     if encoding in PLAIN:
         async for chunk in chunks:
             yield chunk

@@ -38,9 +38,8 @@ class Schemes:
     async def meta(self, index: str | None, headers: Headers) -> IndexMeta | None:
         """The meta of an index, alias or data stream; None if its documents get no tokens.
 
-        headers: of the client, whose privileges count.
-
-        Raises Failed if the upstream does not answer, or asks to try again later.
+        headers: of the client, whose privileges count. Raises Failed if the upstream does not
+        answer, or asks to try again later.
         """
         # Only one index to write to, not several, nor a path of the API.
         if not index or index[0] in "_-" or set(index) & set("*,") or not index.strip("."):
@@ -78,10 +77,7 @@ class Schemes:
 
 
 def _write_index(name: str, answer: dict[str, Any]) -> str | None:
-    """The index that takes the documents sent to a name.
-
-    answer: the parts of each index that `_ASKED` names.
-    """
+    """The index that takes the documents sent to a name. answer: to a request of `_ASKED`."""
     if len(answer) <= 1:
         return next(iter(answer), None)
     numbers = {index: int(found[1]) for index in answer if (found := _GENERATION.search(index))}

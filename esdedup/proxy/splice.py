@@ -100,10 +100,7 @@ def _spots(row: int, whole: str, meta: IndexMeta, update: bool) -> Iterator[_Spo
 
 
 def _members(whole: str, start: int) -> Iterator[tuple[str, int, int, Any]]:
-    """Yields each key of the object at `start`, with the start, end and value of its value.
-
-    The object has been parsed before, so it is valid.
-    """
+    """Yields each key of the valid object at `start`, and its value's start, end and value."""
     at = _skip(whole, start + 1)
     while whole[at] != "}":
         key, at = _JSON.raw_decode(whole, at)

@@ -26,15 +26,9 @@ class Upstream:
         """timeout: seconds that the upstream may stay silent. Raises UsageError if url is wrong."""
         self.url = _checked(url)
         self._prefix = self.url.raw_path.rstrip(b"/")
-        self._timeout = {
-            "connect": _CONNECT_SECONDS,
-            "read": timeout,
-            "write": timeout,
-            "pool": None,
-        }
-        limits = httpx.Limits(
-            max_connections=None, max_keepalive_connections=_KEPT_CONNECTIONS, keepalive_expiry=30
-        )
+        silent = httpx.Timeout(timeout, connect=_CONNECT_SECONDS, pool=None)
+        self._extensions = {"timeout": silent.as_dict()}
+        limits = httpx.Limits(max_keepalive_connections=_KEPT_CONNECTIONS, keepalive_expiry=30)
         try:
             trusted = ssl.create_default_context(cafile=ca_certs)
         except (OSError, ssl.SSLError) as error:
@@ -56,9 +50,8 @@ class Upstream:
     ) -> AsyncIterator[httpx.Response]:
         """An answer whose body is still to be read.
 
-        A body in chunks is sent with the client's content-length, or chunked.
-
-        Raises Failed if the upstream can't be reached, breaks off (502), or is late (504).
+        A body in chunks is sent with the client's content-length, or chunked. Raises Failed if the
+        upstream can't be reached, breaks off (502), or is late (504).
         """
         # httpx names the host and the length. Uvicorn has answered an expectation already.
         replaced = {b"host", b"expect"}
@@ -69,7 +62,7 @@ class Upstream:
             self.url,
             headers=[pair for pair in _end_to_end(headers) if pair[0] not in replaced],
             content=body,
-            extensions={"timeout": self._timeout, "target": self._prefix + target},
+            extensions={**self._extensions, "target": self._prefix + target},
         )
         try:
             response = await self._transport.handle_async_request(request)
@@ -79,20 +72,17 @@ class Upstream:
                 await response.aclose()
         except httpx.TransportError as error:
             name = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            status, kind, what = 502, "bad_gateway", "gave no answer"
             if isinstance(error, httpx.TimeoutException):
-                reason = f"the upstream {self.url} did not answer in time ({name})"
-                raise Failed.error(504, "gateway_timeout", reason) from error
-            reason = f"the upstream {self.url} gave no answer ({name})"
-            raise Failed.error(502, "bad_gateway", reason) from error
+                status, kind, what = 504, "gateway_timeout", "did not answer in time"
+            raise Failed.error(status, kind, f"the upstream {self.url} {what} ({name})") from error
 
     async def forward(
         self, request: Request, headers: Headers, content: bytes | AsyncIterable[bytes] | None
     ) -> None:
-        """Sends a client's request on, and passes the answer back while it comes.
+        """Sends a client's request on, and passes the answer back while it comes. Raises Failed.
 
         headers, content: sent in place of the request's own, which is read to its end first.
-
-        Raises Failed.
         """
         async with self.exchange(request.method, request.target, headers, content) as response:
             await request.drain()

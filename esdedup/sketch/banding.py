@@ -63,10 +63,7 @@ def steepest_similarity(bands: int, rows: int) -> float:
 
 
 def background_candidates(documents: float, similarity: float, bands: int, rows: int) -> float:
-    """Candidates that a query expects from `documents` unrelated documents: N * b * s0**r.
-
-    similarity: s0, the Jaccard similarity that unrelated documents have by chance.
-    """
+    """Candidates expected among N unrelated documents of chance similarity s: N * b * s**r."""
     return documents * min(1.0, bands * similarity**rows)
 
 
@@ -75,7 +72,6 @@ def choose_banding(threshold: float, recall: float, permutations: int) -> tuple[
 
     The choice has the most rows, because each further row divides the candidates that meet by
     chance. It has no more bands than needed, because each costs a token.
-
     Raises UsageError for values out of range, or if not even one row a band reaches the recall.
     """
     if not 0.0 < threshold < 1.0:

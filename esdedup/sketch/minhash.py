@@ -18,7 +18,7 @@ import numpy as np
 
 from esdedup.exceptions import UsageError
 from esdedup.sketch.tokens import MAX_TOKENS
-from esdedup.text.arrays import F64, I64, U32, U64, Ragged
+from esdedup.text.arrays import F64, U32, U64, Ragged
 from esdedup.text.hashing import PRIME64_1, avalanche, keys
 
 EMPTY = np.uint32(0xFFFFFFFF)
@@ -45,7 +45,6 @@ class MinHash:
     token_bits: bits of a band's hash that its token keeps, 12 to 60, a multiple of 6.
     signature: number of first values of a signature that become tokens by themselves, which find
         the nearest documents at any similarity; 0 for none.
-
     Raises UsageError for values out of range.
     """
 
@@ -82,31 +81,26 @@ def signatures(shingles: Ragged, permutations: int, seed: int) -> U32:
     Repeated shingles change nothing. The first columns do not depend on `permutations`. An empty
     row has EMPTY in every column.
     """
-    minima = np.full((permutations, len(shingles)), EMPTY, np.uint32)
     filled = np.flatnonzero(shingles.counts)
-    if filled.size:
-        minima[:, filled] = _minima(shingles.hashes, shingles.offsets[filled], permutations, seed)
-    return minima.T
-
-
-def _minima(hashes: U64, starts: I64, permutations: int, seed: int) -> U32:
-    values = (hashes >> np.uint64(32)).astype(np.uint32)
+    minima = np.empty((permutations, filled.size), np.uint32)
+    values = (shingles.hashes >> np.uint64(32)).astype(np.uint32)
     at_once = min(permutations, max(2, _VALUES_AT_ONCE // max(1, values.size)))
     permuted = np.empty((at_once, values.size), np.uint32)
-    minima = np.empty((permutations, starts.size), np.uint32)
     multipliers, addends = _permutations(permutations, seed)
-    for first in range(0, permutations, at_once):
+    for first in range(0, permutations, at_once) if filled.size else ():
         some = slice(first, first + at_once)
         block = permuted[: len(multipliers[some])]
         np.multiply(values, multipliers[some, None], out=block)
         np.add(block, addends[some, None], out=block)
-        np.minimum.reduceat(block, starts, axis=1, out=minima[some])
-    return minima
+        np.minimum.reduceat(block, shingles.offsets[filled], axis=1, out=minima[some])
+    made = np.full((permutations, len(shingles)), EMPTY, np.uint32)
+    made[:, filled] = minima
+    return made.T
 
 
 @functools.lru_cache(8)
 def _permutations(count: int, seed: int) -> tuple[U32, U32]:
-    """a_i and b_i, shape (count,) each. Cached: every block of texts needs the same."""
+    """a_i and b_i, shape (count,) each. Every block of texts needs the same."""
     multipliers = keys(count, "minhash-multiplier", seed).astype(np.uint32) | np.uint32(1)
     return multipliers, keys(count, "minhash-addend", seed).astype(np.uint32)
 
@@ -114,8 +108,7 @@ def _permutations(count: int, seed: int) -> tuple[U32, U32]:
 def band_hashes(signature: U32, bands: int, rows: int, bits: int) -> U64:
     """A hash of each band: shape (n, bands), uint64 below 2**bits.
 
-    The hash is the upper `bits` bits of avalanche(fold(rows)), folded as shingles are.
-
+    It is the upper `bits` bits of avalanche(fold(rows)), folded as shingles are.
     signature: shape (n, at least bands * rows).
     """
     banded = signature[:, : bands * rows].reshape(len(signature), bands, rows).astype(np.uint64)
@@ -127,9 +120,6 @@ def band_hashes(signature: U32, bands: int, rows: int, bits: int) -> U64:
 
 
 def estimate_jaccard(left: U32, right: U32) -> F64:
-    """Estimated Jaccard similarities of rows: shape (n,); 0 if a set is empty.
-
-    left, right: signatures, shape (n, k).
-    """
+    """Estimated Jaccard similarities, shape (n,), of signatures, shape (n, k); 0 for empty sets."""
     alike: F64 = np.mean(left == right, axis=1)
     return np.where((left == EMPTY).all(axis=1), 0.0, alike)

@@ -34,7 +34,6 @@ class Scheme:
     minhash, simhash: one of them may be None, for an index that needs only the other's tokens.
     seed: keys every hash, 0 to 2**64 - 1. Two seeds share tokens only by chance.
     version: of the algorithms.
-
     Raises UsageError for values out of range.
     """
 
@@ -68,9 +67,7 @@ class Scheme:
 
         threshold: Jaccard similarity, between 0 and 1.
         recall: mean share of the pairs at just this similarity that are found, between 0 and 1.
-        permutations, token_bits, signature: as in MinHash.
-        others: further parameters of Scheme: normalisation, shingling, simhash, seed.
-
+        permutations, token_bits, signature: as in MinHash. others: further parameters of Scheme.
         Raises UsageError for values out of range, or if `permutations` do not reach the recall.
         """
         bands, rows = choose_banding(threshold, recall, permutations)
@@ -115,17 +112,29 @@ class Scheme:
 
     @staticmethod
     def from_json(document: Mapping[str, Any]) -> Scheme:
-        """Reads a scheme from the JSON object that `to_json` returns.
-
-        Raises UsageError for any other form, naming the wrong part.
-        """
+        """Reads what `to_json` returns. Raises UsageError for another form, naming the part."""
         known = {field.name for field in fields(Scheme)}
         if not isinstance(document, Mapping) or (unknown := set(document) - known):
             names = ", ".join(sorted(unknown)) if isinstance(document, Mapping) else "not an object"
             raise UsageError(f"not a scheme of this esdedup: {names}")
         _require_version(document.get("version"))
         try:
-            return _from_json(document)
+            shingling, minhash = {**document["shingling"]}, document.get("minhash")
+            shingling["stop_words"] = tuple(shingling.get("stop_words", ()))
+            if (simhash := document.get("simhash")) is not None:
+                table = simhash.get("table")
+                parts = {
+                    "layout": Layout(**simhash["layout"]),
+                    "table": None if table is None else FeatureWeights.from_json(table),
+                }
+                simhash = SimHash(**{**simhash, **parts})
+            return Scheme(
+                Normalisation(**document["normalisation"]),
+                Shingling(**shingling),
+                None if minhash is None else MinHash(**minhash),
+                simhash,
+                document["seed"],
+            )
         except UsageError:
             raise
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -159,28 +168,6 @@ def _require_version(version: object) -> None:
             f"the scheme is of version {version!r}; this esdedup knows version {VERSION}:"
             " use a matching release"
         )
-
-
-def _from_json(document: Mapping[str, Any]) -> Scheme:
-    shingling, simhash = {**document["shingling"]}, document.get("simhash")
-    shingling["stop_words"] = tuple(shingling.get("stop_words", ()))
-    if simhash is not None:
-        table = simhash.get("table")
-        simhash = SimHash(
-            **{
-                **simhash,
-                "layout": Layout(**simhash["layout"]),
-                "table": None if table is None else FeatureWeights.from_json(table),
-            }
-        )
-    minhash = document.get("minhash")
-    return Scheme(
-        normalisation=Normalisation(**document["normalisation"]),
-        shingling=Shingling(**shingling),
-        minhash=None if minhash is None else MinHash(**minhash),
-        simhash=simhash,
-        seed=document["seed"],
-    )
 
 
 def _flat(document: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -30,7 +30,6 @@ class Layout:
     blocks: pieces of widths as equal as possible, the wider ones first. With 128 bits their number
         is even, so that no piece spans two words.
     choose: blocks a segment. There are C(blocks, choose) segments, each a token.
-
     Raises UsageError for values out of range.
     """
 
@@ -87,7 +86,6 @@ class Layout:
         """The Hamming distance k up to which two fingerprints always meet.
 
         By the pigeonhole principle, some `choose` blocks hold at most `radius` of k differing bits.
-
         radius: differing bits that a probe of a segment forgives.
         """
         return next(k for k in itertools.count() if self._fewest(k + 1) > radius)
@@ -98,10 +96,7 @@ class Layout:
         return self.choose * each + max(0, over - (self.blocks - self.choose))
 
     def radius_for(self, distance: int) -> int:
-        """The smallest radius that guarantees a Hamming distance.
-
-        Raises UsageError for a distance below 0, or not below the bits of a fingerprint.
-        """
+        """The smallest radius that guarantees a distance. Raises UsageError if out of range."""
         if not 0 <= distance < self.bits:
             raise UsageError(f"distance {distance}: use 0 to {self.bits - 1} bits")
         return self._fewest(distance)
@@ -115,16 +110,12 @@ class Layout:
 
         The sum over segments of N * neighbours / 2**width. An upper bound, tight if it is small.
         """
-        return documents * min(
-            1.0, math.fsum(_neighbours(width, radius) / 2.0**width for width in self.widths)
-        )
+        chances = (_neighbours(width, radius) / 2.0**width for width in self.widths)
+        return documents * min(1.0, math.fsum(chances))
 
 
 def parse_layout(text: str, bits: int = 64) -> Layout:
-    """Reads a layout from "4x16" (segments x bits) or "6c3" (Manku's blocks, choose).
-
-    Raises UsageError for any other form.
-    """
+    """Reads "4x16" (segments x bits) or "6c3" (blocks, choose). Raises UsageError for others."""
     for sign in "xc":
         first, found, second = text.partition(sign)
         if found and first.isdecimal() and second.isdecimal():
@@ -158,11 +149,5 @@ def segment_values(fingerprint: U64, layout: Layout) -> U64:
 def probe_masks(width: int, radius: int) -> U64:
     """All masks of `width` bits with at most `radius` bits set, fewest first: shape (m,)."""
     bits = [1 << bit for bit in range(width)]
-    return np.array(
-        [
-            sum(flipped)
-            for flips in range(min(radius, width) + 1)
-            for flipped in itertools.combinations(bits, flips)
-        ],
-        np.uint64,
-    )
+    flipped = (itertools.combinations(bits, flips) for flips in range(min(radius, width) + 1))
+    return np.array(list(map(sum, itertools.chain.from_iterable(flipped))), np.uint64)

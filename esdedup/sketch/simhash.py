@@ -40,7 +40,6 @@ class SimHash:
     feature_size: tokens a feature; features are shingles of this size.
     weighting: "tf" counts each occurrence of a feature, "binary" each feature once.
     table: weights of features, multiplied with these counts; None for 1 each.
-
     Raises UsageError for values out of range.
     """
 
@@ -56,27 +55,18 @@ class SimHash:
             raise UsageError(f"weighting {self.weighting!r}: use tf or binary")
 
 
-def fingerprints(
-    features: Ragged,
-    bits: int = 64,
-    weighting: Weighting = "tf",
-    table: FeatureWeights | None = None,
-) -> U64:
-    """Fingerprints: shape (rows, bits // 64), uint64, the most significant word first.
-
-    The fingerprint is 0 if a row is empty, or if its features weigh nothing.
-    """
-    if weighting == "binary":
+def fingerprints(features: Ragged, simhash: SimHash) -> U64:
+    """Fingerprints, shape (rows, bits // 64), high words first; 0 if all features weigh nothing."""
+    if simhash.weighting == "binary":
         features = distinct(features)
-    words = []
-    hashes = features.hashes
-    for word in range(bits // 64):
+    words, hashes = [], features.hashes
+    for word in range(simhash.layout.bits // 64):
         if word:
             hashes = avalanche(features.hashes * PRIME64_1 + np.uint64(word))
-        if table is None:
+        if simhash.table is None:
             ones, total = _count_bits(hashes, features), features.counts
         else:
-            ones, total = _weigh_bits(hashes, features, table.of(features.hashes))
+            ones, total = _weigh_bits(hashes, features, simhash.table.of(features.hashes))
         packed = np.packbits(2 * ones > total[:, None], axis=1, bitorder="little")
         words.append(packed.view("<u8")[:, 0].astype(np.uint64))
     return np.stack(words, axis=1)
@@ -126,8 +116,5 @@ def to_hex(fingerprint: U64) -> list[str]:
 
 def from_hex(strings: Sequence[str]) -> U64:
     """Reads the strings of `to_hex`: shape (n, words). Raises ValueError for any other form."""
-    if not strings:
-        return np.empty((0, 1), np.uint64)
-    return np.array(
-        [[int(s[i : i + 16], 16) for i in range(0, len(s), 16)] for s in strings], np.uint64
-    )
+    words = [[int(s[i : i + 16], 16) for i in range(0, len(s), 16)] for s in strings]
+    return np.array(words, np.uint64) if words else np.empty((0, 1), np.uint64)

@@ -6,6 +6,7 @@ and SimHash `fingerprints`. `token_fields` writes them as the `esdedup` field of
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,15 +32,12 @@ it gave the memory back each time, and got it again page by page."""
 
 @dataclass(frozen=True)
 class Sketches:
-    """The sketches of n texts.
+    """The sketches of n texts; None for parts that the scheme lacks, or that nobody asked for.
 
-    digests: XXH3-64 of each normalised text, 16 hexadecimal digits.
-    filled: True for a text with shingles, shape (n,). A text without any gets no tokens.
-    bands: band hashes, shape (n, bands), or None if the scheme has no MinHash.
-    fingerprints: shape (n, bits // 64), or None if the scheme has no SimHash.
-    shingles: the sets of shingle hashes, sorted, or None unless asked for.
-    values: hashes of single values of the signature, shape (n, count), or None if the scheme has no
-        tokens of them.
+    digests: XXH3-64 of each normalised text, 16 hexadecimal digits. filled: True for a text with
+    shingles, shape (n,); others get no tokens. bands: band hashes, shape (n, bands). fingerprints:
+    shape (n, bits // 64). shingles: the sets of shingle hashes, sorted. values: hashes of single
+    values of the signature, shape (n, count).
     """
 
     digests: list[str]
@@ -54,10 +52,7 @@ class Sketches:
 
 
 def sketch(texts: Sequence[str], scheme: Scheme, *, with_shingles: bool = False) -> Sketches:
-    """The sketches of texts, in order.
-
-    with_shingles: keep the sets of shingles too, for a scheme with MinHash.
-    """
+    """The sketches of texts. with_shingles: keep the sets of shingles too, if there is MinHash."""
     parts = [_sketch_block(texts[block], scheme, with_shingles) for block in _blocks(texts)]
     if len(parts) == 1:
         return parts[0]
@@ -86,9 +81,8 @@ def _sketch_block(texts: Sequence[str], scheme: Scheme, with_shingles: bool) -> 
             values = band_hashes(signature, minhash.signature, 1, VALUE_BITS)
         sets = distinct(shingles) if with_shingles else None
     if simhash is not None:
-        features = shingle(tokens, simhash.feature_size)
-        prints = fingerprints(features, simhash.layout.bits, simhash.weighting, simhash.table)
-    digests = [digest(text) for text in normalised]
+        prints = fingerprints(shingle(tokens, simhash.feature_size), simhash)
+    digests = list(map(digest, normalised))
     return Sketches(digests, tokens.counts > 0, bands, prints, sets, values)
 
 
@@ -109,9 +103,8 @@ def _blocks(texts: Sequence[str]) -> Iterator[slice]:
 
 def shingle_sets(texts: Sequence[str], scheme: Scheme) -> Ragged:
     """The sets of shingle hashes of texts, sorted, as exact Jaccard similarity compares them."""
-    size = scheme.shingling.size
     parts = (_tokens(texts[block], scheme)[1] for block in _blocks(texts))
-    return Ragged.joined([distinct(shingle(tokens, size)) for tokens in parts])
+    return Ragged.joined([distinct(shingle(each, scheme.shingling.size)) for each in parts])
 
 
 def digest(normalised: str) -> str:
@@ -123,10 +116,9 @@ def normalised_digests(
     texts: Sequence[str], normalisation: Normalisation
 ) -> tuple[list[str], list[str]]:
     """The normalised texts, and their digests."""
-    normalised = [
-        text for block in _blocks(texts) for text in normalise(texts[block], normalisation)
-    ]
-    return normalised, [digest(text) for text in normalised]
+    parts = (normalise(texts[block], normalisation) for block in _blocks(texts))
+    normalised = list(itertools.chain.from_iterable(parts))
+    return normalised, list(map(digest, normalised))
 
 
 def token_fields(sketches: Sketches, scheme: Scheme) -> list[dict[str, Any]]:

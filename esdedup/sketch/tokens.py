@@ -43,10 +43,7 @@ def encode(values: U64, bits: int) -> list[list[str]]:
 
 
 def encode_at(values: U64, positions: I64, count: int, bits: int) -> list[list[str]]:
-    """Writes the tokens of values at some of `count` positions.
-
-    values: shape (n, m). positions: shape (m,) or (n, m).
-    """
+    """Writes tokens of values, shape (n, m), at positions, shape (m,) or (n, m), below `count`."""
     lead, digits = _form(count, bits)
     strings: list[list[str]] = []
     for first in range(0, len(values), _ROWS_AT_ONCE):

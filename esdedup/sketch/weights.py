@@ -31,8 +31,7 @@ MAX_COUNTED = 1 << 21
 class FeatureWeights:
     """A frozen table of weights.
 
-    hashes: feature hashes, ascending, shape (n,).
-    weights: their weights in 1/256, shape (n,).
+    hashes: feature hashes, ascending, shape (n,). weights: their weights in 1/256, shape (n,).
     default: the weight in 1/256 of every other feature.
     """
 
@@ -73,10 +72,7 @@ class FeatureWeights:
 
 
 def given_weights(weights: Mapping[int, float], default: float = 1.0) -> FeatureWeights:
-    """Makes a table of weights by feature hash, 0 to 255 each.
-
-    Raises UsageError for a weight out of range or too many features.
-    """
+    """Makes a table of weights by feature hash. Raises UsageError for too many, or not 0 to 255."""
     if len(weights) > MAX_FEATURES:
         raise UsageError(f"{len(weights)} weighted features: use at most {MAX_FEATURES}")
     for weight in (*weights.values(), default):
@@ -91,11 +87,9 @@ def given_weights(weights: Mapping[int, float], default: float = 1.0) -> Feature
 class Frequencies:
     """The number of documents that each feature is in.
 
-    hashes: feature hashes, ascending, shape (n,).
-    counts: documents counted for each feature, shape (n,).
+    hashes: feature hashes, ascending, shape (n,). counts: documents counted for each, shape (n,).
     missed: the most documents that each count may be too low by, shape (n,); 0 if never forgotten.
-    documents: number of all documents.
-    error: the most documents that any feature may have uncounted, also one that is not here.
+    documents: number of all. error: the most that any feature lacks, also one that is not here.
     """
 
     hashes: U64
@@ -108,8 +102,7 @@ class Frequencies:
         """The `limit` most frequent features and their counts."""
         # By falling frequency, then by hash, so that a tie at the limit is always cut alike.
         order = np.lexsort((self.hashes, -self.counts))[:limit]
-        kept = zip(self.hashes[order].tolist(), self.counts[order].tolist(), strict=True)
-        return dict(kept)
+        return dict(zip(self.hashes[order].tolist(), self.counts[order].tolist(), strict=True))
 
 
 def count_documents(batches: Iterable[Ragged], capacity: int = MAX_COUNTED) -> Frequencies:
@@ -123,8 +116,7 @@ def count_documents(batches: Iterable[Ragged], capacity: int = MAX_COUNTED) -> F
     before it, as in lossy counting: Manku and Motwani, "Approximate frequency counts over data
     streams", VLDB 2002, section 4.2. So the count of a feature that was never forgotten is exact.
 
-    batches: features of some documents each, one row a document.
-    capacity: features held at once, so that memory does not grow with the corpus.
+    batches: features of some documents each, one row a document. capacity: features held at once.
     """
     nothing = np.empty(0, np.int64)
     held = Frequencies(np.empty(0, np.uint64), nothing, nothing, 0)
@@ -164,7 +156,6 @@ def inverse_document_frequency(
 
     Every other feature is rarer. It gets the weight of the most frequent one left out, or of an
     unseen feature if none is left out.
-
     Raises UsageError for a frequency below 1 or above `documents`, or a limit above 65,536.
     """
     if not 0 <= limit <= MAX_FEATURES:

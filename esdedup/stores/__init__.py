@@ -1,9 +1,7 @@
 """Stores documents and their tokens: in a cluster, or in a local SQLite file.
 
 `base.Store` is what a store can do. Search, ingest, pairs and groups work on any store. `admin`,
-`proxy` and the bodies of searches are for clusters only. A new store is a folder beside `elastic`
-and `sqlite` with a class that has the methods of `Store`. `index.Place.store` opens it. The tests
-in `tests/stores/contract` hold for every store: add it to `STORES` in `tests/helpers/places.py`.
+`proxy` and the bodies of searches are for clusters only. CONTRIBUTING.md tells how to add a store.
 """
 
 from __future__ import annotations
@@ -51,10 +49,7 @@ def connect(connection: Connection, policy: BulkPolicy | None = None) -> Cluster
 
 @contextmanager
 def reached(target: Target, policy: BulkPolicy | None = None) -> Iterator[Cluster]:
-    """Connects to a cluster for the time of a `with`; one that is connected stays so.
-
-    Raises the errors of `connect`.
-    """
+    """Connects to a cluster for the time of a `with`, as `connect`; a connected one stays so."""
     if isinstance(target, Cluster):
         yield target
         return

@@ -23,10 +23,6 @@ from esdedup.stores.mapping import IndexMeta
 class Store(Protocol):
     """One index of documents with their tokens.
 
-    `elastic.store.ClusterStore` and `sqlite.store.LocalStore` are stores. A new one goes into a
-    folder beside `elastic` and `sqlite`: see `esdedup.stores`. The tests in `tests/stores/contract`
-    hold for all of them.
-
     Every method raises StoreUnavailable if the store can't be reached, AuthenticationFailed or
     PermissionDenied if the server refuses, and StoreError if it fails otherwise.
     """
@@ -34,11 +30,9 @@ class Store(Protocol):
     @property
     def where(self) -> str:
         """The store and index, for messages; never with a password."""
-        ...
 
     def meta(self) -> IndexMeta | None:
         """Returns the index's own description of its tokens; None if there is none, or no index."""
-        ...
 
     def create(self, meta: IndexMeta) -> None:
         """Makes the index, or adds our fields to one that exists.
@@ -46,15 +40,10 @@ class Store(Protocol):
         Changes nothing that exists. Raises SchemeMismatch if the index has another scheme or text
         field, even if another client was only just faster.
         """
-        ...
 
     @staticmethod
     def encode(document: Document) -> Any:
-        """Returns a document as it is written. A worker process can do this, and send the result.
-
-        Raises RecordError if the document can't be stored.
-        """
-        ...
+        """Returns a document as it is written, maybe in a worker process. Raises RecordError."""
 
     def write(
         self, documents: Sequence[Document | Encoded], *, create: bool = False
@@ -64,21 +53,15 @@ class Store(Protocol):
         create: leave a document whose id is taken as it is, and report a conflict. Raises
         StoreUnavailable, with the number of documents acknowledged, when the retries run out.
         """
-        ...
 
     def update(self, documents: Sequence[Document]) -> WriteReport:
         """Merges fields into documents that exist, objects into objects; null removes a value.
 
         A document that does not exist is a failure.
         """
-        ...
 
     def get(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Document]:
-        """Returns the documents that exist, in the order of `ids`, without their tokens.
-
-        paths: dotted names of fields; None for all.
-        """
-        ...
+        """Returns the documents that exist, in order, without tokens. paths: None for all."""
 
     def hold(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Held]:
         """Returns the documents that exist, in the order of `ids`, with their versions.
@@ -86,14 +69,9 @@ class Store(Protocol):
         paths: dotted names of fields; None for the whole document, with its tokens. Raises
         StoreError if whole documents are asked for and the index does not keep them.
         """
-        ...
 
     def hold_again(self, held: Sequence[Held], paths: list[str] | None = None) -> list[Held]:
-        """Returns held documents as they are now, in any order, without those that are gone.
-
-        paths: as in `hold`.
-        """
-        ...
+        """Returns held documents as they are now, in any order, without lost ones; see `hold`."""
 
     def change(self, changes: Sequence[Change]) -> WriteReport:
         """Changes or deletes documents that nobody changed since they were held.
@@ -101,7 +79,6 @@ class Store(Protocol):
         Changes counted as updated are durable. A document that changed, or is gone, is left as it
         is and reported as a conflict. `changes.change_held` then tries again.
         """
-        ...
 
     def restore(self, held: Sequence[Held]) -> WriteReport:
         """Puts deleted documents back, whole and into the index that they lay in.
@@ -110,14 +87,12 @@ class Store(Protocol):
         as a conflict. A document goes where this store's new ones go if it names no index, or one
         that takes no new documents, such as a data stream's.
         """
-        ...
 
     def candidates(self, queries: Sequence[CandidateQuery], limit: int) -> list[Candidates]:
         """Returns for each query at most `limit` documents that share most groups, without tokens.
 
         Documents that share fewer groups than the query's `least` are left out.
         """
-        ...
 
     def scan(
         self, paths: list[str], meta: IndexMeta, share: Share = WHOLE
@@ -127,14 +102,9 @@ class Store(Protocol):
         paths: dotted names of fields. share: one of several shares, which together are all
         documents. The order is the store's own; a local file's is that of arrival.
         """
-        ...
 
     def bucket_sizes(self, kind: str, tokens: Sequence[str], meta: IndexMeta) -> list[int]:
-        """Returns the exact number of documents that hold each token and that searches see.
-
-        kind: "minhash" or "simhash".
-        """
-        ...
+        """Returns the exact number of documents with each minhash or simhash token in searches."""
 
     def put_stop(self, meta: IndexMeta, stop: tuple[str, ...]) -> None:
         """Replaces the stop list of the index; nothing else changes.
@@ -143,7 +113,6 @@ class Store(Protocol):
         made next. meta: of the index when the list was made. Raises StoreError, and changes
         nothing, if it is another by now; UsageError while the scheme is being changed.
         """
-        ...
 
     def sample(self, paths: list[str], meta: IndexMeta, count: int, seed: int) -> list[Document]:
         """Returns at most `count` random documents with tokens of a scheme.
@@ -151,20 +120,15 @@ class Store(Protocol):
         paths: dotted names of fields. count: 1 to `models.MOST_SAMPLED`, else UsageError. The same
         seed gives the same documents in the same order while none is written.
         """
-        ...
 
     def delete(self, ids: Sequence[str]) -> int:
         """Deletes documents with their tokens; returns the number that existed."""
-        ...
 
     def refresh(self) -> None:
         """Makes all documents written so far visible to searches."""
-        ...
 
     def statistics(self, meta: IndexMeta) -> Statistics:
         """Returns numbers of the index."""
-        ...
 
     def close(self) -> None:
         """Closes connections."""
-        ...

@@ -19,7 +19,6 @@ class Connection:
     ca_certs: a file of certificate authorities to trust. fingerprint: the SHA-256 of the server's
     certificate, in hexadecimal, with or without colons; it replaces verification. timeout: seconds
     that one request may take.
-
     Raises UsageError for values that contradict each other or have another form.
     """
 
@@ -37,7 +36,13 @@ class Connection:
         if bool(self.urls) == bool(self.cloud_id):
             raise UsageError("give either a URL or a cloud id")
         for url in self.urls:
-            _check_url(url)
+            parts = urlsplit(url)
+            try:
+                port_fits = parts.port is None or parts.port > 0
+            except ValueError:
+                port_fits = False
+            if parts.scheme not in ("http", "https") or not parts.hostname or not port_fits:
+                raise UsageError(f"URL {url!r}: use http://host:port or https://host:port")
         if (self.username is None) != (self.password is None):
             raise UsageError("give both a user name and a password")
         given = [self.username, self.api_key, self.bearer_token]
@@ -72,13 +77,3 @@ def connection_to(url: str | None, **options: Any) -> Connection:
     if found and not any(options.get(name) for name in ("username", "api_key", "bearer_token")):
         options["username"], options["password"] = found
     return Connection(tuple(addresses), **options)
-
-
-def _check_url(url: str) -> None:
-    parts = urlsplit(url)
-    try:
-        port_fits = parts.port is None or parts.port > 0
-    except ValueError:
-        port_fits = False
-    if parts.scheme not in ("http", "https") or not parts.hostname or not port_fits:
-        raise UsageError(f"URL {url!r}: use http://host:port or https://host:port")

@@ -33,9 +33,8 @@ def _at(source: Any, path: str) -> Any:
     if path in source:
         return source[path]
     # An object's own name may hold dots too, so every cut of the path is tried.
-    cuts = [i for i, character in enumerate(path) if character == "."]
-    for cut in cuts:
-        if path[:cut] in source:
+    for cut, character in enumerate(path):
+        if character == "." and path[:cut] in source:
             found = _at(source[path[:cut]], path[cut + 1 :])
             if found is not _MISSING:
                 return found

@@ -12,10 +12,12 @@ from typing import Any
 from esdedup.exceptions import SchemeMismatch, StoreError, UsageError
 from esdedup.models import FIELD, TOKEN_KINDS
 from esdedup.sketch.scheme import Scheme
-from esdedup.stores.stop_list import stored_stop
+from esdedup.stores.stop_list import stop_entries
 
 TOKEN_PATHS = [f"{FIELD}*.{kind}" for kind in TOKEN_KINDS]
 """The lists of tokens, which queries leave out of the documents they return."""
+META_SECONDS = 10.0
+"""Seconds after which an open index reads its `IndexMeta` again, because others may change it."""
 _FIELD_NAME = re.compile(f"{FIELD}[A-Za-z0-9_]*")
 
 
@@ -27,7 +29,6 @@ class IndexMeta:
     holds the tokens. next: of the tokens that are filled beside them while the index changes its
     scheme. former: the field to be emptied after that. spent: fields that were emptied, and may be
     used again. stop: tokens that searches leave out (`stop_list.stop_entries`).
-
     Raises UsageError for names that can't be fields.
     """
 
@@ -70,7 +71,9 @@ class IndexMeta:
         needed = {"scheme", "text_field", "field"}
         if not isinstance(document, Mapping) or not needed <= document.keys():
             raise UsageError("the index's _meta.esdedup is not of this esdedup")
-        following = document.get("next")
+        stop, following = document.get("stop", []), document.get("next")
+        if not isinstance(stop, list) or not all(isinstance(entry, str) for entry in stop):
+            raise UsageError("the index's _meta.esdedup.stop is not a list of tokens")
         scheme = Scheme.from_json(document["scheme"])
         return IndexMeta(
             scheme,
@@ -79,7 +82,7 @@ class IndexMeta:
             None if following is None else IndexMeta.from_json(following),
             document.get("former"),
             tuple(document.get("spent", ())),
-            stored_stop(document.get("stop", []), scheme),
+            stop_entries(stop, scheme),
         )
 
     def require(self, other: IndexMeta, where: str) -> None:
@@ -104,8 +107,7 @@ def field_mapping(scheme: Scheme) -> dict[str, Any]:
     )
     for kind in kinds:
         document["properties"] |= kind["properties"]
-    mapping: dict[str, Any] = document
-    return mapping
+    return dict(document)
 
 
 def index_mapping(meta: IndexMeta, other_meta: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -117,10 +119,7 @@ def index_mapping(meta: IndexMeta, other_meta: Mapping[str, Any] | None = None) 
 
 
 def meta_of(mapping: Mapping[str, Any]) -> IndexMeta | None:
-    """Reads the `_meta` of a stored mapping, None if nothing of ours is there.
-
-    Raises UsageError if it can't be read.
-    """
+    """Reads our part of a mapping's `_meta`; None if there is none. Raises UsageError."""
     stored = mapping.get("_meta", {}).get(FIELD)
     return None if stored is None else IndexMeta.from_json(stored)
 
@@ -143,32 +142,20 @@ def common_meta(mappings: Mapping[str, Mapping[str, Any]], name: str) -> IndexMe
         )
     # During a change of the scheme, some indices may be a step further than others. All of them
     # have the old tokens until its end, and all have the next tokens only if each has the field.
-    behind = [meta for meta in attached.values() if meta.next is not None]
-    for meta in behind:
-        if any(_is_ahead(other, meta) for other in attached.values()):
+    behind = [(meta, meta.next) for meta in attached.values() if meta.next is not None]
+    for meta, following in behind:
+        ahead = following.scheme.id, following.field, meta.field
+        if any((each.scheme.id, each.field, each.former) == ahead for each in attached.values()):
             return _with_all_stops(meta, attached.values())
     (first, own), *others = attached.items()
     for index, meta in others:
         own.require(meta, f"{first}, beside {index} behind {name!r},")
     former = min({meta.former for meta in attached.values()} - {None}, default=None, key=str)
-    following = own.next if len(behind) == len(attached) else None
-    return _with_all_stops(replace(own, next=following, former=former), attached.values())
+    own = replace(own, next=own.next if len(behind) == len(attached) else None, former=former)
+    return _with_all_stops(own, attached.values())
 
 
 def _with_all_stops(meta: IndexMeta, metas: Iterable[IndexMeta]) -> IndexMeta:
     """Joins the stop lists of all that hold the same tokens."""
     same = [each for each in metas if (each.scheme.id, each.field) == (meta.scheme.id, meta.field)]
     return replace(meta, stop=tuple(sorted({entry for each in same for entry in each.stop})))
-
-
-def _is_ahead(other: IndexMeta, meta: IndexMeta) -> bool:
-    """Tells whether another index has already made the change that this one is in."""
-    return (
-        meta.next is not None
-        and other.scheme.id == meta.next.scheme.id
-        and (other.field, other.former) == (meta.next.field, meta.field)
-    )
-
-
-META_SECONDS = 10.0
-"""Seconds after which an open index reads its `IndexMeta` again, because others may change it."""

@@ -8,16 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from esdedup.exceptions import UsageError
 from esdedup.models import CandidateQuery
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.tokens import decode_tokens, token_length
-from esdedup.text.arrays import U64
+from esdedup.text.arrays import I64, U64
 
 MAX_STOPPED = 1_000
 """Maximum number of entries; every node of a cluster holds them in memory, in the mapping."""
@@ -38,13 +34,6 @@ def stop_entries(tokens: Sequence[str], scheme: Scheme) -> tuple[str, ...]:
     return entries
 
 
-def stored_stop(document: Any, scheme: Scheme) -> tuple[str, ...]:
-    """Reads the stop list in an index's `_meta`. Raises UsageError for another form."""
-    if not isinstance(document, list) or not all(isinstance(entry, str) for entry in document):
-        raise UsageError("the index's _meta.esdedup.stop is not a list of tokens")
-    return stop_entries(document, scheme)
-
-
 def is_token(token: str, kind: str, scheme: Scheme) -> bool:
     """Tells whether a text has the form of a scheme's tokens of a kind."""
     try:
@@ -60,13 +49,8 @@ def stopped_tokens(stop: Sequence[str], kind: str) -> frozenset[str]:
     return frozenset(token for own, _, token in parts if own == kind)
 
 
-def stopped_buckets(
-    stop: Sequence[str], kind: str, scheme: Scheme
-) -> tuple[NDArray[np.int64], U64]:
-    """Returns the buckets of one kind in a stop list: positions and values, each of shape (m,).
-
-    A position is the number of a band or segment, a value is as of `tokens.decode_tokens`.
-    """
+def stopped_buckets(stop: Sequence[str], kind: str, scheme: Scheme) -> tuple[I64, U64]:
+    """Returns the buckets of one kind in a stop list: positions and values, each of shape (m,)."""
     return decode_tokens(sorted(stopped_tokens(stop, kind)), *_forms(scheme)[kind])
 
 
@@ -89,7 +73,6 @@ def _forms(scheme: Scheme) -> dict[str, tuple[int, int]]:
 
 
 def _entry(text: str, scheme: Scheme) -> str:
-    """A token with its kind."""
     kind, colon, token = text.rpartition(":")
     forms = _forms(scheme)
     fitting = [own for own in forms if kind in ("", own) and is_token(token, own, scheme)]

@@ -1,7 +1,6 @@
 """Rows of unequal length in one array ("ragged" rows), and the types of the arrays.
 
-Row i of a ragged array is values[offsets[i]:offsets[i + 1]]. Everything that works on many texts
-at once is written with these few functions, without a Python loop over texts.
+Work on many texts at once is written with these functions, without a Python loop over texts.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ Unsigned = NDArray[np.unsignedinteger]
 
 @dataclass(frozen=True)
 class Ragged:
-    """Rows of 64-bit hashes of unequal length, one row a text.
+    """Rows of 64-bit hashes of unequal length: row i is hashes[offsets[i]:offsets[i + 1]].
 
     hashes: shape (total,). offsets: shape (rows + 1,).
     """
@@ -70,8 +69,7 @@ def offsets_of(counts: I64 | Mask) -> I64:
 def ranges(starts: I64 | int, counts: I64) -> I64:
     """Joins the ranges starts[i], starts[i] + 1, ..., of counts[i] numbers each.
 
-    starts: one for each row, shape (rows,), or the same for all; 0 gives positions within rows.
-    counts: shape (rows,).
+    starts: shape (rows,), or one for all; 0 gives positions within rows. counts: shape (rows,).
     """
     offsets = offsets_of(counts)
     return np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], counts)

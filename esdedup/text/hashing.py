@@ -45,11 +45,10 @@ def xxh3(strings: Iterable[str], seed: int) -> U64:
 
 
 def xxh3_slices(data: bytes, starts: I64, lengths: I64, seed: int) -> U64:
-    """XXH3-64 of many slices of one buffer.
+    """XXH3-64 of many slices of one buffer: shape (n,).
 
     data: the buffer, with at least PADDING bytes after the last slice.
     starts, lengths: shape (n,), in bytes; every length is at least 1.
-    Returns shape (n,).
     """
     # Eight bytes from every position, without copying: an overlapping view of the buffer.
     words = np.ndarray((max(len(data) - 7, 0),), "<u8", data, strides=(1,))
@@ -92,7 +91,7 @@ def _hash_4_to_8(words: U64, starts: I64, lengths: I64, seed: int) -> U64:
 
 
 def _hash_9_to_16(words: U64, starts: I64, lengths: I64, seed: int) -> U64:
-    """The form for 9 to 16 bytes. For longer strings the number means nothing."""
+    # For longer strings the number means nothing.
     low = words.take(starts)
     high = words.take(starts + lengths - 8)
     low ^= np.uint64(((_secret(24, 32) ^ _secret(32, 40)) + seed) & _MASK64)
@@ -132,8 +131,5 @@ def avalanche(h: U64) -> U64:
 
 
 def keys(count: int, purpose: str, seed: int) -> U64:
-    """Makes `count` fixed numbers: XXH3-64 of "purpose:0", "purpose:1", ... with the seed.
-
-    The first ones do not depend on the count.
-    """
+    """Makes `count` fixed numbers: XXH3-64 of "purpose:0", "purpose:1", ... with the seed."""
     return xxh3((f"{purpose}:{position}" for position in range(count)), seed)

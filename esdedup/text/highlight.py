@@ -19,10 +19,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from esdedup.text.arrays import I64, Mask, Ragged
+from esdedup.text.arrays import I64, U64, Mask, Ragged
 from esdedup.text.normalise import Normalisation, normalise
 from esdedup.text.shingles import Shingling, shingle
-from esdedup.text.words import Places, place
+from esdedup.text.words import place
 
 Span = tuple[int, int]
 _FEWEST_WORDS_CUT = 10
@@ -107,8 +107,7 @@ def mark_shared(
     normalised = normalise(texts, normalisation)
     places = [place(text, shingling, seed) for text in normalised]
     left, right = (
-        shingle(Ragged(each.hashes, np.array([0, each.hashes.size])), size).hashes
-        for each in places
+        shingle(Ragged(hashes, np.array([0, hashes.size])), size).hashes for hashes, *_ in places
     )
     shared = np.isin(left, right), np.isin(right, left)
     first, second = (
@@ -130,13 +129,13 @@ def _covered(first: I64, length: int, count: int) -> Mask:
 def _marked(
     text: str,
     normalised: str,
-    places: Places,
+    places: tuple[U64, I64, I64],
     shared: Mask,
     normalisation: Normalisation,
     size: int,
 ) -> MarkedText:
     """shared: marks the text's shingles that the other text has, shape (shingles,)."""
-    starts, ends = places.starts, places.ends
+    _, starts, ends = places
     origins = _origins(text, normalised, normalisation)
     if origins is not None and starts.size:
         starts, ends = origins[0][starts], origins[1][ends - 1]
@@ -261,7 +260,6 @@ def _excerpts(text: MarkedText) -> Iterator[Excerpt]:
 
 
 def _shortened(piece: Excerpt) -> list[Excerpt]:
-    """The piece, without its middle if it is long."""
     if len(piece.text) <= _PIECE:
         return [piece]
     first, last = piece.text[: _PIECE - _KEPT_END], piece.text[-_KEPT_END:]

@@ -1,7 +1,4 @@
-"""Exact similarities of pairs: Jaccard of shingle sets, Hamming of fingerprints.
-
-All pairs are compared at once, in numpy.
-"""
+"""Exact similarities of pairs, in numpy: Jaccard of shingle sets, Hamming of fingerprints."""
 
 from __future__ import annotations
 
@@ -20,7 +17,6 @@ def jaccard(sets: Ragged, left: I64, right: I64) -> F64:
 
     sets: 64-bit shingle hashes, sorted, without repetitions, as `shingles.distinct` returns them.
     left, right: rows of `sets`, shape (pairs,).
-
     Two empty sets have similarity 0: an empty text resembles nothing.
     """
     similarity = np.zeros(left.size, np.float64)
@@ -46,10 +42,7 @@ def jaccard(sets: Ragged, left: I64, right: I64) -> F64:
 
 
 def jaccard_of_rows(left: I64, right: I64, sets_of: Callable[[list[int]], Ragged]) -> F64:
-    """Exact Jaccard similarity of pairs of rows: shape (pairs,).
-
-    sets_of: returns the shingle sets of rows; called once, with each row that is in any pair.
-    """
+    """The same for rows whose sets `sets_of` returns; it is called once, for all rows at once."""
     rows, position = np.unique(np.concatenate([left, right]), return_inverse=True)
     return jaccard(sets_of(rows.tolist()), position[: left.size], position[left.size :])
 
@@ -57,9 +50,7 @@ def jaccard_of_rows(left: I64, right: I64, sets_of: Callable[[list[int]], Ragged
 def jaccard_with(one: U64, sets: Ragged) -> F64:
     """Exact Jaccard similarity of one shingle set with each row of `sets`: shape (len(sets),).
 
-    Faster than `jaccard` for few sets.
-
-    one: sorted and without repetitions, as each row of `sets` is.
+    Faster than `jaccard` for few sets. one: sorted and without repetitions, as the rows are.
     """
     if not one.size:
         return np.zeros(len(sets), np.float64)

@@ -18,8 +18,8 @@ def installed_version() -> str:
 def cut(texts: Sequence[str], version: str) -> list[list[str]]:
     """Cuts each text into words and punctuation. Joined, the pieces are the text.
 
-    Raises UsageError if another version is installed, because its dictionary may cut differently.
-    Raises MissingExtra if jieba is not installed.
+    Raises UsageError if another version is installed, because its dictionary may cut differently,
+    and MissingExtra if jieba is not installed.
     """
     installed = installed_version()
     if installed != version:

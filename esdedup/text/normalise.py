@@ -28,7 +28,6 @@ class Normalisation:
 
     form: the Unicode normal form ("NFKC", "NFC") or "none".
     casefold: remove differences of case, by full Unicode case folding.
-
     Raises UsageError for an unknown form.
     """
 
@@ -42,11 +41,9 @@ class Normalisation:
 
 def normalise(texts: Sequence[str], normalisation: Normalisation) -> list[str]:
     """The normalised texts, in order. Normalising twice changes nothing."""
-    if normalisation.casefold:
-        # ASCII is in every normal form, and folding it is lowering it.
-        normalised = [text.lower() if text.isascii() else text for text in texts]
-    else:
-        normalised = list(texts)
+    # ASCII is in every normal form, and folding it is lowering it.
+    fold = normalisation.casefold
+    normalised = [text.lower() if fold and text.isascii() else text for text in texts]
     rows = [row for row, text in enumerate(texts) if not text.isascii()]
     if rows:
         others = _normalise_others([texts[row] for row in rows], normalisation)
@@ -62,22 +59,16 @@ def _normalise_others(texts: list[str], normalisation: Normalisation) -> list[st
         return [_normalise_around_young(text, normalisation) for text in texts]
     if normalisation.form == "NFKC":
         joined = _narrowed(joined, points)
-    ends = list(itertools.accumulate(map(len, texts)))
-    spans = list(itertools.pairwise([0, *ends]))
+    spans = list(itertools.pairwise(itertools.accumulate(map(len, texts), initial=0)))
     folded = joined.casefold() if normalisation.casefold else joined
     # Folding removes no character, so an equal length means one character for each. And every part
     # of a text in a normal form is in that form.
-    if len(folded) == len(joined) and _is_normal(joined, folded, normalisation.form):
+    form = normalisation.form
+    if len(folded) == len(joined) and (
+        form == "none" or all(unicodedata.is_normalized(form, each) for each in {joined, folded})
+    ):
         return [folded[a:b] for a, b in spans]
     return [_normalise_assigned(joined[a:b], normalisation) for a, b in spans]
-
-
-def _is_normal(text: str, folded: str, form: Form) -> bool:
-    if form == "none":
-        return True
-    return unicodedata.is_normalized(form, text) and (
-        folded == text or unicodedata.is_normalized(form, folded)
-    )
 
 
 def _narrowed(text: str, points: U32) -> str:

@@ -33,9 +33,7 @@ class Shingling:
     stop_words: tokens left out before shingles are formed, normalised as the text is.
     segmenter: with "jieba", the package version whose dictionary splits the words; "" takes the
         installed one.
-
-    Raises UsageError for values out of range.
-    Raises MissingExtra if jieba is needed and not installed.
+    Raises UsageError for values out of range, MissingExtra if jieba is needed and not installed.
     """
 
     unit: Unit = "word"

@@ -10,7 +10,6 @@ import functools
 import itertools
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,19 +23,6 @@ _TABLED = 0x10000
 """The hashes of characters below this one are in a table, nearly all Han characters among them."""
 
 
-@dataclass(frozen=True)
-class Places:
-    """The hashed tokens of one text, and their positions in it.
-
-    hashes, starts, ends: shape (tokens,). Token i is text[starts[i]:ends[i]], which may also hold
-        ignored characters, or several spaces for one.
-    """
-
-    hashes: U64
-    starts: I64
-    ends: I64
-
-
 def tokenise(texts: Sequence[str], shingling: Shingling, seed: int) -> Ragged:
     """Splits normalised texts into hashed tokens, without stop words: one row a text."""
     tokens = _split(texts, shingling, seed)
@@ -45,17 +31,17 @@ def tokenise(texts: Sequence[str], shingling: Shingling, seed: int) -> Ragged:
     return tokens.only(~np.isin(tokens.hashes, xxh3(shingling.stop_words, seed)))
 
 
-def place(text: str, shingling: Shingling, seed: int) -> Places:
-    """The tokens that `tokenise` returns for a normalised text, and their positions in it."""
+def place(text: str, shingling: Shingling, seed: int) -> tuple[U64, I64, I64]:
+    """The hashed tokens that `tokenise` returns for one text, their starts and their ends in it.
+
+    Each of shape (tokens,). Token i is text[starts[i]:ends[i]], which may also hold ignored
+    characters, or several spaces for one.
+    """
     hashes = _split([text], shingling, seed).hashes
-    if shingling.unit == "word":
-        starts, ends = _word_places(text)
-    elif shingling.unit == "char":
-        starts, ends = _character_places(text)
-    else:
-        starts, ends = _jieba_places(text, shingling)
+    places = {"word": _word_places, "char": _character_places, "jieba": _jieba_places}
+    starts, ends = places[shingling.unit](text, shingling)
     keep = ~np.isin(hashes, xxh3(shingling.stop_words, seed))
-    return Places(hashes[keep], starts[keep], ends[keep])
+    return hashes[keep], starts[keep], ends[keep]
 
 
 def _split(texts: Sequence[str], shingling: Shingling, seed: int) -> Ragged:
@@ -75,22 +61,18 @@ def _joined(texts: Sequence[str]) -> tuple[str, I64]:
 def _words(texts: Sequence[str], seed: int) -> Ragged:
     joined, bounds = _joined(texts)
     if joined.isascii():
-        starts, ends = _ascii_word_spans(joined)
-        data = joined.encode() + bytes(PADDING)
-        hashes = xxh3_slices(data, starts, ends - starts, seed)
+        data = joined.encode()
+        # bytes.translate looks bytes up faster than numpy does.
+        inside = np.frombuffer(data.translate(_ascii_inside_word()), np.bool_)
+        # The text begins and ends outside a word, so that starts and ends alternate.
+        edges = np.flatnonzero(inside[1:] ^ inside[:-1]) + 1
+        starts, ends = edges[0::2], edges[1::2]
+        hashes = xxh3_slices(data + bytes(PADDING), starts, ends - starts, seed)
     else:
         points, bounds = _drop_ignored(joined, bounds)
         starts, ends = _word_spans(points)
         hashes = _hash_short_spans(points, starts, ends, seed)
     return Ragged(hashes, np.searchsorted(starts, bounds))
-
-
-def _ascii_word_spans(text: str) -> tuple[I64, I64]:
-    # bytes.translate looks bytes up faster than numpy does.
-    inside = np.frombuffer(text.encode().translate(_ascii_inside_word()), np.bool_)
-    # The text begins and ends outside a word, so that starts and ends alternate.
-    edges = np.flatnonzero(inside[1:] ^ inside[:-1]) + 1
-    return edges[0::2], edges[1::2]
 
 
 @functools.cache
@@ -144,19 +126,16 @@ def _hash_short_spans(points: U32, starts: I64, ends: I64, seed: int) -> U64:
     if rest.size:
         starts, ends = starts[rest], ends[rest]
         if 2 * (ends - starts).sum() < points.size:
-            points, starts, ends = _only(points, starts, ends)
+            # Only the characters inside spans are encoded.
+            steps = np.zeros(points.size + 1, np.int8)
+            steps[starts] = 1
+            steps[ends] -= 1
+            points = points[np.cumsum(steps[:-1], dtype=np.int8).view(np.bool_)]
+            lengths = ends - starts
+            ends = np.cumsum(lengths)
+            starts = ends - lengths
         hashes[rest] = _hash_spans(points, starts, ends, seed)
     return hashes
-
-
-def _only(points: U32, starts: I64, ends: I64) -> tuple[U32, I64, I64]:
-    """The characters inside spans, and the starts and ends of the spans among them."""
-    steps = np.zeros(points.size + 1, np.int8)
-    steps[starts] = 1
-    steps[ends] -= 1
-    inside = np.cumsum(steps[:-1], dtype=np.int8).view(np.bool_)
-    ends_of_kept = np.cumsum(ends - starts)
-    return points[inside], ends_of_kept - (ends - starts), ends_of_kept
 
 
 @functools.lru_cache(maxsize=2)
@@ -177,10 +156,7 @@ def _characters(texts: Sequence[str], seed: int) -> Ragged:
 
 
 def _jieba_words(texts: Sequence[str], shingling: Shingling, seed: int) -> Ragged:
-    rows = [
-        [piece for piece in pieces if _has_word(piece)]
-        for pieces in cut(texts, shingling.segmenter)
-    ]
+    rows = [list(filter(_has_word, pieces)) for pieces in cut(texts, shingling.segmenter)]
     counts = np.fromiter(map(len, rows), np.int64, len(rows))
     return Ragged(xxh3((word for row in rows for word in row), seed), offsets_of(counts))
 
@@ -189,22 +165,19 @@ def _has_word(piece: str) -> bool:
     return bool((character_classes()[code_points(piece)] != OTHER).any())
 
 
-def _word_places(text: str) -> tuple[I64, I64]:
+def _word_places(text: str, _: Shingling) -> tuple[I64, I64]:
     joined, bounds = _joined([text])
-    points, _ = _drop_ignored(joined, bounds)
+    points = _drop_ignored(joined, bounds)[0]
     starts, ends = _word_spans(points)
     kept = np.flatnonzero(character_classes().take(code_points(joined)) != IGNORED)
     # The joined text has one line feed more at its start.
     return kept[starts] - 1, kept[ends - 1]
 
 
-def _character_places(text: str) -> tuple[I64, I64]:
-    places: list[tuple[int, int]] = []
-    for run in re.finditer(r"\S+", text):
-        if places:
-            places.append((places[-1][1], run.start()))
-        places += [(at, at + 1) for at in range(*run.span())]
-    starts, ends = _columns(places)
+def _character_places(text: str, _: Shingling) -> tuple[I64, I64]:
+    # A character, or the white space between two.
+    places = re.finditer(r"\S|(?<=\S)\s+(?=\S)", text)
+    starts, ends = _columns([found.span() for found in places])
     kept = character_classes().take(code_points(text)[starts]) != IGNORED
     return starts[kept], ends[kept]
 

@@ -101,9 +101,8 @@ def _write_chunk(pending: list[Action], send: Send, policy: BulkPolicy, where: s
         pending = [action for action, _ in rejected]
         if retry < policy.retries:
             wait(policy, retry, f"{len(pending)} documents rejected: {rejected[0][1]}")
-    late = [
-        Failure(action.id, f"{why}; after {policy.retries} retries") for action, why in rejected
-    ]
+    after = f"after {policy.retries} retries"
+    late = [Failure(action.id, f"{why}; {after}") for action, why in rejected]
     return report + WriteReport(failures=late)
 
 

@@ -64,16 +64,16 @@ class Cluster:
         waiting = iter(bodies)
         # An answer from a part of the shards would lack documents without telling.
         header = line({"allow_partial_search_results": False})
-        while some := [header + line(body) for body in islice(waiting, QUERIES_AT_ONCE)]:
-            search = functools.partial(self._search, path, b"".join(some), where)
-            yield from retrying(search, self.policy)
 
-    def _search(self, path: str, body: bytes, where: str) -> list[Mapping[str, Any]]:
-        _, answer = self.client.request("POST", f"{path}/_msearch", body)
-        for each in answer["responses"]:
-            if "error" in each:
-                raise error_of(each.get("status", 500), each, where)
-        return list(answer["responses"])
+        def search() -> list[Mapping[str, Any]]:
+            _, answer = self.client.request("POST", f"{path}/_msearch", b"".join(some))
+            for each in answer["responses"]:
+                if "error" in each:
+                    raise error_of(each.get("status", 500), each, where)
+            return list(answer["responses"])
+
+        while some := [header + line(body) for body in islice(waiting, QUERIES_AT_ONCE)]:
+            yield from retrying(search, self.policy)
 
     def get_many(
         self, body: Mapping[str, Any], path: str = "", params: Mapping[str, str] | None = None

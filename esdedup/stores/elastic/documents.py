@@ -51,9 +51,8 @@ def lines_to_create(held: Held, index: str | None) -> bytes:
 
 def lines_to_change(change: Change) -> bytes:
     """Returns the lines that change or delete a document if it still has its version."""
-    number, term = change.held.version.split("/")
-    version = {"if_seq_no": int(number), "if_primary_term": int(term)}
-    target = {**place_of(change.held), **version}
+    number, term = map(int, change.held.version.split("/"))
+    target = {**place_of(change.held), "if_seq_no": number, "if_primary_term": term}
     of = f"document {change.held.document.id!r}"
     if change.fields is None:
         return line({"delete": target})

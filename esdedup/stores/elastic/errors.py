@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from esdedup.exceptions import (
-    AuthenticationFailed,
-    EsdedupError,
-    IndexNotFound,
-    PermissionDenied,
-    StoreError,
-    StoreUnavailable,
-)
+from esdedup import exceptions
 
 RETRIED = frozenset({429, 502, 503, 504})
 """Statuses that pass by themselves: too many requests, or a server or proxy is not ready."""
@@ -24,11 +17,11 @@ _NODE_GONE = ("node_not_connected_", "node_disconnected_", "node_closed_", "conn
 _CONTEXT_GONE = ("search_context_missing", "no node found for id")
 
 
-class TooLarge(StoreError):
+class TooLarge(exceptions.StoreError):
     """The request was larger than the server takes (413)."""
 
 
-class PointInTimeLost(StoreError):
+class PointInTimeLost(exceptions.StoreError):
     """A node that held a part of a point in time is gone, or it was open for too long."""
 
 
@@ -39,42 +32,34 @@ def passes(status: int, body: Any) -> bool:
     return status == 500 and any(gone in reason_of(body) for gone in _NODE_GONE)
 
 
-def error_of(status: int, body: Any, where: str) -> EsdedupError:
+def error_of(status: int, body: Any, where: str) -> exceptions.EsdedupError:
     """Returns the error to raise for an answer with an error status."""
-    reason = reason_of(body)
+    reason, error = reason_of(body), body.get("error") if isinstance(body, Mapping) else None
+    error = error if isinstance(error, Mapping) else {}
+    cause = _deepest(error)
+    # Names in a reason may look like types.
+    types = str(error.get("type")), str(cause.get("type"))
     if status == 401:
-        return AuthenticationFailed(
+        return exceptions.AuthenticationFailed(
             f"{where}: the server refused the credentials (401). Check the user name and password,"
             " the API key or the token"
         )
     # A block of an index (such as `cluster_block_exception`) does not mean a lack of privileges.
-    if status == 403 and not _types(body)[0].endswith("_block_exception"):
-        return PermissionDenied(f"{where}: the user lacks a privilege (403): {reason}")
-    if status == 404 and "index_not_found_exception" in _types(body):
-        error = _error_in(body)
-        name = error.get("index") or _deepest(error).get("index") or "?"
-        return IndexNotFound(f"{where}: there is no such index: {name}")
+    if status == 403 and not types[0].endswith("_block_exception"):
+        return exceptions.PermissionDenied(f"{where}: the user lacks a privilege (403): {reason}")
+    if status == 404 and "index_not_found_exception" in types:
+        name = error.get("index") or cause.get("index") or "?"
+        return exceptions.IndexNotFound(f"{where}: there is no such index: {name}")
     if status == 413:
         return TooLarge(f"{where}: the request is larger than the server takes (413)")
     if passes(status, body):
-        return StoreUnavailable(f"{where}: the server is not ready ({status}): {reason}")
+        return exceptions.StoreUnavailable(f"{where}: the server is not ready ({status}): {reason}")
     if any(gone in reason for gone in _CONTEXT_GONE):
         return PointInTimeLost(
             f"{where}: the point in time that was read is lost, with a node that held a part of it"
             f" or after a long pause: {reason}"
         )
-    return StoreError(f"{where}: the server answered {status}: {reason}")
-
-
-def _types(body: Any) -> list[str]:
-    """The types of an error and of its deepest cause; names in a reason may look like types."""
-    error = _error_in(body)
-    return [str(error.get("type")), str(_deepest(error).get("type"))]
-
-
-def _error_in(body: Any) -> Mapping[str, Any]:
-    error = body.get("error") if isinstance(body, Mapping) else None
-    return error if isinstance(error, Mapping) else {}
+    return exceptions.StoreError(f"{where}: the server answered {status}: {reason}")
 
 
 def reason_of(body: Any) -> str:

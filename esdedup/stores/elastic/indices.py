@@ -53,10 +53,7 @@ def check_name(name: str) -> None:
 
 
 def resolve(cluster: Cluster, name: str) -> Named:
-    """Returns the indices behind a name.
-
-    Raises UsageError for a pattern, IndexNotFound if the name does not exist.
-    """
+    """Returns the indices behind a name. Raises UsageError for a pattern, or IndexNotFound."""
     check_name(name)
     status, answer = cluster.ask("GET", f"/_resolve/index{path_of(name)}", allowed=frozenset({404}))
     if status == 200:
@@ -108,12 +105,8 @@ def takes_creates(cluster: Cluster, index: str | None) -> str | None:
     """
     if index is None:
         return None
-    _, answer = cluster.ask(
-        "GET",
-        f"/_resolve/index{path_of(index)}",
-        params={"expand_wildcards": "all"},
-        allowed=frozenset({404}),
-    )
+    path, params = f"/_resolve/index{path_of(index)}", {"expand_wildcards": "all"}
+    _, answer = cluster.ask("GET", path, params=params, allowed=frozenset({404}))
     found = [each for each in answer.get("indices", ()) if each["name"] == index]
     # A backing index of a data stream takes new documents only by the stream's name.
     return found[0].get("data_stream", index) if found else None
@@ -124,23 +117,17 @@ def states(cluster: Cluster, named: Named) -> list[IndexState]:
     found: list[IndexState] = []
     for first in range(0, len(named.indices), _NAMES_IN_URL):
         names = named.indices[first : first + _NAMES_IN_URL]
-        path = f"/{','.join(quote(name, safe='') for name in names)}"
+        path = f"/{quote(','.join(names), safe=',')}"
         _, mappings = cluster.ask("GET", f"{path}/_mapping")
         _, settings = cluster.ask("GET", f"{path}/_settings", params={"flat_settings": "true"})
         # Closed indices are only found by their names.
-        _, resolved = cluster.ask(
-            "GET", f"/_resolve/index{path}", params={"expand_wildcards": "all"}
-        )
+        every = {"expand_wildcards": "all"}
+        _, resolved = cluster.ask("GET", f"/_resolve/index{path}", params=every)
         attributes = {index["name"]: index["attributes"] for index in resolved["indices"]}
-        found += [
-            IndexState(
-                name,
-                mappings[name]["mappings"],
-                settings[name]["settings"],
-                "closed" in attributes.get(name, ()),
-            )
-            for name in names
-        ]
+        for name in names:
+            closed = "closed" in attributes.get(name, ())
+            mapping, own = mappings[name]["mappings"], settings[name]["settings"]
+            found.append(IndexState(name, mapping, own, closed))
     return found
 
 
@@ -151,11 +138,8 @@ def whole_source(cluster: Cluster, path: str, mappings: Mapping[str, Mapping[str
     mappings: by index. Raises StoreError, naming the index, if an index does not keep documents
     whole.
     """
-    _, answer = cluster.ask(
-        "GET",
-        f"{path}/_settings/{','.join(_SETTINGS)}",
-        params={"flat_settings": "true", "include_defaults": "true"},
-    )
+    params = {"flat_settings": "true", "include_defaults": "true"}
+    _, answer = cluster.ask("GET", f"{path}/_settings/{','.join(_SETTINGS)}", params=params)
     hidden = False
     for index, mapping in mappings.items():
         found = answer.get(index, {})
@@ -174,15 +158,10 @@ def whole_source(cluster: Cluster, path: str, mappings: Mapping[str, Mapping[str
 
 
 def source_limits(mapping: Mapping[str, Any], mode: str) -> tuple[bool, list[str]]:
-    """Returns whether `_source` is disabled, and which of its filters are set.
-
-    mode: the index's setting index.mapping.source.mode.
-    """
+    """Returns whether `_source` is disabled, and its filters. mode: index.mapping.source.mode."""
     source = mapping.get("_source", {})
-    disabled = str(source.get("enabled", "true")).lower() == "false" or "disabled" in (
-        str(source.get("mode")).lower(),
-        mode.lower(),
-    )
+    modes = str(source.get("mode")).lower(), mode.lower()
+    disabled = str(source.get("enabled", "true")).lower() == "false" or "disabled" in modes
     return disabled, [name for name in ("includes", "excludes") if source.get(name)]
 
 

@@ -89,10 +89,7 @@ def random_order(query: dict[str, Any], seed: int) -> dict[str, Any]:
 
 
 def scan_body(query: dict[str, Any], paths: Any, size: int) -> dict[str, Any]:
-    """Returns the search for one page of the documents that match, with only the given fields.
-
-    paths: dotted names, or another value of `_source`.
-    """
+    """Returns the search for one page. paths: names of fields, or another value of `_source`."""
     return {
         "query": query,
         "size": size,

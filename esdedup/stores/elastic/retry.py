@@ -1,10 +1,7 @@
 """Sends a request again, after a wait, if the server is not ready (429, 502, 503, 504).
 
-`errors.passes` says which answers pass by themselves and raises them as StoreUnavailable. Whole
-requests are retried by `retrying`; in a bulk request `bulk` sends only the refused documents again.
-Waits double from one retry to the next, up to a limit, with a random part. When the retries of
-`BulkPolicy` run out, the error goes to the caller, and documents that the server still refuses are
-reported as failures. `BulkPolicy` governs every request, not only bulk requests.
+`errors.error_of` makes such answers StoreUnavailable. Whole requests are sent again by `retrying`.
+Of a bulk request, `bulk` sends only the refused documents again. `BulkPolicy` governs all of them.
 """
 
 from __future__ import annotations
@@ -52,10 +49,7 @@ def wait(policy: BulkPolicy, retry: int, reason: str) -> None:
 
 
 def retrying(call: Callable[[], Answer], policy: BulkPolicy) -> Answer:
-    """Makes a call, again while it raises StoreUnavailable, and returns its answer.
-
-    Raises the last StoreUnavailable when the retries run out.
-    """
+    """Makes a call, again while it raises StoreUnavailable, until the retries run out."""
     for retry in range(policy.retries):
         try:
             return call()

@@ -6,6 +6,8 @@ stream, and for a document with a routing of its own, only a search tells where 
 
 from __future__ import annotations
 
+import functools
+import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -68,51 +70,42 @@ class ClusterStore:
     def __init__(self, cluster: Cluster, index: str) -> None:
         indices.check_name(index)
         self.cluster = cluster
-        self._index = index
+        self.index = index
         self._path = indices.path_of(index)
         self._several: bool | None = None
-        self._whole: Any = None
         self._creates_only = False
 
     @property
-    def index(self) -> str:
-        """The name of the index, alias or data stream."""
-        return self._index
-
-    @property
     def where(self) -> str:
-        return f"index {self._index!r} at {self.cluster.connection.shown}"
+        return f"index {self.index!r} at {self.cluster.connection.shown}"
 
     def meta(self) -> IndexMeta | None:
         mappings = self._mappings()
-        if mappings is None:
-            return None
-        return common_meta(mappings, self._index)
+        return None if mappings is None else common_meta(mappings, self.index)
 
     def create(self, meta: IndexMeta) -> None:
         mappings = self._mappings()
         if mappings is None:
-            status, answer = self.cluster.ask(
-                "PUT", self._path, {"mappings": index_mapping(meta)}, allowed=frozenset({400})
-            )
+            body = {"mappings": index_mapping(meta)}
+            status, answer = self.cluster.ask("PUT", self._path, body, allowed=frozenset({400}))
             if status == 200:
                 return
             if "resource_already_exists_exception" not in json.dumps(answer):
                 raise StoreError(f"{self.where}: {reason_of(answer)}")
             mappings = self._mappings() or {}
-        stored = common_meta(mappings, self._index)
+        stored = common_meta(mappings, self.index)
         if stored is None:
             if len(mappings) > 1:
                 raise UsageError(
-                    f"{self._index!r} names {len(mappings)} indices"
+                    f"{self.index!r} names {len(mappings)} indices"
                     f" ({', '.join(sorted(mappings))}) without esdedup fields: esdedup attach"
-                    f" --index {self._index}, or name one of them"
+                    f" --index {self.index}, or name one of them"
                 )
             (mapping,) = mappings.values()
             put = index_mapping(meta, mapping.get("_meta"))
             self.cluster.ask("PUT", f"{self._path}/_mapping", put)
             # Another client may have put its own fields at the same time.
-            stored = common_meta(self._mappings() or {}, self._index)
+            stored = common_meta(self._mappings() or {}, self.index)
         if stored is None:
             raise SchemeMismatch(f"{self.where}: the scheme was not stored in the mapping")
         stored.require(meta, self.where)
@@ -139,10 +132,7 @@ class ClusterStore:
 
     def update(self, documents: Sequence[Document]) -> WriteReport:
         # The server merges the fields, so that changes of other fields are not lost.
-        lines = [
-            (document.id, line({"doc": document.source}, f"document {document.id!r}"))
-            for document in documents
-        ]
+        lines = [(one.id, line({"doc": one.source}, f"document {one.id!r}")) for one in documents]
         return self._send("update", lines, {"retry_on_conflict": 10})
 
     def delete(self, ids: Sequence[str]) -> int:
@@ -188,14 +178,14 @@ class ClusterStore:
         return [one.document for one in self._read(ids, fields, self._is_several())]
 
     def hold(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Held]:
-        fields = self._whole_source() if paths is None else paths or False
+        fields = self._whole_source if paths is None else paths or False
         by_search = self._is_several() or isinstance(fields, dict)
         if by_search and ids:
             self.refresh()
         return self._read(ids, fields, by_search)
 
     def hold_again(self, held: Sequence[Held], paths: list[str] | None = None) -> list[Held]:
-        fields = self._whole_source() if paths is None else paths or False
+        fields = self._whole_source if paths is None else paths or False
         if isinstance(fields, dict):
             return self.hold([one.document.id for one in held])
         return self._get([place_of(one) for one in held], fields)
@@ -211,13 +201,11 @@ class ClusterStore:
 
     def _search_held(self, ids: Sequence[str], fields: Any) -> list[Held]:
         """Documents of all indices behind the name, as searches see them."""
-        found: list[Held] = []
         # No document has an empty id, and servers refuse to look for one.
-        if wanted := [id for id in ids if id]:
-            body = scan_body({"ids": {"values": wanted}}, fields, _PAGE)
-            for hits in self._pages({**body, "seq_no_primary_term": True}):
-                found += map(held_of, hits)
-        return found
+        wanted = [id for id in ids if id]
+        body = scan_body({"ids": {"values": wanted}}, fields, _PAGE)
+        pages = self._pages({**body, "seq_no_primary_term": True}) if wanted else ()
+        return [held_of(hit) for hits in pages for hit in hits]
 
     def _get_held(self, ids: Sequence[str], fields: Any) -> list[Held]:
         """Documents of one index as they are now, even if searches do not see that yet."""
@@ -277,12 +265,8 @@ class ClusterStore:
         check_sample(count)
         body = scan_body(random_order(sketched(meta), seed), paths, min(count, _PAGE))
         body["sort"] = [{"_score": "desc"}, *body["sort"]]
-        found: list[Document] = []
-        for hits in self._pages(body):
-            found += documents_of(hits)
-            if len(found) >= count:
-                break
-        return found[:count]
+        hits = itertools.chain.from_iterable(self._pages(body))
+        return documents_of(itertools.islice(hits, count))
 
     def bucket_sizes(self, kind: str, tokens: Sequence[str], meta: IndexMeta) -> list[int]:
         bodies = (bucket_body(f"{meta.field}.{kind}", token) for token in tokens)
@@ -297,7 +281,7 @@ class ClusterStore:
         """
         if meta.next is not None or meta.former is not None:
             raise UsageError(
-                f"{self._index!r} is changing its scheme: finish that first (esdedup switch)"
+                f"{self.index!r} is changing its scheme: finish that first (esdedup switch)"
             )
         for index, mapping in self._saying(meta).items():
             own = IndexMeta.from_json(mapping["_meta"][FIELD])
@@ -305,7 +289,7 @@ class ClusterStore:
             put = {"_meta": {**mapping["_meta"], **ours}}
             self.cluster.ask("PUT", f"{indices.path_of(index)}/_mapping", put)
         self._saying(replace(meta, stop=stop))
-        named = indices.resolve(self.cluster, self._index)
+        named = indices.resolve(self.cluster, self.index)
         if named.kind != "index" and (stored := self.meta()) is not None:
             # For the indices that are made next behind the name.
             renew_template(self.cluster, named, stored)
@@ -314,9 +298,9 @@ class ClusterStore:
         """The mappings by index. Raises StoreError if their `IndexMeta` is not `meta`."""
         _, answer = self.cluster.ask("GET", f"{self._path}/_mapping")
         mappings = {index: found["mappings"] for index, found in answer.items()}
-        if common_meta(mappings, self._index) != meta:
+        if common_meta(mappings, self.index) != meta:
             raise StoreError(
-                f"index {self._index!r} was changed by another client at the same time: try again"
+                f"index {self.index!r} was changed by another client at the same time: try again"
             )
         return mappings
 
@@ -351,7 +335,6 @@ class ClusterStore:
             self._mappings()
         return bool(self._several)
 
+    @functools.cached_property
     def _whole_source(self) -> Any:
-        if self._whole is None:
-            self._whole = indices.whole_source(self.cluster, self._path, self._mappings() or {})
-        return self._whole
+        return indices.whole_source(self.cluster, self._path, self._mappings() or {})

@@ -11,11 +11,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import quote
 
 from esdedup.exceptions import PermissionDenied, UsageError
 from esdedup.stores.elastic.client import Cluster
-from esdedup.stores.elastic.indices import Named
+from esdedup.stores.elastic.indices import Named, path_of
 from esdedup.stores.mapping import IndexMeta, index_mapping, meta_of
 
 
@@ -60,7 +59,7 @@ def plan_template(cluster: Cluster, named: Named, meta: IndexMeta) -> TemplatePl
     index_template = _template_of(cluster, named)
     used = False
     if index_template is not None:
-        _, answer = cluster.ask("GET", f"/_index_template/{quote(index_template, safe='')}")
+        _, answer = cluster.ask("GET", f"/_index_template{path_of(index_template)}")
         composed = answer["index_templates"][0]["index_template"].get("composed_of", [])
         used = name in composed or _next_has_meta(cluster, named, meta)
     body = {"template": {"mappings": index_mapping(meta)}}
@@ -77,7 +76,7 @@ def renew_template(cluster: Cluster, named: Named, meta: IndexMeta) -> None:
 def install_template(cluster: Cluster, plan: TemplatePlan) -> None:
     """Puts the component template, and nothing else."""
     try:
-        cluster.ask("PUT", f"/_component_template/{quote(plan.name, safe='')}", plan.body)
+        cluster.ask("PUT", f"/_component_template{path_of(plan.name)}", plan.body)
     except PermissionDenied as error:
         raise PermissionDenied(
             f"{error}. A component template needs the cluster privilege 'manage_index_templates'"
@@ -86,9 +85,8 @@ def install_template(cluster: Cluster, plan: TemplatePlan) -> None:
 
 
 def _stored(cluster: Cluster, name: str) -> Mapping[str, Any] | None:
-    status, answer = cluster.ask(
-        "GET", f"/_component_template/{quote(name, safe='')}", allowed=frozenset({404})
-    )
+    path = f"/_component_template{path_of(name)}"
+    status, answer = cluster.ask("GET", path, allowed=frozenset({404}))
     if status == 404 or not answer["component_templates"]:
         return None
     found: Mapping[str, Any] = answer["component_templates"][0]["component_template"]["template"]
@@ -98,7 +96,7 @@ def _stored(cluster: Cluster, name: str) -> Mapping[str, Any] | None:
 def _template_of(cluster: Cluster, named: Named) -> str | None:
     """The index template of a data stream, or else the one whose patterns match the name."""
     if named.kind == "data stream":
-        _, answer = cluster.ask("GET", f"/_data_stream/{quote(named.name, safe='')}")
+        _, answer = cluster.ask("GET", f"/_data_stream{path_of(named.name)}")
         for stream in answer["data_streams"]:
             return str(stream["template"])
     _, answer = cluster.ask("GET", "/_index_template")
@@ -113,12 +111,9 @@ def _template_of(cluster: Cluster, named: Named) -> str | None:
 
 def _next_has_meta(cluster: Cluster, named: Named, meta: IndexMeta) -> bool:
     """Tells whether the next index has the fields without our component template."""
-    status, answer = cluster.ask(
-        "POST",
-        f"/_index_template/_simulate_index/{quote(named.name, safe='')}",
-        # OpenSearch answers 500 for the name of a stream that exists.
-        allowed=frozenset({400, 403, 404, 500}),
-    )
+    path = f"/_index_template/_simulate_index{path_of(named.name)}"
+    # OpenSearch answers 500 for the name of a stream that exists.
+    status, answer = cluster.ask("POST", path, allowed=frozenset({400, 403, 404, 500}))
     if status != 200:
         return False
     mapping = answer.get("template", {}).get("mappings", {})

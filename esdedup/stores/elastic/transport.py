@@ -24,7 +24,6 @@ class Client:
     """Sends requests to a cluster, which is asked first which product it runs.
 
     product: the product's name and version, for messages.
-
     Raises StoreUnavailable, AuthenticationFailed or UsageError if it can't be reached.
     """
 

@@ -42,10 +42,7 @@ class Database:
 
     @contextmanager
     def transaction(self, wait: float = BUSY_SECONDS) -> Iterator[sqlite3.Connection]:
-        """Gives the only connection that may write; commits at the end unless there is an error.
-
-        wait: seconds to wait for another writer.
-        """
+        """Waits for other writers, then gives the only connection that may write, and commits."""
         with self._errors():
             db = self._connect()
             db.execute(f"PRAGMA busy_timeout = {min(wait, BUSY_SECONDS) * 1e3:.0f}")
@@ -99,13 +96,11 @@ class Database:
     def _errors(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.OperationalError as error:
-            if _is_busy(error):
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.OperationalError) and _is_busy(error):
                 raise StoreUnavailable(
                     f"{self.path}: another process has been writing for {BUSY_SECONDS:.0f} s"
                 ) from error
-            raise StoreError(f"{self.path}: {error}") from error
-        except sqlite3.DatabaseError as error:
             raise StoreError(f"{self.path}: {error}") from error
 
 
@@ -118,12 +113,11 @@ def _when_free(db: sqlite3.Connection, statement: str) -> None:
     while True:
         try:
             db.execute(statement)
+            return
         except sqlite3.OperationalError as error:
             if not _is_busy(error) or time.monotonic() > deadline:
                 raise
-            time.sleep(0.01)
-        else:
-            return
+        time.sleep(0.01)
 
 
 def _is_busy(error: sqlite3.Error) -> bool:

@@ -1,6 +1,6 @@
 """The local store: one SQLite file, no server.
 
-Documents are written at once. Their tokens are listed when a search first asks (`postings`).
+Documents are written at once. Their tokens are listed when a search first asks (`tables`).
 
 Tokens lie in a plain table with (token, document) as its primary key, and not in FTS5. FTS5 takes
 documents in twice as fast, but answers a query fourteen times as slowly, and queries are what there
@@ -19,7 +19,6 @@ from pathlib import Path
 
 from esdedup.exceptions import IndexNotFound, StoreError, UsageError
 from esdedup.models import (
-    FIELD,
     WHOLE,
     CandidateQuery,
     Candidates,
@@ -34,7 +33,6 @@ from esdedup.models import (
     check_sample,
 )
 from esdedup.stores.changes import CHANGED
-from esdedup.stores.fields import only
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.sqlite.database import Database
 from esdedup.stores.sqlite.tables import Tables, as_columns, columns_for, is_unicode, merged
@@ -65,7 +63,6 @@ class LocalStore:
             raise UsageError(f"index name {index!r}: use any other text")
         self._database = Database(Path(path))
         self._index = index
-        self._tables = Tables(index)
 
     @property
     def where(self) -> str:
@@ -86,11 +83,9 @@ class LocalStore:
             db.execute(
                 "CREATE TABLE IF NOT EXISTS esdedup_indices(name TEXT PRIMARY KEY, meta TEXT)"
             )
-            db.execute(
-                "INSERT INTO esdedup_indices VALUES(?, ?)",
-                (self._index, json.dumps(meta.to_json())),
-            )
-            self._tables.create(db)
+            row = self._index, json.dumps(meta.to_json())
+            db.execute("INSERT INTO esdedup_indices VALUES(?, ?)", row)
+            Tables(db, self._index).create()
 
     @staticmethod
     def encode(document: Document) -> tuple[str, str, str | None, str]:
@@ -106,8 +101,8 @@ class LocalStore:
         columns = [
             each.form if isinstance(each, Encoded) else as_columns(each) for each in documents
         ]
-        with self._writing() as db:
-            taken = self._tables.tokens_of(db, [id for id, *_ in columns])
+        with self._writing() as tables:
+            taken = tables.tokens_of([id for id, *_ in columns])
             for row in columns:
                 known = row[0] in taken or row[0] in latest
                 if create and known:
@@ -116,37 +111,32 @@ class LocalStore:
                 created, updated = created + (not known), updated + known
                 latest[row[0]] = row
             stored = {id: taken[id] for id in latest if id in taken}
-            self._tables.replace(db, list(latest.values()), stored)
+            tables.replace(list(latest.values()), stored)
         return WriteReport(created, updated, failures)
 
     def update(self, documents: Sequence[Document]) -> WriteReport:
         failures: list[Failure] = []
-        with self._writing() as db:
-            found = self._tables.held(db, [document.id for document in documents])
+        with self._writing() as tables:
+            found = tables.held([document.id for document in documents])
             latest = {id: held.document for id, held in found.items()}
-            for id, source in ((document.id, document.source) for document in documents):
-                if id in latest:
-                    latest[id] = Document(id, merged(latest[id].source, source))
+            for each in documents:
+                if each.id in latest:
+                    source = merged(latest[each.id].source, each.source)
+                    latest[each.id] = Document(each.id, source)
                 else:
-                    failures.append(Failure(id, "there is no such document"))
-            self._put(db, latest)
+                    failures.append(Failure(each.id, "there is no such document"))
+            _put(tables, latest)
         return WriteReport(updated=len(documents) - len(failures), failures=failures)
 
     def get(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Document]:
-        with self._reading() as db:
-            found = self._tables.read(db, ids, paths)
+        with self._reading() as tables:
+            found = tables.read(ids, paths)
         return [found[id] for id in ids if id in found]
 
     def hold(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Held]:
-        with self._reading() as db:
-            found = self._tables.held(db, ids)
-        chosen = [found[id] for id in ids if id in found]
-        if paths is None:
-            return chosen
-        return [
-            replace(held, document=Document(held.document.id, only(held.document.source, paths)))
-            for held in chosen
-        ]
+        with self._reading() as tables:
+            found = tables.held(ids, paths)
+        return [found[id] for id in ids if id in found]
 
     def hold_again(self, held: Sequence[Held], paths: list[str] | None = None) -> list[Held]:
         return self.hold([one.document.id for one in held], paths)
@@ -155,8 +145,8 @@ class LocalStore:
         failures: list[Failure] = []
         latest: dict[str, Document] = {}
         gone: list[str] = []
-        with self._writing() as db:
-            found = self._tables.held(db, [change.held.document.id for change in changes])
+        with self._writing() as tables:
+            found = tables.held([change.held.document.id for change in changes])
             for change in changes:
                 id = change.held.document.id
                 known = found.pop(id, None)
@@ -167,8 +157,8 @@ class LocalStore:
                 else:
                     old = {} if change.whole else known.document.source
                     latest[id] = Document(id, merged(old, change.fields))
-            self._put(db, latest)
-            self._tables.forget(db, self._tables.tokens_of(db, gone))
+            _put(tables, latest)
+            tables.forget(tables.tokens_of(gone))
         return WriteReport(updated=len(latest) + len(gone), failures=failures)
 
     def restore(self, held: Sequence[Held]) -> WriteReport:
@@ -177,122 +167,107 @@ class LocalStore:
     def candidates(self, queries: Sequence[CandidateQuery], limit: int) -> list[Candidates]:
         if any(query.filters for query in queries):
             raise UsageError("filters are queries of a cluster; a local file takes none")
-        with self._searching() as db:
-            return self._tables.candidates(db, queries, limit)
+        with self._searching() as tables:
+            return tables.candidates(queries, limit)
 
     def scan(
         self, paths: list[str], meta: IndexMeta, share: Share = WHOLE
     ) -> Iterator[list[Document]]:
-        self._require()
-        table = self._tables.name("documents")
         source, chosen = columns_for(paths)
-        with self._database.snapshot() as db:
+        with self._opened(self._database.snapshot()) as tables:
             # A document stays in its stripe of numbers, whatever documents come or go.
-            last = self._tables.postings.last(db) // _PAGE
-            stripes = range(share.number - 1, last + 1, share.of)
-            for first in (stripe * _PAGE for stripe in stripes):
-                rows = db.execute(
-                    f"SELECT id, {source}, tokens FROM {table}"
+            for stripe in range(share.number - 1, tables.last() // _PAGE + 1, share.of):
+                rows = tables.db.execute(
+                    f"SELECT id, {source}, tokens FROM {tables.documents}"
                     " WHERE scheme = ? AND number >= ? AND number < ? ORDER BY number",
-                    (meta.scheme.id, first, first + _PAGE),
+                    (meta.scheme.id, stripe * _PAGE, (stripe + 1) * _PAGE),
                 ).fetchall()
                 if rows:
                     yield [Document(id, chosen(own, ours)) for id, own, ours in rows]
 
     def bucket_sizes(self, kind: str, tokens: Sequence[str], meta: IndexMeta) -> list[int]:
-        with self._searching() as db:
-            counted = f"SELECT count(*) FROM ({self._tables.postings.holders(db, kind)})"
-            sizes = [db.execute(counted, (json.dumps([token]),)).fetchone() for token in tokens]
-        return [int(size) for (size,) in sizes]
+        with self._searching() as tables:
+            counted = f"SELECT count(*) FROM ({tables.holders(kind)})"
+            asked = ((json.dumps([token]),) for token in tokens)
+            return [int(tables.db.execute(counted, each).fetchone()[0]) for each in asked]
 
     def put_stop(self, meta: IndexMeta, stop: tuple[str, ...]) -> None:
-        with self._writing() as db:
-            if self._stored_meta(db) != meta:
+        with self._writing() as tables:
+            if self._stored_meta(tables.db) != meta:
                 raise StoreError(f"{self.where} was changed by another process: try again")
-            db.execute(
-                "UPDATE esdedup_indices SET meta = ? WHERE name = ?",
-                (json.dumps(replace(meta, stop=stop).to_json()), self._index),
-            )
+            row = json.dumps(replace(meta, stop=stop).to_json()), self._index
+            tables.db.execute("UPDATE esdedup_indices SET meta = ? WHERE name = ?", row)
 
     def sample(self, paths: list[str], meta: IndexMeta, count: int, seed: int) -> list[Document]:
         check_sample(count)
-        self._require()
-        with self._database.snapshot() as db:
-            rows = self._tables.sample(db, meta.scheme.id, count, seed)
-            return [
-                Document(id, only({**json.loads(source), FIELD: json.loads(tokens)}, paths))
-                for id, source, tokens in rows
-            ]
+        _, chosen = columns_for(paths)
+        with self._opened(self._database.snapshot()) as tables:
+            rows = tables.sample(meta.scheme.id, count, seed)
+        return [Document(id, chosen(own, ours)) for id, own, ours in rows]
 
     def delete(self, ids: Sequence[str]) -> int:
-        with self._writing() as db:
-            taken = self._tables.tokens_of(db, ids)
-            self._tables.forget(db, taken)
+        with self._writing() as tables:
+            taken = tables.tokens_of(ids)
+            tables.forget(taken)
         return len(taken)
 
     def refresh(self) -> None:
         """Does nothing, because committed documents are visible."""
 
     def statistics(self, meta: IndexMeta) -> Statistics:
-        with self._reading() as db:
-            documents, sketched, other = db.execute(
+        with self._reading() as tables:
+            documents, sketched, other = tables.db.execute(
                 "SELECT count(*), count(CASE WHEN scheme = ? THEN 1 END),"
                 " count(CASE WHEN scheme <> ? THEN 1 END)"
-                f" FROM {self._tables.name('documents')}",
+                f" FROM {tables.documents}",
                 (meta.scheme.id, meta.scheme.id),
             ).fetchone()
-            pages, size = (
-                db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size")
-            )
-        store = f"SQLite {sqlite3.sqlite_version}"
-        return Statistics(documents, sketched, other, pages * size, store)
+            (size,) = tables.db.execute(
+                "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
+            ).fetchone()
+        return Statistics(documents, sketched, other, size, f"SQLite {sqlite3.sqlite_version}")
 
     def close(self) -> None:
         self._database.close()
 
-    def _reading(self) -> AbstractContextManager[sqlite3.Connection]:
-        self._require()
-        return self._database.reading()
+    @contextmanager
+    def _opened(self, opened: AbstractContextManager[sqlite3.Connection]) -> Iterator[Tables]:
+        """Gives the tables of the index. Raises IndexNotFound if there is no such index."""
+        if self.meta() is None:
+            raise IndexNotFound(f"there is no {self.where}")
+        with opened as db:
+            yield Tables(db, self._index)
 
-    def _writing(self) -> AbstractContextManager[sqlite3.Connection]:
-        self._require()
-        return self._database.transaction()
+    def _reading(self) -> AbstractContextManager[Tables]:
+        return self._opened(self._database.reading())
 
-    def _put(self, db: sqlite3.Connection, latest: dict[str, Document]) -> None:
-        columns = [as_columns(document) for document in latest.values()]
-        self._tables.replace(db, columns, self._tables.tokens_of(db, list(latest)))
+    def _writing(self) -> AbstractContextManager[Tables]:
+        return self._opened(self._database.transaction())
 
     @contextmanager
-    def _searching(self) -> Iterator[sqlite3.Connection]:
-        """Gives a connection after new documents were listed.
+    def _searching(self) -> Iterator[Tables]:
+        """Gives the tables after new documents were listed.
 
         It waits for another process that writes no longer than reading the new documents takes,
         and then leaves them unlisted.
         """
-        self._require()
-        postings = self._tables.postings
-        with self._database.reading() as db:
-            waiting = postings.waiting(db)
+        with self._reading() as tables:
+            waiting = tables.waiting()
         if waiting >= _MANY:
             log.warning("Listing the tokens of %s documents, once, for this search", f"{waiting:,}")
         with suppress(StoreError):
             while waiting:
-                with self._database.transaction(wait=waiting * _SECONDS_TO_READ) as db:
-                    postings.extend(db)
-                    waiting = postings.waiting(db)
+                with self._database.transaction(wait=waiting * _SECONDS_TO_READ):
+                    tables.list_more()
+                    waiting = tables.waiting()
         with self._database.reading() as db:
             # Another process may list documents at the same time. Without one moment for all
             # reads, a document could be met twice.
             db.execute("BEGIN")
             try:
-                yield db
+                yield tables
             finally:
                 db.execute("COMMIT")
-
-    def _require(self) -> None:
-        """Raises IndexNotFound if there is no such index."""
-        if self.meta() is None:
-            raise IndexNotFound(f"there is no {self.where}")
 
     def _stored_meta(self, db: sqlite3.Connection) -> IndexMeta | None:
         made, layout = db.execute(
@@ -306,7 +281,11 @@ class LocalStore:
                 f"{self._database.path}: its tables have layout {layout}, and this esdedup needs"
                 f" layout {_LAYOUT}: index the documents again, into another file"
             )
-        row = db.execute(
-            "SELECT meta FROM esdedup_indices WHERE name = ?", (self._index,)
-        ).fetchone()
+        own = "SELECT meta FROM esdedup_indices WHERE name = ?"
+        row = db.execute(own, (self._index,)).fetchone()
         return IndexMeta.from_json(json.loads(row[0])) if row else None
+
+
+def _put(tables: Tables, latest: dict[str, Document]) -> None:
+    columns = [as_columns(document) for document in latest.values()]
+    tables.replace(columns, tables.tokens_of(list(latest)))

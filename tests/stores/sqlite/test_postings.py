@@ -96,13 +96,13 @@ def test_what_another_lists_during_a_search_is_met_once(store: LocalStore, path:
     store.write([document("a", TOKENS)])
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    with store._searching() as db:
-        query = store._tables.postings.holders(db, "minhash")
+    with store._searching() as tables:
+        query = tables.holders("minhash")
         other.execute("ROLLBACK")
         beside = LocalStore(path, "index")
         assert found(beside) == {"a": 3}
         assert listed(path) == 3
-        assert len(db.execute(query, (json.dumps(TOKENS),)).fetchall()) == 3
+        assert len(tables.db.execute(query, (json.dumps(TOKENS),)).fetchall()) == 3
     beside.close()
     other.close()
     assert found(store) == {"a": 3}

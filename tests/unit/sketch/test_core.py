@@ -211,10 +211,10 @@ def test_a_scheme_for_a_threshold_takes_all_other_parameters() -> None:
 )
 def test_fingerprints_are_those_of_the_reference(rows: list[list[int]], times: int) -> None:
     long = [row * times for row in rows]
-    got = fingerprints(ragged(long))
+    got = fingerprints(ragged(long), SimHash())
     assert got[:, 0].tolist() == [reference.fingerprint(row) for row in long]
     assert from_hex(to_hex(got)).tolist() == got.tolist()
-    binary = fingerprints(ragged(long), weighting="binary")
+    binary = fingerprints(ragged(long), SimHash(weighting="binary"))
     assert binary[:, 0].tolist() == [reference.fingerprint(sorted(set(row))) for row in rows]
 
 
@@ -223,7 +223,7 @@ def test_weighted_fingerprints() -> None:
     row = rng.integers(0, 2**64, 40, dtype=np.uint64).tolist()
     table = given_weights({row[0]: 9.5, row[1]: 0.0}, default=1.0)
     weights = [2432, 0, *[256] * 38]
-    got = fingerprints(ragged([row]), table=table)
+    got = fingerprints(ragged([row]), SimHash(table=table))
     assert got[0, 0] == reference.fingerprint(row, weights)
     idf = inverse_document_frequency({row[0]: 100, row[1]: 10, row[2]: 1}, 100, limit=2)
     assert idf.of(np.array(row[:4], np.uint64)).tolist() == [

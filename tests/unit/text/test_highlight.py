@@ -46,23 +46,21 @@ def without_ignored(text: str) -> str:
 @given(TEXTS, UNITS)
 def test_places_hold_the_tokens_of_every_sketch(text: str, shingling: Shingling) -> None:
     (normalised,) = normalise([text], PLAIN)
-    places = place(normalised, shingling, 7)
-    assert places.hashes.tolist() == tokenise([normalised], shingling, 7)[0].tolist()
-    found = [
-        normalised[a:b] for a, b in zip(places.starts.tolist(), places.ends.tolist(), strict=True)
-    ]
+    hashes, starts, ends = place(normalised, shingling, 7)
+    assert hashes.tolist() == tokenise([normalised], shingling, 7)[0].tolist()
+    found = [normalised[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
     words = [" " if piece.isspace() else without_ignored(piece) for piece in found]
-    assert xxh3(words, 7).tolist() == places.hashes.tolist()
+    assert xxh3(words, 7).tolist() == hashes.tolist()
 
 
 def test_places_of_chinese_words() -> None:
     pytest.importorskip("jieba")
     text = "我来到北京，清华大学。"
     shingling = Shingling("jieba", 1)
-    places = place(text, shingling, 1)
-    spans = zip(places.starts.tolist(), places.ends.tolist(), strict=True)
+    hashes, starts, ends = place(text, shingling, 1)
+    spans = zip(starts.tolist(), ends.tolist(), strict=True)
     assert [text[a:b] for a, b in spans] == ["我", "来到", "北京", "清华大学"]
-    assert places.hashes.tolist() == tokenise([text], shingling, 1)[0].tolist()
+    assert hashes.tolist() == tokenise([text], shingling, 1)[0].tolist()
 
 
 @given(TEXTS, TEXTS, UNITS, CHOICES)
@@ -110,8 +108,8 @@ def check_stretches(marked: MarkedText) -> None:
 def test_a_marked_word_is_where_it_was_written(text: str, normalisation: Normalisation) -> None:
     (marked, _) = mark_shared((text, text), normalisation, Shingling("word", 1), 3)
     (normalised,) = normalise([text], normalisation)
-    places = place(normalised, Shingling("word", 1), 3)
-    for word, start, end in zip(marked.words, places.starts, places.ends, strict=True):
+    _, starts, ends = place(normalised, Shingling("word", 1), 3)
+    for word, start, end in zip(marked.words, starts, ends, strict=True):
         # Normalised by itself, what was marked holds the word.
         (again,) = normalise([text[word.start : word.end]], normalisation)
         assert normalised[start:end] in again
