@@ -11,6 +11,7 @@ import logging
 import multiprocessing
 import os
 import pickle
+import shutil
 import signal
 import sys
 import threading
@@ -18,13 +19,16 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from tempfile import NamedTemporaryFile, TemporaryDirectory
 from typing import Any, TypeVar
 
 from esdedup.exceptions import EsdedupError, StoreError
 
 Item = TypeVar("Item")
 Done = TypeVar("Done")
-Submit = Callable[..., "Future[Any]"]
+Submit = Callable[..., "Future[Path]"]
 
 
 def in_order(workers: int, work: Callable[[Item], Done], items: Iterable[Item]) -> Generator[Done]:
@@ -46,13 +50,13 @@ def in_order(workers: int, work: Callable[[Item], Done], items: Iterable[Item]) 
             failures.append(error)
 
     with _processes(workers) as submit:
-        waiting: deque[Future[Done]] = deque()
+        waiting: deque[Future[Path]] = deque()
         for item in readable():
             waiting.append(submit(work, item))
             while waiting and (waiting[0].done() or len(waiting) > 2 * workers):
-                yield waiting.popleft().result()
+                yield _taken(waiting.popleft())
         while waiting:
-            yield waiting.popleft().result()
+            yield _taken(waiting.popleft())
     if failures:
         raise failures[0]
 
@@ -66,11 +70,11 @@ def in_pieces(
     again with the rest. workers and errors: as in `in_order`.
     """
     with _processes(workers) as submit:
-        running: set[Future[tuple[Done, Item | None]]] = {submit(work, item) for item in items}
+        running = {submit(work, item) for item in items}
         while running:
             ended, running = wait(running, return_when=FIRST_COMPLETED)
             for future in ended:
-                done, rest = future.result()
+                done, rest = _taken(future)
                 if rest is not None:
                     running.add(submit(work, rest))
                 yield done
@@ -82,14 +86,16 @@ def _processes(workers: int) -> Iterator[Submit]:
     others = set(multiprocessing.active_children())
     # A forked process would hold our files, locks and connections.
     context = multiprocessing.get_context("spawn")
+    results = TemporaryDirectory(prefix="esdedup-")
+    begin = partial(_begin, results.name)
     with _interrupts_later():
-        pool = ProcessPoolExecutor(workers, context, initializer=_begin)
+        pool = ProcessPoolExecutor(workers, context, initializer=begin)
 
-    def submit(work: Callable[..., Any], item: Any) -> Future[Any]:
+    def submit(work: Callable[..., Any], item: Any) -> Future[Path]:
         try:
             # This may start a process.
             with _interrupts_later():
-                return pool.submit(_portable, work, item)
+                return pool.submit(_stored, work, item, results.name)
         except OSError as error:
             started = len(set(multiprocessing.active_children()) - others)
             raise StoreError(
@@ -111,15 +117,17 @@ def _processes(workers: int) -> Iterator[Submit]:
     finally:
         with _interrupts_later():
             pool.shutdown()
+            results.cleanup()
 
 
-def _begin() -> None:
+def _begin(results: str) -> None:
     """Prepares a worker process, and ends it when the one that started it ends in any way."""
     parent = multiprocessing.parent_process()
     assert parent is not None
 
     def end_with_parent() -> None:
         parent.join()
+        shutil.rmtree(results, ignore_errors=True)
         os._exit(1)
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -127,10 +135,17 @@ def _begin() -> None:
     threading.Thread(target=end_with_parent, daemon=True).start()
 
 
-def _portable(work: Callable[[Any], Any], item: Any) -> Any:
-    """Calls `work`, in a worker process. Raises only errors that can be sent."""
+def _stored(work: Callable[[Any], Any], item: Any, folder: str) -> Path:
+    """Calls `work`, in a worker process, and returns a file with its result.
+
+    If a process is killed while it sends a large result, the pool waits for the rest for ever. The
+    name of a file is sent whole or not at all. Raises only errors that can be sent.
+    """
     try:
-        return work(item)
+        done = work(item)
+        with NamedTemporaryFile(dir=folder, delete=False) as file:
+            pickle.dump(done, file, pickle.HIGHEST_PROTOCOL)
+        return Path(file.name)
     except EsdedupError:
         raise
     except Exception as error:
@@ -140,6 +155,15 @@ def _portable(work: Callable[[Any], Any], item: Any) -> Any:
             said = f"a worker process failed: {type(error).__name__}: {error}"
             raise StoreError(said) from error
         raise
+
+
+def _taken(future: Future[Path]) -> Any:
+    """Waits for the result of a call, and removes its file."""
+    path = future.result()
+    with path.open("rb") as file:
+        done = pickle.load(file)
+    path.unlink()
+    return done
 
 
 def be_a_program() -> None:
