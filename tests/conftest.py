@@ -223,7 +223,7 @@ def killable_opensearch(_opensearch_node: Node) -> Node:
     return tidied(_opensearch_node)
 
 
-@pytest.fixture(params=["elasticsearch", "opensearch"])
+@pytest.fixture(params=["elasticsearch", pytest.param("opensearch", marks=pytest.mark.nightly)])
 def killable(request: pytest.FixtureRequest) -> Node:
     """Each of the killable nodes in turn."""
     found: Node = request.getfixturevalue(f"killable_{request.param}")

@@ -168,9 +168,9 @@ class Writer(threading.Thread):
     def run(self) -> None:
         try:
             while not self._ended.is_set():
-                ids = set(self._chance.sample(self._ids, 30))
+                ids = set(self._chance.sample(self._ids, 10))
                 self._send({id: self._change(id) for id in ids})
-                time.sleep(0.05)
+                time.sleep(0.1)
         except BaseException as error:
             self._error = error
 

@@ -684,7 +684,7 @@ print("done")
 """
 
 
-@pytest.mark.parametrize("create", [False, True])
+@pytest.mark.parametrize("create", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_two_processes_that_write_lose_nothing(place: Place, store: Store, create: bool) -> None:
     names = ["one", "two"]
     processes = [
