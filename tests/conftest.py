@@ -91,7 +91,7 @@ def pytest_configure_node(node: object) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out most of Elasticsearch 8, groups tests that share a node, and puts these first."""
+    """Leaves out what only --all runs, groups tests that share a node, and orders all."""
     if not config.getoption("--all"):
         left_out = [item for item in items if _only_with_all(item)]
         config.hook.pytest_deselected(items=left_out)
