@@ -143,8 +143,11 @@ def _stored(work: Callable[[Any], Any], item: Any, folder: str) -> Path:
     """
     try:
         done = work(item)
-        with NamedTemporaryFile(dir=folder, delete=False) as file:
-            pickle.dump(done, file, pickle.HIGHEST_PROTOCOL)
+        try:
+            with NamedTemporaryFile(dir=folder, delete=False) as file:
+                pickle.dump(done, file, pickle.HIGHEST_PROTOCOL)
+        except OSError as error:
+            raise StoreError(f"{folder}: can't be written: {error.strerror}") from error
         return Path(file.name)
     except EsdedupError:
         raise
