@@ -191,7 +191,7 @@ class Index:
     def meta(self) -> IndexMeta:
         """The scheme and text field that the index holds.
 
-        Raises IndexNotFound if there is no index, SchemeMismatch if it holds others than asked for.
+        Raises IndexNotFound if it does not exist, SchemeMismatch if it holds others than asked for.
         """
         if self._meta is None or time.monotonic() > self._read_at + META_SECONDS:
             self._read_at = time.monotonic()

@@ -112,8 +112,9 @@ def plan_backfill(
 
     name: an index, alias or data stream. stale: renew tokens that no longer fit their text,
     instead. following: fill the scheme that the index is changing to. former: empty the field of
-    the scheme before, instead. effort: says this machine's share. Raises IndexNotFound if there is
-    no such name or it is not attached, and StoreError if there is no following or former scheme.
+    the scheme before, instead. effort: says this machine's share. Raises IndexNotFound if the
+    name does not exist or is not attached, and StoreError if the following or former scheme is
+    missing.
     """
     with reached(target) as cluster:
         named, found, meta = attached(cluster, name)

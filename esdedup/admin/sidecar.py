@@ -127,7 +127,7 @@ def _make(cluster: Cluster, named: Named, sidecar: str, meta: IndexMeta) -> None
 
 
 def _reading(state: IndexState, meta: IndexMeta) -> dict[str, Any] | None:
-    """What a search for the text has to ask for beside `_source`; None if it can't be read."""
+    """The part of a search body that asks for the text, or None if the text can't be read."""
     disabled, filters = indices.source_limits(state.mapping, state.setting("mapping.source.mode"))
     field = field_at(state.mapping, meta.text_field) or {}
     # A filter may leave the text out of `_source`; a copy that is kept elsewhere is whole.

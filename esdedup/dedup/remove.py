@@ -236,7 +236,9 @@ class _Work:
         created, present, left = move_back(self.store, self.destination, bereft)
         back = created | present
         reason = "its original is gone or changed, just as it went: it was put back"
-        returned = {id: Failure(id, reason, conflict=True) for id in back}
+        returned = {
+            one.id: Failure(one.id, reason, conflict=True) for one in bereft if one.id in back
+        }
         returned |= {each.id: each for each in left}
         return [each.id for each in changed if each.id not in back], [*failures, *returned.values()]
 

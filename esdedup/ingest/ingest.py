@@ -177,8 +177,8 @@ class _Writer:
         turns = [written]
         if self.policy.groups:
             # Duplicates before representatives, so that no representative is in the store without
-            # all that came before it. After a kill, what comes again is compared with the same
-            # representatives as the first time.
+            # all documents before it. After a kill, documents that come again are compared with the
+            # same representatives as the first time.
             leaders = [item for item in written if marks[item.id].original is None]
             turns = [[item for item in written if marks[item.id].original is not None], leaders]
         report = IngestReport()

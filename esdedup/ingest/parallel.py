@@ -174,9 +174,8 @@ def be_a_program() -> None:
     # Documents have no cycles. Searching many of them for cycles takes a sixth of the time.
     gc.set_threshold(100_000, 20, 20)
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(message)s")
-    # The clients log failed requests, which our own messages report.
+    # The client logs failed requests, which our own messages report.
     logging.getLogger("elastic_transport").setLevel(logging.CRITICAL)
-    logging.getLogger("opensearch").setLevel(logging.CRITICAL)
 
 
 @contextmanager

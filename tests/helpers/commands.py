@@ -126,7 +126,7 @@ class _Output(io.StringIO):
 @contextlib.contextmanager
 def _process_settings_kept() -> Iterator[None]:
     """Gives the program a process without handlers of logs, and restores its settings."""
-    loggers = [logging.getLogger(name) for name in (None, "elastic_transport", "opensearch")]
+    loggers = [logging.getLogger(name) for name in (None, "elastic_transport")]
     levels = [logger.level for logger in loggers]
     handlers, thresholds = loggers[0].handlers, gc.get_threshold()
     loggers[0].handlers = []

@@ -17,6 +17,9 @@ from typing import Any, Self
 from tests.servers.jars import Installation, install
 from tests.servers.ports import free_port
 
+REQUIRE_VARIABLE = "ESDEDUP_REQUIRE_SERVERS"
+"""Set in CI: a test whose server is missing fails."""
+
 START_SECONDS = 300.0
 # The JVM may write its class archive while it ends, which takes seconds on a busy machine.
 STOP_SECONDS = 60.0
@@ -47,6 +50,11 @@ COMMON_SETTINGS: dict[str, Any] = {
     # Otherwise garbage not yet collected counts, and a small heap answers 429 at random.
     "indices.breaker.total.use_real_memory": False,
 }
+
+
+def servers_required() -> bool:
+    """Tells if a test whose server is missing must fail, as in CI."""
+    return os.environ.get(REQUIRE_VARIABLE, "") not in ("", "0")
 
 
 class NodeFailed(RuntimeError):
@@ -263,12 +271,11 @@ class Node:
         return [flag for flag in self.jvm_flags if flag != ARCHIVE_FLAG]
 
     def _writes_archive(self) -> bool:
-        """Tells if the JVM is to write its archive: not in CI, where a machine runs once.
+        """Tells if the JVM is to write its archive, which takes longer than two starts without.
 
-        To write it takes longer than to start two nodes without.
+        A machine of CI runs the tests only once.
         """
-        missing = not self.installation.class_archive.exists()
-        return missing and "ESDEDUP_REQUIRE_SERVERS" not in os.environ
+        return not self.installation.class_archive.exists() and not servers_required()
 
     def _ready(self, nodes: int) -> bool:
         health = self._health()

@@ -18,9 +18,7 @@ import pytest
 
 from tests.servers.containers import engine_answers, start_container
 from tests.servers.jdk import Unavailable
-from tests.servers.node import Node, NodeFailed
-
-REQUIRE_VARIABLE = "ESDEDUP_REQUIRE_SERVERS"
+from tests.servers.node import REQUIRE_VARIABLE, Node, NodeFailed, servers_required
 
 
 @dataclass(frozen=True)
@@ -64,19 +62,17 @@ class Provider:
 
     def url(self, fixture: str) -> str:
         """Starts all servers that the session will need, and waits for this one."""
-        self._wanted.add(fixture)
-        self.start()
+        self.start(fixture)
         return self._started[fixture].result().url
 
-    def start(self) -> str:
-        """Starts the servers that do not run yet, and returns "" at once."""
+    def start(self, *more: str) -> None:
+        """Starts all servers that the session will need, and others; does not wait for them."""
         engine_answers()  # Here, because the threads must not be the first to ask.
         with self._lock:
-            for name in sorted(self._wanted - self._started.keys()):
+            for name in sorted({*more, *self._wanted} - self._started.keys()):
                 self._started[name] = _in_thread(
                     functools.partial(provide, SERVERS[name], self._home / name)
                 )
-        return ""
 
     def stop(self) -> None:
         """Ends all servers at the same time."""
@@ -153,7 +149,7 @@ def refusing() -> Iterator[None]:
 
 
 def refuse(reason: str) -> NoReturn:
-    if os.environ.get(REQUIRE_VARIABLE, "") in ("", "0"):
+    if not servers_required():
         pytest.skip(reason)
     raise pytest.fail.Exception(f"{reason} ({REQUIRE_VARIABLE} is set)", pytrace=False) from None
 

@@ -52,7 +52,8 @@ class SharedProvider:
             wanted, fixture = connection.recv()
             provider = self._provider_of(wanted)
             try:
-                answer: str | Exception = provider.url(fixture) if fixture else provider.start()
+                provider.start()
+                answer: str | Exception = provider.url(fixture) if fixture else ""
             except (Unavailable, NodeFailed) as error:
                 answer = error
             except Exception as error:  # It may not be possible to send it as it is.

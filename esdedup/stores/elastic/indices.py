@@ -99,7 +99,7 @@ def _all_of(names: str | list[str]) -> tuple[str, ...]:
 
 
 def takes_creates(cluster: Cluster, index: str | None) -> str | None:
-    """Returns the name through which an index takes new documents, None if there is no such index.
+    """Returns the name through which an index takes new documents, None if it does not exist.
 
     To write to the name of a deleted index would create it again.
     """

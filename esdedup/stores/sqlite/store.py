@@ -232,7 +232,7 @@ class LocalStore:
 
     @contextmanager
     def _opened(self, opened: AbstractContextManager[sqlite3.Connection]) -> Iterator[Tables]:
-        """Gives the tables of the index. Raises IndexNotFound if there is no such index."""
+        """Gives the tables of the index. Raises IndexNotFound if it does not exist."""
         if self.meta() is None:
             raise IndexNotFound(f"there is no {self.where}")
         with opened as db:
