@@ -39,9 +39,10 @@ ENVIRONMENTS = {
 
 @functools.cache
 def engine_answers() -> bool:
-    """Tells if a Docker engine can be used; ask from the main thread first.
+    """Tells if a Docker engine can be used; ask first where no other thread runs.
 
-    Without one, docker leaves sockets behind, and pytest would blame the next test for them.
+    Without one, docker leaves sockets behind, and pytest would blame the next test for them, or
+    fail at the end of a run whose tests all passed. Warnings are ignored in all threads or none.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -67,7 +67,7 @@ class Provider:
 
     def start(self, *more: str) -> None:
         """Starts all servers that the session will need, and others; does not wait for them."""
-        engine_answers()  # Here, because the threads must not be the first to ask.
+        engine_answers()  # Here, because no thread may be the first to ask.
         with self._lock:
             for name in sorted({*more, *self._wanted} - self._started.keys()):
                 self._started[name] = _in_thread(
