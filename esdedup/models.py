@@ -243,12 +243,16 @@ class Result:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two similar documents, left < right by id; similarity and distance as in Match."""
+    """Two similar documents, left < right by id; similarity and distance as in Match.
+
+    equal: their normalised texts are equal.
+    """
 
     left: str
     right: str
     similarity: float | None
     distance: int | None
+    equal: bool = False
 
 
 @dataclass(frozen=True)

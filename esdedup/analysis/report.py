@@ -191,8 +191,7 @@ class Report:
         capped = Capped(self.capped_buckets, self.capped_largest)
         found = [without_tokens(self.statistics), cut_buckets(capped, limits.max_per_bucket)]
         if not grouping.exact and not grouping.by_distance:
-            recall = self.expected_recall
-            found.append(lacking_recall(recall, limits.least_similarity, limits.recall))
+            found.append(lacking_recall(self.expected_recall, limits))
         if self.stopped_tokens and not grouping.exact:
             tokens = _counted(self.stopped_tokens, "token is", "tokens are")
             found.append(
@@ -267,7 +266,7 @@ def report(
     groups = find_groups(store, meta, grouping, work=work, on_step=on_step)
     rows = groups.duplicate_rows
     heads = groups.representative[rows]
-    same = groups.digests[rows] == groups.digests[heads]
+    same = (groups.digests[rows] == groups.digests[heads]).all(axis=1)
     copied = np.union1d(rows, heads)
     unlike = rows[~same]
     bins, bin_of = _binned(meta, groups, unlike)
@@ -291,7 +290,7 @@ def report(
         documents=len(groups.ids),
         groups=groups.sizes.size,
         duplicates=rows.size,
-        copies=int(copied.size - np.unique(groups.digests[copied]).size),
+        copies=int(copied.size - len(np.unique(groups.digests[copied], axis=0))),
         equal=int(same.sum()),
         chained=int(bins[0].count),
         sizes=dict(zip(sizes.tolist(), numbers.tolist(), strict=True)),

@@ -175,7 +175,7 @@ def warn_before(index: Index, metric: Metric) -> None:
 def warn_after(recall: float, capped: Capped, limits: Limits) -> None:
     """Warns of pairs that were not found: by the scheme's recall, or in large buckets."""
     warn(
-        lacking_recall(recall, limits.least_similarity, limits.recall),
+        lacking_recall(recall, limits),
         cut_buckets(capped, limits.max_per_bucket),
     )
 

@@ -17,6 +17,7 @@ from esdedup.search import buckets
 from esdedup.search.limits import Limits, distance_for, require_minhash, require_simhash
 from esdedup.sketch.banding import expected_recall, least_bands
 from esdedup.sketch.segments import probe_masks, segment_values
+from esdedup.sketch.sketch import NO_TEXT, digest_words
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.stop_list import stopped_buckets
 from esdedup.text.arrays import F64, I64, U64, Mask, Unsigned
@@ -27,36 +28,64 @@ from esdedup.text.jaccard import hamming
 class Classes:
     """Classes of rows with equal keys: only the first row of each class is compared.
 
-    rows: the first row of each class, ascending, shape (classes,).
+    rows: the first row of each class, shape (classes,), ascending among the first `filled`.
     of: the class of each row, shape (n,), or -1 for a row that is in no class.
+    filled: number of classes, the first ones, whose rows have tokens.
     """
 
     rows: I64
     of: I64
+    filled: int
 
     @staticmethod
-    def by(keys: U64, filled: Mask) -> Classes:
-        """The classes of the rows that are filled, by their keys, shape (n,) or (n, m)."""
-        chosen = np.flatnonzero(filled)
-        of = np.full(len(keys), -1, np.int64)
-        if not chosen.size:
-            return Classes(chosen, of)
-        wide = keys.ndim > 1 and keys.shape[1] > 1
-        compared = keys[chosen] if wide else keys[chosen].ravel()
-        _, first, inverse = np.unique(
-            compared, return_index=True, return_inverse=True, axis=0 if wide else None
-        )
+    def by_texts(digests: U64, filled: Mask) -> Classes:
+        """The classes of rows of equal texts, but for texts without any character.
+
+        digests: shape (n, 2). filled: False for texts without words, which only equal others.
+        """
+        return Classes.by(digests, filled, (digests != digest_words([NO_TEXT])).any(axis=1))
+
+    @staticmethod
+    def by_prints(prints: U64, digests: U64, filled: Mask) -> Classes:
+        """The classes of rows of equal fingerprints, or of equal texts without words."""
+        keys = np.zeros((len(prints), max(2, prints.shape[1])), np.uint64)
+        keys[filled, : prints.shape[1]] = prints[filled]
+        keys[~filled, :2] = digests[~filled]
+        return Classes.by(keys, filled, filled | (digests != digest_words([NO_TEXT])).any(axis=1))
+
+    @staticmethod
+    def by(keys: U64, filled: Mask, chosen: Mask) -> Classes:
+        """The classes of the chosen rows, by their keys, shape (n, words)."""
+        rows = np.flatnonzero(chosen)
+        # The last key of `lexsort` counts first. The sort is stable: first rows stay first.
+        order = rows[np.lexsort(keys[rows].T)]
+        ordered = keys[order]
+        starts = np.ones(order.size, np.bool_)
+        starts[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+        first = order[starts]
         # Numbered by their first rows, so that classes keep the order of the rows.
-        order = np.argsort(first)
-        number = np.empty_like(order)
-        number[order] = np.arange(order.size)
-        of[chosen] = number[inverse.ravel()]
-        return Classes(chosen[first[order]], of)
+        by_row = np.lexsort((first, ~filled[first]))
+        number = np.empty_like(by_row)
+        number[by_row] = np.arange(by_row.size)
+        of = np.full(len(keys), -1, np.int64)
+        of[order] = number[np.cumsum(starts) - 1]
+        return Classes(first[by_row], of, int(np.count_nonzero(filled[first])))
+
+    @property
+    def compared(self) -> I64:
+        """The first rows of the classes with tokens, ascending, shape (filled,)."""
+        return self.rows[: self.filled]
+
+    @property
+    def firsts(self) -> I64:
+        """The first row of each row's class, shape (n,); its own for a row that is in no class."""
+        own = np.arange(self.of.size)
+        return np.where(self.of < 0, own, self.rows[self.of]) if self.rows.size else own
 
     def first_of(self, values: NDArray[Any]) -> NDArray[Any]:
-        """The columns of `values`, shape (m, n), of the first rows: shape (m, classes)."""
+        """The columns of `values`, shape (m, n), of the compared rows: shape (m, filled)."""
         # Values are mapped from a file: they are copied only if some are left out.
-        return values if self.rows.size == self.of.size else values[:, self.rows]
+        return values if self.filled == self.of.size else values[:, self.compared]
 
 
 class BandCandidates:

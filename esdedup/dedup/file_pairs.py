@@ -6,7 +6,7 @@ All texts and their sketches are in memory. Files that do not fit there need an 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -17,17 +17,37 @@ from numpy.typing import NDArray
 from esdedup.dedup.pairs import SimilarPairs, pairs_among
 from esdedup.dedup.representative import KeepRule
 from esdedup.dedup.work_folder import Columns, OnStep, Reading
+from esdedup.exceptions import UsageError
 from esdedup.ingest.documents import items_of, line_taken
 from esdedup.ingest.files import BadRecord, Chunk, Record
 from esdedup.ingest.ingest import DeadLetter
 from esdedup.ingest.parallel import in_order
 from esdedup.search.limits import Limits, narrowed_scheme
-from esdedup.sketch.sketch import sketch
+from esdedup.sketch.minhash import MOST_PERMUTATIONS
+from esdedup.sketch.scheme import Scheme
+from esdedup.sketch.sketch import digest_words, sketch
 from esdedup.stores.mapping import IndexMeta
 
+_PERMUTATIONS = 160
+"""More rows a band take longer to sketch, and fewer leave more candidates to verify."""
 # Of a chunk: the records that are not documents, the ids and the texts of n documents, by row the
-# records of those without an id of their own, and columns of shape (n,), (n,) and (n, width).
+# records of those without an id of their own, and columns of shape (n, 2), (n,) and (n, width).
 _Part = tuple[list[BadRecord], list[str], list[str], dict[int, Record], tuple[NDArray[Any], ...]]
+
+
+def scheme_for(limits: Limits) -> Scheme:
+    """The scheme whose bands find documents at the threshold with the recall asked for.
+
+    No index binds the bands. Thresholds that `_PERMUTATIONS` do not reach get more of them.
+    """
+    if limits.metric == "hamming" or limits.least_similarity == 1.0:
+        return Scheme()
+    for permutations in (_PERMUTATIONS, MOST_PERMUTATIONS):
+        with suppress(UsageError):
+            return Scheme.for_threshold(
+                limits.least_similarity, recall=limits.recall, permutations=permutations
+            )
+    return Scheme()
 
 
 class FileDocuments:
@@ -73,7 +93,7 @@ class FileDocuments:
         rows = reading.keep.order(self._ids, [None] * len(self._ids), list(self._rows.values()))
         order = np.array(rows, np.int64)
         no_values = np.empty((0, reading.width), reading.kind)
-        nothing = np.empty(0, np.uint64), np.empty(0, np.bool_), no_values
+        nothing = np.empty((0, 2), np.uint64), np.empty(0, np.bool_), no_values
         digests, filled, values = (
             np.concatenate(parts)[order] for parts in zip(nothing, *self._columns, strict=True)
         )
@@ -117,7 +137,6 @@ def _part(reading: Reading, id_field: str | None, chunk: Chunk) -> _Part:
     sketches = sketch(texts, reading.meta.scheme)
     values = sketches.bands if reading.metric == "jaccard" else sketches.fingerprints
     assert values is not None
-    digests = np.array([int(digest, 16) for digest in sketches.digests], np.uint64)
     lines = {row: item.record for row, item in enumerate(items) if not item.own_id}
-    columns = digests, sketches.filled, values.astype(reading.kind)
+    columns = digest_words(sketches.digests), sketches.filled, values.astype(reading.kind)
     return bad, [item.id for item in items], texts, lines, columns

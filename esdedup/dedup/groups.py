@@ -24,6 +24,7 @@ from esdedup.dedup.work_folder import Checkpoint, Columns, OnStep, Reading, Work
 from esdedup.exceptions import UsageError
 from esdedup.search.buckets import Capped
 from esdedup.search.limits import ACTING, Limits
+from esdedup.sketch.sketch import digest_of_words
 from esdedup.stores.base import Store
 from esdedup.stores.mapping import IndexMeta
 from esdedup.text.arrays import F64, I64, U64, run_starts
@@ -101,7 +102,7 @@ class Groups:
     Iterates over the groups of two or more, the largest first, then by precedence.
 
     grouping: as given, with the distance that was used.
-    ids: of n documents. digests: of their texts, shape (n,).
+    ids: of n documents. digests: of their texts, as `digest_words` gives them, shape (n, 2).
     representative: row of each document's representative, which may be its own, shape (n,).
     value: similarity or distance to it, nan for a representative itself, shape (n,).
     capped: buckets that were cut short.
@@ -152,8 +153,8 @@ class Groups:
         return Member(self.ids[row], value, None, self.digest(row))
 
     def digest(self, row: int) -> str:
-        """The digest of a row's text, 16 hexadecimal digits."""
-        return f"{int(self.digests[row]):016x}"
+        """The digest of a row's text."""
+        return digest_of_words(self.digests[row])
 
 
 def find_groups(
@@ -164,7 +165,7 @@ def find_groups(
     work: WorkFolder | None = None,
     on_step: OnStep | None = None,
 ) -> Groups:
-    """The groups of all documents with tokens; a text without any shingle is in no group.
+    """The groups of all documents with tokens; a text without any shingle only equals others.
 
     work: the folder from which a run that was killed goes on; None for a temporary one.
 
@@ -178,10 +179,10 @@ def find_groups(
         columns = folder.read(store, Reading(meta, metric, grouping.keep), grouping.to_json(), step)
         if metric == "hamming":
             return _by_hamming(meta, grouping, columns, step)
-        classes = Classes.by(columns.digests, columns.filled)
+        classes = Classes.by_texts(columns.digests, columns.filled)
         if metric == "jaccard":
             return _by_jaccard(store, meta, grouping, columns, classes, folder, step)
-        rows = classes.rows.size
+        rows = classes.filled
         return _groups(grouping, columns, classes, singletons(rows), np.zeros(rows))
 
 
@@ -194,7 +195,7 @@ def _by_jaccard(
     folder: WorkFolder,
     step: OnStep,
 ) -> Groups:
-    ids = [columns.ids[row] for row in classes.rows.tolist()]
+    ids = [columns.ids[row] for row in classes.compared.tolist()]
     candidates = BandCandidates(meta, classes.first_of(columns.values), grouping.limits)
     similarity = ExactSimilarity(texts_in(store, meta.text_field), meta.scheme, ids)
     found = folder.checkpoint(len(ids))
@@ -247,8 +248,11 @@ def _by_hamming(meta: IndexMeta, grouping: Grouping, columns: Columns, step: OnS
     # Equal texts stay together. With leaders, rows of equal fingerprints may not: the nearest
     # leader of the one may come between them.
     leading = grouping.method == "leader"
-    classes = Classes.by(columns.digests if leading else prints, columns.filled)
-    prints = prints[classes.rows]
+    if leading:
+        classes = Classes.by_texts(columns.digests, columns.filled)
+    else:
+        classes = Classes.by_prints(prints, columns.digests, columns.filled)
+    prints = prints[classes.compared]
     found = HammingPairs(meta, prints, grouping.limits)
     grouping = replace(grouping, limits=replace(grouping.limits, distance=found.distance))
     partition = singletons(len(prints))
@@ -272,8 +276,11 @@ def _groups(
     capped: Capped = Capped(),  # noqa: B008
     recall: float = 1.0,
 ) -> Groups:
-    """The groups of all rows. partition, value: of classes of equal rows, shape (classes,)."""
+    """The groups of all rows. partition, value: of the compared classes, shape (filled,)."""
     rows = len(columns.ids)
+    alone = np.arange(classes.filled, classes.rows.size)
+    partition = np.concatenate([partition, alone])
+    value = np.concatenate([value, np.zeros(alone.size)])
     representative = np.arange(rows)
     values = np.full(rows, 0.0 if grouping.by_distance else 1.0)
     classed = np.flatnonzero(classes.of >= 0)

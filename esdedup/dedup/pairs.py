@@ -6,7 +6,8 @@ fetched. The cost grows with documents plus candidate pairs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +21,7 @@ from esdedup.search.buckets import Capped, bucket_column, capped, earlier_pairs
 from esdedup.search.limits import Limits
 from esdedup.stores.base import Store
 from esdedup.stores.mapping import IndexMeta
-from esdedup.text.arrays import F64, I64, offsets_of, ranges
+from esdedup.text.arrays import F64, I64, U64, offsets_of, ranges
 
 _AT_ONCE = 1 << 16
 
@@ -32,8 +33,12 @@ _Found = tuple[I64, I64, F64]
 class SimilarPairs:
     """Pairs of documents, the most similar first, ties by id.
 
+    Documents of equal text are one thing: each is paired with the first of them, and only the first
+    one is paired with other texts. `every` iterates over all pairs instead.
+
     ids: of n documents. left, right: positions in `ids`, shape (pairs,).
     value: similarity or distance, shape (pairs,).
+    first: position of the first document of the same text, which may be the same, shape (n,).
     capped: buckets of which not all pairs were compared.
     recall: the expected share found of the pairs at the threshold; 1 by Hamming distance.
     """
@@ -42,6 +47,7 @@ class SimilarPairs:
     left: I64
     right: I64
     value: F64
+    first: I64
     metric: Metric
     capped: Capped
     recall: float
@@ -50,20 +56,58 @@ class SimilarPairs:
         return self.left.size
 
     def __iter__(self) -> Iterator[Pair]:
+        for left, right, value in self._ordered(self.left, self.right, self.value):
+            yield self._pair(left, right, value)
+
+    @property
+    def copies(self) -> int:
+        """The number of documents that have the text of an earlier one."""
+        return int(np.count_nonzero(self.first != np.arange(self.first.size)))
+
+    def every(self) -> Iterator[Pair]:
+        """Iterates over all pairs, those of documents of equal text too: k (k - 1) / 2 for k.
+
+        The most similar texts come first. Memory does not grow with the number of pairs.
+        """
+        by_text = np.argsort(self.first, kind="stable")
+        starts = np.searchsorted(self.first[by_text], np.arange(len(self.ids) + 1)).tolist()
+
+        def documents(first: int) -> list[int]:
+            found: list[int] = by_text[starts[first] : starts[first + 1]].tolist()
+            return found
+
+        # Each text that several documents have is once a pair with itself.
+        apart = self.first[self.left] != self.first[self.right]
+        many = np.flatnonzero(np.diff(starts) > 1)
+        left = np.concatenate([self.left[apart], many])
+        right = np.concatenate([self.right[apart], many])
+        equal = 1.0 if self.metric == "jaccard" else 0.0
+        value = np.concatenate([self.value[apart], np.full(many.size, equal)])
+        for one, other, measure in self._ordered(left, right, value):
+            if one == other:
+                between: Iterable[tuple[int, int]] = itertools.combinations(documents(one), 2)
+            else:
+                between = itertools.product(documents(one), documents(other))
+            for a, b in between:
+                yield self._pair(a, b, measure)
+
+    def _ordered(self, left: I64, right: I64, value: F64) -> Iterator[tuple[int, int, float]]:
         # By rank among the ids, so that the order does not depend on the order of a scan.
         rank = np.empty(len(self.ids), np.int64)
         rank[sorted(range(len(self.ids)), key=self.ids.__getitem__)] = np.arange(len(self.ids))
-        swapped = rank[self.left] > rank[self.right]
-        left = np.where(swapped, self.right, self.left)
-        right = np.where(swapped, self.left, self.right)
-        near = -self.value if self.metric == "jaccard" else self.value
-        order = np.lexsort((rank[right], rank[left], near))
+        ranks = np.sort([rank[left], rank[right]], axis=0)
+        near = -value if self.metric == "jaccard" else value
+        order = np.lexsort((*ranks[::-1], near))
         # In parts, as Python's own numbers take much more memory.
-        for first in range(0, order.size, _AT_ONCE):
-            for row in order[first : first + _AT_ONCE].tolist():
-                a, b, value = self.ids[left[row]], self.ids[right[row]], float(self.value[row])
-                by_jaccard = self.metric == "jaccard"
-                yield Pair(a, b, value, None) if by_jaccard else Pair(a, b, None, int(value))
+        for start in range(0, order.size, _AT_ONCE):
+            rows = order[start : start + _AT_ONCE]
+            yield from zip(*(each[rows].tolist() for each in (left, right, value)), strict=True)
+
+    def _pair(self, left: int, right: int, value: float) -> Pair:
+        a, b = sorted((self.ids[left], self.ids[right]))
+        equal = bool(self.first[left] == self.first[right])
+        by_jaccard = self.metric == "jaccard"
+        return Pair(a, b, value if by_jaccard else None, None if by_jaccard else int(value), equal)
 
 
 def similar_pairs(
@@ -72,8 +116,9 @@ def similar_pairs(
     """All pairs at or over a Jaccard threshold, or within a Hamming distance.
 
     Pairs that share too few tokens are not found: the S-curve says how many those are by Jaccard
-    similarity. By Hamming distance every pair is found. A text without any shingle is in no pair.
-    Raises UsageError if the scheme lacks the tokens of the metric.
+    similarity. By Hamming distance every pair is found. A text without any shingle is in no pair,
+    but with documents of an equal text. Raises UsageError if the scheme lacks the tokens of the
+    metric.
     """
     limits.check_for_pairs(meta.scheme)
     step = on_step or (lambda *_: None)
@@ -86,16 +131,14 @@ def pairs_among(
     columns: Columns, texts_of: TextsOf, meta: IndexMeta, limits: Limits, step: OnStep
 ) -> SimilarPairs:
     """All pairs among the documents of columns, which an index or files may have given."""
-    cap = limits.max_per_bucket
+    texts = Classes.by_texts(columns.digests, columns.filled)
     if limits.metric == "hamming":
-        prints = np.ascontiguousarray(columns.values.T)
-        classes = Classes.by(prints, columns.filled)
-        hamming = HammingPairs(meta, prints[classes.rows], limits)
-        found, cut, recall, equal = hamming.by_right(), hamming.capped, 1.0, 0.0
+        prints = np.ascontiguousarray(columns.values.T)[texts.compared]
+        (left, right, value), cut = _by_hamming(prints, meta, limits)
+        recall, equal = 1.0, 0.0
     else:
-        classes = Classes.by(columns.digests, columns.filled)
-        candidates = BandCandidates(meta, classes.first_of(columns.values), limits)
-        ids = [columns.ids[row] for row in classes.rows.tolist()]
+        candidates = BandCandidates(meta, texts.first_of(columns.values), limits)
+        ids = [columns.ids[row] for row in texts.compared.tolist()]
         similarity = ExactSimilarity(texts_of, meta.scheme, ids)
         nothing = np.empty(0, np.int64)
         parts: list[_Found] = [(nothing, nothing, np.empty(0))]
@@ -105,20 +148,33 @@ def pairs_among(
             parts.append((left[near], right[near], value[near]))
             step("Comparing", done, len(ids))
         left, right, value = (np.concatenate(column) for column in zip(*parts, strict=True))
-        found = left, right, value
         cut, recall, equal = candidates.capped, candidates.recall, 1.0
-    left, right, value = _between_classes(classes, found, cap)
-    lefts, rights, same = _within_classes(classes, cap)
-    left, right = np.concatenate([left, lefts]), np.concatenate([right, rights])
-    value = np.concatenate([value, np.full(lefts.size, equal)])
-    return SimilarPairs(columns.ids, left, right, value, limits.metric, cut + same, recall)
+    first = texts.firsts
+    copies = np.flatnonzero(first != np.arange(first.size))
+    left = np.concatenate([texts.rows[left], first[copies]])
+    right = np.concatenate([texts.rows[right], copies])
+    value = np.concatenate([value, np.full(copies.size, equal)])
+    return SimilarPairs(columns.ids, left, right, value, first, limits.metric, cut, recall)
+
+
+def _by_hamming(prints: U64, meta: IndexMeta, limits: Limits) -> tuple[_Found, Capped]:
+    """The pairs of fingerprints, shape (n, words), and what the cap cut. Equal ones count once."""
+    cap = limits.max_per_bucket
+    everything = np.ones(len(prints), np.bool_)
+    classes = Classes.by(prints, everything, everything)
+    hamming = HammingPairs(meta, prints[classes.rows], limits)
+    left, right, value = _between_classes(classes, hamming.by_right(), cap)
+    column = bucket_column(classes.of.astype(np.uint64))
+    lefts, rights = earlier_pairs([column], range(len(prints)), cap)
+    found = np.concatenate([left, lefts]), np.concatenate([right, rights])
+    value = np.concatenate([value, np.zeros(lefts.size)])
+    return (*found, value), hamming.capped + capped([column], cap)
 
 
 def _between_classes(classes: Classes, found: _Found, cap: int) -> _Found:
     """The pairs of rows for pairs of classes. cap: only the first rows of a class are paired."""
-    filled = np.flatnonzero(classes.of >= 0)
-    rows = filled[np.argsort(classes.of[filled], kind="stable")]
-    counts = np.bincount(classes.of[filled], minlength=classes.rows.size)
+    rows = np.argsort(classes.of, kind="stable")
+    counts = np.bincount(classes.of, minlength=classes.rows.size)
     first = offsets_of(counts)[:-1]
     sizes = np.minimum(counts, cap)
     left, right, value = found
@@ -128,11 +184,3 @@ def _between_classes(classes: Classes, found: _Found, cap: int) -> _Found:
     a = rows[first[left[pair]] + within // sizes[right[pair]]]
     b = rows[first[right[pair]] + within % sizes[right[pair]]]
     return a, b, value[pair]
-
-
-def _within_classes(classes: Classes, cap: int) -> tuple[I64, I64, Capped]:
-    """The pairs of rows of the same class, and the classes that the cap cuts short."""
-    rows = np.flatnonzero(classes.of >= 0)
-    column = bucket_column(classes.of[rows].astype(np.uint64))
-    left, right = earlier_pairs([column], range(rows.size), cap)
-    return rows[left], rows[right], capped([column], cap)

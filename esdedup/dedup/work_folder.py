@@ -28,6 +28,7 @@ from esdedup.exceptions import EsdedupError, StoreError, UsageError
 from esdedup.models import Document, Metric, Share
 from esdedup.search.limits import require_minhash, require_simhash
 from esdedup.sketch.simhash import from_hex
+from esdedup.sketch.sketch import digest_words
 from esdedup.sketch.tokens import decode
 from esdedup.stores.base import Store
 from esdedup.stores.fields import value_at
@@ -49,7 +50,7 @@ OnStep = Callable[[str, int, int], None]
 class Columns:
     """Documents as rows, in their order of precedence.
 
-    ids: of n documents. digests: of their texts, shape (n,).
+    ids: of n documents. digests: of their texts, as `digest_words` gives them, shape (n, 2).
     filled: True for a document with tokens, shape (n,).
     values: band hashes, shape (bands, n), or words of fingerprints, shape (words, n).
     """
@@ -287,17 +288,16 @@ def _read_share(
 def _columns(
     store: Store, batch: Sequence[Document], reading: Reading
 ) -> tuple[U64, Mask, NDArray[Any]]:
-    """Digests, True for documents with tokens, shape (n,) each, and values, shape (n, width)."""
+    """Digests, shape (n, 2), True for documents with tokens, (n,), and values, (n, width)."""
     digest_path, tokens_path, *_ = reading.paths
-    digests = []
-    for document in batch:
-        try:
-            digests.append(int(value_at(document.source, digest_path), 16))
-        except (TypeError, ValueError) as error:
-            raise StoreError(
-                f"{store.where}: document {document.id!r} has tokens, but no valid digest: others"
-                " may have changed it. Index it again, or run esdedup backfill --stale"
-            ) from error
+    written = [value_at(document.source, digest_path) for document in batch]
+    try:
+        digests = digest_words(written)
+    except ValueError as error:
+        raise StoreError(
+            f"{store.where}: a document has tokens, but {error}: others may have changed it."
+            " Index it again, or run esdedup backfill --stale"
+        ) from error
     found = [value_at(document.source, tokens_path) for document in batch]
     tokens = [value for value in found if value is not None]
     filled = np.array([value is not None for value in found], np.bool_)
@@ -310,7 +310,7 @@ def _columns(
             values[filled] = from_hex(tokens)
     except ValueError as error:
         raise StoreError(f"{store.where}: tokens do not fit the index's scheme: {error}") from error
-    return np.array(digests, np.uint64), filled, values
+    return digests, filled, values
 
 
 def _read_columns(files: Sequence[Path], reading: Reading, mapped: Path) -> Columns:

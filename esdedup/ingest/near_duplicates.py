@@ -21,7 +21,7 @@ from esdedup.ingest.recent import Earlier, Likeness, Measure, Near, Row, Verdict
 from esdedup.models import CandidateQuery, Document, Metric, Query, natural, tokens_in
 from esdedup.search.limits import ACTING, ONE_BAND, Limits
 from esdedup.search.similar import similar
-from esdedup.sketch.sketch import normalised_digests
+from esdedup.sketch.sketch import NO_TEXT, normalised_digests
 from esdedup.stores.base import Store
 from esdedup.stores.fields import value_at
 from esdedup.stores.mapping import IndexMeta
@@ -146,8 +146,7 @@ class Originals:
         if any(row.id in latest for row in self.before):
             self.forget(latest)
         self._recent += [
-            Row(id, texts[row], verdicts[row], *batch.content(row, verdicts[row]))
-            for id, row in latest.items()
+            Row(id, texts[row], verdicts[row], *batch.content(row)) for id, row in latest.items()
         ]
         if len(self._recent) >= _RECENT_DOCUMENTS or (
             len(self._recent) >= _RECENT_DOCUMENTS // 4
@@ -175,7 +174,7 @@ class _Batch:
 
     earlier: documents before in this run. known: former digest and verdict of each id. These are by
     digest: contents, the normalised texts; equal, documents of the store with the same text;
-    columns, bands or fingerprints; empty, texts without any shingle; similar, documents of the
+    columns, bands or fingerprints; wordless, texts without any shingle; similar, documents of the
     store, and whether candidates were left out.
     """
 
@@ -186,13 +185,11 @@ class _Batch:
         self.ids, self.digests, self.counts = ids, digests, Counter(ids)
         self.earlier = Earlier(run.before, leaders=self.policy.groups)
         self.known = self._known() if self.policy.groups else {}
-        equal = self._of_equal_texts(contents)
-        filled = run.like.filled({text: contents[text] for text in equal})
-        self.equal = {text: found for text, found in equal.items() if text in filled}
+        self.equal = self._of_equal_texts({text: each for text, each in contents.items() if each})
         # Texts that equal no earlier one are sketched, and compared.
         askers, kept = self._askers()
         self.columns = run.like.columns({text: contents[text] for text in (*askers, *kept)})
-        self.empty = askers.keys() - self.columns.keys()
+        self.wordless = askers.keys() - self.columns.keys()
         asked = {text: askers[text] for text in self.columns if text in askers}
         self.earlier.compare(contents, self.columns, asked.keys(), run.like)
         queries = [
@@ -207,16 +204,15 @@ class _Batch:
         id, text = self.ids[row], self.digests[row]
         verdict = self._former(row) or self._judged(id, text)
         if self.policy.takes(verdict):
-            self.earlier.add("" if text in self.empty else text, id, verdict)
+            self.earlier.add(text, id, verdict)
         if self.policy.groups:
             self.known[id] = text, verdict
         return verdict
 
-    def content(self, row: int, verdict: Verdict) -> tuple[str, U64 | None]:
+    def content(self, row: int) -> tuple[str, U64 | None]:
         """Returns the digest and the column of a document for `Row`."""
         text = self.digests[row]
-        column = self.columns.get(text, self.earlier.columns.get(text))
-        return "" if column is None and verdict.original is None else text, column
+        return text, self.columns.get(text, self.earlier.columns.get(text))
 
     def _former(self, row: int) -> Verdict | None:
         """Returns the former verdict on a document, if it came before with the same text."""
@@ -251,7 +247,7 @@ class _Batch:
         return next((near for near in found if near.id not in self.counts), None)
 
     def _judged(self, id: str, text: str) -> Verdict:
-        if text in self.empty:
+        if text == NO_TEXT:
             return Verdict(id)
         equal = self._standing(self.equal.get(text, ()), id)
         if (same := self.earlier.equal(text, id)) is not None:
@@ -263,6 +259,8 @@ class _Batch:
                 return replace(best.verdict, truncated=False, exact=True)
             measure: Measure = (1.0, None) if self.policy.metric == "jaccard" else (None, 0)
             return Verdict(best.verdict.group, best.id, *measure, exact=True)
+        if text in self.wordless:
+            return Verdict(id)
         result = self.similar[text]
         found = []
         for match in result.matches:

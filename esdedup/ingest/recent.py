@@ -17,7 +17,6 @@ from esdedup.sketch.segments import probe_masks, segment_values
 from esdedup.sketch.sketch import normalised_digests, shingle_sets, sketch
 from esdedup.text.arrays import F64, I64, U64, Mask
 from esdedup.text.jaccard import hamming, jaccard_of_rows
-from esdedup.text.words import tokenise
 
 Measure = tuple[float | None, int | None]
 """A Jaccard similarity and a Hamming distance in bits, of which one is None."""
@@ -47,19 +46,13 @@ class Likeness:
         rows = zip(texts, found, sketches.filled.tolist(), strict=True)
         return {key: column for key, column, is_filled in rows if is_filled}
 
-    def filled(self, texts: Mapping[str, str]) -> set[str]:
-        """Returns the keys of the normalised texts that have any shingle."""
-        scheme = self._scheme
-        counts = tokenise(list(texts.values()), scheme.shingling, scheme.seed).counts
-        return {key for key, count in zip(texts, counts.tolist(), strict=True) if count}
-
     def again(self, rows: list[Row]) -> list[Row]:
         """Returns the same documents, sketched for an index that has changed its scheme."""
         normalisation = self._scheme.normalisation
         texts, digests = normalised_digests([row.text for row in rows], normalisation)
         columns = self.columns(dict(zip(digests, texts, strict=True)))
         return [
-            replace(row, digest=one if one in columns else "", column=columns.get(one))
+            replace(row, digest=one, column=columns.get(one))
             for row, one in zip(rows, digests, strict=True)
         ]
 
@@ -149,8 +142,8 @@ class Near:
 class Row:
     """A document that came before.
 
-    digest: of its text, or "" for a text without any shingle, which equals none. column: its bands
-    or its fingerprint, or None if no document is compared with it.
+    digest: of its text. column: its bands or its fingerprint, or None if only equal documents are
+    like it.
     """
 
     id: str

@@ -19,7 +19,7 @@ import numpy as np
 from esdedup.models import CandidateQuery, Candidates, Match, Query, Result
 from esdedup.search.candidates import band_queries, without_stopped
 from esdedup.search.limits import Limits, narrowed_scheme, require_minhash
-from esdedup.search.similar import by_similarity, jaccard_matches
+from esdedup.search.similar import by_similarity, jaccard_matches, of_equal_texts
 from esdedup.sketch.banding import expected_recall, least_bands
 from esdedup.sketch.sketch import sketch
 from esdedup.stores.base import Store
@@ -102,6 +102,10 @@ def nearest(
         levels.append((1, band_queries(meta, sketches.values, queries, "signature")))
     filled = np.flatnonzero(sketches.filled).tolist()
     results = [Result([], 0, False)] * len(queries)
+    wordless = np.flatnonzero(~sketches.filled).tolist()
+    answers = of_equal_texts(store, meta, [queries[row] for row in wordless], limits)
+    for row, result in zip(wordless, answers, strict=True):
+        results[row] = result
     for first in range(0, len(filled), QUERIES_AT_ONCE):
         looks = {row: _Look(limits) for row in filled[first : first + QUERIES_AT_ONCE]}
         for rows, searches in levels:

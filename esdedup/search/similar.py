@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from esdedup.exceptions import UsageError
-from esdedup.models import Candidate, Match, Query, Result
+from esdedup.models import Candidate, CandidateQuery, Match, Query, Result
 from esdedup.search.candidates import (
     candidate_queries,
     with_least_bands,
@@ -30,13 +30,14 @@ from esdedup.search.limits import (
 )
 from esdedup.sketch.banding import expected_recall
 from esdedup.sketch.simhash import from_hex
-from esdedup.sketch.sketch import shingle_sets, sketch
+from esdedup.sketch.sketch import normalised_digests, shingle_sets, sketch
 from esdedup.stores.base import Store
 from esdedup.stores.elastic.queries import QUERIES_AT_ONCE, candidates_body
 from esdedup.stores.fields import value_at
 from esdedup.stores.mapping import IndexMeta
 from esdedup.text.arrays import U64
 from esdedup.text.jaccard import hamming, jaccard_with
+from esdedup.text.normalise import normalise
 
 
 def similar(
@@ -44,7 +45,8 @@ def similar(
 ) -> list[Result]:
     """The documents similar to each query, in the order of the queries.
 
-    A text without any shingle matches nothing. Raises UsageError if the limits have no threshold.
+    A text without any shingle matches equal texts only. Raises UsageError if the limits have no
+    threshold.
     """
     scheme, by_bands = meta.scheme, limits.metric == "jaccard"
     texts = [query.text for query in queries]
@@ -56,6 +58,7 @@ def similar(
     for row, query in zip(filled, narrow, strict=True):
         wanted[row] = query
     wanted = [with_least_bands(query, scheme, limits) for query in wanted]
+    wordless = np.flatnonzero(~sketches.filled).tolist()
     # For Hamming distance, no document is missed.
     most = 0 if by_bands else distance_for(require_simhash(scheme), limits.distance)
     results = []
@@ -85,6 +88,49 @@ def similar(
             )
         # The candidates are freed before the next ones are fetched.
         del found, each, near
+    answers = of_equal_texts(store, meta, [queries[row] for row in wordless], limits)
+    for row, result in zip(wordless, answers, strict=True):
+        results[row] = result
+    return results
+
+
+def of_equal_texts(
+    store: Store, meta: IndexMeta, queries: Sequence[Query], limits: Limits
+) -> list[Result]:
+    """The documents of the same text as each query; none if no character of the text counts."""
+    normalisation, by_bands = meta.scheme.normalisation, limits.metric == "jaccard"
+    texts, digests = normalised_digests([query.text for query in queries], normalisation)
+    results = [Result([], 0, False, 1.0 if by_bands else None)] * len(queries)
+    asked = [row for row, text in enumerate(texts) if text]
+    wanted = [
+        CandidateQuery(
+            "digest",
+            [[digests[row]]],
+            queries[row].exclude,
+            meta.field,
+            queries[row].filters,
+            originals=queries[row].originals,
+        )
+        for row in asked
+    ]
+    for row, each in zip(asked, store.candidates(wanted, limits.candidates), strict=True):
+        documents = [candidate.document for candidate in each.found]
+        stored = [value_at(document.source, meta.text_field) for document in documents]
+        # Others may have changed the text and left the digest.
+        same = normalise([text if isinstance(text, str) else "" for text in stored], normalisation)
+        similarity, distance = (1.0, None) if by_bands else (None, 0)
+        matches = [
+            Match(document.id, similarity, distance, 0, document.source)
+            for document, text in zip(documents, same, strict=True)
+            if text == texts[row]
+        ]
+        matches.sort(key=by_similarity)
+        results[row] = replace(
+            results[row],
+            matches=matches[: limits.matches],
+            candidates=len(documents),
+            truncated=each.truncated,
+        )
     return results
 
 

@@ -21,19 +21,19 @@ def lacking(result: Result, limits: Limits, values: bool) -> str | None:
             f"Of documents at Jaccard {limits.threshold:g} about {percent(result.recall)} are found"
             " by the bands that were looked up"
         )
-    return lacking_recall(result.recall, limits.threshold, limits.recall)
+    # An answer tells its recall anyway.
+    low = result.recall < GOOD_RECALL or not result.matches
+    return lacking_recall(result.recall, limits) if low else None
 
 
-def lacking_recall(expected: float, threshold: float, wanted: float) -> str | None:
-    """A warning if the expected recall at the threshold is low, else None."""
-    if expected >= GOOD_RECALL:
+def lacking_recall(expected: float, limits: Limits) -> str | None:
+    """A warning if the expected recall at the threshold is below the one asked for, else None."""
+    if limits.threshold is None or expected >= limits.recall:
         return None
-    at, share = f"{threshold:g}", percent(expected)
-    if expected >= wanted:
-        return f"Of documents at Jaccard {at} about {share} are found: raise --recall"
+    at, wanted = f"{limits.threshold:g}", f"{limits.recall:g}"
     return (
-        f"Of documents at Jaccard {at} this index finds about {share}: make one with esdedup"
-        f" scheme --threshold {at}"
+        f"Of documents at Jaccard {at} about {percent(expected)} are found, where --recall asks for"
+        f" {percent(limits.recall)}: esdedup scheme --threshold {at} --recall {wanted} reaches that"
     )
 
 

@@ -24,7 +24,7 @@ from esdedup.sketch.weights import FeatureWeights
 from esdedup.text.normalise import Normalisation
 from esdedup.text.shingles import Shingling
 
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,15 @@ and SimHash `fingerprints`. `token_fields` writes them as the `esdedup` field of
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import itertools
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import xxhash
 
 from esdedup.sketch.minhash import VALUE_BITS, band_hashes, signatures
 from esdedup.sketch.scheme import Scheme
@@ -30,11 +32,14 @@ processor's cache, and the C library keeps their memory for the next block. With
 it gave the memory back each time, and got it again page by page."""
 
 
+_DIGEST = re.compile("[A-Za-z0-9_-]{22}")
+
+
 @dataclass(frozen=True)
 class Sketches:
     """The sketches of n texts; None for parts that the scheme lacks, or that nobody asked for.
 
-    digests: XXH3-64 of each normalised text, 16 hexadecimal digits. filled: True for a text with
+    digests: of the normalised texts, as `digest` writes them. filled: True for a text with
     shingles, shape (n,); others get no tokens. bands: band hashes, shape (n, bands). fingerprints:
     shape (n, bits // 64). shingles: the sets of shingle hashes, sorted. values: hashes of single
     values of the signature, shape (n, count).
@@ -108,8 +113,35 @@ def shingle_sets(texts: Sequence[str], scheme: Scheme) -> Ragged:
 
 
 def digest(normalised: str) -> str:
-    """The digest of a normalised text: XXH3-64 of its UTF-8 bytes, 16 hexadecimal digits."""
-    return xxhash.xxh3_64_hexdigest(normalised.encode("utf-8", "surrogatepass"))
+    """The digest of a normalised text: BLAKE2b of its UTF-8 bytes, 128 bits, in base64url.
+
+    Aumasson et al., "BLAKE2: simpler, smaller, fast as MD5", 2013; RFC 7693; RFC 4648, section 5,
+    without the padding: 22 characters. Documents are skipped and deleted because their digests are
+    equal, so nobody must be able to make two texts of one digest. With XXH3 anybody can.
+    """
+    made = hashlib.blake2b(normalised.encode("utf-8", "surrogatepass"), digest_size=16)
+    return base64.urlsafe_b64encode(made.digest())[:22].decode("ascii")
+
+
+NO_TEXT = digest("")
+"""The digest of a text of which nothing is left when it is normalised."""
+
+
+def digest_words(digests: Sequence[object]) -> U64:
+    """Two numbers for each digest, to compare on this machine only: shape (n, 2).
+
+    Raises ValueError for what is not a digest, naming it.
+    """
+    for each in digests:
+        if not (isinstance(each, str) and _DIGEST.fullmatch(each)):
+            raise ValueError(f"{each!r} is not a digest of 22 characters")
+    raw = b"".join(base64.urlsafe_b64decode(f"{each}==") for each in digests)
+    return np.frombuffer(raw, np.uint64).reshape(-1, 2)
+
+
+def digest_of_words(words: U64) -> str:
+    """The digest of which `digest_words` made these, shape (2,)."""
+    return base64.urlsafe_b64encode(words.tobytes())[:22].decode("ascii")
 
 
 def normalised_digests(

@@ -54,6 +54,9 @@ def test_they_are_those_of_an_index(
     files = ["one.jsonl", "two.jsonl", "empty.jsonl"]
     assert run_command("index", *files).status == 0
     indexed = run_command("pairs", "--json", *options)
+    # Bands of the same scheme, as files alone get bands for the threshold.
+    Path("scheme.json").write_text(json.dumps(esdedup.Scheme().to_json()), "utf-8")
+    options = [*options, "--scheme", "scheme.json"]
     direct = run_command("pairs", *files, "--json", "--workers", workers, *options)
     assert direct.out == indexed.out
     assert len(direct.json) > 50
@@ -62,6 +65,7 @@ def test_they_are_those_of_an_index(
         "empty.jsonl",
         "esdedup.db",
         "one.jsonl",
+        "scheme.json",
         "two.jsonl",
     ]
 
@@ -82,7 +86,7 @@ def test_bad_records_are_counted_and_kept() -> None:
     )
     done = run_command("pairs", "a.jsonl", "--json")
     assert done.status == 1
-    assert done.json == [{"left": "a", "right": "c", "similarity": 1.0}]
+    assert done.json == [{"left": "a", "right": "c", "similarity": 1.0, "equal": True}]
     assert "2 of 4 records were left out: see pairs.dead-letter.jsonl" in done.err
     letters = Path("pairs.dead-letter.jsonl").read_text("utf-8").splitlines()
     assert [json.loads(line)["line"] for line in letters] == [2, 3]
@@ -114,7 +118,7 @@ def test_a_scheme_of_its_own() -> None:
     Path("scheme.json").write_text(json.dumps(scheme.to_json()), "utf-8")
     options = ["--scheme", "scheme.json", "--text-field", "body"]
     (pair,) = run_command("pairs", "a.jsonl", "--json", *options).json
-    assert pair == {"left": "1", "right": "2", "similarity": 5 / 7}
+    assert pair == {"left": "1", "right": "2", "similarity": 5 / 7, "equal": False}
     wrong = run_command("pairs", "a.jsonl", "-m", "hamming", *options)
     assert wrong.status == 2
     assert "--metric jaccard" in wrong.err

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import xxhash
 
 import esdedup
 from esdedup.dedup import work_folder
@@ -31,7 +32,7 @@ from esdedup.search import buckets
 from esdedup.sketch.sketch import sketch
 from esdedup.text.jaccard import jaccard
 from tests.conftest import delete_index
-from tests.helpers.commands import all_documents, call, run_command, words
+from tests.helpers.commands import all_documents, call, run_command, words, write_lines
 from tests.helpers.processes import await_true, start_command
 
 
@@ -233,7 +234,7 @@ def test_groups_by_hamming_distance(
             assert (member.distance, member.similarity) == (apart, None)
 
 
-def test_equal_texts_are_one_row_and_texts_without_words_are_in_no_group(tmp_path: Path) -> None:
+def test_equal_texts_are_one_row_also_those_without_words(tmp_path: Path) -> None:
     equal = [{"id": f"e{number}", "text": "同样的文字，同样的文字 Same"} for number in range(3_000)]
     empty = [{"id": f"x{number}", "text": text} for number, text in enumerate(["", "", "!", "!"])]
     with esdedup.open(tmp_path / "a.db") as index:
@@ -242,8 +243,11 @@ def test_equal_texts_are_one_row_and_texts_without_words_are_in_no_group(tmp_pat
             {}, {"method": "components"}, {"metric": "hamming"}, {"exact": True}
         ]  # fmt: skip
         for options in every:
-            (group,) = index.groups(**options)
+            group, wordless = index.groups(**options)
             assert (group.representative, len(group.members)) == ("e0", 2_999)
+            assert (wordless.representative, [each.id for each in wordless.members]) == (
+                "x2", ["x3"]
+            )  # fmt: skip
             assert index.groups(**options).capped.buckets == 0
             assert {member.digest for member in group.members} == {group.digest}
 
@@ -599,27 +603,53 @@ def test_options_that_do_not_go(options: list[str], said: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("metric", ["jaccard", "hamming"])
-@pytest.mark.parametrize("cap", [3, 1_000])
-def test_pairs_of_equal_texts_are_capped_and_said_to_be(
-    metric: Any, cap: int, tmp_path: Path
-) -> None:
-    kinds = [words(1, 60), words(1, 60) + " more", "全然不同的一篇文章，讲的是另一件事情。", ""]
-    made = [{"id": f"{number:02}", "text": kinds[number % 4]} for number in range(40)]
+def test_pairs_list_equal_texts_once_or_all(metric: Any, tmp_path: Path) -> None:
+    kinds = [
+        words(1, 60),
+        words(1, 60) + " more",
+        "全然不同的一篇文章，讲的是另一件事情。",
+        "😀😀",
+        "",
+    ]
+    made = [{"id": f"{number:02}", "text": kinds[number % 5]} for number in range(50)]
     with esdedup.open(tmp_path / "a.db") as index:
         index.add(made)
         found = index.pairs(metric=metric, distance=16 if metric == "hamming" else None,
-                            max_per_bucket=cap)  # fmt: skip
-        pairs = [(pair.left, pair.right) for pair in found]
-    assert len(found) == len(set(pairs)) == len(pairs)
-    alike = {0: 0, 1: 0, 2: 2}
-    expected = set()
-    for a, b in itertools.combinations(range(40), 2):
-        if a % 4 == 3 or alike.get(a % 4) != alike.get(b % 4):
-            continue
-        # Of a text only the first ones are paired: with equal ones, and with those of another.
-        within = [a // 4] if a % 4 == b % 4 else [a // 4, b // 4]
-        if max(within) < cap:
-            expected.add((f"{a:02}", f"{b:02}"))
-    assert set(pairs) == expected
-    assert (found.capped.buckets > 0) == (cap == 3)
-    assert found.capped.largest == (10 if cap == 3 else 0)
+                            max_per_bucket=3)  # fmt: skip
+        pairs = {(pair.left, pair.right): pair for pair in found}
+        every = {(pair.left, pair.right): pair for pair in found.every()}
+    star = {
+        (f"{kind:02}", f"{number:02}") for kind in range(4) for number in range(5 + kind, 50, 5)
+    }
+    assert pairs.keys() == {*star, ("00", "01")}
+    assert len(found) == len(pairs)
+    assert found.copies == 36
+    alike = {0: 0, 1: 0, 2: 2, 3: 3}
+    assert every.keys() == {
+        (f"{a:02}", f"{b:02}")
+        for a, b in itertools.combinations(range(50), 2)
+        if a % 5 != 4 and alike[a % 5] == alike.get(b % 5)
+    }
+    for pair in [*pairs.values(), *every.values()]:
+        same = int(pair.left) % 5 == int(pair.right) % 5
+        assert pair.equal == same
+        assert pair.similarity is None or (pair.similarity == 1.0) == same
+        assert pair.distance is None or (pair.distance == 0) == same
+    assert not found.capped.buckets
+
+
+def test_texts_of_equal_xxh3_are_two_texts(tmp_path: Path) -> None:
+    texts = ["kcegmjjkmapenehh", "ccbcajoddgfmklgm"]
+    assert len({xxhash.xxh3_64_hexdigest(text.encode()) for text in texts}) == 1
+    write_lines(tmp_path / "a.jsonl", [{"id": text, "text": text} for text in texts])
+    target = ("--db", str(tmp_path / "a.db"))
+    done = run_command("index", str(tmp_path / "a.jsonl"), "--on-duplicate", "skip", *target)
+    assert done.json[0]["created"] == 2
+    assert run_command("pairs", *target).out == ""
+    assert run_command("pairs", str(tmp_path / "a.jsonl")).out == ""
+    assert run_command("explain", *texts, *target).json[0]["duplicates"] is False
+    assert run_command("group", "--exact", "--dry-run", *target).json[-1]["groups"] == 0
+    run_command("dedup", "--apply", "--yes", *target)
+    assert len(run_command("similar", "--text", texts[0], *target).json[0]["matches"]) == 1
+    with esdedup.open(tmp_path / "a.db") as index:
+        assert index.statistics().documents == 2

@@ -233,9 +233,17 @@ def test_thousands_of_equal_texts(index: esdedup.Index) -> None:
     assert add(index, texts, DuplicatePolicy("skip")).skipped == 2_999
 
 
-def test_empty_texts_are_like_nothing(index: esdedup.Index) -> None:
-    report = add(index, {"a": "", "b": "", "c": "..."}, DuplicatePolicy("skip"))
-    assert (report.created, report.duplicates) == (3, 0)
+def test_texts_without_words_are_like_equal_ones(index: esdedup.Index) -> None:
+    texts = {"a": "", "b": "", "c": "...", "d": "😀😀", "e": "...", "f": "！！"}
+    report = add(index, texts, DuplicatePolicy("skip"))
+    assert (report.created, report.duplicates) == (5, 1)
+    report = add(index, {"g": "", "h": "😀😀", "i": "!!"}, DuplicatePolicy("skip"))
+    assert (report.created, report.duplicates) == (1, 2)
+    for options in ({}, {"metric": "hamming"}, {"threshold": None}):
+        found = index.similar(text="！！", **options)
+        assert [match.id for match in found.matches] == ["f"]
+        assert (found.matches[0].similarity or 1.0, found.matches[0].distance or 0) == (1.0, 0)
+        assert index.similar(text="", **options).matches == []
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

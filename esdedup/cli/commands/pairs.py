@@ -12,12 +12,11 @@ import typer
 from esdedup.cli import options, output
 from esdedup.cli.files import DeadLetterFile, FileOptions, check_files, chunks_of, total_bytes
 from esdedup.cli.output import count, message
-from esdedup.dedup.file_pairs import pairs_in_files
+from esdedup.dedup.file_pairs import pairs_in_files, scheme_for
 from esdedup.dedup.pairs import SimilarPairs, similar_pairs
 from esdedup.dedup.verify import TextsOf, texts_in
 from esdedup.exceptions import UsageError
 from esdedup.search.limits import LOOKING, MAX_PER_BUCKET, RECALL, Limits
-from esdedup.sketch.scheme import Scheme
 from esdedup.stores.mapping import IndexMeta
 
 _FETCHED = 1_000
@@ -28,6 +27,11 @@ Files = Annotated[
         help="Files of documents, as index takes them, instead of an index.",
         show_default=False,
     ),
+]
+
+AllEqual = Annotated[
+    bool,
+    typer.Option("--all-equal", help="List every pair of equal texts, and with each of these."),
 ]
 
 
@@ -42,6 +46,7 @@ def pairs(
     distance: options.Distance = None,
     recall: options.Recall = RECALL,
     max_per_bucket: options.MaxPerBucket = MAX_PER_BUCKET,
+    all_equal: AllEqual = False,
     of_files: FileOptions,
     as_json: options.AsJson = None,
 ) -> None:
@@ -49,7 +54,8 @@ def pairs(
 
     Example: esdedup pairs news.jsonl --threshold 0.8
 
-    Similarities are exact. With FILES no index is made.
+    Similarities are exact. Documents of equal text are listed once each, with the first of them.
+    With FILES no index is made, and the bands are chosen for --threshold and --recall.
     """
     options.check_metric_options(metric, threshold, distance)
     least = LOOKING if threshold is None else threshold
@@ -57,14 +63,14 @@ def pairs(
     in_json = output.wants_json(as_json)
     if files:
         _refuse_target(context)
-        _in_files(files, of_files, limits, in_json)
+        _in_files(files, of_files, limits, all_equal, in_json)
         return
     of_files.refuse()
     with target.open() as index:
         output.warn_before(index, metric)
         with output.steps() as on_step:
             found = similar_pairs(index.store, index.meta, limits, on_step)
-        _answer(found, texts_in(index.store, index.meta.text_field), limits, in_json)
+        _answer(found, texts_in(index.store, index.meta.text_field), limits, all_equal, in_json)
 
 
 def _refuse_target(context: typer.Context) -> None:
@@ -76,10 +82,12 @@ def _refuse_target(context: typer.Context) -> None:
             raise UsageError(f"--{name} goes with an index: leave it out, or FILES")
 
 
-def _in_files(files: list[str], of: FileOptions, limits: Limits, as_json: bool) -> None:
+def _in_files(
+    files: list[str], of: FileOptions, limits: Limits, all_equal: bool, as_json: bool
+) -> None:
     """Shows the pairs of files. The exit status is 1 if records could not be compared."""
     check_files(files, of.format)
-    scheme = options.scheme_in(of.scheme) or Scheme()
+    scheme = options.scheme_in(of.scheme) or scheme_for(limits)
     meta = IndexMeta(scheme, of.text_field or "text")
     with DeadLetterFile(of.dead_letter or Path("pairs.dead-letter.jsonl")) as letters:
         bar = output.progress("Sketching", total_bytes(files))
@@ -94,23 +102,31 @@ def _in_files(files: list[str], of: FileOptions, limits: Limits, as_json: bool) 
                 on_read=documents,
                 on_step=on_step,
             )
-        _answer(found, read.texts_of, limits, as_json)
+        _answer(found, read.texts_of, limits, all_equal, as_json)
         if read.failed:
             message(f"{read.failed} of {read.read} records were left out: see {letters.path}")
             raise typer.Exit(1)
 
 
-def _answer(found: SimilarPairs, texts_of: TextsOf, limits: Limits, as_json: bool) -> None:
+def _answer(
+    found: SimilarPairs, texts_of: TextsOf, limits: Limits, all_equal: bool, as_json: bool
+) -> None:
     output.warn_after(found.recall, found.capped, limits)
+    waiting = found.every() if all_equal else iter(found)
+    if found.copies and not all_equal:
+        message(
+            f"{count(found.copies, 'document')} with the text of an earlier one: each is listed"
+            " once, with the first of its text. --all-equal lists every pair"
+        )
     measure = "distance" if limits.metric == "hamming" else "similarity"
     if as_json:
-        for pair in found:
+        for pair in waiting:
+            value = getattr(pair, measure)
             output.print_json(
-                {"left": pair.left, "right": pair.right, measure: getattr(pair, measure)}
+                {"left": pair.left, "right": pair.right, measure: value, "equal": pair.equal}
             )
         return
     rows: list[tuple[str, str, str]] = []
-    waiting = iter(found)
     while some := list(itertools.islice(waiting, _FETCHED)):
         ids = sorted({id for pair in some for id in (pair.left, pair.right)})
         texts = dict(zip(ids, map(output.snippet, texts_of(ids)), strict=True))

@@ -18,7 +18,7 @@ from esdedup.index import Index
 from esdedup.ingest.files import STDIN, BadRecord, Record, read_records
 from esdedup.models import FIELD, Metric, Query, Result
 from esdedup.search.limits import LOOKING, MAX_CANDIDATES, RECALL, Limits
-from esdedup.search.warnings import GOOD_RECALL, lacking, percent
+from esdedup.search.warnings import lacking, percent
 from esdedup.stores.fields import text_of, value_at
 
 _QUERIES_AT_ONCE = 500
@@ -116,7 +116,12 @@ def similar(
             f"More than {limits.candidates} candidates: the best {limits.candidates} were"
             " verified, and a match may be missing. Raise --candidates"
         )
-    warn(lacking(result, limits, values), _stopped(result, limits.metric))
+    wordless = "The text has no words: only documents of the same text are found"
+    warn(
+        lacking(result, limits, values),
+        _stopped(result, limits.metric),
+        wordless if not result.asked and not result.stopped else None,
+    )
     if wants_json(as_json):
         print_json(_as_json(result, search.id, source))
     else:
@@ -179,7 +184,7 @@ def _show(result: Result, limits: Limits, text_field: str) -> None:
         for match in result.matches
     ]
     title = None
-    if result.recall is not None and result.recall >= GOOD_RECALL:
+    if result.recall is not None:
         least = limits.threshold
         at = "as near as the last" if least is None else f"at Jaccard {least:g}"
         title = f"Of documents {at} about {percent(result.recall)} are found"
