@@ -88,7 +88,9 @@ def measure(size: int, methods: list[str], target: list[str], opened: Any, folde
     del texts, groups
     figures: Figures = {"documents": size, "true_pairs": len(truth)}
     figures["index"] = run([*ESDEDUP, "index", str(file), *target], out)
-    figures["pairs"] = run([*ESDEDUP, "pairs", "-t", str(THRESHOLD), "--json", *target], out)
+    figures["pairs"] = run(
+        [*ESDEDUP, "pairs", "-t", str(THRESHOLD), "--all-equal", "--json", *target], out
+    )
     given = {
         tuple(sorted((int(pair["left"]), int(pair["right"]))))
         for pair in map(json.loads, out.read_text("utf-8").splitlines())

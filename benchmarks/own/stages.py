@@ -110,7 +110,7 @@ def _block(texts: list[str], scheme: Scheme, clock: Clock) -> sketching.Sketches
     bands = clock("sign", band_hashes, signed, minhash.bands, minhash.rows, minhash.token_bits)
     features = clock("simhash", shingle, tokens, simhash.feature_size)
     prints = clock("simhash", fingerprints, features, simhash)
-    digests = clock("digest", lambda: [sketching.digest(text) for text in normalised])
+    digests = clock("digest", lambda: sketching.text_digests(normalised))
     return sketching.Sketches(digests, tokens.counts > 0, bands, prints)
 
 

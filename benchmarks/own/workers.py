@@ -38,7 +38,7 @@ Job = Callable[[Path, list[str], Path], Figures]
 
 
 def from_files(file: Path, workers: list[str], folder: Path) -> Figures:
-    command = [*ESDEDUP, "pairs", str(file), "-t", "0.8", "--json", *workers]
+    command = [*ESDEDUP, "pairs", str(file), "-t", "0.8", "--all-equal", "--json", *workers]
     return run(command, _out(folder), THREADS)
 
 

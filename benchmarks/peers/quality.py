@@ -80,8 +80,9 @@ class Indexed:
 
 
 def _keys(pairs: SimilarPairs) -> I64:
-    rows = np.array([int(id) for id in pairs.ids], np.int64)
-    return keys_of(rows[pairs.left], rows[pairs.right], rows.size)
+    every = np.array([(int(pair.left), int(pair.right)) for pair in pairs.every()], np.int64)
+    left, right = every.reshape(-1, 2).T
+    return keys_of(left, right, len(pairs.ids))
 
 
 def by_esdedup(

@@ -102,14 +102,23 @@ def scored(work: Work, file: Path) -> Figures:
 def by_esdedup(work: Work, target: tuple[str, ...], more: tuple[str, ...] = ()) -> Figures:
     out = work.folder / "pairs.jsonl"
     indexing = [*ESDEDUP, "index", str(work.documents), *more, *target]
-    pairing = [*ESDEDUP, "pairs", "-t", str(THRESHOLD), "--json", *target]
+    pairing = [*ESDEDUP, "pairs", "-t", str(THRESHOLD), "--all-equal", "--json", *target]
     parts = {"index": run(indexing, work.folder / "out"), "pairs": run(pairing, out)}
     return summed(parts) | {"verified": True} | scored(work, out)
 
 
 def from_files(work: Work, more: tuple[str, ...] = ()) -> Figures:
     out = work.folder / "pairs.jsonl"
-    pairing = [*ESDEDUP, "pairs", str(work.documents), "-t", str(THRESHOLD), "--json", *more]
+    pairing = [
+        *ESDEDUP,
+        "pairs",
+        str(work.documents),
+        "-t",
+        str(THRESHOLD),
+        "--all-equal",
+        "--json",
+        *more,
+    ]
     return run(pairing, out) | {"verified": True} | scored(work, out)
 
 
