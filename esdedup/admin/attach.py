@@ -12,7 +12,7 @@ from esdedup.sketch.scheme import Scheme
 from esdedup.stores import Cluster, Target, reached
 from esdedup.stores.elastic.indices import IndexState, Named, path_of, resolve, states
 from esdedup.stores.elastic.templates import TemplatePlan, install_template, plan_template
-from esdedup.stores.mapping import IndexMeta, index_mapping, meta_of
+from esdedup.stores.mapping import IndexMeta, TextFields, index_mapping, meta_of, names_of
 
 
 @dataclass(frozen=True)
@@ -47,13 +47,14 @@ def plan_attach(
     target: Target,
     name: str,
     scheme: Scheme | None = None,
-    text_field: str | None = None,
+    text_field: TextFields | None = None,
     field: str | None = None,
 ) -> AttachPlan:
     """Returns what attaching would change; nothing is changed yet.
 
     name: an index, alias or data stream. scheme, text_field, field: for indices that have none; by
-    default those of the others behind the name, else the default ones. Raises SchemeMismatch if
+    default those of the others behind the name, else the default ones. text_field: one name, or
+    several, whose texts are joined. Raises SchemeMismatch if
     indices hold something else, IndexNotFound if there is no such name, and UsageError if no field
     of that name holds a text.
     """
@@ -62,7 +63,8 @@ def plan_attach(
         found = states(cluster, named)
         metas = [meta_of(state.mapping) for state in found]
         base = [IndexMeta(Scheme()), *filter(None, metas)][-1]
-        given: dict[str, Any] = {"scheme": scheme, "text_field": text_field, "field": field}
+        names = None if text_field is None else names_of(text_field)
+        given: dict[str, Any] = {"scheme": scheme, "text_fields": names, "field": field}
         wanted = replace(base, **{name: value for name, value in given.items() if value})
         changes = []
         for state, stored in zip(found, metas, strict=True):
@@ -80,19 +82,22 @@ def plan_attach(
 
 
 def require_text_field(found: list[IndexState], meta: IndexMeta) -> None:
-    """Raises UsageError if the indices have fields, and none of them has the text field."""
-    every = [each for state in found for each in obstacles(state, meta)]
-    missing = [each.reason for each in every if each.kind == "no text"]
-    mapped = any(state.mapping.get("properties") for state in found)
-    if mapped and len(missing) == len(found):
-        raise UsageError(f"index {found[0].name!r}: {missing[0]}")
+    """Raises UsageError if the indices have fields, and none of them has one of the text fields."""
+    if not any(state.mapping.get("properties") for state in found):
+        return
+    for name in meta.text_fields:
+        alone = replace(meta, text_fields=(name,))
+        every = [each for state in found for each in obstacles(state, alone)]
+        missing = [each.reason for each in every if each.kind == "no text"]
+        if len(missing) == len(found):
+            raise UsageError(f"index {found[0].name!r}: {missing[0]}")
 
 
 def attach(
     target: Target,
     what: str | AttachPlan,
     scheme: Scheme | None = None,
-    text_field: str | None = None,
+    text_field: TextFields | None = None,
     field: str | None = None,
 ) -> AttachPlan:
     """Adds our fields to an index, or to all behind an alias or data stream; no document changes.

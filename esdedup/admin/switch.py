@@ -25,7 +25,15 @@ from esdedup.stores.changes import ChangeReport
 from esdedup.stores.elastic.indices import attached, path_of, resolve, states
 from esdedup.stores.elastic.queries import sketched
 from esdedup.stores.elastic.templates import renew_template
-from esdedup.stores.mapping import META_SECONDS, IndexMeta, index_mapping, meta_of
+from esdedup.stores.fields import quoted
+from esdedup.stores.mapping import (
+    META_SECONDS,
+    IndexMeta,
+    TextFields,
+    index_mapping,
+    meta_of,
+    names_of,
+)
 
 WAIT_SECONDS = META_SECONDS + 2.0
 """The seconds after a step in which every reader and writer sees it."""
@@ -73,7 +81,7 @@ def switch(
     target: Target,
     name: str,
     scheme: Scheme | None = None,
-    text_field: str | None = None,
+    text_field: TextFields | None = None,
     *,
     keep: bool = False,
     effort: Effort = Effort(),  # noqa: B008
@@ -99,7 +107,7 @@ def switch(
 
 
 def plan_switch(
-    cluster: Cluster, name: str, scheme: Scheme | None, text_field: str | None = None
+    cluster: Cluster, name: str, scheme: Scheme | None, text_field: TextFields | None = None
 ) -> SwitchPlan:
     """Returns how far a change is, so that one that was stopped goes on.
 
@@ -108,31 +116,32 @@ def plan_switch(
     is no such index or it has no tokens.
     """
     _, found, meta = attached(cluster, name)
+    names = None if text_field is None else names_of(text_field)
     following = meta.next
     for state in found:
         # If it was stopped at its first step, only some of the indices name the next scheme.
         own = meta_of(state.mapping)
         following = following or (own.next if own is not None else None)
     if following is not None:
-        wanted = (scheme or following.scheme).id, text_field or following.text_field
-        if wanted != (following.scheme.id, following.text_field):
+        wanted = (scheme or following.scheme).id, names or following.text_fields
+        if wanted != (following.scheme.id, following.text_fields):
             raise UsageError(
-                f"{name!r} is changing to scheme {following.scheme.id} of the field"
-                f" {following.text_field!r} already: leave the scheme and the text field out to"
-                " go on"
+                f"{name!r} is changing to scheme {following.scheme.id} of"
+                f" {quoted(following.text_fields)} already: leave the scheme and the text field out"
+                " to go on"
             )
         return SwitchPlan(name, "begin" if meta.next is None else "fill", meta, following)
-    if scheme is None and text_field is None:
+    if scheme is None and names is None:
         if meta.former is None:
             raise UsageError(f"{name!r} is not changing its scheme: name a new one (--scheme)")
         return SwitchPlan(name, "forget", meta, meta)
     # The next tokens get a field that was emptied, or one that no index has.
     taken = {name for state in found for name in state.mapping.get("properties", {})}
     taken = taken - {*meta.spent} | {meta.field}
-    names = (FIELD, *(f"{FIELD}_{number}" for number in range(2, len(taken) + 3)))
-    free = next(name for name in names if name not in taken)
-    following = IndexMeta(scheme or meta.scheme, text_field or meta.text_field, free)
-    if (following.scheme.id, following.text_field) == (meta.scheme.id, meta.text_field):
+    ours = (FIELD, *(f"{FIELD}_{number}" for number in range(2, len(taken) + 3)))
+    free = next(name for name in ours if name not in taken)
+    following = IndexMeta(scheme or meta.scheme, names or meta.text_fields, free)
+    if (following.scheme.id, following.text_fields) == (meta.scheme.id, meta.text_fields):
         return SwitchPlan(name, "forget" if meta.former else "done", meta, meta)
     if meta.former is not None:
         raise UsageError(
@@ -194,7 +203,7 @@ def complete(cluster: Cluster, plan: SwitchPlan) -> None:
     if cluster.count(path, sketched(meta)) and not cluster.count(path, sketched(meta.next)):
         raise StoreError(
             f"no document of {plan.name!r} got tokens of scheme {meta.next.scheme.id}: searches go"
-            f" on with the old ones. Is {meta.next.text_field!r} the field with the text?"
+            f" on with the old ones. Is the text in {quoted(meta.next.text_fields)}?"
         )
     _put(cluster, plan.name, replace(meta.next, former=meta.field, spent=meta.spent))
 

@@ -33,7 +33,7 @@ from esdedup.sketch.simhash import from_hex
 from esdedup.sketch.sketch import shingle_sets, sketch
 from esdedup.stores.base import Store
 from esdedup.stores.elastic.queries import QUERIES_AT_ONCE, candidates_body
-from esdedup.stores.fields import value_at
+from esdedup.stores.fields import text_at
 from esdedup.stores.mapping import IndexMeta
 from esdedup.text.arrays import U64
 from esdedup.text.jaccard import hamming, jaccard_with
@@ -116,7 +116,7 @@ def jaccard_matches(
     shingles: the sorted set of the query's text. A candidate without a text is left out: others may
     have taken the text away and left the tokens.
     """
-    texts = [value_at(each.document.source, meta.text_field) for each in candidates]
+    texts = [text_at(each.document.source, meta.text_fields) for each in candidates]
     found = [
         (each, text) for each, text in zip(candidates, texts, strict=True) if isinstance(text, str)
     ]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import esdedup
-from esdedup.ingest.documents import fields_of
+from esdedup.ingest.documents import tokens_of
 from esdedup.stores.mapping import IndexMeta
 from tests.helpers.commands import all_documents, call, esdedup_command, fill, words
 from tests.servers.proxy import Proxy
@@ -36,9 +36,8 @@ def name(url: str) -> Iterator[str]:
 
 
 def expected(text: str, meta: IndexMeta = META) -> dict[str, Any]:
-    (fields,) = fields_of([text], meta)
-    found: dict[str, Any] = fields[meta.field]
-    return found
+    (tokens,) = tokens_of([text], meta.scheme)
+    return tokens
 
 
 @pytest.mark.on_every_server

@@ -12,8 +12,7 @@ import pytest
 
 import esdedup
 from esdedup import admin
-from esdedup.ingest.documents import fields_of
-from esdedup.stores.mapping import IndexMeta
+from esdedup.ingest.documents import tokens_of
 from tests.conftest import delete_index
 from tests.helpers.commands import all_documents, call, esdedup_command, fill, words
 from tests.servers.proxy import Proxy
@@ -87,9 +86,8 @@ def test_searches_and_writers_work_all_the_time(url: str, name: str) -> None:
         assert index.similar(id="d10").matches[0].id == "d11"
     documents = all_documents(url, name)
     everything = texts | added
-    fields = fields_of(list(everything.values()), IndexMeta(NEW, field="esdedup_2"))
-    for id, wanted in zip(everything, fields, strict=True):
-        assert documents[id]["esdedup_2"] == wanted["esdedup_2"], id
+    for id, wanted in zip(everything, tokens_of(list(everything.values()), NEW), strict=True):
+        assert documents[id]["esdedup_2"] == wanted, id
         assert documents[id].get("esdedup") is None, id
     assert esdedup_command(url, "check", "-i", name).status == 0
     assert "already" in esdedup_command(url, "switch", "-i", name, "--scheme", "new.json").err
@@ -215,7 +213,7 @@ def test_a_text_field_that_no_document_has(url: str, name: str) -> None:
     assert ran.status == 1
     assert "no document" in ran.err
     with esdedup.open(url, name) as index:
-        assert index.meta.text_field == "text"
+        assert index.meta.text_fields == ("text",)
         assert index.similar(words(1)).matches[0].id == "1"
 
 

@@ -90,7 +90,7 @@ def test_the_whole_path_on_a_local_file() -> None:
     (near,) = rows(run("similar", "--text", ARTICLES[3]["text"], "-m", "hamming", "-d", "9"))
     assert near["matches"][0] == {"id": "d", "distance": 0, "matched": 4}
     (stats,) = rows(run("stats"))
-    assert (stats["documents"], stats["sketched"], stats["text_field"]) == (6, 6, "text")
+    assert (stats["documents"], stats["sketched"], stats["text_fields"]) == (6, 6, ["text"])
     (again,) = rows(run("index", "articles.jsonl"))
     assert (again["created"], again["updated"]) == (0, 6)
 

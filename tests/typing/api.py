@@ -100,7 +100,7 @@ def looking(index: esdedup.Index) -> None:
     statistics: esdedup.Statistics = index.statistics()
     hot: esdedup.HotBuckets = index.hot_buckets(5, kinds=["minhash"])
     kept: tuple[str, ...] = index.stop([bucket.entry for bucket in hot.buckets])
-    print(statistics.documents, kept, index.scheme.id, index.meta.text_field)
+    print(statistics.documents, kept, index.scheme.id, index.meta.text_fields)
 
 
 def enriching(index: esdedup.Index) -> Iterator[dict[str, Any]]:

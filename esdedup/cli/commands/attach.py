@@ -146,7 +146,7 @@ def _as_json(check: IndexCheck) -> dict[str, Any]:
         "index": check.index,
         "attached": meta is not None,
         "scheme_id": None if meta is None else meta.scheme.id,
-        "text_field": None if meta is None else meta.text_field,
+        "text_fields": None if meta is None else meta.text_fields,
         "field": None if meta is None else meta.field,
         "next_scheme_id": None if meta is None or meta.next is None else meta.next.scheme.id,
         "documents": check.documents,
@@ -164,7 +164,7 @@ def _show_check(check: IndexCheck) -> None:
     else:
         rows = [
             ("scheme", check.meta.scheme.id),
-            ("text field", check.meta.text_field),
+            ("text fields", ", ".join(check.meta.text_fields)),
             ("documents", f"{check.documents:,}"),
             ("with tokens", f"{check.sketched:,}"),
             ("without tokens", _tally(check.bare)),
