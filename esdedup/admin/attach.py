@@ -7,21 +7,26 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from esdedup.admin.preflight import Obstacle, obstacles
-from esdedup.exceptions import PermissionDenied, StoreError, UsageError
+from esdedup.exceptions import StoreError, UsageError
 from esdedup.sketch.scheme import Scheme
-from esdedup.stores import Cluster, Target, reached
-from esdedup.stores.elastic.indices import IndexState, Named, path_of, resolve, states
+from esdedup.stores import Target, reached
+from esdedup.stores.elastic.indices import IndexState, Named, resolve, states
+from esdedup.stores.elastic.metas import put_metas
 from esdedup.stores.elastic.templates import TemplatePlan, install_template, plan_template
 from esdedup.stores.mapping import IndexMeta, TextFields, index_mapping, meta_of, names_of
 
 
 @dataclass(frozen=True)
 class MappingChange:
-    """The change of an index's mapping, None if it has our fields, and what stands in its way."""
+    """The change of an index's mapping, None if it has our fields, and what stands in its way.
+
+    stored: the `IndexMeta` that the index has, None if it has none.
+    """
 
     index: str
     mapping: Mapping[str, Any] | None
     obstacles: tuple[Obstacle, ...]
+    stored: IndexMeta | None = None
 
 
 @dataclass(frozen=True)
@@ -73,7 +78,8 @@ def plan_attach(
             mapping = None
             if stored is None or stored.next != wanted.next:
                 mapping = index_mapping(wanted, state.mapping.get("_meta"))
-            changes.append(MappingChange(state.name, mapping, tuple(obstacles(state, wanted))))
+            in_the_way = tuple(obstacles(state, wanted))
+            changes.append(MappingChange(state.name, mapping, in_the_way, stored))
         if text_field is None:
             # A text field by default that no index has is a mistake to be told at once.
             require_text_field(found, wanted)
@@ -106,41 +112,16 @@ def attach(
     text_field, field: as in `plan_attach`.
 
     Returns the plan that was carried out. Raises StoreError, before anything is changed, if
-    something stands in the way; PermissionDenied with the privilege that is lacking; SchemeMismatch
-    if another client was faster with another scheme; and the errors of `plan_attach`.
+    something stands in the way, and if another client attaches another scheme at the same time;
+    PermissionDenied with the privilege that is lacking; and the errors of `plan_attach`.
     """
     with reached(target) as cluster:
         if isinstance(what, str):
             what = plan_attach(cluster, what, scheme, text_field, field)
         if what.hindrances:
             raise StoreError("; ".join(map(str, what.hindrances)))
-        for change in what.changes:
-            if change.mapping is not None:
-                put_mapping(cluster, change.index, change.mapping)
-        for state in states(cluster, what.named):
-            stored = meta_of(state.mapping)
-            if stored is None:
-                raise StoreError(f"index {state.name!r}: the mapping was not stored")
-            stored.require(what.meta, f"index {state.name!r}")
+        changes = [change for change in what.changes if change.mapping is not None]
+        put_metas(cluster, {change.index: (change.stored, what.meta) for change in changes})
         if what.template is not None:
             install_template(cluster, what.template)
     return what
-
-
-def put_mapping(cluster: Cluster, index: str, mapping: Mapping[str, Any]) -> None:
-    """Puts a mapping. Raises the server's refusal with an explanation."""
-    try:
-        cluster.ask("PUT", f"{path_of(index)}/_mapping", mapping)
-    except PermissionDenied as error:
-        raise PermissionDenied(
-            f"{error}. To attach needs the index privilege 'manage' (Elasticsearch; since 8.0"
-            " 'write' does not allow mapping changes), or indices:admin/mapping/put and"
-            " indices:admin/mappings/get (OpenSearch)"
-        ) from error
-    except StoreError as error:
-        reason = str(error)
-        if "Limit of total fields" in reason:
-            reason = f"the mapping has no room ({error}): raise index.mapping.total_fields.limit"
-        elif "synthetic source" in reason:
-            reason = f"this version takes no such fields beside a synthetic _source ({error})"
-        raise type(error)(f"index {index!r}: {reason}") from error

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
-from esdedup.admin.attach import put_mapping, require_text_field
+from esdedup.admin.attach import require_text_field
 from esdedup.admin.backfill import BackfillPlan, Effort, backfill, plan_backfill
 from esdedup.admin.preflight import hindrances
 from esdedup.exceptions import StoreError, UsageError
@@ -22,7 +22,8 @@ from esdedup.models import FIELD
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores import Cluster, Target, reached
 from esdedup.stores.changes import ChangeReport
-from esdedup.stores.elastic.indices import attached, path_of, resolve, states
+from esdedup.stores.elastic.indices import IndexState, Named, attached, path_of
+from esdedup.stores.elastic.metas import put_metas
 from esdedup.stores.elastic.queries import sketched
 from esdedup.stores.elastic.templates import renew_template
 from esdedup.stores.fields import quoted
@@ -30,7 +31,6 @@ from esdedup.stores.mapping import (
     META_SECONDS,
     IndexMeta,
     TextFields,
-    index_mapping,
     meta_of,
     names_of,
 )
@@ -166,10 +166,10 @@ def fill_next(
     in the way, before anything is changed; if an index can't be filled, or a document updated.
     """
     if plan.stage == "begin":
-        _, found, meta = attached(cluster, plan.name)
+        named, found, meta = attached(cluster, plan.name)
         if in_the_way := [each for state in found for each in hindrances(state, plan.following)]:
             raise StoreError("; ".join(map(str, in_the_way)))
-        _put(cluster, plan.name, replace(meta, next=plan.following))
+        _put(cluster, named, found, replace(meta, next=plan.following))
     _wait("every writer fills both", tell)
     total = ChangeReport()
     for _ in range(_ROUNDS):
@@ -196,7 +196,7 @@ def complete(cluster: Cluster, plan: SwitchPlan) -> None:
     Raises StoreError if the index is not changing to this scheme, or if documents have tokens of
     the old scheme and none has tokens of the next one.
     """
-    _, _, meta = attached(cluster, plan.name)
+    named, found, meta = attached(cluster, plan.name)
     if meta.next is None or meta.next.scheme.id != plan.following.scheme.id:
         raise StoreError(f"{plan.name!r} is not changing to {plan.following.scheme.id}")
     path = path_of(plan.name)
@@ -205,7 +205,7 @@ def complete(cluster: Cluster, plan: SwitchPlan) -> None:
             f"no document of {plan.name!r} got tokens of scheme {meta.next.scheme.id}: searches go"
             f" on with the old ones. Is the text in {quoted(meta.next.text_fields)}?"
         )
-    _put(cluster, plan.name, replace(meta.next, former=meta.field, spent=meta.spent))
+    _put(cluster, named, found, replace(meta.next, former=meta.field, spent=meta.spent))
 
 
 def empty_former(
@@ -229,10 +229,10 @@ def empty_former(
             f"indices were left out and still have the field {forgetting.meta.former!r}:"
             f" {'; '.join(map(str, forgetting.left_out))}. Switch again to go on"
         )
-    _, _, meta = attached(cluster, plan.name)
+    named, found, meta = attached(cluster, plan.name)
     if meta.former is not None:
         spent = (*(name for name in meta.spent if name != meta.former), meta.former)
-        _put(cluster, plan.name, replace(meta, former=None, spent=spent))
+        _put(cluster, named, found, replace(meta, former=None, spent=spent))
     return report
 
 
@@ -242,10 +242,7 @@ def _failed(report: ChangeReport) -> str:
     return f"{count} not updated, such as {first.id}: {first.reason}"
 
 
-def _put(cluster: Cluster, name: str, meta: IndexMeta) -> None:
+def _put(cluster: Cluster, named: Named, found: list[IndexState], meta: IndexMeta) -> None:
     """Puts it into all indices behind a name, and into the template of those that are made next."""
-    named = resolve(cluster, name)
-    for state in states(cluster, named):
-        others: Mapping[str, Any] = state.mapping.get("_meta", {})
-        put_mapping(cluster, state.name, index_mapping(meta, others))
+    put_metas(cluster, {state.name: (meta_of(state.mapping), meta) for state in found})
     renew_template(cluster, named, meta)
