@@ -34,22 +34,29 @@ def renew(
     return change_held(store, held, decide, fields_to_read(meta, marks_in))
 
 
-def forget(store: Store, held: Sequence[Held], field: str) -> ChangeReport:
-    """Empties a field of ours in documents: null stands in its place.
+def forget(store: Store, held: Sequence[Held], field: str, *, whole: bool = True) -> ChangeReport:
+    """Removes a field of ours from documents. Values that others keep below it stay.
 
-    To remove the key too would take a script, or writing the whole document again. Values that
-    others keep below the field stay.
+    held: whole documents. They are written again without the field, because an update can't remove
+    a key, and servers may allow no scripts. whole: False to leave nulls in place of the values;
+    then `held` needs only the field.
     """
 
-    def decide(now: Sequence[Held]) -> list[Decision]:
-        changes: list[Decision] = []
-        for one in now:
-            stored = one.document.source.get(field)
-            others = isinstance(stored, dict) and stored.keys() - {*OURS, *MARKS}
-            changes.append(Change(one, {field: dict.fromkeys((*OURS, *MARKS)) if others else None}))
-        return changes
+    def without(one: Held) -> Decision:
+        source = one.document.source
+        stored = source.get(field)
+        others = dict(stored) if isinstance(stored, dict) else {}
+        for name in (*OURS, *MARKS):
+            others.pop(name, None)
+        if stored is None or stored == others:
+            return "unchanged"
+        if not whole:
+            return Change(one, {field: dict.fromkeys((*OURS, *MARKS)) if others else None})
+        rest = {name: value for name, value in source.items() if name != field}
+        return Change(one, {**rest, field: others} if others else rest, whole=True)
 
-    return change_held(store, held, decide, [field])
+    paths = None if whole else [field]
+    return change_held(store, held, lambda now: [*map(without, now)], paths)
 
 
 def digests(texts: Sequence[str], meta: IndexMeta) -> list[str]:

@@ -166,6 +166,15 @@ def whole_source(cluster: Cluster, path: str, mappings: Mapping[str, Mapping[str
     return {"exclude_vectors": False} if hidden else True
 
 
+def kept_as_written(state: IndexState) -> bool:
+    """Tells whether a document that is written again whole stays the same, at no other cost.
+
+    No request leaves out a final pipeline, and the vectors of a semantic_text are made again.
+    """
+    piped = state.setting("final_pipeline", "_none") != "_none"
+    return not piped and "semantic_text" not in _types(state.mapping)
+
+
 def source_limits(mapping: Mapping[str, Any], mode: str) -> tuple[bool, list[str]]:
     """Returns whether `_source` is disabled, and its filters. mode: index.mapping.source.mode."""
     source = mapping.get("_source", {})
