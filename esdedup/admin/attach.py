@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from esdedup.admin.preflight import Obstacle, obstacles
-from esdedup.exceptions import StoreError, UsageError
+from esdedup.exceptions import IndexNotFound, StoreError, UsageError
+from esdedup.models import FIELD
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores import Target, reached
 from esdedup.stores.elastic.indices import IndexState, Named, resolve, states
@@ -85,6 +86,31 @@ def plan_attach(
             require_text_field(found, wanted)
         template = plan_template(cluster, named, wanted) if named.kind == "data stream" else None
         return AttachPlan(named, wanted, tuple(changes), template)
+
+
+def plan_next(
+    target: Target,
+    name: str,
+    scheme: Scheme | None = None,
+    text_field: TextFields | None = None,
+    field: str | None = None,
+) -> TemplatePlan:
+    """Returns the component template for the next indices of a name; nothing is changed yet.
+
+    If there is no index of that name yet, text_field must be given. Arguments and errors are those
+    of `plan_attach`.
+    """
+    with reached(target) as cluster:
+        try:
+            plan = plan_attach(cluster, name, scheme, text_field, field)
+        except IndexNotFound as error:
+            if text_field is None:
+                raise IndexNotFound(
+                    f"{error}. If it is yet to be made, name the field of its text (--text-field)"
+                ) from error
+            meta = IndexMeta(scheme or Scheme(), names_of(text_field), field or FIELD)
+            return plan_template(cluster, Named(name, "index", ()), meta)
+        return plan.template or plan_template(cluster, plan.named, plan.meta)
 
 
 def require_text_field(found: list[IndexState], meta: IndexMeta) -> None:

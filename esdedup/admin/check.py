@@ -76,7 +76,7 @@ class Check:
     @property
     def good(self) -> bool:
         """True if there is nothing to do."""
-        made_next = self.template is None or self.template.used
+        made_next = self.template is None or self.template.ready
         return made_next and len(self.schemes) == 1 and all(each.good for each in self.indices)
 
 

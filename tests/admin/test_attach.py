@@ -301,6 +301,21 @@ def test_a_data_stream(opensearch_url: str) -> None:
     assert "composed_of" in checked.err
     call(url, "PUT", f"/_index_template/{name}", {**template, "composed_of": [f"esdedup-{name}"]})
     assert esdedup_command(url, "check", "-i", name).status == 0
+    # Our fields by a component of another name are as good; ours of another scheme is not.
+    ours = call(url, "GET", f"/_component_template/esdedup-{name}")["component_templates"][0]
+    body = json.dumps(ours["component_template"])
+    call(url, "PUT", f"/_component_template/mine-{name}", json.loads(body))
+    call(url, "PUT", f"/_index_template/{name}", {**template, "composed_of": [f"mine-{name}"]})
+    assert esdedup_command(url, "check", "-i", name).status == 0
+    call(url, "PUT", f"/_index_template/{name}", {**template, "composed_of": [f"esdedup-{name}"]})
+    call(url, "DELETE", f"/_component_template/mine-{name}")
+    other = json.loads(body.replace('"seed": 1', '"seed": 2'))
+    call(url, "PUT", f"/_component_template/esdedup-{name}", other)
+    checked = esdedup_command(url, "check", "-i", name)
+    assert checked.status == 1
+    assert f"esdedup template --index {name} --install" in checked.err
+    assert esdedup_command(url, "template", "-i", name, "--install").status == 0
+    assert esdedup_command(url, "check", "-i", name).status == 0
     call(url, "POST", f"/{name}/_rollover")
     source = Path("more.jsonl")
     lines = [{"id": "f3", "text": words(3), **stamp}, {"id": "f5", "text": words(5), **stamp}]
@@ -316,6 +331,29 @@ def test_a_data_stream(opensearch_url: str) -> None:
         assert index.delete(["e3", "none"]) == 1
         assert [match.id for match in index.similar(id="d3").matches] == ["f3"]
     call(url, "DELETE", f"/_data_stream/{name}")
+    call(url, "DELETE", f"/_index_template/{name}")
+    call(url, "DELETE", f"/_component_template/esdedup-{name}")
+
+
+@pytest.mark.on_every_server
+def test_a_template_before_the_first_index(url: str, name: str) -> None:
+    Path("scheme.json").write_text(json.dumps(esdedup.Scheme(seed=7).to_json()))
+    command = ("template", "-i", name, "--scheme", "scheme.json", "--install")
+    ran = esdedup_command(url, *command)
+    assert ran.status == 1
+    assert "--text-field" in ran.err
+    ran = esdedup_command(url, *command, "--text-field", "title", "--text-field", "body")
+    assert ran.status == 0, ran.err
+    assert ran.json[0]["component_template"] == f"esdedup-{name}"
+    assert "no index template makes indices of this name" in ran.err
+    body = {"index_patterns": [f"{name}-*"], "priority": 400, "composed_of": [f"esdedup-{name}"]}
+    call(url, "PUT", f"/_index_template/{name}", body)
+    assert esdedup_command(url, *command, "--text-field", "body").err.count("\n") == 1
+    ran = esdedup_command(url, *command, "--text-field", "title", "--text-field", "body")
+    fill(url, f"{name}-1", {"1": {"title": "x", "body": words(1)}})
+    checked = esdedup_command(url, "check", "-i", f"{name}-1")
+    assert checked.json[0]["text_fields"] == ["title", "body"]
+    assert checked.json[0]["scheme_id"] == esdedup.Scheme(seed=7).id
     call(url, "DELETE", f"/_index_template/{name}")
     call(url, "DELETE", f"/_component_template/esdedup-{name}")
 
