@@ -110,7 +110,7 @@ def enriching(index: esdedup.Index) -> Iterator[dict[str, Any]]:
 
 def administering() -> None:
     url = "http://localhost:9200"
-    plan: admin.AttachPlan = admin.plan_attach(url, "news", text_field="body")
+    plan: admin.AttachPlan = admin.plan_attach(url, "news", text_field=["title", "body"])
     admin.attach(url, plan)
     filled: admin.ChangeReport = admin.backfill(url, "news", admin.Effort(workers=4))
     found: admin.Check = admin.check(url, "news")
