@@ -27,6 +27,7 @@ from esdedup.ingest.documents import partial_document
 from esdedup.ingest.files import BadRecord, Record
 from esdedup.ingest.ingest import IngestReport, ingest
 from esdedup.ingest.near_duplicates import DuplicatePolicy, PolicyAction
+from esdedup.ingest.renew import fields_to_read, renew
 from esdedup.models import Document, Metric, Query, Result, Statistics
 from esdedup.search.hot_buckets import SAMPLED, HotBuckets, hot_buckets
 from esdedup.search.limits import ACTING, LOOKING, MAX_PER_BUCKET, RECALL, Limits
@@ -38,7 +39,7 @@ from esdedup.stores.changes import ChangeReport
 from esdedup.stores.connection import Connection, connection_to
 from esdedup.stores.elastic.indices import check_apart
 from esdedup.stores.fields import has_field, text_of
-from esdedup.stores.mapping import META_SECONDS, IndexMeta
+from esdedup.stores.mapping import META_SECONDS, IndexMeta, TextFields, names_of
 from esdedup.stores.stop_list import stop_entries
 
 DEFAULT_FILE = "esdedup.db"
@@ -160,12 +161,12 @@ class Index:
         self,
         store: Store,
         scheme: Scheme | None = None,
-        text_field: str | None = None,
+        text_field: TextFields | None = None,
         place: Place | None = None,
     ) -> None:
         self.store = store
         self._scheme = scheme
-        self._text_field = text_field
+        self._text_fields = None if text_field is None else names_of(text_field)
         self._place = place
         self._meta: IndexMeta | None = None
         self._read_at = 0.0
@@ -189,7 +190,7 @@ class Index:
 
     @property
     def meta(self) -> IndexMeta:
-        """The scheme and text field that the index holds.
+        """The scheme and text fields that the index holds.
 
         Raises IndexNotFound if it does not exist, SchemeMismatch if it holds others than asked for.
         """
@@ -259,17 +260,23 @@ class Index:
         """Merges fields into documents that exist, and returns the number of documents.
 
         If the text is among the fields, the document gets new tokens. A text that is null removes
-        the tokens.
+        the tokens. If only some of several text fields are given, the others are read.
 
         Raises RecordError, after the others were written, if a document has no id or does not
         exist.
         """
-        records = _records(documents)
-        partial = [partial_document(each.source, id_field, self.meta) for each in records]
-        report = self.store.update(partial)
+        records, meta = _records(documents), self.meta
+        partial = [partial_document(each.source, id_field, meta) for each in records]
+        report = self.store.update([document for document, _ in partial])
+        failures = [*report.failures]
         self.store.refresh()
-        if report.failures:
-            failure = report.failures[0]
+        if unfinished := list(dict.fromkeys(document.id for document, partly in partial if partly)):
+            for one in meta.all:
+                held = self.store.hold(unfinished, fields_to_read(one))
+                failures += renew(self.store, held, one).failures
+            self.store.refresh()
+        if failures:
+            failure = failures[0]
             raise RecordError(f"document {failure.id!r}: {failure.reason}")
         return report.updated
 
@@ -335,7 +342,7 @@ class Index:
         if text is not None or id is None:
             raise UsageError("give either a text or the id of a document")
         try:
-            return Query(text_of(self.get(id).source, self.meta.text_field), id, filters)
+            return Query(text_of(self.get(id).source, self.meta.text_fields), id, filters)
         except RecordError as error:
             raise StoreError(f"document {id!r}: {error}") from error
 
@@ -537,7 +544,7 @@ class Index:
         return replace(
             stored,
             scheme=self._scheme or stored.scheme,
-            text_field=self._text_field or stored.text_field,
+            text_fields=self._text_fields or stored.text_fields,
         )
 
 
@@ -546,7 +553,7 @@ def open(
     index: str = DEFAULT_INDEX,
     *,
     scheme: Scheme | None = None,
-    text_field: str | None = None,
+    text_field: TextFields | None = None,
     policy: BulkPolicy | None = None,
     **credentials: Any,
 ) -> Index:
@@ -554,8 +561,8 @@ def open(
 
     target: the path of a file; an http(s) URL of Elasticsearch or OpenSearch; or a Connection.
     index: its name.
-    scheme, text_field: of a new index, by default `Scheme()` and "text". One that exists has its
-    own, and others are an error.
+    scheme, text_field: of a new index, by default `Scheme()` and "text". Several fields are joined
+    to one text, in the given order. An index that exists has its own, and others are an error.
     policy: how often requests are sent again.
     credentials: for a URL, see `connection_to`: username, password, api_key, bearer_token,
     ca_certs, fingerprint, cloud_id, timeout.

@@ -152,6 +152,14 @@ def _without_options_of_the_developer() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _alone_with_each_index() -> Iterator[None]:
+    """No other client changes the mapping, except in tests that set the time for it again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("esdedup.stores.elastic.metas.SETTLE_SECONDS", 0.0)
+        yield
+
+
 @pytest.fixture(scope="session")
 def url_of(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory

@@ -34,6 +34,7 @@ from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.simhash import fingerprints
 from esdedup.stores.elastic.client import line
 from esdedup.stores.elastic.store import ClusterStore
+from esdedup.stores.fields import text_at
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.to_json import to_json
 from esdedup.text.normalise import normalise
@@ -85,7 +86,7 @@ def sketched(records: list[Record], meta: IndexMeta, clock: Clock) -> list[Docum
     """Documents with their tokens, each step of `sketch` by itself."""
     scheme = meta.scheme
     plain = [Document(str(record.source["id"]), record.source) for record in records]
-    texts = [record.source[meta.text_field] for record in records]
+    texts = [text_at(record.source, meta.text_fields) or "" for record in records]
     parts = [_block(texts[block], scheme, clock) for block in sketching._blocks(texts)]
     fields = [
         made for part in parts for made in clock("tokens", sketching.token_fields, part, scheme)

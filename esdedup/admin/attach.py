@@ -7,21 +7,27 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from esdedup.admin.preflight import Obstacle, obstacles
-from esdedup.exceptions import PermissionDenied, StoreError, UsageError
+from esdedup.exceptions import IndexNotFound, StoreError, UsageError
+from esdedup.models import FIELD
 from esdedup.sketch.scheme import Scheme
-from esdedup.stores import Cluster, Target, reached
-from esdedup.stores.elastic.indices import IndexState, Named, path_of, resolve, states
+from esdedup.stores import Target, reached
+from esdedup.stores.elastic.indices import IndexState, Named, resolve, states
+from esdedup.stores.elastic.metas import put_metas
 from esdedup.stores.elastic.templates import TemplatePlan, install_template, plan_template
-from esdedup.stores.mapping import IndexMeta, index_mapping, meta_of
+from esdedup.stores.mapping import IndexMeta, TextFields, index_mapping, meta_of, names_of
 
 
 @dataclass(frozen=True)
 class MappingChange:
-    """The change of an index's mapping, None if it has our fields, and what stands in its way."""
+    """The change of an index's mapping, None if it has our fields, and what stands in its way.
+
+    stored: the `IndexMeta` that the index has, None if it has none.
+    """
 
     index: str
     mapping: Mapping[str, Any] | None
     obstacles: tuple[Obstacle, ...]
+    stored: IndexMeta | None = None
 
 
 @dataclass(frozen=True)
@@ -47,13 +53,14 @@ def plan_attach(
     target: Target,
     name: str,
     scheme: Scheme | None = None,
-    text_field: str | None = None,
+    text_field: TextFields | None = None,
     field: str | None = None,
 ) -> AttachPlan:
     """Returns what attaching would change; nothing is changed yet.
 
     name: an index, alias or data stream. scheme, text_field, field: for indices that have none; by
-    default those of the others behind the name, else the default ones. Raises SchemeMismatch if
+    default those of the others behind the name, else the default ones. text_field: one name, or
+    several, whose texts are joined. Raises SchemeMismatch if
     indices hold something else, IndexNotFound if there is no such name, and UsageError if no field
     of that name holds a text.
     """
@@ -62,7 +69,8 @@ def plan_attach(
         found = states(cluster, named)
         metas = [meta_of(state.mapping) for state in found]
         base = [IndexMeta(Scheme()), *filter(None, metas)][-1]
-        given: dict[str, Any] = {"scheme": scheme, "text_field": text_field, "field": field}
+        names = None if text_field is None else names_of(text_field)
+        given: dict[str, Any] = {"scheme": scheme, "text_fields": names, "field": field}
         wanted = replace(base, **{name: value for name, value in given.items() if value})
         changes = []
         for state, stored in zip(found, metas, strict=True):
@@ -71,7 +79,8 @@ def plan_attach(
             mapping = None
             if stored is None or stored.next != wanted.next:
                 mapping = index_mapping(wanted, state.mapping.get("_meta"))
-            changes.append(MappingChange(state.name, mapping, tuple(obstacles(state, wanted))))
+            in_the_way = tuple(obstacles(state, wanted))
+            changes.append(MappingChange(state.name, mapping, in_the_way, stored))
         if text_field is None:
             # A text field by default that no index has is a mistake to be told at once.
             require_text_field(found, wanted)
@@ -79,20 +88,48 @@ def plan_attach(
         return AttachPlan(named, wanted, tuple(changes), template)
 
 
+def plan_next(
+    target: Target,
+    name: str,
+    scheme: Scheme | None = None,
+    text_field: TextFields | None = None,
+    field: str | None = None,
+) -> TemplatePlan:
+    """Returns the component template for the next indices of a name; nothing is changed yet.
+
+    If there is no index of that name yet, text_field must be given. Arguments and errors are those
+    of `plan_attach`.
+    """
+    with reached(target) as cluster:
+        try:
+            plan = plan_attach(cluster, name, scheme, text_field, field)
+        except IndexNotFound as error:
+            if text_field is None:
+                raise IndexNotFound(
+                    f"{error}. If it is yet to be made, name the field of its text (--text-field)"
+                ) from error
+            meta = IndexMeta(scheme or Scheme(), names_of(text_field), field or FIELD)
+            return plan_template(cluster, Named(name, "index", ()), meta)
+        return plan.template or plan_template(cluster, plan.named, plan.meta)
+
+
 def require_text_field(found: list[IndexState], meta: IndexMeta) -> None:
-    """Raises UsageError if the indices have fields, and none of them has the text field."""
-    every = [each for state in found for each in obstacles(state, meta)]
-    missing = [each.reason for each in every if each.kind == "no text"]
-    mapped = any(state.mapping.get("properties") for state in found)
-    if mapped and len(missing) == len(found):
-        raise UsageError(f"index {found[0].name!r}: {missing[0]}")
+    """Raises UsageError if the indices have fields, and none of them has one of the text fields."""
+    if not any(state.mapping.get("properties") for state in found):
+        return
+    for name in meta.text_fields:
+        alone = replace(meta, text_fields=(name,))
+        every = [each for state in found for each in obstacles(state, alone)]
+        missing = [each.reason for each in every if each.kind == "no text"]
+        if len(missing) == len(found):
+            raise UsageError(f"index {found[0].name!r}: {missing[0]}")
 
 
 def attach(
     target: Target,
     what: str | AttachPlan,
     scheme: Scheme | None = None,
-    text_field: str | None = None,
+    text_field: TextFields | None = None,
     field: str | None = None,
 ) -> AttachPlan:
     """Adds our fields to an index, or to all behind an alias or data stream; no document changes.
@@ -101,41 +138,16 @@ def attach(
     text_field, field: as in `plan_attach`.
 
     Returns the plan that was carried out. Raises StoreError, before anything is changed, if
-    something stands in the way; PermissionDenied with the privilege that is lacking; SchemeMismatch
-    if another client was faster with another scheme; and the errors of `plan_attach`.
+    something stands in the way, and if another client attaches another scheme at the same time;
+    PermissionDenied with the privilege that is lacking; and the errors of `plan_attach`.
     """
     with reached(target) as cluster:
         if isinstance(what, str):
             what = plan_attach(cluster, what, scheme, text_field, field)
         if what.hindrances:
             raise StoreError("; ".join(map(str, what.hindrances)))
-        for change in what.changes:
-            if change.mapping is not None:
-                put_mapping(cluster, change.index, change.mapping)
-        for state in states(cluster, what.named):
-            stored = meta_of(state.mapping)
-            if stored is None:
-                raise StoreError(f"index {state.name!r}: the mapping was not stored")
-            stored.require(what.meta, f"index {state.name!r}")
+        changes = [change for change in what.changes if change.mapping is not None]
+        put_metas(cluster, {change.index: (change.stored, what.meta) for change in changes})
         if what.template is not None:
             install_template(cluster, what.template)
     return what
-
-
-def put_mapping(cluster: Cluster, index: str, mapping: Mapping[str, Any]) -> None:
-    """Puts a mapping. Raises the server's refusal with an explanation."""
-    try:
-        cluster.ask("PUT", f"{path_of(index)}/_mapping", mapping)
-    except PermissionDenied as error:
-        raise PermissionDenied(
-            f"{error}. To attach needs the index privilege 'manage' (Elasticsearch; since 8.0"
-            " 'write' does not allow mapping changes), or indices:admin/mapping/put and"
-            " indices:admin/mappings/get (OpenSearch)"
-        ) from error
-    except StoreError as error:
-        reason = str(error)
-        if "Limit of total fields" in reason:
-            reason = f"the mapping has no room ({error}): raise index.mapping.total_fields.limit"
-        elif "synthetic source" in reason:
-            reason = f"this version takes no such fields beside a synthetic _source ({error})"
-        raise type(error)(f"index {index!r}: {reason}") from error

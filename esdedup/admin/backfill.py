@@ -26,7 +26,7 @@ from esdedup.stores.changes import ChangeReport
 from esdedup.stores.connection import Connection
 from esdedup.stores.elastic.documents import held_of
 from esdedup.stores.elastic.errors import PointInTimeLost
-from esdedup.stores.elastic.indices import Named, attached, path_of
+from esdedup.stores.elastic.indices import Named, attached, kept_as_written, path_of, whole_source
 from esdedup.stores.elastic.queries import not_sketched, scan_body, sketched, with_text
 from esdedup.stores.elastic.retry import retrying, wait
 from esdedup.stores.elastic.store import ClusterStore
@@ -86,7 +86,8 @@ class BackfillPlan:
     """The indices to fill, those that can't be filled, and the documents to read.
 
     query: finds the documents. work: the change to make. waiting: about the number of documents in
-    this share. marks_in: the field whose groups and marks are taken over, or None.
+    this share. marks_in: the field whose groups and marks are taken over, or None. whole: by index,
+    the `_source` to ask for documents that are written again whole.
     """
 
     named: Named
@@ -97,6 +98,7 @@ class BackfillPlan:
     work: Work
     waiting: int
     marks_in: str | None = None
+    whole: Mapping[str, Any] = field(default_factory=dict)
 
 
 def plan_backfill(
@@ -111,7 +113,7 @@ def plan_backfill(
     """Returns what there is to fill; nothing is changed yet.
 
     name: an index, alias or data stream. stale: renew tokens that no longer fit their text,
-    instead. following: fill the scheme that the index is changing to. former: empty the field of
+    instead. following: fill the scheme that the index is changing to. former: remove the field of
     the scheme before, instead. effort: says this machine's share. Raises IndexNotFound if the
     name does not exist or is not attached, and StoreError if the following or former scheme is
     missing.
@@ -138,7 +140,12 @@ def plan_backfill(
         chosen = tuple(state.name for state in found if state.name not in hindered)
         count = sum(cluster.count(path_of(index), query) for index in chosen)
         waiting = math.ceil(count / effort.share.of)
-        return BackfillPlan(named, meta, chosen, left_out, query, work, waiting, marks_in)
+        whole = {
+            state.name: whole_source(cluster, path_of(state.name), {state.name: state.mapping})
+            for state in found
+            if former and state.name in chosen and kept_as_written(state)
+        }
+        return BackfillPlan(named, meta, chosen, left_out, query, work, waiting, marks_in, whole)
 
 
 def backfill(
@@ -257,9 +264,10 @@ def _page(cluster: Cluster, job: _Job) -> tuple[_Done, _Job | None]:
     rate = (job.effort.rate or math.inf) / job.effort.workers
     forgotten = plan.meta.former if plan.work == "forget" else None
     names = [forgotten] if forgotten else fields_to_read(plan.meta, plan.marks_in)
+    asked = plan.whole.get(job.index, {"includes": names, "excludes": TOKEN_PATHS})
     # At most the documents of one second.
     size = job.size if rate > job.size else math.ceil(rate)
-    body = scan_body(plan.query, {"includes": names, "excludes": TOKEN_PATHS}, size)
+    body = scan_body(plan.query, asked, size)
     body |= {"seq_no_primary_term": True, **job.slices[0], **job.after}
     try:
         hits, point = cluster.page(job.point, body)
@@ -268,7 +276,7 @@ def _page(cluster: Cluster, job: _Job) -> tuple[_Done, _Job | None]:
             return ChangeReport(), left if left.slices else None
         store, held = ClusterStore(cluster, job.index), list(map(held_of, hits))
         if forgotten:
-            done = forget(store, held, forgotten)
+            done = forget(store, held, forgotten, whole=job.index in plan.whole)
         else:
             done = renew(store, held, plan.meta, plan.marks_in)
     except PointInTimeLost as error:

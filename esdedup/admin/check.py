@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from esdedup.stores import Cluster, Target, reached
 from esdedup.stores.elastic.indices import IndexState, Named, path_of, resolve, states
 from esdedup.stores.elastic.queries import bare, other_scheme, scan_body, sketched, with_text
 from esdedup.stores.elastic.templates import TemplatePlan, plan_template
-from esdedup.stores.fields import value_at
+from esdedup.stores.fields import text_at, value_at
 from esdedup.stores.mapping import IndexMeta, meta_of
 
 _EXAMPLES = 5
@@ -76,7 +76,7 @@ class Check:
     @property
     def good(self) -> bool:
         """True if there is nothing to do."""
-        made_next = self.template is None or self.template.used
+        made_next = self.template is None or self.template.ready
         return made_next and len(self.schemes) == 1 and all(each.good for each in self.indices)
 
 
@@ -124,26 +124,25 @@ def _check(
         found,
         cluster.count(path),
         cluster.count(path, sketched(meta)),
-        _tally(cluster, path, lacking, meta.text_field if readable else None),
+        _tally(cluster, path, lacking, meta.text_fields if readable else None),
         _tally(cluster, path, other_scheme(meta)),
         _stale(cluster, path, meta, on_scan) if stale and readable else None,
     )
 
 
 def _tally(
-    cluster: Cluster, path: str, query: Mapping[str, Any], text_field: str | None = None
+    cluster: Cluster, path: str, query: Mapping[str, Any], text_fields: Sequence[str] | None = None
 ) -> Tally:
-    """The documents that match. text_field: if a page holds them all, only those with a string."""
+    """The documents that match. text_fields: if a page holds them all, only those with a text."""
     body = {"query": query, "size": _EXAMPLES, "_source": False, "track_total_hits": True}
     whole = {"allow_partial_search_results": "false"}
     _, answer = cluster.ask("POST", f"{path}/_search", body, whole)
     hits, count = answer["hits"]["hits"], answer["hits"]["total"]["value"]
-    if text_field is not None and 0 < count <= _PAGE:
-        body |= {"size": _PAGE, "_source": [text_field]}
+    if text_fields is not None and 0 < count <= _PAGE:
+        body |= {"size": _PAGE, "_source": [*text_fields]}
         _, answer = cluster.ask("POST", f"{path}/_search", body, whole)
         hits = answer["hits"]["hits"]
-        texts = [value_at(hit.get("_source", {}), text_field) for hit in hits]
-        hits = [hit for hit, text in zip(hits, texts, strict=True) if isinstance(text, str)]
+        hits = [hit for hit in hits if text_at(hit.get("_source", {}), text_fields) is not None]
         count = len(hits)
     return Tally(count, tuple(hit["_id"] for hit in hits[:_EXAMPLES]))
 
@@ -152,16 +151,16 @@ def _stale(
     cluster: Cluster, path: str, meta: IndexMeta, on_scan: Callable[[int], None] | None
 ) -> Tally:
     count, examples = 0, list[str]()
-    paths = [meta.text_field, f"{meta.field}.digest"]
+    paths = [*meta.text_fields, f"{meta.field}.digest"]
     with cluster.point_in_time(path) as point:
         for hits in cluster.pages(point, scan_body(sketched(meta), paths, _PAGE)):
             sources = [hit.get("_source", {}) for hit in hits]
-            texts = [value_at(source, meta.text_field) for source in sources]
-            wanted = digests([text if isinstance(text, str) else "" for text in texts], meta)
+            texts = [text_at(source, meta.text_fields) for source in sources]
+            wanted = digests([text or "" for text in texts], meta)
             stale = [
                 hit["_id"]
                 for hit, source, text, digest in zip(hits, sources, texts, wanted, strict=True)
-                if not isinstance(text, str) or value_at(source, f"{meta.field}.digest") != digest
+                if text is None or value_at(source, f"{meta.field}.digest") != digest
             ]
             count += len(stale)
             examples = (examples + stale)[:_EXAMPLES]

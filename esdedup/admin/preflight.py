@@ -9,6 +9,7 @@ from typing import Any, Literal
 from esdedup.ingest.documents import OURS
 from esdedup.models import FIELD
 from esdedup.stores.elastic.indices import IndexState, source_limits
+from esdedup.stores.fields import quoted
 from esdedup.stores.mapping import IndexMeta, field_mapping, meta_of
 
 Kind = Literal["closed", "blocked", "taken", "room", "source", "no updates", "no text", "odd text"]
@@ -40,7 +41,7 @@ class Obstacle:
 
 def obstacles(state: IndexState, meta: IndexMeta) -> list[Obstacle]:
     """Returns the obstacles that an index's mapping and settings show."""
-    finders = (_closed_or_blocked, _taken, _room, _source, _unchangeable, _text_field)
+    finders = (_closed_or_blocked, _taken, _room, _source, _unchangeable, _text_fields)
     return [Obstacle(state.name, *found) for find in finders for found in find(state, meta)]
 
 
@@ -118,7 +119,7 @@ def _source(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:
     if disabled:
         reason = (
             "_source is disabled: documents can be neither read nor updated; a sidecar index"
-            f" (--sidecar) can be filled only where {meta.text_field!r} is stored"
+            f" (--sidecar) can be filled only where {quoted(meta.text_fields)} is stored"
         )
         yield "source", "backfill", reason
     elif hidden:
@@ -146,19 +147,24 @@ def _mounted(state: IndexState) -> bool:
     return state.setting("store.type") in ("snapshot", "remote_snapshot")
 
 
-def _text_field(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:
-    found = field_at(state.mapping, meta.text_field)
+def _text_fields(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:
+    for name in meta.text_fields:
+        yield from _text_field(state, name)
+
+
+def _text_field(state: IndexState, name: str) -> Iterator[_Found]:
+    found = field_at(state.mapping, name)
     if found is None:
-        known = ", ".join(sorted(_text_fields(state.mapping))[:10])
+        known = ", ".join(sorted(_fields_with_text(state.mapping))[:10])
         other = f"; fields with text: {known}" if known else ""
         strict = str(state.mapping.get("dynamic", "true")).lower() == "strict"
         never = " and, dynamic being strict, none can get it" if strict else ""
         advice = f"name the one that holds the text (--text-field){other}"
-        reason = f"no document has a field {meta.text_field!r}{never}; {advice}"
+        reason = f"no document has a field {name!r}{never}; {advice}"
         yield "no text", "nothing", reason
     elif (kind := found.get("type", "object")) not in _TEXTS:
         only = f"is of type {kind}: only values that are strings get tokens"
-        yield "odd text", "nothing", f"the field {meta.text_field!r} {only}"
+        yield "odd text", "nothing", f"the field {name!r} {only}"
 
 
 def field_at(
@@ -180,11 +186,11 @@ def field_at(
     return None
 
 
-def _text_fields(mapping: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+def _fields_with_text(mapping: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     for name, field in mapping.get("properties", {}).items():
         if "properties" in field:
             if not f"{prefix}{name}".startswith(FIELD):
-                yield from _text_fields(field, f"{prefix}{name}.")
+                yield from _fields_with_text(field, f"{prefix}{name}.")
         elif field.get("type") in _TEXTS:
             yield f"{prefix}{name}"
 
@@ -192,9 +198,9 @@ def _text_fields(mapping: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 def searchable_text(state: IndexState, meta: IndexMeta) -> bool:
     """Tells whether an `exists` query finds every document with the text."""
     # It does not find a text below a nested object, nor a keyword longer than ignore_above.
-    found = field_at(state.mapping, meta.text_field, nested=False)
-    return (
-        found is not None
-        and found.get("type") in ("text", "match_only_text")
-        and str(found.get("index", "true")).lower() != "false"
+    found = [field_at(state.mapping, name, nested=False) or {} for name in meta.text_fields]
+    return all(
+        each.get("type") in ("text", "match_only_text")
+        and str(each.get("index", "true")).lower() != "false"
+        for each in found
     )

@@ -6,14 +6,15 @@ are stored but not indexed. Searches need them to verify candidates.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any
 
 from esdedup.admin.attach import plan_attach
 from esdedup.admin.preflight import Obstacle, field_at, obstacles
 from esdedup.exceptions import StoreError, UsageError
-from esdedup.ingest.documents import fields_of
+from esdedup.ingest.documents import tokens_of
 from esdedup.ingest.renew import digests
 from esdedup.models import FIELD, Failure
 from esdedup.sketch.scheme import Scheme
@@ -25,8 +26,8 @@ from esdedup.stores.elastic.client import line
 from esdedup.stores.elastic.errors import reason_of
 from esdedup.stores.elastic.indices import IndexState, Named, path_of, states
 from esdedup.stores.elastic.queries import scan_body
-from esdedup.stores.fields import value_at
-from esdedup.stores.mapping import IndexMeta, index_mapping, meta_of
+from esdedup.stores.fields import only, quoted, text_at
+from esdedup.stores.mapping import IndexMeta, TextFields, index_mapping, meta_of
 
 _PAGE = 1_000
 _COMPARED = ("scheme", "digest", "origin")
@@ -56,7 +57,7 @@ def plan_sidecar(
     name: str,
     sidecar: str,
     scheme: Scheme | None = None,
-    text_field: str | None = None,
+    text_field: TextFields | None = None,
 ) -> SidecarPlan:
     """Returns what there is to read for a sidecar; nothing is changed yet.
 
@@ -68,11 +69,14 @@ def plan_sidecar(
         chosen: list[IndexState] = []
         left_out: list[Obstacle] = []
         for state in states(cluster, plan.named):
-            if not state.closed and _reading(state, plan.meta) is not None:
+            if state.closed:
+                found = obstacles(state, plan.meta)
+                left_out += [each for each in found if each.kind == "closed"]
+            elif hidden := _hidden(state, plan.meta):
+                reason = f"{quoted(hidden)} can't be read: not in _source, and not stored"
+                left_out.append(Obstacle(state.name, "source", "backfill", reason))
+            else:
                 chosen.append(state)
-                continue
-            kind = "closed" if state.closed else "source"
-            left_out += [each for each in obstacles(state, plan.meta) if each.kind == kind]
         waiting = sum(cluster.count(path_of(state.name)) for state in chosen)
     return SidecarPlan(plan.named, sidecar, plan.meta, tuple(chosen), tuple(left_out), waiting)
 
@@ -92,8 +96,9 @@ def fill_sidecar(
     with reached(target) as cluster:
         _make(cluster, plan.named, plan.sidecar, plan.meta)
         for state in plan.chosen:
-            body = scan_body({"match_all": {}}, [plan.meta.text_field], _PAGE)
-            body |= _reading(state, plan.meta) or {}
+            asked = _reading(state, plan.meta)
+            body = scan_body({"match_all": {}}, asked.pop("_source"), _PAGE)
+            body |= {key: names for key, names in asked.items() if names}
             with cluster.point_in_time(path_of(state.name)) as point:
                 for hits in cluster.pages(point, body):
                     done = _fill(cluster, hits, plan.sidecar, plan.meta)
@@ -126,49 +131,69 @@ def _make(cluster: Cluster, named: Named, sidecar: str, meta: IndexMeta) -> None
         stored.require(meta, f"index {sidecar!r}")
 
 
-def _reading(state: IndexState, meta: IndexMeta) -> dict[str, Any] | None:
-    """The part of a search body that asks for the text, or None if the text can't be read."""
+def _reading(state: IndexState, meta: IndexMeta) -> dict[str, list[str]]:
+    """The text fields that can be read, by the part of a search body that asks for them."""
     disabled, filters = indices.source_limits(state.mapping, state.setting("mapping.source.mode"))
-    field = field_at(state.mapping, meta.text_field) or {}
-    # A filter may leave the text out of `_source`; a copy that is kept elsewhere is whole.
-    if disabled or filters:
-        if str(field.get("store", "false")).lower() == "true":
-            return {"_source": False, "stored_fields": [meta.text_field]}
+    asked: dict[str, list[str]] = {"_source": [], "stored_fields": [], "docvalue_fields": []}
+    for name in meta.text_fields:
+        field = field_at(state.mapping, name) or {}
         has_values = str(field.get("doc_values", "true")).lower() == "true"
-        if field.get("type") == "keyword" and has_values:
-            return {"_source": False, "docvalue_fields": [meta.text_field]}
-    return None if disabled else {}
+        if not disabled and not (filters and _filtered(state.mapping["_source"], name)):
+            asked["_source"].append(name)
+        elif str(field.get("store", "false")).lower() == "true":
+            asked["stored_fields"].append(name)
+        elif field.get("type") == "keyword" and has_values:
+            # Several values come sorted, each once.
+            asked["docvalue_fields"].append(name)
+    return asked
+
+
+def _hidden(state: IndexState, meta: IndexMeta) -> list[str]:
+    """The text fields that can't be read."""
+    readable = {name for names in _reading(state, meta).values() for name in names}
+    return [name for name in meta.text_fields if name not in readable]
+
+
+def _filtered(source: Mapping[str, Any], name: str) -> bool:
+    """Tells whether the filters of `_source` leave a field out."""
+    parents = [name[:cut] for cut, character in enumerate(name) if character == "."]
+
+    def named(patterns: list[str]) -> bool:
+        return any(fnmatchcase(each, one) for each in (name, *parents) for one in patterns)
+
+    includes, excludes = source.get("includes") or ["*"], source.get("excludes") or []
+    return named(excludes) or not named(includes)
 
 
 def _fill(
     cluster: Cluster, hits: list[dict[str, Any]], sidecar: str, meta: IndexMeta
 ) -> ChangeReport:
-    found: list[tuple[str, str, str]] = []
+    found: list[tuple[dict[str, Any], str]] = []
     for hit in hits:
-        values = hit.get("fields", {}).get(meta.text_field)
-        text = values[0] if values else value_at(hit.get("_source", {}), meta.text_field)
-        if isinstance(text, str):
-            found.append((hit["_index"], hit["_id"], text))
-    ids = {"ids": [id for _, id, _ in found]}
+        source = {**only(hit.get("_source", {}), meta.text_fields), **hit.get("fields", {})}
+        if (text := text_at(source, meta.text_fields)) is not None:
+            found.append(({**hit, "_source": source}, text))
+    ids = {"ids": [hit["_id"] for hit, _ in found]}
     paths = {"_source_includes": ",".join(f"{meta.field}.{name}" for name in _COMPARED)}
     known = cluster.get_many(ids, path_of(sidecar), paths) if found else []
     stored = {item["_id"]: item["_source"].get(meta.field) or {} for item in known}
-    fresh: list[tuple[str, str, str]] = []
+    fresh: list[tuple[dict[str, Any], str]] = []
     failures: list[Failure] = []
-    wanted = digests([text for _, _, text in found], meta)
-    for (index, id, text), digest in zip(found, wanted, strict=True):
+    wanted = digests([text for _, text in found], meta)
+    for (hit, text), digest in zip(found, wanted, strict=True):
+        index, id = hit["_index"], hit["_id"]
         ours = stored.get(id, {"origin": index})
         if ours.get("origin") != index:
             reason = f"the sidecar has a document of this id, from {ours.get('origin')}"
             failures.append(Failure(f"{index}/{id}", reason))
         elif (ours.get("scheme"), ours.get("digest")) != (meta.scheme.id, digest):
-            fresh.append((index, id, text))
+            fresh.append((hit, text))
     actions = []
-    made = fields_of([text for _, _, text in fresh], meta)
-    for (index, id, text), fields in zip(fresh, made, strict=True):
-        header = line({"index": {"_index": sidecar, "_id": id}})
-        ours = {**fields[meta.field], "origin": index}
-        actions.append(Action(id, header + line({meta.text_field: text, meta.field: ours})))
+    made = tokens_of([text for _, text in fresh], meta.scheme)
+    for (hit, _), tokens in zip(fresh, made, strict=True):
+        header = line({"index": {"_index": sidecar, "_id": hit["_id"]}})
+        document = {**hit["_source"], meta.field: {**tokens, "origin": hit["_index"]}}
+        actions.append(Action(hit["_id"], header + line(document)))
     report = cluster.bulk(actions, f"index {sidecar!r}")
     unchanged = len(found) - len(fresh) - len(failures)
     failures += [Failure(f"{sidecar}/{each.id}", each.reason) for each in report.failures]

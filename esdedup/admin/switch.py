@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
-from esdedup.admin.attach import put_mapping, require_text_field
+from esdedup.admin.attach import require_text_field
 from esdedup.admin.backfill import BackfillPlan, Effort, backfill, plan_backfill
 from esdedup.admin.preflight import hindrances
 from esdedup.exceptions import StoreError, UsageError
@@ -22,10 +22,18 @@ from esdedup.models import FIELD
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores import Cluster, Target, reached
 from esdedup.stores.changes import ChangeReport
-from esdedup.stores.elastic.indices import attached, path_of, resolve, states
+from esdedup.stores.elastic.indices import IndexState, Named, attached, path_of
+from esdedup.stores.elastic.metas import put_metas
 from esdedup.stores.elastic.queries import sketched
 from esdedup.stores.elastic.templates import renew_template
-from esdedup.stores.mapping import META_SECONDS, IndexMeta, index_mapping, meta_of
+from esdedup.stores.fields import quoted
+from esdedup.stores.mapping import (
+    META_SECONDS,
+    IndexMeta,
+    TextFields,
+    meta_of,
+    names_of,
+)
 
 WAIT_SECONDS = META_SECONDS + 2.0
 """The seconds after a step in which every reader and writer sees it."""
@@ -73,7 +81,7 @@ def switch(
     target: Target,
     name: str,
     scheme: Scheme | None = None,
-    text_field: str | None = None,
+    text_field: TextFields | None = None,
     *,
     keep: bool = False,
     effort: Effort = Effort(),  # noqa: B008
@@ -99,7 +107,7 @@ def switch(
 
 
 def plan_switch(
-    cluster: Cluster, name: str, scheme: Scheme | None, text_field: str | None = None
+    cluster: Cluster, name: str, scheme: Scheme | None, text_field: TextFields | None = None
 ) -> SwitchPlan:
     """Returns how far a change is, so that one that was stopped goes on.
 
@@ -108,31 +116,32 @@ def plan_switch(
     is no such index or it has no tokens.
     """
     _, found, meta = attached(cluster, name)
+    names = None if text_field is None else names_of(text_field)
     following = meta.next
     for state in found:
         # If it was stopped at its first step, only some of the indices name the next scheme.
         own = meta_of(state.mapping)
         following = following or (own.next if own is not None else None)
     if following is not None:
-        wanted = (scheme or following.scheme).id, text_field or following.text_field
-        if wanted != (following.scheme.id, following.text_field):
+        wanted = (scheme or following.scheme).id, names or following.text_fields
+        if wanted != (following.scheme.id, following.text_fields):
             raise UsageError(
-                f"{name!r} is changing to scheme {following.scheme.id} of the field"
-                f" {following.text_field!r} already: leave the scheme and the text field out to"
-                " go on"
+                f"{name!r} is changing to scheme {following.scheme.id} of"
+                f" {quoted(following.text_fields)} already: leave the scheme and the text field out"
+                " to go on"
             )
         return SwitchPlan(name, "begin" if meta.next is None else "fill", meta, following)
-    if scheme is None and text_field is None:
+    if scheme is None and names is None:
         if meta.former is None:
             raise UsageError(f"{name!r} is not changing its scheme: name a new one (--scheme)")
         return SwitchPlan(name, "forget", meta, meta)
     # The next tokens get a field that was emptied, or one that no index has.
     taken = {name for state in found for name in state.mapping.get("properties", {})}
     taken = taken - {*meta.spent} | {meta.field}
-    names = (FIELD, *(f"{FIELD}_{number}" for number in range(2, len(taken) + 3)))
-    free = next(name for name in names if name not in taken)
-    following = IndexMeta(scheme or meta.scheme, text_field or meta.text_field, free)
-    if (following.scheme.id, following.text_field) == (meta.scheme.id, meta.text_field):
+    ours = (FIELD, *(f"{FIELD}_{number}" for number in range(2, len(taken) + 3)))
+    free = next(name for name in ours if name not in taken)
+    following = IndexMeta(scheme or meta.scheme, names or meta.text_fields, free)
+    if (following.scheme.id, following.text_fields) == (meta.scheme.id, meta.text_fields):
         return SwitchPlan(name, "forget" if meta.former else "done", meta, meta)
     if meta.former is not None:
         raise UsageError(
@@ -157,10 +166,10 @@ def fill_next(
     in the way, before anything is changed; if an index can't be filled, or a document updated.
     """
     if plan.stage == "begin":
-        _, found, meta = attached(cluster, plan.name)
+        named, found, meta = attached(cluster, plan.name)
         if in_the_way := [each for state in found for each in hindrances(state, plan.following)]:
             raise StoreError("; ".join(map(str, in_the_way)))
-        _put(cluster, plan.name, replace(meta, next=plan.following))
+        _put(cluster, named, found, replace(meta, next=plan.following))
     _wait("every writer fills both", tell)
     total = ChangeReport()
     for _ in range(_ROUNDS):
@@ -187,16 +196,16 @@ def complete(cluster: Cluster, plan: SwitchPlan) -> None:
     Raises StoreError if the index is not changing to this scheme, or if documents have tokens of
     the old scheme and none has tokens of the next one.
     """
-    _, _, meta = attached(cluster, plan.name)
+    named, found, meta = attached(cluster, plan.name)
     if meta.next is None or meta.next.scheme.id != plan.following.scheme.id:
         raise StoreError(f"{plan.name!r} is not changing to {plan.following.scheme.id}")
     path = path_of(plan.name)
     if cluster.count(path, sketched(meta)) and not cluster.count(path, sketched(meta.next)):
         raise StoreError(
             f"no document of {plan.name!r} got tokens of scheme {meta.next.scheme.id}: searches go"
-            f" on with the old ones. Is {meta.next.text_field!r} the field with the text?"
+            f" on with the old ones. Is the text in {quoted(meta.next.text_fields)}?"
         )
-    _put(cluster, plan.name, replace(meta.next, former=meta.field, spent=meta.spent))
+    _put(cluster, named, found, replace(meta.next, former=meta.field, spent=meta.spent))
 
 
 def empty_former(
@@ -220,10 +229,10 @@ def empty_former(
             f"indices were left out and still have the field {forgetting.meta.former!r}:"
             f" {'; '.join(map(str, forgetting.left_out))}. Switch again to go on"
         )
-    _, _, meta = attached(cluster, plan.name)
+    named, found, meta = attached(cluster, plan.name)
     if meta.former is not None:
         spent = (*(name for name in meta.spent if name != meta.former), meta.former)
-        _put(cluster, plan.name, replace(meta, former=None, spent=spent))
+        _put(cluster, named, found, replace(meta, former=None, spent=spent))
     return report
 
 
@@ -233,10 +242,7 @@ def _failed(report: ChangeReport) -> str:
     return f"{count} not updated, such as {first.id}: {first.reason}"
 
 
-def _put(cluster: Cluster, name: str, meta: IndexMeta) -> None:
+def _put(cluster: Cluster, named: Named, found: list[IndexState], meta: IndexMeta) -> None:
     """Puts it into all indices behind a name, and into the template of those that are made next."""
-    named = resolve(cluster, name)
-    for state in states(cluster, named):
-        others: Mapping[str, Any] = state.mapping.get("_meta", {})
-        put_mapping(cluster, state.name, index_mapping(meta, others))
+    put_metas(cluster, {state.name: (meta_of(state.mapping), meta) for state in found})
     renew_template(cluster, named, meta)

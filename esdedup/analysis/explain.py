@@ -141,7 +141,7 @@ class Explanation:
     """
 
     index: str
-    text_field: str
+    text_fields: tuple[str, ...]
     scheme: str
     unit: Unit
     size: int
@@ -218,7 +218,7 @@ def explain(store: Store, meta: IndexMeta, left: str, right: str) -> Explanation
         if id not in found:
             raise StoreError(f"{store.where} has no document {id!r}")
         try:
-            texts.append(text_of(found[id].source, meta.text_field))
+            texts.append(text_of(found[id].source, meta.text_fields))
         except RecordError as error:
             raise StoreError(f"document {id!r}: {error}") from error
     scheme = meta.scheme
@@ -243,7 +243,7 @@ def explain(store: Store, meta: IndexMeta, left: str, right: str) -> Explanation
     filled = bool(sketches.filled.all())
     return Explanation(
         index=store.where,
-        text_field=meta.text_field,
+        text_fields=meta.text_fields,
         scheme=scheme.id,
         unit=scheme.shingling.unit,
         size=scheme.shingling.size,

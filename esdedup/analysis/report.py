@@ -123,7 +123,7 @@ class Report:
     """
 
     made: str
-    text_field: str
+    text_fields: tuple[str, ...]
     scheme: Scheme = field(repr=False)
     grouping: Grouping
     statistics: Statistics
@@ -283,7 +283,7 @@ def report(
     sizes, numbers = np.unique(groups.sizes, return_counts=True)
     return Report(
         made=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        text_field=meta.text_field,
+        text_fields=meta.text_fields,
         scheme=meta.scheme,
         grouping=grouping,
         statistics=statistics,
@@ -322,7 +322,7 @@ def _example(store: Store, meta: IndexMeta, groups: Groups, row: int) -> Example
     """A row and its representative, or None if a text is not the one that was grouped."""
     rows = int(groups.representative[row]), row
     ids = [groups.ids[each] for each in rows]
-    texts, scheme = texts_in(store, meta.text_field)(ids), meta.scheme
+    texts, scheme = texts_in(store, meta.text_fields)(ids), meta.scheme
     if max(map(len, texts)) > _LONGEST:
         return None
     if digests(texts, meta) != [groups.digest(each) for each in rows]:
@@ -339,7 +339,7 @@ def _example(store: Store, meta: IndexMeta, groups: Groups, row: int) -> Example
 def _largest_groups(store: Store, meta: IndexMeta, groups: Groups) -> tuple[LargeGroup, ...]:
     counts = np.bincount(groups.representative, minlength=len(groups.ids))
     order = np.argsort(-counts, kind="stable")[:_LARGEST]
-    texts_of = texts_in(store, meta.text_field)
+    texts_of = texts_in(store, meta.text_fields)
     worst = np.nanmax if groups.grouping.by_distance else np.nanmin
     found = []
     for row in order[counts[order] > 1].tolist():

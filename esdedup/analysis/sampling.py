@@ -15,7 +15,7 @@ from esdedup.search.similar import similar
 from esdedup.sketch.sketch import shingle_sets
 from esdedup.stores.base import Store
 from esdedup.stores.elastic.queries import QUERIES_AT_ONCE
-from esdedup.stores.fields import value_at
+from esdedup.stores.fields import text_at
 from esdedup.stores.mapping import IndexMeta
 
 OnDocuments = Callable[[int], None]
@@ -47,7 +47,7 @@ def texts_of_index(
     sample: number of random documents; None for all.
     on_read: called with the number of documents read so far.
     """
-    paths = [meta.text_field]
+    paths = [*meta.text_fields]
     batches = (
         store.scan(paths, meta) if sample is None else [store.sample(paths, meta, sample, seed)]
     )
@@ -80,7 +80,7 @@ def sample_neighbours(
     minhash = meta.scheme.minhash
     if minhash is None:
         raise UsageError(f"{store.where} has no MinHash tokens to learn similarities from")
-    documents = store.sample([meta.text_field], meta, count, seed)
+    documents = store.sample([*meta.text_fields], meta, count, seed)
     found = _with_text(documents, meta)
     sets = shingle_sets([text for _, text in found], meta.scheme)
     corpus = max(store.statistics(meta).sketched, len(found))
@@ -107,5 +107,5 @@ def sample_neighbours(
 
 
 def _with_text(documents: Sequence[Document], meta: IndexMeta) -> list[tuple[Document, str]]:
-    found = ((document, value_at(document.source, meta.text_field)) for document in documents)
-    return [(document, text) for document, text in found if isinstance(text, str)]
+    found = ((document, text_at(document.source, meta.text_fields)) for document in documents)
+    return [(document, text) for document, text in found if text is not None]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
@@ -71,8 +71,11 @@ SchemeOption = Annotated[
     ),
 ]
 TextField = Annotated[
-    str | None,
-    Option(show_default="the index's own; text for a new one", help="Field of the text."),
+    list[str] | None,
+    Option(
+        show_default="the index's own; text for a new one",
+        help="Field of the text; may be repeated.",
+    ),
 ]
 FilterOption = Annotated[
     list[str] | None,
@@ -204,7 +207,7 @@ class Target(_Cluster):
     def open(
         self,
         scheme: Scheme | None = None,
-        text_field: str | None = None,
+        text_field: Sequence[str] | None = None,
         policy: BulkPolicy | None = None,
     ) -> Index:
         """The index that the options name."""

@@ -132,7 +132,7 @@ def pairs_in_files(
 
 
 def _part(reading: Reading, id_field: str | None, chunk: Chunk) -> _Part:
-    items, bad = items_of(chunk.records(), reading.meta.text_field, id_field)
+    items, bad = items_of(chunk.records(), reading.meta.text_fields, id_field)
     texts = [item.text for item in items]
     sketches = sketch(texts, reading.meta.scheme)
     values = sketches.bands if reading.metric == "jaccard" else sketches.fingerprints

@@ -197,7 +197,7 @@ def _by_jaccard(
 ) -> Groups:
     ids = [columns.ids[row] for row in classes.compared.tolist()]
     candidates = BandCandidates(meta, classes.first_of(columns.values), grouping.limits)
-    similarity = ExactSimilarity(texts_in(store, meta.text_field), meta.scheme, ids)
+    similarity = ExactSimilarity(texts_in(store, meta.text_fields), meta.scheme, ids)
     found = folder.checkpoint(len(ids))
     group = _join_components if grouping.method == "components" else _follow_leaders
     for done, left, right in candidates.blocks(found.rows):

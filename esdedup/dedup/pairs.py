@@ -124,7 +124,7 @@ def similar_pairs(
     step = on_step or (lambda *_: None)
     with WorkFolder.temporary() as folder:
         columns = folder.read(store, Reading(meta, limits.metric, KeepRule()), {}, step)
-        return pairs_among(columns, texts_in(store, meta.text_field), meta, limits, step)
+        return pairs_among(columns, texts_in(store, meta.text_fields), meta, limits, step)
 
 
 def pairs_among(

@@ -20,7 +20,7 @@ from esdedup.ingest.renew import digests
 from esdedup.models import Change, Counts, Failure, Held
 from esdedup.stores.base import Store
 from esdedup.stores.changes import CHANGED, Decision, change_held
-from esdedup.stores.fields import value_at
+from esdedup.stores.fields import text_at
 from esdedup.stores.mapping import IndexMeta
 
 _FIRST_PAGE = 100
@@ -210,8 +210,8 @@ class _Work:
         failed = {each.id for each in failures}
         changed = sum(id not in failed for id in done)
         report = DedupReport(changed, unchanged, len(rows) - len(held), failures)
-        texts = (value_at(one.document.source, self.meta.text_field) for one in held.values())
-        return report, sum(len(str(text)) for text in texts) + sum(map(len, lines))
+        texts = (text_at(one.document.source, self.meta.text_fields) for one in held.values())
+        return report, sum(len(text or "") for text in texts) + sum(map(len, lines))
 
     def _carry_out(
         self, entries: list[Entry], row_of: Mapping[str, int]
@@ -246,7 +246,7 @@ class _Work:
         """The ids of the rows' representatives that still have the text that was compared."""
         heads = self.groups.representative[rows].tolist()
         digest_of = {self.groups.ids[head]: self.groups.digest(head) for head in heads}
-        held = self.store.hold(list(digest_of), [self.meta.text_field])
+        held = self.store.hold(list(digest_of), [*self.meta.text_fields])
         found = _text_digests(held, self.meta)
         return {id for id, digest in digest_of.items() if found.get(id) == digest}
 
@@ -291,6 +291,6 @@ class _Work:
 
 def _text_digests(held: Iterable[Held], meta: IndexMeta) -> dict[str, str]:
     """The digests of the documents' texts as they are now, by id, if they have a text."""
-    texts = {one.id: value_at(one.document.source, meta.text_field) for one in held}
-    with_text = {id: text for id, text in texts.items() if isinstance(text, str)}
+    texts = {one.id: text_at(one.document.source, meta.text_fields) for one in held}
+    with_text = {id: text for id, text in texts.items() if text is not None}
     return dict(zip(with_text, digests(list(with_text.values()), meta), strict=True))

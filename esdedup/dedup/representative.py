@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from esdedup.exceptions import UsageError
 from esdedup.models import Document, natural
-from esdedup.stores.fields import value_at
+from esdedup.stores.fields import text_at, value_at
 
 _FORMS = "first, last, first:FIELD, last:FIELD, oldest:FIELD, newest:FIELD, longest or shortest"
 
@@ -52,19 +52,20 @@ class KeepRule:
         word = "last" if self.last else "first"
         return f"{word}:{self.field}" if self.by == "field" else word
 
-    def paths(self, text_field: str) -> list[str]:
+    def paths(self, text_fields: Sequence[str]) -> list[str]:
         """The fields that the rule needs of a document."""
         if self.by == "length":
-            return [text_field]
+            return [*text_fields]
         return [self.field] if self.field is not None else []
 
-    def key(self, document: Document, text_field: str) -> float | str | None:
+    def key(self, document: Document, text_fields: Sequence[str]) -> float | str | None:
         """The number or text that a document is ordered by; None if it has neither."""
         if self.by == "id":
             return None
-        found = value_at(document.source, text_field if self.by == "length" else str(self.field))
         if self.by == "length":
-            return len(found) if isinstance(found, str) else None
+            text = text_at(document.source, text_fields)
+            return None if text is None else len(text)
+        found = value_at(document.source, str(self.field))
         return found if isinstance(found, (int, float, str)) else None
 
     def order(self, ids: Sequence[str], keys: Sequence[Any], rows: Sequence[int]) -> list[int]:

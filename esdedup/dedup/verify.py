@@ -10,7 +10,7 @@ from esdedup.dedup.union_find import join, singletons
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import shingle_sets
 from esdedup.stores.base import Store
-from esdedup.stores.fields import value_at
+from esdedup.stores.fields import text_at
 from esdedup.text.arrays import F64, I64, Ragged
 from esdedup.text.jaccard import jaccard_of_rows
 
@@ -25,13 +25,12 @@ TextsOf = Callable[[list[str]], list[str]]
 """Gives the texts of documents by id."""
 
 
-def texts_in(store: Store, field: str) -> TextsOf:
+def texts_in(store: Store, text_fields: Sequence[str]) -> TextsOf:
     """Gives the texts of a store's documents; an empty one if a document or its text is gone."""
 
     def texts_of(ids: list[str]) -> list[str]:
-        found = {document.id: document.source for document in store.get(ids, [field])}
-        texts = [value_at(found.get(id, {}), field) for id in ids]
-        return [text if isinstance(text, str) else "" for text in texts]
+        found = {document.id: document.source for document in store.get(ids, [*text_fields])}
+        return [text_at(found.get(id, {}), text_fields) or "" for id in ids]
 
     return texts_of
 

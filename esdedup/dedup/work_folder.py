@@ -80,7 +80,7 @@ class Reading:
         # With digests alone, the shortest tokens show whether a text has any shingle.
         short = self.metric is None and self.meta.scheme.simhash is not None
         tokens = "fingerprint" if short or self.metric == "hamming" else "minhash"
-        return [f"{field}.digest", f"{field}.{tokens}", *self.keep.paths(self.meta.text_field)]
+        return [f"{field}.digest", f"{field}.{tokens}", *self.keep.paths(self.meta.text_fields)]
 
     @property
     def width(self) -> int:
@@ -276,7 +276,7 @@ def _read_share(
     parts = [_columns(store, [], reading)]
     for batch in store.scan(reading.paths, reading.meta, share):
         ids += [document.id for document in batch]
-        keys += [reading.keep.key(document, reading.meta.text_field) for document in batch]
+        keys += [reading.keep.key(document, reading.meta.text_fields) for document in batch]
         parts.append(_columns(store, batch, reading))
         on_read(len(batch))
     digests, filled, values = (np.concatenate(column) for column in zip(*parts, strict=True))

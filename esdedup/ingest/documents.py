@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from esdedup.exceptions import RecordError
 from esdedup.ingest.files import BadRecord, Record
 from esdedup.models import TOKEN_KINDS, Document
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import sketch, token_fields
-from esdedup.stores.fields import has_field, text_of, value_at
+from esdedup.stores.fields import has_field, text_at, text_of, value_at
 from esdedup.stores.mapping import IndexMeta
 
 _SKETCHED_AT_ONCE = 2_000
@@ -29,30 +29,31 @@ MARKS = ("group", "original", "similarity", "distance")
 
 
 def with_tokens(documents: Sequence[Document], meta: IndexMeta) -> list[Document]:
-    """Returns the documents with token fields, which replace any that they had."""
-    texts = [text_of(document.source, meta.text_field) for document in documents]
+    """Returns the documents with token fields, which replace any that they had.
+
+    While an index changes its text fields, a document may lack the text of one of them. It gets no
+    tokens of that one.
+    """
+    fields: list[dict[str, Any]] = [{} for _ in documents]
+    for one in meta.all:
+        texts = [text_at(document.source, one.text_fields) for document in documents]
+        tokens = iter(tokens_of([text for text in texts if text is not None], one.scheme))
+        for row, text in zip(fields, texts, strict=True):
+            row |= {} if text is None else {one.field: next(tokens)}
     return [
-        Document(document.id, {**document.source, **tokens})
-        for document, tokens in zip(documents, fields_of(texts, meta), strict=True)
+        Document(document.id, {**document.source, **row})
+        for document, row in zip(documents, fields, strict=True)
     ]
 
 
-def fields_of(texts: Sequence[str], meta: IndexMeta) -> list[dict[str, Any]]:
-    """Returns what to add to the documents of these texts: a field of tokens for each scheme.
-
-    Equal texts are sketched once.
-    """
+def tokens_of(texts: Sequence[str], scheme: Scheme) -> list[dict[str, Any]]:
+    """Returns the value of the field of tokens for each text. Equal texts are sketched once."""
     distinct = list(dict.fromkeys(texts))
-    fields: list[dict[str, Any]] = [{} for _ in texts]
-    for one in meta.all:
-        made: dict[str, dict[str, Any]] = {}
-        for first in range(0, len(distinct), _SKETCHED_AT_ONCE):
-            some = distinct[first : first + _SKETCHED_AT_ONCE]
-            tokens = token_fields(sketch(some, one.scheme), one.scheme)
-            made.update(zip(some, tokens, strict=True))
-        for row, text in zip(fields, texts, strict=True):
-            row[one.field] = dict(made[text])
-    return fields
+    made: dict[str, dict[str, Any]] = {}
+    for first in range(0, len(distinct), _SKETCHED_AT_ONCE):
+        some = distinct[first : first + _SKETCHED_AT_ONCE]
+        made.update(zip(some, token_fields(sketch(some, scheme), scheme), strict=True))
+    return [dict(made[text]) for text in texts]
 
 
 def cleared(scheme: Scheme) -> dict[str, Any]:
@@ -60,23 +61,35 @@ def cleared(scheme: Scheme) -> dict[str, Any]:
     return {name: None for name in OURS if name != "signature" or name in scheme.kinds}
 
 
-def partial_document(fields: Mapping[str, Any], id_field: str, meta: IndexMeta) -> Document:
+def partial_document(
+    fields: Mapping[str, Any], id_field: str, meta: IndexMeta
+) -> tuple[Document, bool]:
     """Returns the fields to merge into a document, with new tokens if the text is among them.
 
-    Raises RecordError if the id is missing.
+    With them comes True if only some of the text fields are among them, so that tokens can't be
+    made of them alone. Raises RecordError if the id is missing.
     """
     id = value_at(fields, id_field)
     if not isinstance(id, (str, int)) or isinstance(id, bool):
         raise RecordError(f"the id field {id_field!r} is missing, or neither text nor a number")
     source = dict(fields)
-    if has_field(fields, meta.text_field):
-        text = value_at(fields, meta.text_field)
-        tokens = fields_of([text], meta)[0] if isinstance(text, str) else {}
-        # Marks of the former text go too. The document is a group of its own.
-        mark = {**dict.fromkeys(MARKS), "group": str(id)}
-        for one in meta.all:
-            source[one.field] = {**cleared(one.scheme), **tokens.get(one.field, {}), **mark}
-    return Document(str(id), source)
+    partly = False
+    # Marks of the former text go too. The document is a group of its own.
+    mark = {**dict.fromkeys(MARKS), "group": str(id)}
+    for one in meta.all:
+        given = text_given(fields, one)
+        partly = partly or given == "partly"
+        if given == "wholly":
+            text = text_at(fields, one.text_fields)
+            tokens = {} if text is None else tokens_of([text], one.scheme)[0]
+            source[one.field] = {**cleared(one.scheme), **tokens, **mark}
+    return Document(str(id), source), partly
+
+
+def text_given(fields: Mapping[str, Any], meta: IndexMeta) -> Literal["wholly", "partly", "no"]:
+    """Tells whether the fields of an update hold all of the text fields, or only some of them."""
+    given = [has_field(fields, name) for name in meta.text_fields]
+    return "wholly" if all(given) else "partly" if any(given) else "no"
 
 
 @dataclass(frozen=True)
@@ -96,7 +109,7 @@ class Item:
 
 
 def items_of(
-    records: Iterable[Record | BadRecord], text_field: str, id_field: str | None
+    records: Iterable[Record | BadRecord], text_fields: Sequence[str], id_field: str | None
 ) -> tuple[list[Item], list[BadRecord]]:
     """Returns the records that are documents, and those that are not.
 
@@ -109,7 +122,7 @@ def items_of(
             bad.append(record)
             continue
         try:
-            text = text_of(record.source, text_field)
+            text = text_of(record.source, text_fields)
             items.append(Item(record, *_id_of(record, id_field), text))
         except RecordError as error:
             bad.append(bad_record(record, str(error)))

@@ -14,13 +14,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol, overload
 
 from esdedup.exceptions import DuplicateFound, UsageError
+from esdedup.ingest.documents import text_given
 from esdedup.ingest.near_duplicates import DuplicatePolicy, Originals
 from esdedup.ingest.recent import Verdict
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import sketch, token_fields
 from esdedup.stores.base import Store
-from esdedup.stores.fields import value_at
-from esdedup.stores.mapping import IndexMeta
+from esdedup.stores.fields import text_at
+from esdedup.stores.mapping import IndexMeta, TextFields, names_of
 
 Action = str | bytes | Mapping[str, Any]
 _BATCH = 1_000
@@ -47,7 +48,7 @@ class OpenIndex(Protocol):
 def enrich(
     actions: Iterable[Action],
     *,
-    text_field: str = "text",
+    text_field: TextFields = "text",
     scheme: Scheme | None = None,
     index: OpenIndex | None = None,
     on_duplicate: DuplicatePolicy | None = None,
@@ -56,7 +57,7 @@ def enrich(
 def enrich(
     actions: AsyncIterable[Action],
     *,
-    text_field: str = "text",
+    text_field: TextFields = "text",
     scheme: Scheme | None = None,
     index: OpenIndex | None = None,
     on_duplicate: DuplicatePolicy | None = None,
@@ -64,7 +65,7 @@ def enrich(
 def enrich(
     actions: Iterable[Action] | AsyncIterable[Action],
     *,
-    text_field: str = "text",
+    text_field: TextFields = "text",
     scheme: Scheme | None = None,
     index: OpenIndex | None = None,
     on_duplicate: DuplicatePolicy | None = None,
@@ -77,13 +78,14 @@ def enrich(
 
     Actions have the forms that those helpers take. The document of an index or create action, and
     the `doc` and `upsert` of an update, get the fields if they hold the text. Anything else (a
-    delete, a script, a document without the text) passes unchanged. The caller's objects are not
-    changed. The next actions are sketched while the last ones are sent: up to two thousand are read
-    ahead. Asynchronous actions give an asynchronous iterator.
+    delete, a script, a document without the text) passes unchanged. So does a `doc` with only some
+    of several text fields: a warning counts these, and `esdedup backfill --stale` renews their
+    tokens. The caller's objects are not changed. The next actions are sketched while the last ones
+    are sent: up to two thousand are read ahead. Asynchronous actions give an asynchronous iterator.
 
     index: an open index. It says the scheme and fields, also while `esdedup switch` changes them.
-    text_field, scheme: in place of an index, the field with the text and the scheme of the index,
-    by default `Scheme()`.
+    text_field, scheme: in place of an index, the field with the text, or a sequence of fields, and
+    the scheme of the index, by default `Scheme()`.
     on_duplicate: what to do with near-duplicates among index and create actions; needs the index.
     With "skip" they are left out. With "mark" and "group", documents without an `_id` get one.
 
@@ -135,7 +137,7 @@ class _Enricher:
 
     def __init__(
         self,
-        text_field: str,
+        text_field: TextFields,
         scheme: Scheme | None,
         index: OpenIndex | None,
         policy: DuplicatePolicy,
@@ -146,7 +148,7 @@ class _Enricher:
         if index is not None and scheme is not None and scheme.id != index.meta.scheme.id:
             raise UsageError("give enrich either the index or a scheme: the index has another one")
         self._index, self._policy = index, policy
-        self._bare = IndexMeta(scheme or Scheme(), text_field)
+        self._bare = IndexMeta(scheme or Scheme(), names_of(text_field))
         self._originals = Originals(index.store, self._meta, policy) if index and looks else None
 
     def _meta(self) -> IndexMeta:
@@ -155,22 +157,26 @@ class _Enricher:
     def enriched(self, batch: list[Action]) -> list[Any]:
         meta = self._meta()
         actions = [_parsed(action) for action in batch]
-        found: list[tuple[int, _Path, str]] = []
-        for row, action in enumerate(actions):
-            for path, document in _documents(action):
-                text = value_at(document, meta.text_field)
-                if isinstance(text, str):
-                    found.append((row, path, text))
-        if not found:
-            return actions
+        documents = [
+            (row, path, document)
+            for row, action in enumerate(actions)
+            for path, document in _documents(action)
+        ]
+        updates = [document for _, path, document in documents if path[-1:] == ("doc",)]
+        warn_of_parts(sum(holds_part(document, meta) for document in updates))
         verdicts: dict[int, Verdict] = {}
-        if self._originals is not None:
-            rows = [each for each in found if actions[each[0]].get("_op_type") != "update"]
-            whole = {row: text for row, _, text in rows}
-            verdicts = self._judged(self._originals, actions, whole)
-        texts = [text for _, _, text in found]
-        partial = [path[-1:] == ("doc",) for _, path, _ in found]
         for one in meta.all:
+            found = [
+                (row, path, text)
+                for row, path, document in documents
+                if (text := text_to_sketch(document, one, path[-1:] == ("doc",))) is not None
+            ]
+            if one is meta and found and self._originals is not None:
+                rows = [each for each in found if actions[each[0]].get("_op_type") != "update"]
+                whole = {row: text for row, _, text in rows}
+                verdicts = self._judged(self._originals, actions, whole)
+            texts = [text for _, _, text in found]
+            partial = [path[-1:] == ("doc",) for _, path, _ in found]
             fields = added_fields(texts, partial, one.scheme)
             for (row, path, _), tokens in zip(found, fields, strict=True):
                 if row in verdicts and self._policy.writes:
@@ -207,6 +213,31 @@ class _Enricher:
             if verdict.original is not None and self._policy.action == "fail":
                 raise DuplicateFound(f"document {id!r} is {verdict.reason}")
         return dict(zip(whole, verdicts, strict=True))
+
+
+def text_to_sketch(fields: Mapping[str, Any], meta: IndexMeta, partial: bool) -> str | None:
+    """Returns the text of a document, or None if there is none, or only a part of it.
+
+    partial: True for the `doc` of an update.
+    """
+    if partial and text_given(fields, meta) == "partly":
+        return None
+    return text_at(fields, meta.text_fields)
+
+
+def holds_part(fields: Mapping[str, Any], meta: IndexMeta) -> bool:
+    """Tells whether the `doc` of an update changes the text, and can't tell all of it."""
+    return any(text_given(fields, one) == "partly" for one in meta.all)
+
+
+def warn_of_parts(count: int) -> None:
+    """Warns of updates that hold only a part of the text."""
+    if count:
+        log.warning(
+            "%d updates hold only some of the text fields, so that the documents keep their old"
+            " tokens: esdedup check counts them, and esdedup backfill --stale renews them",
+            count,
+        )
 
 
 def added_fields(

@@ -88,7 +88,9 @@ def ingest(
         single = itertools.chain.from_iterable(
             each.records() if isinstance(each, Chunk) else [each] for each in records
         )
-        made = (_Batch(*items_of(some, meta.text_field, id_field)) for some in batches(single))
+        made = (
+            _Batch(*items_of(some, current().text_fields, id_field)) for some in batches(single)
+        )
     report = IngestReport()
     with closing(made):
         for batch in made:
@@ -125,7 +127,7 @@ def _prepare(
 ) -> _Batch:
     """Reads and sketches a chunk, in a worker process. encode: None if marks are still to come."""
     chunk, meta = given
-    read = partial(_items_in, chunk, meta.text_field, id_field)
+    read = partial(_items_in, chunk, meta.text_fields, id_field)
     items, bad = read()
     documents = with_tokens([item.document for item in items], meta)
     if encode is None:
@@ -136,9 +138,9 @@ def _prepare(
 
 
 def _items_in(
-    chunk: Chunk, text_field: str, id_field: str | None
+    chunk: Chunk, text_fields: Sequence[str], id_field: str | None
 ) -> tuple[list[Item], list[BadRecord]]:
-    return items_of(chunk.records(), text_field, id_field)
+    return items_of(chunk.records(), text_fields, id_field)
 
 
 @dataclass(frozen=True)
@@ -232,7 +234,8 @@ class _Writer:
 
     def _marked(self, document: Document, verdict: Verdict) -> Document:
         ours = {one.field: document.tokens_in(one.field) for one in self.meta.all}
-        marked = {field: {**tokens, **verdict.fields()} for field, tokens in ours.items()}
+        # While the index changes its text fields, a document may lack the text of one of them.
+        marked = {field: {**tokens, **verdict.fields()} for field, tokens in ours.items() if tokens}
         return Document(document.id, {**document.source, **marked})
 
     def _write(
@@ -275,5 +278,6 @@ class _Writer:
 def _digest(document: Document | Encoded, field: str) -> str:
     if isinstance(document, Encoded):
         return document.digest
-    digest: str = document.tokens_in(field)["digest"]
+    # None if the index changed its text fields since the record was read.
+    digest: str = document.tokens_in(field).get("digest", "")
     return digest

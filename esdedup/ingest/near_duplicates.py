@@ -23,7 +23,7 @@ from esdedup.search.limits import ACTING, ONE_BAND, Limits
 from esdedup.search.similar import similar
 from esdedup.sketch.sketch import NO_TEXT, normalised_digests
 from esdedup.stores.base import Store
-from esdedup.stores.fields import value_at
+from esdedup.stores.fields import text_at, value_at
 from esdedup.stores.mapping import IndexMeta
 from esdedup.text.arrays import U64
 from esdedup.text.normalise import normalise
@@ -305,9 +305,9 @@ class _Batch:
         digests = list(texts)
         for first in range(0, len(digests), _DIGESTS_AT_ONCE):
             for documents in self._with_digests(digests[first : first + _DIGESTS_AT_ONCE]):
-                found = [value_at(document.source, self.meta.text_field) for document in documents]
+                found = [text_at(document.source, self.meta.text_fields) for document in documents]
                 # Another client's update may have removed the text and left the tokens.
-                stored = [text if isinstance(text, str) else "" for text in found]
+                stored = [text or "" for text in found]
                 normalised = normalise(stored, self.meta.scheme.normalisation)
                 for document, text in zip(documents, normalised, strict=True):
                     ours = document.tokens_in(self.meta.field)

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from types import NoneType
 from typing import Any
 
-from esdedup.ingest.documents import MARKS, OURS, cleared, fields_of
+from esdedup.ingest.documents import MARKS, OURS, cleared, tokens_of
 from esdedup.models import Change, Failure, Held
 from esdedup.sketch.sketch import normalised_digests
 from esdedup.stores.base import Store
 from esdedup.stores.changes import ChangeReport, Decision, change_held
-from esdedup.stores.fields import value_at
+from esdedup.stores.fields import text_at, value_at
 from esdedup.stores.mapping import IndexMeta
 
 
 def fields_to_read(meta: IndexMeta, marks_in: str | None = None) -> list[str]:
     """Returns the names of the fields that `renew` reads of a document. marks_in: see there."""
-    return [meta.text_field, meta.field, *([] if marks_in is None else [marks_in])]
+    return [*meta.text_fields, meta.field, *([] if marks_in is None else [marks_in])]
 
 
 def renew(
@@ -35,22 +34,29 @@ def renew(
     return change_held(store, held, decide, fields_to_read(meta, marks_in))
 
 
-def forget(store: Store, held: Sequence[Held], field: str) -> ChangeReport:
-    """Empties a field of ours in documents: null stands in its place.
+def forget(store: Store, held: Sequence[Held], field: str, *, whole: bool = True) -> ChangeReport:
+    """Removes a field of ours from documents. Values that others keep below it stay.
 
-    To remove the key too would take a script, or writing the whole document again. Values that
-    others keep below the field stay.
+    held: whole documents. They are written again without the field, because an update can't remove
+    a key, and servers may allow no scripts. whole: False to leave nulls in place of the values;
+    then `held` needs only the field.
     """
 
-    def decide(now: Sequence[Held]) -> list[Decision]:
-        changes: list[Decision] = []
-        for one in now:
-            stored = one.document.source.get(field)
-            others = isinstance(stored, dict) and stored.keys() - {*OURS, *MARKS}
-            changes.append(Change(one, {field: dict.fromkeys((*OURS, *MARKS)) if others else None}))
-        return changes
+    def without(one: Held) -> Decision:
+        source = one.document.source
+        stored = source.get(field)
+        others = dict(stored) if isinstance(stored, dict) else {}
+        for name in (*OURS, *MARKS):
+            others.pop(name, None)
+        if stored is None or stored == others:
+            return "unchanged"
+        if not whole:
+            return Change(one, {field: dict.fromkeys((*OURS, *MARKS)) if others else None})
+        rest = {name: value for name, value in source.items() if name != field}
+        return Change(one, {**rest, field: others} if others else rest, whole=True)
 
-    return change_held(store, held, decide, [field])
+    paths = None if whole else [field]
+    return change_held(store, held, lambda now: [*map(without, now)], paths)
 
 
 def digests(texts: Sequence[str], meta: IndexMeta) -> list[str]:
@@ -59,15 +65,14 @@ def digests(texts: Sequence[str], meta: IndexMeta) -> list[str]:
 
 
 def _decisions(held: Sequence[Held], meta: IndexMeta, marks_in: str | None) -> list[Decision]:
-    texts = [value_at(one.document.source, meta.text_field) for one in held]
+    texts = [text_at(one.document.source, meta.text_fields) for one in held]
     ours = [one.document.source.get(meta.field) for one in held]
     foreign = {row for row, value in enumerate(ours) if not isinstance(value, (dict, NoneType))}
-    rows = [row for row, text in enumerate(texts) if isinstance(text, str) and row not in foreign]
-    fresh = dict(zip(rows, digests([texts[row] for row in rows], meta), strict=True))
-    stale = [row for row in rows if _stored(held[row], meta.field) != (meta.scheme.id, fresh[row])]
+    found = {row: text for row, text in enumerate(texts) if text is not None and row not in foreign}
+    fresh = dict(zip(found, digests([*found.values()], meta), strict=True))
+    stale = [row for row in found if _stored(held[row], meta.field) != (meta.scheme.id, fresh[row])]
     # The next scheme of the index, if there is one, has a run of its own.
-    alone = replace(meta, next=None)
-    tokens = dict(zip(stale, fields_of([texts[row] for row in stale], alone), strict=True))
+    tokens = dict(zip(stale, tokens_of([found[row] for row in stale], meta.scheme), strict=True))
     decisions: list[Decision] = []
     for row, one in enumerate(held):
         if row in foreign:
@@ -75,7 +80,7 @@ def _decisions(held: Sequence[Held], meta: IndexMeta, marks_in: str | None) -> l
             decisions.append(Failure(one.document.id, reason))
         elif row in tokens:
             marks = {} if marks_in is None else _marks(one, marks_in, fresh[row])
-            fields = {**_cleared(one, meta), **marks, **tokens[row][meta.field]}
+            fields = {**_cleared(one, meta), **marks, **tokens[row]}
             decisions.append(Change(one, {meta.field: fields}))
         elif row in fresh:
             decisions.append("unchanged")

@@ -12,9 +12,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from esdedup.exceptions import EsdedupError
-from esdedup.ingest.enrich import added_fields
+from esdedup.ingest.enrich import added_fields, holds_part, text_to_sketch, warn_of_parts
 from esdedup.sketch.scheme import Scheme
-from esdedup.stores.fields import value_at
 from esdedup.stores.mapping import IndexMeta
 
 # Integers are read as floats, because Python refuses integers of more than 4,300 digits. Their
@@ -49,12 +48,14 @@ def with_tokens(sources: Sequence[Source]) -> list[bytes]:
     """The sources with their tokens. One without a text, or not valid JSON, is unchanged."""
     decoded: dict[int, str] = {}
     spots: dict[str, list[_Spot]] = {}
+    unfinished = 0
     for row, (body, meta, update) in enumerate(sources):
         if meta is None:
             continue
         try:
             decoded[row] = body.decode()
-            found = list(_spots(row, decoded[row], meta, update))
+            found, part = _spots(row, decoded[row], meta, update)
+            unfinished += part
         except ValueError:
             continue  # Not valid JSON: the server reports it.
         except Exception as error:
@@ -62,6 +63,7 @@ def with_tokens(sources: Sequence[Source]) -> list[bytes]:
             continue
         for spot in found:
             spots.setdefault(spot.scheme.id, []).append(spot)
+    warn_of_parts(unfinished)
     put: dict[int, list[tuple[_Spot, str]]] = {}
     for group in spots.values():
         for spot, tokens in _sketched(group, group[0].scheme):
@@ -76,27 +78,35 @@ def with_tokens(sources: Sequence[Source]) -> list[bytes]:
     return done
 
 
-def _spots(row: int, whole: str, meta: IndexMeta, update: bool) -> Iterator[_Spot]:
+def _spots(row: int, whole: str, meta: IndexMeta, update: bool) -> tuple[list[_Spot], bool]:
+    """The places for tokens, and True for an update of a part of the text, which gets none."""
     document = _JSON.decode(whole)
     if not isinstance(document, dict):
-        return
+        return [], False
     first, last = whole.index("{"), whole.rindex("}") + 1
     parts = [("", first, last, document)]
     if update:
         # A script or a flag needs no second reading.
         given = {"doc", "upsert"} & document.keys()
         parts = [part for part in _members(whole, first) if part[0] in given] if given else []
+    found: list[_Spot] = []
+    part = False
     for name, start, end, value in parts:
-        text = value_at(value, meta.text_field) if isinstance(value, dict) else None
-        if not isinstance(text, str):
+        if not isinstance(value, dict):
             continue
+        partial = name == "doc"
+        part = part or (partial and holds_part(value, meta))
         # While an index changes its scheme, a document gets the tokens of both.
         for one in meta.all:
+            text = text_to_sketch(value, one, partial)
+            if text is None:
+                continue
             place = end - 1, end - 1, f',"{one.field}":'
             if one.field in value:
                 places = [(a, b, "") for key, a, b, _ in _members(whole, start) if key == one.field]
                 place = places[-1]
-            yield _Spot(row, *place, text, name == "doc", one.scheme)
+            found.append(_Spot(row, *place, text, partial, one.scheme))
+    return found, part
 
 
 def _members(whole: str, start: int) -> Iterator[tuple[str, int, int, Any]]:

@@ -16,7 +16,7 @@ from typing import Any
 from esdedup.exceptions import UsageError
 from esdedup.models import Document
 from esdedup.stores.base import Store
-from esdedup.stores.fields import value_at
+from esdedup.stores.fields import text_at, value_at
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.stop_list import is_token, stopped_buckets
 
@@ -110,13 +110,12 @@ def hot_buckets(
         sure = max(sure, least if looked >= total else _sure(looked, total, least))
     largest = sorted(found, key=lambda each: (-each[0], each[1], each[2]))[:count]
     ids = sorted({id for *_, id in largest})
-    sources = {each.id: each.source for each in store.get(ids, [meta.text_field])}
+    sources = {each.id: each.source for each in store.get(ids, [*meta.text_fields])}
     buckets = []
     for size, kind, token, id in largest:
         positions, _ = stopped_buckets([f"{kind}:{token}"], kind, meta.scheme)
         share = min(1.0, size / total) if total else 0.0
-        text = value_at(sources.get(id, {}), meta.text_field)
-        text = text if isinstance(text, str) else ""
+        text = text_at(sources.get(id, {}), meta.text_fields) or ""
         buckets.append(HotBucket(kind, int(positions[0]), token, size, share, id, text))
     return HotBuckets(buckets, looked, sure)
 

@@ -33,7 +33,7 @@ from esdedup.sketch.simhash import from_hex
 from esdedup.sketch.sketch import normalised_digests, shingle_sets, sketch
 from esdedup.stores.base import Store
 from esdedup.stores.elastic.queries import QUERIES_AT_ONCE, candidates_body
-from esdedup.stores.fields import value_at
+from esdedup.stores.fields import text_at
 from esdedup.stores.mapping import IndexMeta
 from esdedup.text.arrays import U64
 from esdedup.text.jaccard import hamming, jaccard_with
@@ -113,11 +113,12 @@ def of_equal_texts(
         )
         for row in asked
     ]
-    for row, each in zip(asked, store.candidates(wanted, limits.candidates), strict=True):
+    found = store.candidates(wanted, limits.candidates) if wanted else []
+    for row, each in zip(asked, found, strict=True):
         documents = [candidate.document for candidate in each.found]
-        stored = [value_at(document.source, meta.text_field) for document in documents]
+        stored = [text_at(document.source, meta.text_fields) or "" for document in documents]
         # Others may have changed the text and left the digest.
-        same = normalise([text if isinstance(text, str) else "" for text in stored], normalisation)
+        same = normalise(stored, normalisation)
         similarity, distance = (1.0, None) if by_bands else (None, 0)
         matches = [
             Match(document.id, similarity, distance, 0, document.source)
@@ -162,7 +163,7 @@ def jaccard_matches(
     shingles: the sorted set of the query's text. A candidate without a text is left out: others may
     have taken the text away and left the tokens.
     """
-    texts = [value_at(each.document.source, meta.text_field) for each in candidates]
+    texts = [text_at(each.document.source, meta.text_fields) for each in candidates]
     found = [
         (each, text) for each, text in zip(candidates, texts, strict=True) if isinstance(text, str)
     ]

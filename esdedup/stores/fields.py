@@ -1,8 +1,8 @@
-"""Reads fields of documents by dotted name."""
+"""Reads fields of documents by dotted name, and the text that documents are compared by."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from esdedup.exceptions import RecordError
@@ -13,7 +13,8 @@ _MISSING = object()
 def value_at(source: Mapping[str, Any], path: str) -> Any:
     """Returns the value of a field, or None if there is none.
 
-    "a.b" names both the key "a.b" and the key "b" of the object "a", as it does for the servers.
+    "a.b" names both the key "a.b" and the key "b" of the object "a", as it does for the servers. If
+    "a" is a list of objects, the value is the list of their values.
     """
     direct = source.get(path)  # Nearly every field lies here.
     if direct is not None:
@@ -28,6 +29,9 @@ def has_field(source: Mapping[str, Any], path: str) -> bool:
 
 
 def _at(source: Any, path: str) -> Any:
+    if isinstance(source, list):
+        found = [value for each in source if (value := _at(each, path)) is not _MISSING]
+        return found or _MISSING
     if not isinstance(source, Mapping):
         return _MISSING
     if path in source:
@@ -47,11 +51,42 @@ def only(source: Mapping[str, Any], paths: Iterable[str]) -> dict[str, Any]:
     return {path: value for path, value in found.items() if value is not _MISSING}
 
 
-def text_of(source: Any, text_field: str) -> str:
+def text_at(source: Mapping[str, Any], text_fields: Sequence[str]) -> str | None:
+    """Returns the text of a document, or None if none of the fields holds a string.
+
+    The strings of all fields are joined by line breaks: the fields in the given order, and the
+    strings of a field in their own, from lists within lists too. Other values, such as numbers and
+    nulls, are not text.
+    """
+    if len(text_fields) == 1 and isinstance(found := source.get(text_fields[0]), str):
+        return found  # Nearly every text is one string.
+    strings = [each for field in text_fields for each in _strings(value_at(source, field))]
+    return "\n".join(strings) if strings else None
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for each in value:
+            yield from _strings(each)
+
+
+def text_of(source: Mapping[str, Any], text_fields: Sequence[str]) -> str:
     """Returns the text of a document. Raises RecordError if it has none."""
-    value = value_at(source, text_field)
-    if value is None:
-        raise RecordError(f"the field {text_field!r} is missing")
-    if not isinstance(value, str):
-        raise RecordError(f"the field {text_field!r} is not text but {type(value).__name__}")
-    return value
+    text = text_at(source, text_fields)
+    if text is not None:
+        return text
+    values = {field: value_at(source, field) for field in text_fields}
+    kinds = {field: type(value).__name__ for field, value in values.items() if value is not None}
+    if not kinds:
+        verb = "are" if len(text_fields) > 1 else "is"
+        raise RecordError(f"{quoted(text_fields)} {verb} missing")
+    field, kind = next(iter(kinds.items()))
+    raise RecordError(f"the field {field!r} is not text but {kind}")
+
+
+def quoted(text_fields: Sequence[str]) -> str:
+    """Returns the names as messages give them."""
+    word = "fields" if len(text_fields) > 1 else "field"
+    return f"the {word} {', '.join(map(repr, text_fields))}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from esdedup.exceptions import SchemeMismatch, StoreError, UsageError
 from esdedup.models import FIELD, TOKEN_KINDS
 from esdedup.sketch.scheme import Scheme
+from esdedup.stores.fields import quoted
 from esdedup.stores.stop_list import stop_entries
 
 TOKEN_PATHS = [f"{FIELD}*.{kind}" for kind in TOKEN_KINDS]
@@ -20,20 +21,24 @@ META_SECONDS = 10.0
 """Seconds after which an open index reads its `IndexMeta` again, because others may change it."""
 _FIELD_NAME = re.compile(f"{FIELD}[A-Za-z0-9_]*")
 
+TextFields = str | Sequence[str]
+"""The name of the field with the text, or the names of several."""
+
 
 @dataclass(frozen=True)
 class IndexMeta:
     """An index's own description of its tokens.
 
-    scheme: made the tokens. text_field: the field that holds the text. field: the object field that
-    holds the tokens. next: of the tokens that are filled beside them while the index changes its
-    scheme. former: the field to be emptied after that. spent: fields that were emptied, and may be
-    used again. stop: tokens that searches leave out (`stop_list.stop_entries`).
+    scheme: made the tokens. text_fields: the fields that hold the text, in the order in which they
+    are joined (`fields.text_at`). field: the object field that holds the tokens. next: of the
+    tokens that are filled beside them while the index changes its scheme. former: the field to be
+    emptied after that. spent: fields that were emptied, and may be used again. stop: tokens that
+    searches leave out (`stop_list.stop_entries`).
     Raises UsageError for names that can't be fields.
     """
 
     scheme: Scheme
-    text_field: str = "text"
+    text_fields: tuple[str, ...] = ("text",)
     field: str = FIELD
     next: IndexMeta | None = None
     former: str | None = None
@@ -43,8 +48,11 @@ class IndexMeta:
     def __post_init__(self) -> None:
         if not _FIELD_NAME.fullmatch(self.field):
             raise UsageError(f"field {self.field!r}: use {FIELD} or {FIELD}_something")
-        if not self.text_field or _FIELD_NAME.fullmatch(self.text_field.split(".")[0]):
-            raise UsageError(f"text field {self.text_field!r}: name a field of your documents")
+        for name in self.text_fields or ("",):
+            if not name or _FIELD_NAME.fullmatch(name.split(".")[0]):
+                raise UsageError(f"text field {name!r}: name a field of your documents")
+            if self.text_fields.count(name) > 1:
+                raise UsageError(f"text field {name!r}: name it once")
 
     @property
     def all(self) -> list[IndexMeta]:
@@ -55,7 +63,7 @@ class IndexMeta:
         """Returns a JSON object that `from_json` reads."""
         document = {
             "id": self.scheme.id,
-            "text_field": self.text_field,
+            "text_fields": list(self.text_fields),
             "field": self.field,
             "scheme": self.scheme.to_json(),
             "next": self.next and self.next.to_json(),
@@ -68,16 +76,19 @@ class IndexMeta:
     @staticmethod
     def from_json(document: Mapping[str, Any]) -> IndexMeta:
         """The inverse of `to_json`. Raises UsageError for another form."""
-        needed = {"scheme", "text_field", "field"}
+        needed = {"scheme", "text_fields", "field"}
         if not isinstance(document, Mapping) or not needed <= document.keys():
             raise UsageError("the index's _meta.esdedup is not of this esdedup")
         stop, following = document.get("stop", []), document.get("next")
+        names = document["text_fields"]
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise UsageError("the index's _meta.esdedup.text_fields is not a list of names")
         if not isinstance(stop, list) or not all(isinstance(entry, str) for entry in stop):
             raise UsageError("the index's _meta.esdedup.stop is not a list of tokens")
         scheme = Scheme.from_json(document["scheme"])
         return IndexMeta(
             scheme,
-            str(document["text_field"]),
+            tuple(names),
             str(document["field"]),
             None if following is None else IndexMeta.from_json(following),
             document.get("former"),
@@ -88,15 +99,20 @@ class IndexMeta:
     def require(self, other: IndexMeta, where: str) -> None:
         """Raises SchemeMismatch if `other` differs from this. where: the store that holds this."""
         self.scheme.require(other.scheme, where)
-        if self.text_field != other.text_field:
+        if self.text_fields != other.text_fields:
             raise SchemeMismatch(
-                f"{where} has tokens of the field {self.text_field!r}, not {other.text_field!r}:"
-                " leave the text field out, or use another index"
+                f"{where} has tokens of {quoted(self.text_fields)}, not"
+                f" {quoted(other.text_fields)}: leave the text field out, or use another index"
             )
         if self.field != other.field:
             raise SchemeMismatch(
                 f"{where} has its tokens in the field {self.field!r}, not {other.field!r}"
             )
+
+
+def names_of(text_field: TextFields) -> tuple[str, ...]:
+    """Returns the names of one or several text fields."""
+    return (text_field,) if isinstance(text_field, str) else tuple(text_field)
 
 
 def field_mapping(scheme: Scheme) -> dict[str, Any]:

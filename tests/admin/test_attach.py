@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import esdedup
-from esdedup.ingest.documents import fields_of
+from esdedup.ingest.documents import tokens_of
 from esdedup.stores.mapping import IndexMeta
 from tests.helpers.commands import all_documents, call, esdedup_command, fill, words
 from tests.servers.proxy import Proxy
@@ -36,9 +36,8 @@ def name(url: str) -> Iterator[str]:
 
 
 def expected(text: str, meta: IndexMeta = META) -> dict[str, Any]:
-    (fields,) = fields_of([text], meta)
-    found: dict[str, Any] = fields[meta.field]
-    return found
+    (tokens,) = tokens_of([text], meta.scheme)
+    return tokens
 
 
 @pytest.mark.on_every_server
@@ -302,6 +301,21 @@ def test_a_data_stream(opensearch_url: str) -> None:
     assert "composed_of" in checked.err
     call(url, "PUT", f"/_index_template/{name}", {**template, "composed_of": [f"esdedup-{name}"]})
     assert esdedup_command(url, "check", "-i", name).status == 0
+    # Our fields by a component of another name are as good; ours of another scheme is not.
+    ours = call(url, "GET", f"/_component_template/esdedup-{name}")["component_templates"][0]
+    body = json.dumps(ours["component_template"])
+    call(url, "PUT", f"/_component_template/mine-{name}", json.loads(body))
+    call(url, "PUT", f"/_index_template/{name}", {**template, "composed_of": [f"mine-{name}"]})
+    assert esdedup_command(url, "check", "-i", name).status == 0
+    call(url, "PUT", f"/_index_template/{name}", {**template, "composed_of": [f"esdedup-{name}"]})
+    call(url, "DELETE", f"/_component_template/mine-{name}")
+    other = json.loads(body.replace('"seed": 1', '"seed": 2'))
+    call(url, "PUT", f"/_component_template/esdedup-{name}", other)
+    checked = esdedup_command(url, "check", "-i", name)
+    assert checked.status == 1
+    assert f"esdedup template --index {name} --install" in checked.err
+    assert esdedup_command(url, "template", "-i", name, "--install").status == 0
+    assert esdedup_command(url, "check", "-i", name).status == 0
     call(url, "POST", f"/{name}/_rollover")
     source = Path("more.jsonl")
     lines = [{"id": "f3", "text": words(3), **stamp}, {"id": "f5", "text": words(5), **stamp}]
@@ -317,6 +331,29 @@ def test_a_data_stream(opensearch_url: str) -> None:
         assert index.delete(["e3", "none"]) == 1
         assert [match.id for match in index.similar(id="d3").matches] == ["f3"]
     call(url, "DELETE", f"/_data_stream/{name}")
+    call(url, "DELETE", f"/_index_template/{name}")
+    call(url, "DELETE", f"/_component_template/esdedup-{name}")
+
+
+@pytest.mark.on_every_server
+def test_a_template_before_the_first_index(url: str, name: str) -> None:
+    Path("scheme.json").write_text(json.dumps(esdedup.Scheme(seed=7).to_json()))
+    command = ("template", "-i", name, "--scheme", "scheme.json", "--install")
+    ran = esdedup_command(url, *command)
+    assert ran.status == 1
+    assert "--text-field" in ran.err
+    ran = esdedup_command(url, *command, "--text-field", "title", "--text-field", "body")
+    assert ran.status == 0, ran.err
+    assert ran.json[0]["component_template"] == f"esdedup-{name}"
+    assert "no index template makes indices of this name" in ran.err
+    body = {"index_patterns": [f"{name}-*"], "priority": 400, "composed_of": [f"esdedup-{name}"]}
+    call(url, "PUT", f"/_index_template/{name}", body)
+    assert esdedup_command(url, *command, "--text-field", "body").err.count("\n") == 1
+    ran = esdedup_command(url, *command, "--text-field", "title", "--text-field", "body")
+    fill(url, f"{name}-1", {"1": {"title": "x", "body": words(1)}})
+    checked = esdedup_command(url, "check", "-i", f"{name}-1")
+    assert checked.json[0]["text_fields"] == ["title", "body"]
+    assert checked.json[0]["scheme_id"] == esdedup.Scheme(seed=7).id
     call(url, "DELETE", f"/_index_template/{name}")
     call(url, "DELETE", f"/_component_template/esdedup-{name}")
 
@@ -410,7 +447,7 @@ def test_a_sidecar_for_what_takes_no_updates(url: str, name: str) -> None:
         url, "backfill", "-i", f"{name}-lost", "--sidecar", f"{beside}2", "--text-field", "text"
     )
     assert ran.status == 1
-    assert "_source is disabled" in ran.err
+    assert "the field 'text' can't be read" in ran.err
     call(url, "DELETE", f"/{beside}2")
 
 
@@ -494,7 +531,7 @@ def test_documents_that_keep_something_else_in_our_field(url: str, name: str) ->
 
 def test_texts_that_are_none_are_no_work(url: str, name: str) -> None:
     call(url, "PUT", f"/{name}", {"mappings": {"properties": {"text": {"type": "keyword"}}}})
-    fill(url, name, {"1": {"text": words(1, 4)}, "2": {"text": ["a", "b"]}, "3": {"n": 1}})
+    fill(url, name, {"1": {"text": words(1, 4)}, "2": {"text": [1, None]}, "3": {"n": 1}})
     esdedup_command(url, "attach", "-i", name)
     assert esdedup_command(url, "check", "-i", name).json[0]["without_tokens"]["examples"] == ["1"]
     assert esdedup_command(url, "backfill", "-i", name).json[0]["without_text"] == 2

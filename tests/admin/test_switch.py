@@ -12,8 +12,7 @@ import pytest
 
 import esdedup
 from esdedup import admin
-from esdedup.ingest.documents import fields_of
-from esdedup.stores.mapping import IndexMeta
+from esdedup.ingest.documents import tokens_of
 from tests.conftest import delete_index
 from tests.helpers.commands import all_documents, call, esdedup_command, fill, words
 from tests.servers.proxy import Proxy
@@ -87,10 +86,9 @@ def test_searches_and_writers_work_all_the_time(url: str, name: str) -> None:
         assert index.similar(id="d10").matches[0].id == "d11"
     documents = all_documents(url, name)
     everything = texts | added
-    fields = fields_of(list(everything.values()), IndexMeta(NEW, field="esdedup_2"))
-    for id, wanted in zip(everything, fields, strict=True):
-        assert documents[id]["esdedup_2"] == wanted["esdedup_2"], id
-        assert documents[id].get("esdedup") is None, id
+    for id, wanted in zip(everything, tokens_of(list(everything.values()), NEW), strict=True):
+        assert documents[id]["esdedup_2"] == wanted, id
+        assert "esdedup" not in documents[id], id
     assert esdedup_command(url, "check", "-i", name).status == 0
     assert "already" in esdedup_command(url, "switch", "-i", name, "--scheme", "new.json").err
 
@@ -129,7 +127,7 @@ def test_a_switch_that_was_stopped_goes_on(url: str, name: str) -> None:
     assert all_documents(url, name)["3"]["esdedup"]["minhash"]
     ran = esdedup_command(url, "switch", "-i", name, "--yes")
     assert ran.status == 0, ran.err
-    assert all_documents(url, name)["3"]["esdedup"] is None
+    assert "esdedup" not in all_documents(url, name)["3"]
     assert esdedup_command(url, "switch", "-i", name).status == 2
     # And back, into the field that is empty now.
     Path("old.json").write_text(json_of(OLD))
@@ -165,7 +163,7 @@ def test_a_switch_that_was_stopped_between_two_indices(url: str, name: str) -> N
     assert stages[-1] == (True, True, None)
     for part in parts:
         for source in all_documents(url, part).values():
-            assert source["esdedup"] is None
+            assert "esdedup" not in source
             assert source["esdedup_2"]["scheme"] == NEW.id
         call(url, "DELETE", f"/{part}")
 
@@ -200,8 +198,19 @@ def test_what_others_keep_under_our_names_stays(url: str, name: str) -> None:
         assert ran.status == 0, ran.err
     document = all_documents(url, name)["1"]
     assert document["esdedup"] == {"reviewer": "ann"}
-    used = {key for key, value in document.items() if key.startswith("esdedup") and value}
-    assert len(used) == 2
+    assert len([key for key in document if key.startswith("esdedup")]) == 2
+
+
+def test_documents_of_a_final_pipeline_are_not_written_again_whole(url: str, name: str) -> None:
+    call(url, "PUT", f"/_ingest/pipeline/{name}", {"processors": []})
+    call(url, "PUT", f"/{name}", {"settings": {"index.final_pipeline": name}})
+    with esdedup.open(url, name) as index:
+        index.add([{"id": "1", "text": words(1)}])
+    assert esdedup_command(url, "switch", "-i", name, "--scheme", "new.json", "--yes").status == 0
+    document = all_documents(url, name)["1"]
+    assert (document["esdedup"], document["esdedup_2"]["scheme"]) == (None, NEW.id)
+    delete_index(url, name)
+    call(url, "DELETE", f"/_ingest/pipeline/{name}")
 
 
 def test_a_text_field_that_no_document_has(url: str, name: str) -> None:
@@ -215,7 +224,7 @@ def test_a_text_field_that_no_document_has(url: str, name: str) -> None:
     assert ran.status == 1
     assert "no document" in ran.err
     with esdedup.open(url, name) as index:
-        assert index.meta.text_field == "text"
+        assert index.meta.text_fields == ("text",)
         assert index.similar(words(1)).matches[0].id == "1"
 
 

@@ -90,7 +90,7 @@ def test_the_whole_path_on_a_local_file() -> None:
     (near,) = rows(run("similar", "--text", ARTICLES[3]["text"], "-m", "hamming", "-d", "9"))
     assert near["matches"][0] == {"id": "d", "distance": 0, "matched": 4}
     (stats,) = rows(run("stats"))
-    assert (stats["documents"], stats["sketched"], stats["text_field"]) == (6, 6, "text")
+    assert (stats["documents"], stats["sketched"], stats["text_fields"]) == (6, 6, ["text"])
     (again,) = rows(run("index", "articles.jsonl"))
     assert (again["created"], again["updated"]) == (0, 6)
 
@@ -475,7 +475,7 @@ def test_a_cluster_answers_as_the_local_file_does(
     assert stats["index"] == name
     assert ("Elasticsearch" in stats["store"]) or ("OpenSearch" in stats["store"])
     done = run("index", "articles.jsonl", "--text-field", "body", status=2)
-    assert "field 'text', not 'body'" in done.err
+    assert "field 'text', not the field 'body'" in done.err
 
 
 def json_lines(text: str) -> list[Any]:

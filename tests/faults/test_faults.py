@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 import esdedup
-from esdedup.ingest.documents import fields_of
+from esdedup.ingest.documents import with_tokens
+from esdedup.models import Document
 from esdedup.stores import BulkPolicy, connect
 from esdedup.stores.connection import connection_to
 from esdedup.stores.mapping import IndexMeta
@@ -131,12 +132,8 @@ def assert_whole(url: str, index: str, written: Sources) -> None:
     """Each document is there as it was written, with the tokens of its text, and no other."""
     found = every_document(url, index)
     assert found.keys() == written.keys()
-    tokens = fields_of([source["text"] for source in written.values()], META)
-    wrong = [
-        (found[id], {**source, **fields})
-        for (id, source), fields in zip(written.items(), tokens, strict=True)
-        if found[id] != {**source, **fields}
-    ]
+    expected = with_tokens([Document(id, source) for id, source in written.items()], META)
+    wrong = [(found[one.id], one.source) for one in expected if found[one.id] != one.source]
     assert not wrong, f"{len(wrong)} documents, such as {wrong[0]}"
 
 

@@ -80,7 +80,7 @@ def by_brute_force(texts: Texts, policy: DuplicatePolicy) -> Marks:
     for row, id in enumerate(ids):
         digest = sketches.digests[row]
         marks[id] = {"group": id}
-        if not sketches.filled[row]:
+        if not contents[row]:
             continue
         if digest in first:
             original = ids[first[digest]]
@@ -94,6 +94,8 @@ def by_brute_force(texts: Texts, policy: DuplicatePolicy) -> Marks:
             )
             continue
         first[digest] = row
+        if not sketches.filled[row]:
+            continue
         before, me = np.array(leaders, np.int64), np.full(len(leaders), row)
         if policy.metric == "jaccard":
             name, sign, most = "similarity", -1, -policy.threshold

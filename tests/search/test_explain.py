@@ -196,7 +196,7 @@ def test_stored_tokens_of_another_scheme(file: Path) -> None:
 def test_json_names(file: Path) -> None:
     (line,) = map(json.loads, command(file, "a", "b").out.splitlines())
     assert list(line) == [
-        "index", "text_field", "scheme", "unit", "size", "left", "right", "shared", "union",
+        "index", "text_fields", "scheme", "unit", "size", "left", "right", "shared", "union",
         "similarity", "duplicates", "minhash", "simhash", "warnings", "units",
     ]  # fmt: skip
     assert line["left"] == {

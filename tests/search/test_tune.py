@@ -320,7 +320,7 @@ def test_weights_from_an_index_make_boilerplate_count_less(
     pytest.importorskip("jieba")
     texts = notices()
     store = open_store()
-    meta = IndexMeta(esdedup.Scheme(), "正文")
+    meta = IndexMeta(esdedup.Scheme(), ("正文",))
     store.create(meta)
     documents = [Document(f"d{at}", {"正文": text}) for at, text in enumerate(texts)]
     write(store, with_tokens(documents, meta))

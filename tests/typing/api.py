@@ -100,7 +100,7 @@ def looking(index: esdedup.Index) -> None:
     statistics: esdedup.Statistics = index.statistics()
     hot: esdedup.HotBuckets = index.hot_buckets(5, kinds=["minhash"])
     kept: tuple[str, ...] = index.stop([bucket.entry for bucket in hot.buckets])
-    print(statistics.documents, kept, index.scheme.id, index.meta.text_field)
+    print(statistics.documents, kept, index.scheme.id, index.meta.text_fields)
 
 
 def enriching(index: esdedup.Index) -> Iterator[dict[str, Any]]:
@@ -110,7 +110,7 @@ def enriching(index: esdedup.Index) -> Iterator[dict[str, Any]]:
 
 def administering() -> None:
     url = "http://localhost:9200"
-    plan: admin.AttachPlan = admin.plan_attach(url, "news", text_field="body")
+    plan: admin.AttachPlan = admin.plan_attach(url, "news", text_field=["title", "body"])
     admin.attach(url, plan)
     filled: admin.ChangeReport = admin.backfill(url, "news", admin.Effort(workers=4))
     found: admin.Check = admin.check(url, "news")

@@ -10,12 +10,12 @@ from typing import Annotated, Any
 
 from typer import Exit, Option, echo
 
-from esdedup.admin.attach import attach, plan_attach
+from esdedup.admin.attach import attach, plan_attach, plan_next
 from esdedup.admin.check import Check, IndexCheck, Tally, check
 from esdedup.admin.preflight import Obstacle
 from esdedup.cli import options
 from esdedup.cli.output import count, message, print_json, print_table, progress, wants_json
-from esdedup.stores.elastic.templates import TemplatePlan, install_template, plan_template
+from esdedup.stores.elastic.templates import TemplatePlan, install_template
 
 
 @options.with_target
@@ -92,12 +92,11 @@ def template_command(
     Example: esdedup template --index logs --install
 
     It is a component template. Your own index templates are not changed: name it in their
-    composed_of.
+    composed_of. Before the first index is made, --text-field and --scheme say what it shall have.
     """
     wanted = options.scheme_in(scheme)
     with target.connected() as cluster:
-        plan = plan_attach(cluster, target.index, wanted, text_field, field)
-        template = plan.template or plan_template(cluster, plan.named, plan.meta)
+        template = plan_next(cluster, target.index, wanted, text_field, field)
         _show_template(template, wants_json(as_json))
         if install:
             install_template(cluster, template)
@@ -146,7 +145,7 @@ def _as_json(check: IndexCheck) -> dict[str, Any]:
         "index": check.index,
         "attached": meta is not None,
         "scheme_id": None if meta is None else meta.scheme.id,
-        "text_field": None if meta is None else meta.text_field,
+        "text_fields": None if meta is None else meta.text_fields,
         "field": None if meta is None else meta.field,
         "next_scheme_id": None if meta is None or meta.next is None else meta.next.scheme.id,
         "documents": check.documents,
@@ -164,7 +163,7 @@ def _show_check(check: IndexCheck) -> None:
     else:
         rows = [
             ("scheme", check.meta.scheme.id),
-            ("text field", check.meta.text_field),
+            ("text fields", ", ".join(check.meta.text_fields)),
             ("documents", f"{check.documents:,}"),
             ("with tokens", f"{check.sketched:,}"),
             ("without tokens", _tally(check.bare)),
@@ -193,5 +192,11 @@ def _advise(found: Check, name: str) -> None:
         message(f"To renew stale tokens: esdedup backfill --stale --index {name}")
     if len(found.schemes) > 1:
         message(f"The indices hold different schemes: {', '.join(found.schemes)}")
-    if found.template is not None and found.template.advice:
-        message(found.template.advice)
+    template = found.template
+    if template is not None and template.advice:
+        message(template.advice)
+    elif template is not None and not template.ready:
+        message(
+            f"The component template {template.name!r} has other fields than the indices: esdedup"
+            f" template --index {name} --install"
+        )

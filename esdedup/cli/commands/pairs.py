@@ -70,7 +70,7 @@ def pairs(
         output.warn_before(index, metric)
         with output.steps() as on_step:
             found = similar_pairs(index.store, index.meta, limits, on_step)
-        _answer(found, texts_in(index.store, index.meta.text_field), limits, all_equal, in_json)
+        _answer(found, texts_in(index.store, index.meta.text_fields), limits, all_equal, in_json)
 
 
 def _refuse_target(context: typer.Context) -> None:
@@ -88,7 +88,7 @@ def _in_files(
     """Shows the pairs of files. The exit status is 1 if records could not be compared."""
     check_files(files, of.format)
     scheme = options.scheme_in(of.scheme) or scheme_for(limits)
-    meta = IndexMeta(scheme, of.text_field or "text")
+    meta = IndexMeta(scheme, tuple(of.text_field or ["text"]))
     with DeadLetterFile(of.dead_letter or Path("pairs.dead-letter.jsonl")) as letters:
         bar = output.progress("Sketching", total_bytes(files))
         with bar as (advance, documents), output.steps() as on_step:

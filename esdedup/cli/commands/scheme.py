@@ -24,7 +24,7 @@ from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.segments import parse_layout
 from esdedup.sketch.simhash import SimHash, Weighting
 from esdedup.sketch.weights import MAX_COUNTED, Frequencies
-from esdedup.stores.fields import value_at
+from esdedup.stores.fields import quoted, text_at
 from esdedup.text.normalise import Form, Normalisation, normalise
 from esdedup.text.shingles import Shingling
 
@@ -85,7 +85,10 @@ def scheme(
     idf_from: Annotated[
         list[str] | None, _weights("Files to count document frequencies in.")
     ] = None,
-    text_field: Annotated[str, _weights("Field of these files with the text.")] = "text",
+    text_field: Annotated[
+        list[str] | None,
+        _weights("Field of these files with the text; may be repeated.", show_default="text"),
+    ] = None,
     idf_from_index: Annotated[
         bool, _weights("Count document frequencies in the index.", "--idf-from-index")
     ] = False,
@@ -128,7 +131,7 @@ def scheme(
     if idf_from_index:
         made = _with_frequencies(made, _counted_in(target, made, sample))
     elif idf_from:
-        made = _with_frequencies(made, count_corpus(made, _texts(idf_from, text_field)))
+        made = _with_frequencies(made, count_corpus(made, _texts(idf_from, text_field or ["text"])))
     elif weights is not None:
         made = _weighted(made, weights)
     write_scheme(output, made)
@@ -194,17 +197,17 @@ def _with_frequencies(scheme: Scheme, counted: Frequencies) -> Scheme:
     return weighted_by_corpus(scheme, counted)
 
 
-def _texts(files: list[str], text_field: str) -> Iterator[list[str]]:
+def _texts(files: list[str], text_fields: list[str]) -> Iterator[list[str]]:
     """The texts of files, in batches. Records without a text are counted and left out."""
     skipped = 0
     records = itertools.chain.from_iterable(map(read_records, files))
     while batch := list(itertools.islice(records, _CORPUS_BATCH)):
-        found = [value_at(each.source, text_field) for each in batch if isinstance(each, Record)]
-        texts = [text for text in found if isinstance(text, str)]
+        found = [text_at(each.source, text_fields) for each in batch if isinstance(each, Record)]
+        texts = [text for text in found if text is not None]
         skipped += len(batch) - len(texts)
         yield texts
     if skipped:
-        message(f"{skipped} records without a text in {text_field!r} were left out")
+        message(f"{skipped} records without a text in {quoted(text_fields)} were left out")
 
 
 def _text_of_file(path: Path) -> str:

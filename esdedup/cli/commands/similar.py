@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,7 +20,7 @@ from esdedup.ingest.files import STDIN, BadRecord, Record, read_records
 from esdedup.models import FIELD, Metric, Query, Result
 from esdedup.search.limits import LOOKING, MAX_CANDIDATES, RECALL, Limits
 from esdedup.search.warnings import lacking, percent
-from esdedup.stores.fields import text_of, value_at
+from esdedup.stores.fields import text_at, text_of, value_at
 
 _QUERIES_AT_ONCE = 500
 
@@ -109,7 +110,7 @@ def similar(
             _answer_all(index, batch, limits, _read_filters(search.filter), source)
             return
         (result,) = index.similar_many([search.query(index)], limits)
-        text_field = index.meta.text_field
+        text_fields = index.meta.text_fields
         values = "signature" in index.scheme.kinds
     if result.truncated:
         message(
@@ -125,7 +126,7 @@ def similar(
     if wants_json(as_json):
         print_json(_as_json(result, search.id, source))
     else:
-        _show(result, limits, text_field)
+        _show(result, limits, text_fields)
 
 
 @options.with_target
@@ -170,7 +171,7 @@ def _as_json(result: Result, id: str | None, with_source: bool) -> dict[str, Any
     }
 
 
-def _show(result: Result, limits: Limits, text_field: str) -> None:
+def _show(result: Result, limits: Limits, text_fields: Sequence[str]) -> None:
     if not result.matches:
         message("No similar documents")
         return
@@ -179,7 +180,7 @@ def _show(result: Result, limits: Limits, text_field: str) -> None:
         (
             str(match.distance) if match.similarity is None else f"{match.similarity:.3f}",
             match.id,
-            snippet(value_at(match.source, text_field)),
+            snippet(text_at(match.source, text_fields)),
         )
         for match in result.matches
     ]
@@ -234,7 +235,7 @@ def _answer_all(
         queries: list[tuple[str, Query]] = []
         for record in some:
             try:
-                queries.append(_query_of(record, index.meta.text_field, filters))
+                queries.append(_query_of(record, index.meta.text_fields, filters))
             except RecordError as error:
                 bad += 1
                 message(f"{record.file}:{record.line}: {error}")
@@ -269,12 +270,12 @@ def _answer_all(
 
 
 def _query_of(
-    record: Record | BadRecord, text_field: str, filters: list[dict[str, Any]]
+    record: Record | BadRecord, text_fields: Sequence[str], filters: list[dict[str, Any]]
 ) -> tuple[str, Query]:
     """The query of a record, with its name: its id, which is left out of its own matches."""
     if isinstance(record, BadRecord):
         raise RecordError(record.reason)
-    text, id = text_of(record.source, text_field), value_at(record.source, "id")
+    text, id = text_of(record.source, text_fields), value_at(record.source, "id")
     named = isinstance(id, (str, int)) and not isinstance(id, bool)
     name = str(id) if named else f"{record.file}:{record.line}"
     return name, Query(text, name if named else None, filters)

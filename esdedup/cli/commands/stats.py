@@ -51,7 +51,7 @@ def stats(target: Target, hot: Hot = None, as_json: AsJson = None) -> None:
         found, meta, where = index.statistics(), index.meta, index.store.where
         largest = index.hot_buckets(hot) if hot is not None else None
     if output.wants_json(as_json):
-        document = {**asdict(found), "index": target.index, "text_field": meta.text_field}
+        document = {**asdict(found), "index": target.index, "text_fields": meta.text_fields}
         document |= {"scheme_id": meta.scheme.id, "scheme": meta.scheme.to_json()}
         document |= {"stop": list(meta.stop)}
         if largest is not None:
@@ -66,7 +66,7 @@ def stats(target: Target, hot: Hot = None, as_json: AsJson = None) -> None:
         ("with tokens", f"{found.sketched:,}"),
         ("with another scheme's tokens", f"{found.other:,}"),
         ("bytes", f"{found.bytes:,} ({per_document:,.0f} a document)"),
-        ("text field", meta.text_field),
+        ("text fields", ", ".join(meta.text_fields)),
         *describe(meta.scheme, max(found.documents, 1)),
     ]
     if meta.stop:

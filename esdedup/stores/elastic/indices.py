@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import quote
@@ -112,13 +112,23 @@ def takes_creates(cluster: Cluster, index: str | None) -> str | None:
     return found[0].get("data_stream", index) if found else None
 
 
+def mappings_of(cluster: Cluster, names: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+    """Returns the mapping of each index, in the same order."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for first in range(0, len(names), _NAMES_IN_URL):
+        some = names[first : first + _NAMES_IN_URL]
+        _, answer = cluster.ask("GET", f"/{quote(','.join(some), safe=',')}/_mapping")
+        found |= {name: answer[name]["mappings"] for name in some}
+    return found
+
+
 def states(cluster: Cluster, named: Named) -> list[IndexState]:
     """Returns the state of each index behind a name, in the same order."""
     found: list[IndexState] = []
+    mappings = mappings_of(cluster, named.indices)
     for first in range(0, len(named.indices), _NAMES_IN_URL):
         names = named.indices[first : first + _NAMES_IN_URL]
         path = f"/{quote(','.join(names), safe=',')}"
-        _, mappings = cluster.ask("GET", f"{path}/_mapping")
         _, settings = cluster.ask("GET", f"{path}/_settings", params={"flat_settings": "true"})
         # Closed indices are only found by their names.
         every = {"expand_wildcards": "all"}
@@ -126,8 +136,7 @@ def states(cluster: Cluster, named: Named) -> list[IndexState]:
         attributes = {index["name"]: index["attributes"] for index in resolved["indices"]}
         for name in names:
             closed = "closed" in attributes.get(name, ())
-            mapping, own = mappings[name]["mappings"], settings[name]["settings"]
-            found.append(IndexState(name, mapping, own, closed))
+            found.append(IndexState(name, mappings[name], settings[name]["settings"], closed))
     return found
 
 
@@ -155,6 +164,15 @@ def whole_source(cluster: Cluster, path: str, mappings: Mapping[str, Mapping[str
             kind in _VECTORS for kind in _types(mapping)
         )
     return {"exclude_vectors": False} if hidden else True
+
+
+def kept_as_written(state: IndexState) -> bool:
+    """Tells whether a document that is written again whole stays the same, at no other cost.
+
+    No request leaves out a final pipeline, and the vectors of a semantic_text are made again.
+    """
+    piped = state.setting("final_pipeline", "_none") != "_none"
+    return not piped and "semantic_text" not in _types(state.mapping)
 
 
 def source_limits(mapping: Mapping[str, Any], mode: str) -> tuple[bool, list[str]]:

@@ -60,8 +60,9 @@ def not_sketched(meta: IndexMeta) -> dict[str, Any]:
 
 
 def with_text(query: dict[str, Any], meta: IndexMeta) -> dict[str, Any]:
-    """Returns a `bool` query restricted to documents that have the text field."""
-    return {"bool": {**query["bool"], "filter": [{"exists": {"field": meta.text_field}}]}}
+    """Returns a `bool` query restricted to documents that have any of the text fields."""
+    present = [{"exists": {"field": name}} for name in meta.text_fields]
+    return {"bool": {**query["bool"], "filter": [{"bool": {"should": present}}]}}
 
 
 def bare(meta: IndexMeta) -> dict[str, Any]:

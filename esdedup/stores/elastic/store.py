@@ -13,9 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from esdedup.exceptions import SchemeMismatch, StoreError, UsageError
+from esdedup.exceptions import StoreError, UsageError
 from esdedup.models import (
-    FIELD,
     WHOLE,
     CandidateQuery,
     Candidates,
@@ -41,6 +40,7 @@ from esdedup.stores.elastic.documents import (
     place_of,
 )
 from esdedup.stores.elastic.errors import reason_of
+from esdedup.stores.elastic.metas import put_metas
 from esdedup.stores.elastic.queries import (
     bucket_body,
     candidates_body,
@@ -51,7 +51,7 @@ from esdedup.stores.elastic.queries import (
     sketched,
 )
 from esdedup.stores.elastic.templates import renew_template
-from esdedup.stores.mapping import TOKEN_PATHS, IndexMeta, common_meta, index_mapping
+from esdedup.stores.mapping import TOKEN_PATHS, IndexMeta, common_meta, index_mapping, meta_of
 
 _PAGE = 2_000
 _NO_TOKENS = {"excludes": TOKEN_PATHS}
@@ -101,14 +101,9 @@ class ClusterStore:
                     f" ({', '.join(sorted(mappings))}) without esdedup fields: esdedup attach"
                     f" --index {self.index}, or name one of them"
                 )
-            (mapping,) = mappings.values()
-            put = index_mapping(meta, mapping.get("_meta"))
-            self.cluster.ask("PUT", f"{self._path}/_mapping", put)
-            # Another client may have put its own fields at the same time.
-            stored = common_meta(self._mappings() or {}, self.index)
-        if stored is None:
-            raise SchemeMismatch(f"{self.where}: the scheme was not stored in the mapping")
-        stored.require(meta, self.where)
+            put_metas(self.cluster, dict.fromkeys(mappings, (None, meta)))
+        else:
+            stored.require(meta, self.where)
 
     @staticmethod
     def encode(document: Document) -> bytes:
@@ -276,19 +271,18 @@ class ClusterStore:
     def put_stop(self, meta: IndexMeta, stop: tuple[str, ...]) -> None:
         """Puts a stop list into the `_meta` of each index behind the name.
 
-        The servers put a mapping without any condition, so that `_meta` is read just before and
-        once more afterwards. One change might undo the other while the scheme is being changed.
+        Raises UsageError while the scheme is being changed, and StoreError if another client
+        changes `_meta` at the same time.
         """
         if meta.next is not None or meta.former is not None:
             raise UsageError(
                 f"{self.index!r} is changing its scheme: finish that first (esdedup switch)"
             )
-        for index, mapping in self._saying(meta).items():
-            own = IndexMeta.from_json(mapping["_meta"][FIELD])
-            ours = {FIELD: replace(own, stop=stop).to_json()}
-            put = {"_meta": {**mapping["_meta"], **ours}}
-            self.cluster.ask("PUT", f"{indices.path_of(index)}/_mapping", put)
-        self._saying(replace(meta, stop=stop))
+        said = {index: meta_of(mapping) for index, mapping in self._saying(meta).items()}
+        put_metas(
+            self.cluster,
+            {index: (own, replace(own, stop=stop)) for index, own in said.items() if own},
+        )
         named = indices.resolve(self.cluster, self.index)
         if named.kind != "index" and (stored := self.meta()) is not None:
             # For the indices that are made next behind the name.

@@ -23,18 +23,20 @@ class TemplatePlan:
     """A component template, and whether the next index will have its fields.
 
     name, body: of the component template. index_template: makes the next index; None if there is
-    none. used: the index template composes the component template, or has its fields.
+    none. composed: the index template composes the component template. ready: an index that it
+    makes now has the fields, from this or another component template.
     """
 
     name: str
     body: Mapping[str, Any]
     index_template: str | None
-    used: bool
+    composed: bool
+    ready: bool
 
     @property
     def advice(self) -> str | None:
-        """The part that is left to the user, or None."""
-        if self.used:
+        """The part that is left to the user when the component template is installed, or None."""
+        if self.composed or self.ready:
             return None
         if self.index_template is None:
             return (
@@ -56,14 +58,15 @@ def plan_template(cluster: Cluster, named: Named, meta: IndexMeta) -> TemplatePl
     stored = _stored(cluster, name)
     if stored is not None and meta_of(stored.get("mappings", {})) is None:
         raise UsageError(f"component template {name!r} exists and is not of esdedup: rename it")
-    index_template = _template_of(cluster, named)
-    used = False
+    index_template = _template_of(cluster, named, name)
+    composed = ready = False
     if index_template is not None:
         _, answer = cluster.ask("GET", f"/_index_template{path_of(index_template)}")
-        composed = answer["index_templates"][0]["index_template"].get("composed_of", [])
-        used = name in composed or _next_has_meta(cluster, named, meta)
+        parts = answer["index_templates"][0]["index_template"].get("composed_of", [])
+        composed = name in parts
+        ready = _gives(cluster, index_template, meta, composed)
     body = {"template": {"mappings": index_mapping(meta)}}
-    return TemplatePlan(name, body, index_template, used)
+    return TemplatePlan(name, body, index_template, composed, ready)
 
 
 def renew_template(cluster: Cluster, named: Named, meta: IndexMeta) -> None:
@@ -93,29 +96,35 @@ def _stored(cluster: Cluster, name: str) -> Mapping[str, Any] | None:
     return found
 
 
-def _template_of(cluster: Cluster, named: Named) -> str | None:
-    """The index template of a data stream, or else the one whose patterns match the name."""
+def _template_of(cluster: Cluster, named: Named, component: str) -> str | None:
+    """The index template of a data stream, or else the one whose patterns match the name.
+
+    If none matches, one that composes our component template makes the indices.
+    """
     if named.kind == "data stream":
         _, answer = cluster.ask("GET", f"/_data_stream{path_of(named.name)}")
         for stream in answer["data_streams"]:
             return str(stream["template"])
     _, answer = cluster.ask("GET", "/_index_template")
-    matching = []
+    ranked = []
     for found in answer["index_templates"]:
-        template, names = found["index_template"], [named.indices[-1], named.name]
+        template, names = found["index_template"], [*named.indices[-1:], named.name]
         pairs = itertools.product(names, template["index_patterns"])
-        if any(itertools.starmap(fnmatch.fnmatchcase, pairs)):
-            matching.append((int(template.get("priority") or 0), str(found["name"])))
-    return max(matching)[1] if matching else None
+        matches = any(itertools.starmap(fnmatch.fnmatchcase, pairs))
+        if matches or component in template.get("composed_of", []):
+            ranked.append((matches, int(template.get("priority") or 0), str(found["name"])))
+    return max(ranked)[-1] if ranked else None
 
 
-def _next_has_meta(cluster: Cluster, named: Named, meta: IndexMeta) -> bool:
-    """Tells whether the next index has the fields without our component template."""
-    path = f"/_index_template/_simulate_index{path_of(named.name)}"
-    # OpenSearch answers 500 for the name of a stream that exists.
-    status, answer = cluster.ask("POST", path, allowed=frozenset({400, 403, 404, 500}))
+def _gives(cluster: Cluster, index_template: str, meta: IndexMeta, unknown: bool) -> bool:
+    """Tells whether an index that the template makes now has the fields.
+
+    unknown: the answer if the user may not ask that.
+    """
+    path = f"/_index_template/_simulate{path_of(index_template)}"
+    status, answer = cluster.ask("POST", path, allowed=frozenset({400, 403, 404}))
     if status != 200:
-        return False
+        return unknown
     mapping = answer.get("template", {}).get("mappings", {})
     # Some versions give the mapping as the text of its JSON, or below a type's name.
     mapping = json.loads(mapping) if isinstance(mapping, str) else mapping

@@ -57,7 +57,7 @@ def test_an_index_says_what_it_was_made_with(open_store: OpenStore) -> None:
         simhash=esdedup.SimHash(esdedup.Layout(128, 8)),
         seed=2**64 - 1,
     )
-    meta = IndexMeta(scheme, "article.正文")
+    meta = IndexMeta(scheme, ("标题", "article.正文"))
     open_store().create(meta)
     assert open_store().meta() == meta
 
@@ -77,7 +77,7 @@ OTHERS = [
     (IndexMeta(esdedup.Scheme(shingling=esdedup.Shingling(size=4))), r"shingling\.size 3, not 4"),
     (IndexMeta(esdedup.Scheme(minhash=esdedup.MinHash(bands=20))), r"minhash\.bands 23, not 20"),
     (IndexMeta(esdedup.Scheme(simhash=None)), r"simhash\.layout\.blocks 4, not absent"),
-    (IndexMeta(esdedup.Scheme(), "body"), r"'text', not 'body'"),
+    (IndexMeta(esdedup.Scheme(), ("body",)), r"'text', not the field 'body'"),
 ]
 
 

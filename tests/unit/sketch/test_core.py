@@ -405,7 +405,9 @@ def test_a_scheme_goes_through_json(name: str) -> None:
     back = Scheme.from_json(json.loads(json.dumps(scheme.to_json())))
     assert back == scheme
     assert back.id == scheme.id
-    assert meta_of(index_mapping(IndexMeta(scheme, "body"))) == IndexMeta(scheme, "body")
+    assert meta_of(index_mapping(IndexMeta(scheme, ("title", "body")))) == IndexMeta(
+        scheme, ("title", "body")
+    )
 
 
 def test_a_scheme_without_tokens_of_single_values_does_not_name_them() -> None:

@@ -1,0 +1,87 @@
+"""Several clients that attach, change the scheme, or put stop lists at once."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import esdedup
+from esdedup import admin
+from esdedup.stores.mapping import meta_of
+from tests.conftest import delete_index
+from tests.helpers.commands import call
+
+SCHEMES = [esdedup.Scheme(seed=seed) for seed in (1, 2, 3)]
+
+
+@pytest.fixture
+def name(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.setattr("esdedup.stores.elastic.metas.SETTLE_SECONDS", 0.7)
+    made = f"esdedup-metas-{uuid.uuid4().hex[:10]}"
+    mapping = {"_meta": {"team": "news"}, "properties": {"text": {"type": "text"}}}
+    call(url, "PUT", f"/{made}", {"mappings": mapping})
+    yield made
+    delete_index(url, made)
+
+
+def stored(url: str, name: str) -> esdedup.Scheme:
+    mapping = call(url, "GET", f"/{name}/_mapping")[name]["mappings"]
+    assert mapping["_meta"]["team"] == "news"
+    meta = meta_of(mapping)
+    assert meta is not None
+    return meta.scheme
+
+
+def at_once(works: list[Callable[[], object]]) -> list[esdedup.StoreError | None]:
+    """Does all works at once; returns the refusal of each, or None."""
+    outcomes: list[esdedup.StoreError | None] = [None] * len(works)
+    together = threading.Barrier(len(works))
+
+    def do(number: int) -> None:
+        together.wait()
+        try:
+            works[number]()
+        except esdedup.StoreError as error:
+            outcomes[number] = error
+
+    threads = [threading.Thread(target=do, args=[number]) for number in range(len(works))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return outcomes
+
+
+@pytest.mark.on_every_server
+def test_of_several_that_attach_at_once_one_is_told_that_it_did(url: str, name: str) -> None:
+    plans = [admin.plan_attach(url, name, scheme) for scheme in SCHEMES]
+    outcomes = at_once([functools.partial(admin.attach, url, plan) for plan in plans])
+    assert outcomes.count(None) == 1
+    assert stored(url, name) == SCHEMES[outcomes.index(None)]
+    assert all("at the same time" in str(error) for error in outcomes if error is not None)
+
+
+def test_a_plan_is_not_carried_out_on_what_others_changed_since(url: str, name: str) -> None:
+    late, same = (admin.plan_attach(url, name, scheme) for scheme in SCHEMES[:2])
+    admin.attach(url, name, SCHEMES[1])
+    with pytest.raises(esdedup.StoreError, match=f"has scheme {SCHEMES[1].id} now"):
+        admin.attach(url, late)
+    admin.attach(url, same)
+    assert stored(url, name) == SCHEMES[1]
+
+
+def test_a_stop_list_beside_another(url: str, name: str) -> None:
+    with esdedup.open(url, name) as index:
+        index.add([{"id": "1", "text": "a b c d"}])
+        metas = [index.meta, index.meta]
+        put = [
+            functools.partial(index.store.put_stop, meta, (f"minhash:.1234{number}",))
+            for number, meta in enumerate(metas)
+        ]
+        outcomes = at_once([*put])
+        assert outcomes.count(None) == 1
+        assert index.store.meta().stop == (f"minhash:.1234{outcomes.index(None)}",)  # type: ignore[union-attr]

@@ -1,0 +1,102 @@
+"""Texts of several values and fields in indices that others write to."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import esdedup
+from esdedup import admin
+from esdedup.ingest.documents import tokens_of
+from tests.conftest import delete_index
+from tests.helpers.commands import all_documents, call, esdedup_command, fill, words
+
+OPTIONS = ("--text-field", "title", "--text-field", "n.body")
+WHOLE = "\n".join(map(words, range(3)))
+PARTS = {"title": words(0), "n": [{"body": words(1)}, {"body": [words(2)]}]}
+
+
+@pytest.fixture
+def name(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.chdir(tmp_path)
+    made = f"esdedup-texts-{uuid.uuid4().hex[:10]}"
+    yield made
+    for each in (made, f"{made}-beside"):
+        delete_index(url, each)
+
+
+def digest(text: str) -> str:
+    found: str = tokens_of([text], esdedup.Scheme())[0]["digest"]
+    return found
+
+
+@pytest.mark.on_every_server
+def test_strings_of_arrays_and_fields(url: str, name: str) -> None:
+    text = {"type": "text"}
+    properties = {"title": text, "n": {"properties": {"body": text}}}
+    call(url, "PUT", f"/{name}", {"mappings": {"properties": properties}})
+    documents: dict[str, dict[str, Any]] = {
+        "array": PARTS,
+        "string": {"title": WHOLE},
+        "body": {"n": {"body": [words(0), None, f"{words(1)}\n{words(2)}"]}},
+        "none": {"title": [], "n": {"other": 1}},
+        "number": {"title": 5},
+    }
+    fill(url, name, documents)
+    (line,) = esdedup_command(url, "attach", "-i", name, *OPTIONS).json
+    assert line["change"]["_meta"]["esdedup"]["text_fields"] == ["title", "n.body"]
+    checked = esdedup_command(url, "check", "-i", name)
+    assert checked.status == 1
+    assert checked.json[0]["text_fields"] == ["title", "n.body"]
+    found = checked.json[0]["without_tokens"]
+    assert (found["count"], sorted(found["examples"])) == (3, ["array", "body", "string"])
+    filled = esdedup_command(url, "backfill", "-i", name).json[0]
+    assert (filled["written"], filled["without_text"]) == (3, 1)
+    for id, source in all_documents(url, name).items():
+        ours = source.pop("esdedup", {"digest": None})
+        assert source == documents[id]
+        assert ours["digest"] == (digest(WHOLE) if id in ("array", "body", "string") else None)
+    assert esdedup_command(url, "check", "-i", name).status == 0
+    (shown,) = esdedup_command(url, "similar", "-i", name, "--id", "array").json
+    assert sorted(match["id"] for match in shown["matches"]) == ["body", "string"]
+    assert len(esdedup_command(url, "pairs", "-i", name).json) == 3
+    # An update of one field only, by others: its tokens are stale, and found.
+    call(url, "POST", f"/{name}/_update/array?refresh=true", {"doc": {"title": words(7)}})
+    assert esdedup_command(url, "check", "-i", name).json[0]["stale"]["examples"] == ["array"]
+    assert esdedup_command(url, "backfill", "-i", name, "--stale").json[0]["written"] == 1
+    expected = digest("\n".join([words(7), words(1), words(2)]))
+    assert all_documents(url, name)["array"]["esdedup"]["digest"] == expected
+    esdedup_command(url, "backfill", "-i", name, "--sidecar", f"{name}-beside")
+    beside = all_documents(url, f"{name}-beside")
+    assert sorted(beside) == ["array", "body", "string"]
+    assert beside["array"]["esdedup"]["digest"] == expected
+    pairs = esdedup_command(url, "pairs", "-i", f"{name}-beside").json
+    assert [(pair["left"], pair["right"]) for pair in pairs] == [("body", "string")]
+
+
+def test_a_sidecar_of_what_source_lacks(url: str, name: str) -> None:
+    body = {"properties": {"body": {"type": "text", "store": True}}}
+    mapping = {"_source": {"excludes": ["n"]}, "properties": {"title": {"type": "text"}, "n": body}}
+    call(url, "PUT", f"/{name}", {"mappings": mapping})
+    fill(url, name, {"array": PARTS})
+    command = ("backfill", "-i", name, "--sidecar", f"{name}-beside", *OPTIONS)
+    ran = esdedup_command(url, *command)
+    assert ran.status == 0, ran.err
+    assert all_documents(url, f"{name}-beside")["array"]["esdedup"]["digest"] == digest(WHOLE)
+    delete_index(url, f"{name}-beside")
+    ran = esdedup_command(url, *command, "--text-field", "n.other")
+    assert (ran.status, ran.json[0]["left_out"]) == (1, 1)
+    assert "the field 'n.other' can't be read" in ran.err
+
+
+def test_a_missing_field_is_told(url: str, name: str) -> None:
+    call(url, "PUT", f"/{name}", {"mappings": {"properties": {"title": {"type": "text"}}}})
+    plan = admin.plan_attach(url, name, text_field=["title", "bdoy"])
+    assert "'bdoy'" in plan.changes[0].obstacles[0].reason
+    admin.attach(url, name, text_field="title")
+    with pytest.raises(esdedup.UsageError, match="'bdoy'"):
+        admin.switch(url, name, text_field=["title", "bdoy"])
