@@ -203,7 +203,7 @@ class LocalStore:
         _, chosen = columns_for(paths)
         with self._opened(self._database.snapshot()) as tables:
             rows = tables.sample(meta.scheme.id, count, seed)
-        return [Document(id, chosen(own, ours)) for id, own, ours in rows]
+            return [Document(id, chosen(own, ours)) for id, own, ours in rows]
 
     def delete(self, ids: Sequence[str]) -> int:
         with self._writing() as tables:
