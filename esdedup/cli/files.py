@@ -15,7 +15,7 @@ from esdedup.cli.options import SchemeOption, TextField, Workers
 from esdedup.cli.output import Advance, message
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.ingest.files import STDIN, BadRecord, Chunk, Format, chunks_in, format_of
-from esdedup.stores.private_files import open_private
+from esdedup.stores.own_files import file_name, open_private
 
 _SHOWN = 5
 Files = Annotated[
@@ -86,6 +86,11 @@ class FileOptions:
         for option in fields(self):
             if getattr(self, option.name) != option.default:
                 raise UsageError(f"--{option.name.replace('_', '-')} goes with FILES")
+
+
+def dead_letter_path(index: str) -> Path:
+    """The default dead-letter file of an index, in the current folder."""
+    return Path(f"{file_name(index)}.dead-letter.jsonl")
 
 
 class DeadLetterFile(ExitStack):

@@ -93,7 +93,7 @@ Work = Annotated[
     Path | None,
     Option(
         "--work",
-        show_default="INDEX.group",
+        show_default="FILE.INDEX.group, or INDEX@HOST.group",
         help="Folder to go on from after a stop; removed at the end.",
     ),
 ]

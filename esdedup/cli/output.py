@@ -31,7 +31,7 @@ from esdedup.models import Metric
 from esdedup.search.buckets import Capped
 from esdedup.search.limits import Limits
 from esdedup.search.warnings import cut_buckets, lacking_recall, without_tokens
-from esdedup.stores.private_files import open_private
+from esdedup.stores.own_files import open_private
 from esdedup.stores.stop_list import stopped_tokens
 from esdedup.text.characters import visible
 

@@ -23,7 +23,7 @@ import zstandard
 
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.models import Document, Failure, Held
-from esdedup.stores.private_files import open_private
+from esdedup.stores.own_files import open_private
 from esdedup.stores.to_json import to_json
 
 Action = Literal["delete", "mark", "move"]

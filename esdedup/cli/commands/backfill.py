@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 from typer import Exit, Option
@@ -12,7 +11,7 @@ from typer import Exit, Option
 from esdedup.admin.backfill import BackfillPlan, Effort, OnUpdate, backfill, plan_backfill
 from esdedup.admin.sidecar import SidecarPlan, fill_sidecar, plan_sidecar
 from esdedup.cli import options, output
-from esdedup.cli.files import DeadLetterFile
+from esdedup.cli.files import DeadLetterFile, dead_letter_path
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.ingest.files import BadRecord
 from esdedup.models import Share
@@ -78,7 +77,7 @@ def backfill_command(
             if dry_run:
                 output.print_json({"waiting": plan.waiting, "indices": list(plan.indices)})
                 return
-        path = dead_letter or Path(f"{target.index}.dead-letter.jsonl")
+        path = dead_letter or dead_letter_path(target.index)
         with DeadLetterFile(path) as letters:
             report = run(work, plan.waiting, letters)
     left_out = {obstacle.index for obstacle in plan.left_out}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 from typer import Option
@@ -13,7 +12,7 @@ from esdedup.admin.backfill import BackfillPlan, Effort, backfill, plan_backfill
 from esdedup.admin.switch import complete, empty_former, fill_next, plan_switch
 from esdedup.cli import options
 from esdedup.cli.commands.backfill import run, show
-from esdedup.cli.files import DeadLetterFile
+from esdedup.cli.files import DeadLetterFile, dead_letter_path
 from esdedup.cli.output import agreed, count, message, wants_json
 from esdedup.stores import BulkPolicy
 from esdedup.stores.changes import ChangeReport
@@ -41,7 +40,7 @@ def switch_command(
     """
     wanted = options.scheme_in(scheme)
     effort = Effort(workers, rate=max_rate)
-    path = Path(f"{target.index}.dead-letter.jsonl")
+    path = dead_letter_path(target.index)
     bulk = BulkPolicy(retries=retries)
     with target.connected(bulk) as cluster, DeadLetterFile(path) as letters:
         plan = plan_switch(cluster, target.index, wanted, text_field)

@@ -10,7 +10,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 from esdedup.exceptions import EsdedupError, StoreError, StoreUnavailable
-from esdedup.stores.private_files import open_private
+from esdedup.stores.own_files import open_private
 
 BUSY_SECONDS = 60.0
 """Seconds that a writer waits for another one to commit."""
@@ -218,6 +218,9 @@ def held_alone(file: Path, otherwise: str) -> Iterator[None]:
     if it can't be made.
     """
     with ExitStack() as stack:
+        with suppress(OSError):
+            # SQLite would make a file that others can read.
+            open_private(file, "xb").close()
         try:
             lock = sqlite3.connect(file, timeout=0, isolation_level=None)
             stack.callback(lock.close)

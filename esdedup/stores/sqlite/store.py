@@ -68,6 +68,10 @@ class LocalStore:
     def where(self) -> str:
         return f"index {self._index!r} in {self._database.path}"
 
+    @property
+    def address(self) -> str:
+        return str(self._database.path.resolve())
+
     def meta(self) -> IndexMeta | None:
         if not self._database.exists:
             return None
