@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json
+import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
@@ -170,6 +171,17 @@ class _Cluster:
     cert_fingerprint: CertFingerprint = None
     cloud_id: CloudId = None
 
+    def __post_init__(self) -> None:
+        """Raises UsageError for an empty value, which may be a failed expansion in a script."""
+        for each in fields(self):
+            value, variable = getattr(self, each.name), f"ESDEDUP_{each.name.upper()}"
+            # Variables that are empty count as absent before they come here.
+            if value == each.default and os.environ.get(variable, "-").strip() == "":
+                raise UsageError(f"{variable} is set, but empty: unset it, or give it a value")
+            if isinstance(value, str | Path) and str(value).strip() in ("", "."):
+                option = f"--{each.name.replace('_', '-')}"
+                raise UsageError(f"{option} or {variable} is empty: leave it out, or name it")
+
     def connection(self) -> Connection:
         """The connection to the cluster. Raises UsageError if no address is given."""
         if not self.url and not self.cloud_id:
@@ -183,6 +195,11 @@ class ClusterTarget(_Cluster):
     """The options of a command on an index that others write to."""
 
     index: AttachedName
+
+    @property
+    def address(self) -> str:
+        """The addresses of the cluster, without credentials."""
+        return self.connection().shown
 
     def connected(self, policy: BulkPolicy | None = None) -> AbstractContextManager[Cluster]:
         """The cluster, closed at the end."""

@@ -139,16 +139,21 @@ def message(text: str) -> None:
     typer.echo(visible(text), err=True)
 
 
+def place_of(index: Index) -> dict[str, str]:
+    """The name and the address of an index, for the report of a command that wrote into it."""
+    return {"index": index.place.index, "address": index.store.address}
+
+
 def print_counts(
     counts: Mapping[str, int],
     as_json: bool,
     of: str = "Documents",
     title: str | None = None,
-    **more: Any,
+    more: Mapping[str, Any] | None = None,
 ) -> None:
     """Counts as a line of JSON, with more entries, or as a table. of: noun of the counts."""
     if as_json:
-        print_json({**counts, **more})
+        print_json({**counts, **(more or {})})
         return
     rows = [(name.replace("_", " "), f"{number:,}") for name, number in counts.items()]
     print_table([(of, "text"), ("", "number")], rows, title=title)

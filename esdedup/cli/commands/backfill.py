@@ -82,7 +82,7 @@ def backfill_command(
             report = run(work, plan.waiting, letters)
     left_out = {obstacle.index for obstacle in plan.left_out}
     title = f"{name}, scheme {plan.meta.scheme.id}"
-    show(report, title, len(left_out), output.wants_json(as_json))
+    show(report, title, len(left_out), target, as_json)
     if report.failures and sidecar is None:
         output.message(f"{output.count(report.failed, 'document')} not updated: see {path}")
     if report.failures or plan.left_out:
@@ -111,8 +111,17 @@ def run(
     return total
 
 
-def show(report: ChangeReport, title: str, left_out: int, as_json: bool) -> None:
+def show(
+    report: ChangeReport,
+    title: str,
+    left_out: int,
+    target: options.ClusterTarget,
+    as_json: bool | None,
+) -> None:
     """Prints the report on standard output."""
+    place = {"index": target.index, "address": target.address}
     names = ("read", "written", "unchanged", "without_text", "gone", "conflicts", "failed")
     counts = {name: getattr(report, name) for name in names}
-    output.print_counts({**counts, "left_out": left_out}, as_json, title=title)
+    counts["left_out"] = left_out
+    title = f"{title} at {target.address}"
+    output.print_counts(counts, output.wants_json(as_json), title=title, more=place)

@@ -40,7 +40,7 @@ def group_command(
     with target.open() as index:
         folder = work or index.place.work_folder("group")
         output.warn_before(index, group_options.metric)
-        where = index.store.where
+        where, place = index.store.where, output.place_of(index)
         with output.steps() as on_step:
             if dry_run:
                 groups = index.groups(work=folder, on_step=on_step, **arguments)
@@ -55,7 +55,7 @@ def group_command(
                 letters(BadRecord(failure.id, 0, "", failure.reason))
     output.warn_after(groups.recall, groups.capped, groups.grouping.limits)
     if output.wants_json(as_json):
-        output.print_json(_as_json(groups, marks))
+        output.print_json({**_as_json(groups, marks), **place})
     else:
         _show(groups, where)
     if marks is not None:

@@ -93,8 +93,13 @@ def index(
                 fresh=lambda: opened.meta,
             )
             opened.store.refresh()
-    title = output.capital(opened.store.where)
-    output.print_counts(asdict(report), output.wants_json(as_json), of="Records", title=title)
+    output.print_counts(
+        asdict(report),
+        output.wants_json(as_json),
+        of="Records",
+        title=output.capital(opened.store.where),
+        more=output.place_of(opened),
+    )
     if report.truncated:
         output.message(
             f"{output.count(report.truncated, 'document')} with more candidates than the"

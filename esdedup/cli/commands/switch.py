@@ -13,7 +13,7 @@ from esdedup.admin.switch import complete, empty_former, fill_next, plan_switch
 from esdedup.cli import options
 from esdedup.cli.commands.backfill import run, show
 from esdedup.cli.files import DeadLetterFile, dead_letter_path
-from esdedup.cli.output import agreed, count, message, wants_json
+from esdedup.cli.output import agreed, count, message
 from esdedup.stores import BulkPolicy
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.mapping import index_mapping
@@ -61,7 +61,7 @@ def switch_command(
             message(json.dumps(index_mapping(following)["properties"]))
         if plan.stage in ("begin", "fill"):
             total = fill_next(cluster, plan, fill, message)
-            show(total, f"Scheme {following.scheme.id} of {plan.name!r}", 0, wants_json(as_json))
+            show(total, f"Scheme {following.scheme.id} of {plan.name!r}", 0, target, as_json)
             complete(cluster, plan)
             if plan.meta.stop:
                 message(
@@ -78,4 +78,4 @@ def switch_command(
             message(f"{question} Not without a yes: esdedup switch --index {plan.name} --yes")
             return
         report = empty_former(cluster, plan, forgetting, fill, message)
-        show(report, f"Field {field!r} of {plan.name!r}, emptied", 0, wants_json(as_json))
+        show(report, f"Field {field!r} of {plan.name!r}, emptied", 0, target, as_json)

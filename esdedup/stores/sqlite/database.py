@@ -119,14 +119,21 @@ class Database:
             raise StoreError(f"{self.path}: it can't be made: {error.strerror}") from error
 
     def _require_ours(self) -> None:
-        # So opened, SQLite neither locks nor changes anything, beside the file either.
-        with closing(self._connected("mode=ro&immutable=1", ())) as db:
-            (application,) = db.execute("PRAGMA application_id").fetchone()
+        # So opened, SQLite neither locks nor changes anything, beside the file either. Without
+        # locks, a file that others write at the same time may look damaged.
+        try:
+            application = self._application("mode=ro&immutable=1")
+        except sqlite3.DatabaseError:
+            application = self._application("mode=rw")
         if application != _APPLICATION:
             raise StoreError(
                 f"{self.path}: it is a SQLite file of another program, and was left as it is: name"
                 " another file (--db)"
             )
+
+    def _application(self, how: str) -> int:
+        with closing(self._connected(how, ())) as db:
+            return int(db.execute("PRAGMA application_id").fetchone()[0])
 
     def _connected(self, how: str, pragmas: Sequence[str]) -> sqlite3.Connection:
         db = sqlite3.connect(
