@@ -271,6 +271,8 @@ def scheme_in(path: Path | None) -> Scheme | None:
         return Scheme.from_json(json.loads(path.read_text("utf-8")))
     except OSError as error:
         raise UsageError(f"scheme file {path}: {error.strerror}") from error
+    except RecursionError as error:
+        raise UsageError(f"scheme file {path}: it is nested too deeply") from error
     except ValueError as error:
         raise UsageError(f"scheme file {path}: {error}") from error
 
