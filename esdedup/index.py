@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -40,6 +41,7 @@ from esdedup.stores.connection import Connection, connection_to
 from esdedup.stores.elastic.indices import check_apart
 from esdedup.stores.fields import has_field, text_of
 from esdedup.stores.mapping import META_SECONDS, IndexMeta, TextFields, names_of
+from esdedup.stores.own_files import file_name
 from esdedup.stores.stop_list import stop_entries
 
 DEFAULT_FILE = "esdedup.db"
@@ -81,11 +83,14 @@ class Place:
     index: str
     policy: BulkPolicy | None = None
 
-    @property
-    def address(self) -> str:
-        """The path of the file, or the addresses of the cluster without credentials."""
-        target = self.target
-        return target.shown if isinstance(target, Connection) else str(target.resolve())
+    def work_folder(self, job: str) -> Path:
+        """The default folder of a job: beside the file, or the current folder for a cluster."""
+        name, target = file_name(self.index), self.target
+        if not isinstance(target, Connection):
+            return target.with_name(f"{target.name}.{name}.{job}")
+        hosts = [re.sub(r"^https?://", "", url) for url in sorted(target.urls)]
+        address = re.sub("[:/]", "-", ",".join(hosts or [target.cloud_id or ""]))
+        return Path(f"{name}@{file_name(address)}.{job}")
 
     def store(self) -> Store:
         """The store of the index. Raises StoreError if the cluster can't be reached."""
@@ -145,7 +150,7 @@ class Dedup:
         index, place, groups = self.index, self.index.place, self.groups
         meta, run = index.meta, (self.action, self.to, groups.grouping.to_json())
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        header = RunHeader(place.index, place.address, meta.scheme.id, meta.field, *run, now)
+        header = RunHeader(place.index, index.store.address, meta.scheme.id, meta.field, *run, now)
         with index.beside(self.to) as destination:
             if destination is not None:
                 prepare(destination, meta)
@@ -436,7 +441,8 @@ class Index:
             raise UsageError('action "move" and an index to move to (--to) go together')
         if to is not None:
             self.place.check_apart(to)
-        name = f"{self.place.index}.dedup-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}Z.jsonl.zst"
+        made = f"{datetime.now(UTC):%Y%m%dT%H%M%S.%f}Z"
+        name = f"{file_name(self.place.index)}.dedup-{made}.jsonl.zst"
         found = self.groups(on_step=on_step, **options)
         plan = Dedup(self, found, action, to, Path(log or name))
         return plan.apply() if apply else plan
@@ -470,8 +476,9 @@ class Index:
                 f" {header.index}"
             )
         differing = []
-        if not {*header.address.split(", ")} & {*place.address.split(", ")}:
-            differing.append(f"at {header.address}, not at {place.address}")
+        address = self.store.address
+        if not {*header.address.split(", ")} & {*address.split(", ")}:
+            differing.append(f"at {header.address}, not at {address}")
         if header.scheme != self.scheme.id:
             differing.append(f"of scheme {header.scheme}, not {self.scheme.id}")
         if differing and not force:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import IO, Annotated
 
 import typer
 
@@ -15,6 +15,7 @@ from esdedup.cli.options import SchemeOption, TextField, Workers
 from esdedup.cli.output import Advance, message
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.ingest.files import STDIN, BadRecord, Chunk, Format, chunks_in, format_of
+from esdedup.stores.own_files import file_name, open_private
 
 _SHOWN = 5
 Files = Annotated[
@@ -87,6 +88,11 @@ class FileOptions:
                 raise UsageError(f"--{option.name.replace('_', '-')} goes with FILES")
 
 
+def dead_letter_path(index: str) -> Path:
+    """The default dead-letter file of an index, in the current folder."""
+    return Path(f"{file_name(index)}.dead-letter.jsonl")
+
+
 class DeadLetterFile(ExitStack):
     """Appends bad records as JSON lines. The file is made when the first one comes."""
 
@@ -94,14 +100,14 @@ class DeadLetterFile(ExitStack):
         super().__init__()
         self.path = path
         self.count = 0
-        self._file: TextIO | None = None
+        self._file: IO[str] | None = None
 
     def __call__(self, record: BadRecord) -> None:
         where = {"file": record.file, "line": record.line}
         line = {**where, "reason": record.reason, "record": record.raw}
         try:
             if self._file is None:
-                opened = self.path.open("a", encoding="utf-8", errors="backslashreplace")
+                opened = open_private(self.path, "a", encoding="utf-8", errors="backslashreplace")
                 self._file = self.enter_context(opened)
             self._file.write(json.dumps(line, ensure_ascii=False) + "\n")
             self._file.flush()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json
+import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
@@ -96,7 +97,7 @@ Work = Annotated[
     Path | None,
     Option(
         "--work",
-        show_default="INDEX.group",
+        show_default="FILE.INDEX.group, or INDEX@HOST.group",
         help="Folder to go on from after a stop; removed at the end.",
     ),
 ]
@@ -173,6 +174,17 @@ class _Cluster:
     cert_fingerprint: CertFingerprint = None
     cloud_id: CloudId = None
 
+    def __post_init__(self) -> None:
+        """Raises UsageError for an empty value, which may be a failed expansion in a script."""
+        for each in fields(self):
+            value, variable = getattr(self, each.name), f"ESDEDUP_{each.name.upper()}"
+            # Variables that are empty count as absent before they come here.
+            if value == each.default and os.environ.get(variable, "-").strip() == "":
+                raise UsageError(f"{variable} is set, but empty: unset it, or give it a value")
+            if isinstance(value, str | Path) and str(value).strip() in ("", "."):
+                option = f"--{each.name.replace('_', '-')}"
+                raise UsageError(f"{option} or {variable} is empty: leave it out, or name it")
+
     def connection(self) -> Connection:
         """The connection to the cluster. Raises UsageError if no address is given."""
         if not self.url and not self.cloud_id:
@@ -186,6 +198,11 @@ class ClusterTarget(_Cluster):
     """The options of a command on an index that others write to."""
 
     index: AttachedName
+
+    @property
+    def address(self) -> str:
+        """The addresses of the cluster, without credentials."""
+        return self.connection().shown
 
     def connected(self, policy: BulkPolicy | None = None) -> AbstractContextManager[Cluster]:
         """The cluster, closed at the end."""
@@ -257,6 +274,8 @@ def scheme_in(path: Path | None) -> Scheme | None:
         return Scheme.from_json(json.loads(path.read_text("utf-8")))
     except OSError as error:
         raise UsageError(f"scheme file {path}: {error.strerror}") from error
+    except RecursionError as error:
+        raise UsageError(f"scheme file {path}: it is nested too deeply") from error
     except ValueError as error:
         raise UsageError(f"scheme file {path}: {error}") from error
 

@@ -31,6 +31,7 @@ from esdedup.models import Metric
 from esdedup.search.buckets import Capped
 from esdedup.search.limits import Limits
 from esdedup.search.warnings import cut_buckets, lacking_recall, without_tokens
+from esdedup.stores.own_files import open_private
 from esdedup.stores.stop_list import stopped_tokens
 from esdedup.text.characters import visible
 
@@ -122,9 +123,13 @@ def check_page(option: str, path: Path) -> None:
 
 
 def write_page(option: str, path: Path, page: str) -> None:
-    """Writes a page of HTML. Raises UsageError, naming the option, if it can't be written."""
+    """Writes a page of HTML, which only its owner may read if it is new.
+
+    Raises UsageError, naming the option, if it can't be written.
+    """
     try:
-        path.write_text(page, "utf-8", "xmlcharrefreplace")
+        with open_private(path, "w", encoding="utf-8", errors="xmlcharrefreplace") as file:
+            file.write(page)
     except OSError as error:
         raise UsageError(f"{option} {path}: {error.strerror}") from error
 
@@ -134,16 +139,21 @@ def message(text: str) -> None:
     typer.echo(visible(text), err=True)
 
 
+def place_of(index: Index) -> dict[str, str]:
+    """The name and the address of an index, for the report of a command that wrote into it."""
+    return {"index": index.place.index, "address": index.store.address}
+
+
 def print_counts(
     counts: Mapping[str, int],
     as_json: bool,
     of: str = "Documents",
     title: str | None = None,
-    **more: Any,
+    more: Mapping[str, Any] | None = None,
 ) -> None:
     """Counts as a line of JSON, with more entries, or as a table. of: noun of the counts."""
     if as_json:
-        print_json({**counts, **more})
+        print_json({**counts, **(more or {})})
         return
     rows = [(name.replace("_", " "), f"{number:,}") for name, number in counts.items()]
     print_table([(of, "text"), ("", "number")], rows, title=title)

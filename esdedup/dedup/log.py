@@ -2,22 +2,28 @@
 
 It is lines of JSON: first the run, then for each page of documents the plan, with whole documents,
 and afterwards the result. The plan of a page is on the disk before any of its documents is changed,
-so that a run can be undone even if it was killed.
+so that a run can be undone even if it was killed. The last line is the end, with a digest of all
+lines before it. It is missing if the run was killed, or if the log was cut off.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, Self
+from typing import Any, BinaryIO, Literal, Self, get_args
 
+import xxhash
 import zstandard
 
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.models import Document, Failure, Held
+from esdedup.stores.own_files import open_private
 from esdedup.stores.to_json import to_json
 
 Action = Literal["delete", "mark", "move"]
@@ -25,6 +31,14 @@ Action = Literal["delete", "mark", "move"]
 _KIND = "esdedup dedup"
 _VERSION = 1
 _BLOCK = 1 << 20
+_PACKINGS: dict[str, tuple[Callable[[bytes], bytes], Callable[[], Any]]] = {
+    ".zst": (
+        lambda block: zstandard.ZstdCompressor(write_checksum=True).compress(block),
+        lambda: zstandard.ZstdDecompressor().decompressobj(),
+    ),
+    ".gz": (gzip.compress, lambda: zlib.decompressobj(16 + zlib.MAX_WBITS)),
+}
+"""By a name's ending: what packs a block, and what makes an unpacker of one block."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +58,18 @@ class RunHeader:
     to: str | None
     grouping: Mapping[str, Any]
     began: str
+
+    @staticmethod
+    def from_json(found: Mapping[str, Any]) -> RunHeader:
+        """The run of a log. Raises TypeError or ValueError for another form."""
+        header = RunHeader(**found)
+        texts = {name: value for name, value in found.items() if name not in ("grouping", "to")}
+        wrong = [name for name, value in texts.items() if not isinstance(value, str)]
+        if wrong or not isinstance(header.to, str | None):
+            raise ValueError(f"{(wrong or ['to'])[0]} is not text")
+        if header.action not in get_args(Action):
+            raise ValueError(f"the action {header.action!r} is not known")
+        return header
 
 
 @dataclass(frozen=True)
@@ -78,24 +104,32 @@ class Entry:
 
     @staticmethod
     def from_json(planned: Mapping[str, Any]) -> Entry:
-        """The inverse of `line`. Raises KeyError for another form."""
-        document = Document(planned["id"], planned.get("source", {}))
-        held = Held(document, planned["version"], planned["index"], planned["routing"])
-        marks = planned.get("marks", {}), planned.get("former", {})
-        return Entry(held, planned["original"], planned["value"], *marks)
+        """The inverse of `line`. Raises KeyError, TypeError or ValueError for another form."""
+        texts = [planned[name] for name in ("id", "version", "index", "routing", "original")]
+        id, version, index, routing, original = texts
+        objects = [planned.get(name, {}) for name in ("source", "marks", "former")]
+        optional = [each for each in (index, routing, original) if each is not None]
+        if not all(isinstance(each, str) for each in (id, version, *optional)):
+            raise ValueError("an id, a version or a place is not text")
+        if not all(isinstance(each, dict) for each in objects):
+            raise ValueError("a document is not a JSON object")
+        held = Held(Document(id, objects[0]), version, index, routing)
+        return Entry(held, original, planned["value"], *objects[1:])
 
 
 class LogWriter:
-    """Writes a new log.
+    """Writes a new log, which only its owner may read.
 
-    A file whose name ends in .zst is compressed, each page by itself. Raises UsageError if the file
-    exists or can't be made, StoreError if it can't be written to.
+    A file whose name ends in .zst or .gz is compressed, each page by itself. Raises UsageError if
+    the file exists or can't be made, StoreError if it can't be written to.
     """
 
     def __init__(self, path: Path, header: RunHeader) -> None:
         self.path = path
+        self._digest = xxhash.xxh3_128()
+        self._whole = True
         try:
-            self._file: BinaryIO = path.open("xb")
+            self._file = open_private(path, "xb")
         except FileExistsError as error:
             raise UsageError(
                 f"log file {path}: it exists, and may be needed to restore documents: name"
@@ -115,8 +149,14 @@ class LogWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Writes the end, also after an error or Ctrl-C, and closes the file."""
+        with self._file:
+            if kind is None:
+                self._end()
+            elif issubclass(kind, (Exception, KeyboardInterrupt)) and self._whole:
+                with suppress(StoreError):
+                    self._end()
 
     def plan(self, lines: Sequence[str]) -> None:
         """Writes the lines of a page; they are on the disk when this returns."""
@@ -127,10 +167,15 @@ class LogWriter:
         left = [{"id": each.id, "reason": each.reason} for each in failures]
         self._write([json.dumps({"done": list(done), "left": left}, ensure_ascii=False)])
 
+    def _end(self) -> None:
+        self._write([json.dumps({"end": self._digest.hexdigest()})])
+
     def _write(self, lines: Sequence[str]) -> None:
         block = "".join(line + "\n" for line in lines).encode()
-        if _is_packed(self.path):
-            block = zstandard.ZstdCompressor().compress(block)
+        self._digest.update(block)
+        if packing := _PACKINGS.get(self.path.suffix.lower()):
+            block = packing[0](block)
+        self._whole = False
         try:
             self._file.write(block)
             self._file.flush()
@@ -140,54 +185,79 @@ class LogWriter:
                 f"log file {self.path}: {error.strerror}: documents that could not be logged were"
                 " left as they are"
             ) from error
+        self._whole = True
 
 
 class LogReader:
     """Reads a log up to its end or to its first damage.
 
-    damage: after `pages`, a message about the part that could not be read, or None. A cut-off last
-    line is not damage. Raises UsageError if the file can't be read or is not such a log.
+    damage: after `pages`, a message about the part that could not be read, or None. A log without
+    an end is damaged. Raises UsageError if the file can't be read or is not such a log, StoreError
+    if its first line is damaged.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.damage: str | None = None
+        self._fault: str | None = None
+        self._digest = xxhash.xxh3_128()
         try:
             found = next(self._lines(), None)
         except OSError as error:
             raise UsageError(f"log file {path}: {error.strerror}") from error
+        if found is None:
+            raise StoreError(
+                f"log file {path}: its first line can't be read: it was cut off, or is not a log of"
+                " esdedup dedup"
+            )
         if not isinstance(found, dict) or found.pop("log", None) != _KIND:
             raise UsageError(f"log file {path}: it is not a log of esdedup dedup")
         if found.pop("version", None) != _VERSION:
             raise UsageError(f"log file {path}: it is of another version of esdedup")
         try:
-            self.header = RunHeader(**found)
-        except TypeError as error:
-            raise UsageError(f"log file {path}: its first line is damaged") from error
+            self.header = RunHeader.from_json(found)
+        except (TypeError, ValueError) as error:
+            raise StoreError(f"log file {path}: its first line is damaged: {error}") from error
 
     def pages(self) -> Iterator[list[Entry]]:
         """Pages of planned documents that were changed, or may have been if the run was killed."""
         planned: list[Entry] = []
+        read, ended = 0, False
         lines = self._lines()
         next(lines)
         for number, found in enumerate(lines, 1):
             try:
+                if ended:
+                    raise ValueError("it comes after the end")
+                if "end" in found:
+                    ended = True
+                    if found["end"] != self._digest.hexdigest():
+                        raise ValueError("an earlier line is not as it was written")
+                    continue
                 if "done" not in found:
                     planned.append(Entry.from_json(found["planned"]))
+                    read += 1
                     continue
                 done = frozenset(found["done"])
-            except (KeyError, TypeError, AttributeError):
-                self._damaged(number, "a line is of another form")
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                self._damaged(number, f"a line of another form: {error}")
                 break
             yield [each for each in planned if each.id in done]
             planned = []
         if planned:
             yield planned
+        if not ended and self._fault is None:
+            self._fault = "it has no end: the run was killed, or the log was cut off"
+        if self._fault is not None:
+            records = f"{read:,} record{'' if read == 1 else 's'}"
+            self.damage = f"log file {self.path}: {self._fault}. {records} could be read"
 
     def _damaged(self, read: int, why: object) -> None:
-        self.damage = f"log file {self.path}: it is damaged after line {read}: {why}"
+        self._fault = f"it is damaged after line {read}: {why}"
 
     def _lines(self) -> Iterator[Any]:
+        """The lines; while one is out, the digest is that of all lines before it."""
+        self._fault, self._digest = None, xxhash.xxh3_128()
         read, rest = 0, b""
         with self.path.open("rb") as raw:
             try:
@@ -196,25 +266,24 @@ class LogReader:
                     *lines, rest = (rest + block).split(b"\n")
                     for line in lines:
                         yield json.loads(line)
+                        self._digest.update(line + b"\n")
                         read += 1
-            except (ValueError, zstandard.ZstdError) as error:
+            except (ValueError, RecursionError, zstandard.ZstdError, zlib.error) as error:
                 self._damaged(read, error)
 
 
 def _unpacked(path: Path, raw: BinaryIO) -> Iterator[bytes]:
-    if not _is_packed(path):
+    if (packing := _PACKINGS.get(path.suffix.lower())) is None:
         while block := raw.read(_BLOCK):
             yield block
         return
-    unpacker = zstandard.ZstdDecompressor().decompressobj()
+    unpacker, whole = packing[1](), True
     while block := raw.read(_BLOCK):
-        # Frame by frame, so that nothing before a damaged frame is lost. The last may be cut off.
+        # Block by block, so that nothing before a damaged one is lost. The last may be cut off.
         while block:
             yield unpacker.decompress(block)
-            block = unpacker.unused_data
-            if unpacker.eof:
-                unpacker = zstandard.ZstdDecompressor().decompressobj()
-
-
-def _is_packed(path: Path) -> bool:
-    return path.suffix.lower() == ".zst"
+            block, whole = unpacker.unused_data, unpacker.eof
+            if whole:
+                unpacker = packing[1]()
+    if not whole:
+        raise ValueError("the rest is cut off, as by a kill")

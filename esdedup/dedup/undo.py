@@ -21,7 +21,7 @@ class UndoReport(Counts):
 
     restored: put back, or given their former marks. present: were as before already. failures: left
     as they are, with the reason; a conflict means that somebody else has written since. damage: the
-    reason for which the rest of the log could not be read, if any.
+    reason for which the rest of the log could not be read, or may be missing, if any.
     """
 
     restored: int = 0

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
+import re
 import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,10 +34,12 @@ from esdedup.sketch.tokens import decode
 from esdedup.stores.base import Store
 from esdedup.stores.fields import value_at
 from esdedup.stores.mapping import IndexMeta
+from esdedup.stores.own_files import open_private
 from esdedup.stores.sqlite.database import held_alone
 from esdedup.text.arrays import F64, I64, U64, Mask, run_starts
 
-_JOB, _STATE, _LOCK = "job.json", "state.npz", "lock"
+_JOB, _STATE, _VALUES, _LOCK = "job.json", "state.npz", "values", "lock"
+_OURS = re.compile(r"(job\.json|state\.npz|values|share-\d{4}\.npz)(\.tmp)?|lock(-journal)?")
 _DOCUMENTS_A_SHARE = 100_000
 _MOST_SHARES = 1024
 _SECONDS_BETWEEN = 10.0
@@ -135,15 +138,13 @@ class WorkFolder:
         Raises UsageError if it can't be used, StoreUnavailable if another run is using it.
         """
         try:
-            path.mkdir(exist_ok=True)
-            names = {file.name for file in path.iterdir()}
+            with suppress(FileExistsError):
+                path.mkdir(0o700)
+            _require_ours(path)
         except OSError as error:
             raise UsageError(
                 f"work folder {path}: {error.strerror}: name another one (--work)"
             ) from error
-        # A run that was killed early may have left other files of ours, but no job.
-        if _JOB not in names and any(not _is_ours(name) for name in names):
-            raise UsageError(f"{path}: the folder is not empty, and not a work folder of esdedup")
         with held_alone(path / _LOCK, "wait for it, or name another folder (--work)"):
             try:
                 yield WorkFolder(path)
@@ -171,7 +172,12 @@ class WorkFolder:
         """
         meta = reading.meta
         documents = store.statistics(meta).sketched
-        index = {"index": store.where, "scheme": meta.scheme.id, "field": meta.field}
+        index = {
+            "index": store.where,
+            "address": store.address,
+            "scheme": meta.scheme.id,
+            "field": meta.field,
+        }
         whole = {**index, "stop": list(meta.stop), **job}
         wanted = max(1, min(_MOST_SHARES, -(-documents // _DOCUMENTS_A_SHARE)))
         shares = self._claimed_shares(whole, wanted)
@@ -187,7 +193,7 @@ class WorkFolder:
             for number, file in enumerate(files, 1):
                 if not file.exists():
                     _read_share(store, reading, Share(number, shares), file, on_read)
-            return _read_columns(files, reading, self.path / "values.npy")
+            return _read_columns(files, reading, self.path / _VALUES)
 
     def _claimed_shares(self, job: Mapping[str, Any], shares: int) -> int:
         """The number of shares of a job, for which it claims the folder: `shares` for a new one."""
@@ -197,9 +203,10 @@ class WorkFolder:
                 out.write(json.dumps({**job, "shares": shares}).encode())
             return shares
         try:
-            held = json.loads(file.read_text("utf-8"))
+            with _read(file) as raw:
+                held = json.load(raw)
             shares = int(held["shares"])
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
             raise UsageError(
                 f"{file} can't be read, or esdedup did not write it: remove the folder, or name"
                 " another one (--work)"
@@ -217,7 +224,7 @@ class WorkFolder:
         file = self.path / _STATE
         if not file.exists():
             return Checkpoint(singletons(rows), singletons(rows), np.zeros(rows))
-        with _naming(self.path), file.open("rb") as raw, np.load(raw) as state:
+        with _naming(self.path), _read(file) as raw, np.load(raw) as state:
             partition, partner, value = (state[name] for name in ("partition", "partner", "value"))
             found = Checkpoint(partition, partner, value, int(state["rows"]))
         if found.partition.size != rows:
@@ -237,13 +244,25 @@ class WorkFolder:
         """Removes our files. The folder itself goes at the end, if nothing else is in it."""
         with _naming(self.path):
             for file in [*self.path.iterdir()]:
-                if _is_ours(file.name) and not file.name.startswith(_LOCK):
+                if _OURS.fullmatch(file.name) and not file.name.startswith(_LOCK):
                     file.unlink()
 
 
-def _is_ours(name: str) -> bool:
-    patterns = (_JOB, _STATE, f"{_LOCK}*", "share-*.npz", "values.npy", "*.tmp")
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
+def _require_ours(path: Path) -> None:
+    """Raises UsageError if a folder is a link, or holds anything that is not a file of ours."""
+    if path.is_symlink():
+        raise UsageError(f"work folder {path}: it is a symbolic link: name a folder (--work)")
+    with os.scandir(path) as entries:
+        for entry in entries:
+            if not _OURS.fullmatch(entry.name) or not entry.is_file(follow_symlinks=False):
+                raise UsageError(
+                    f"work folder {path}: it holds {entry.name}, which esdedup did not write: take"
+                    " that out, or name another folder (--work)"
+                )
+
+
+def _read(file: Path) -> IO[bytes]:
+    return open_private(file, "rb", follow=False)
 
 
 @contextmanager
@@ -259,11 +278,17 @@ def _naming(path: Path) -> Iterator[None]:
         raise StoreError(f"work folder {path}: {error.strerror or error}") from error
 
 
+def _made(file: Path, mode: str) -> IO[bytes]:
+    """Makes a file in place of one that a killed run left, or of a link, which stays unread."""
+    file.unlink(missing_ok=True)
+    return open_private(file, mode)
+
+
 @contextmanager
-def _written_whole(file: Path) -> Iterator[BinaryIO]:
+def _written_whole(file: Path) -> Iterator[IO[bytes]]:
     """Opens a file to write, which gets its name only when all of it is written."""
-    unfinished = file.with_suffix(".tmp")
-    with unfinished.open("wb") as out:
+    unfinished = file.with_name(f"{file.name}.tmp")
+    with _made(unfinished, "xb") as out:
         yield out
     unfinished.replace(file)
 
@@ -319,7 +344,7 @@ def _read_columns(files: Sequence[Path], reading: Reading, mapped: Path) -> Colu
     keys: list[Any] = []
     digests, filled, ends = [], [], [0]
     for file in files:
-        with file.open("rb") as raw, np.load(raw) as part:
+        with _read(file) as raw, np.load(raw) as part:
             read = json.loads(part["names"].tobytes())
             digests.append(part["digests"])
             filled.append(part["filled"])
@@ -331,12 +356,13 @@ def _read_columns(files: Sequence[Path], reading: Reading, mapped: Path) -> Colu
     order = np.array(reading.keep.order(ids, keys, rows), np.int64)
     values: NDArray[Any] = np.empty((reading.width, order.size), reading.kind)
     if values.size:
-        values = np.lib.format.open_memmap(mapped, "w+", values.dtype, values.shape)
+        with _made(mapped, "x+b") as out:
+            values = np.memmap(out, values.dtype, "w+", shape=values.shape)
         place = np.full(len(ids), -1, np.int64)
         place[order] = np.arange(order.size)
         for file, (start, end) in zip(files, itertools.pairwise(ends), strict=True):
             kept = place[start:end] >= 0
-            with file.open("rb") as raw, np.load(raw) as part:
+            with _read(file) as raw, np.load(raw) as part:
                 values[:, place[start:end][kept]] = part["values"][:, kept]
     names = [ids[row] for row in order.tolist()]
     return Columns(names, np.concatenate(digests)[order], np.concatenate(filled)[order], values)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, TypeVar
 
 import xxhash
 
@@ -25,6 +25,8 @@ from esdedup.text.normalise import Normalisation
 from esdedup.text.shingles import Shingling
 
 VERSION = 2
+_OTHER = "not a scheme of this esdedup"
+_Part = TypeVar("_Part", "Normalisation", "Shingling", "MinHash", "SimHash", "Layout", "Scheme")
 
 
 @dataclass(frozen=True)
@@ -113,32 +115,35 @@ class Scheme:
     @staticmethod
     def from_json(document: Mapping[str, Any]) -> Scheme:
         """Reads what `to_json` returns. Raises UsageError for another form, naming the part."""
-        known = {field.name for field in fields(Scheme)}
-        if not isinstance(document, Mapping) or (unknown := set(document) - known):
-            names = ", ".join(sorted(unknown)) if isinstance(document, Mapping) else "not an object"
-            raise UsageError(f"not a scheme of this esdedup: {names}")
-        _require_version(document.get("version"))
+        whole = _object(document, "it")
+        _require_version(whole.get("version"))
         try:
-            shingling, minhash = {**document["shingling"]}, document.get("minhash")
-            shingling["stop_words"] = tuple(shingling.get("stop_words", ()))
-            if (simhash := document.get("simhash")) is not None:
-                table = simhash.get("table")
-                parts = {
-                    "layout": Layout(**simhash["layout"]),
-                    "table": None if table is None else FeatureWeights.from_json(table),
-                }
-                simhash = SimHash(**{**simhash, **parts})
-            return Scheme(
-                Normalisation(**document["normalisation"]),
-                Shingling(**shingling),
-                None if minhash is None else MinHash(**minhash),
-                simhash,
-                document["seed"],
-            )
+            shingling = _object(whole["shingling"], "shingling")
+            if not isinstance(words := shingling.get("stop_words", []), list) or not all(
+                isinstance(word, str) for word in words
+            ):
+                raise UsageError(f"{_OTHER}: shingling.stop_words is not a list of texts")
+            minhash, simhash = whole.get("minhash"), whole.get("simhash")
+            if simhash is not None:
+                simhash = _object(simhash, "simhash")
+                simhash["layout"] = _part(Layout, simhash["layout"], "simhash.layout")
+                if (table := simhash.get("table")) is not None:
+                    table = FeatureWeights.from_json(_object(table, "simhash.table"))
+                    simhash["table"] = table
+            parts = {
+                "normalisation": _part(Normalisation, whole["normalisation"], "normalisation"),
+                "shingling": _part(Shingling, {**shingling, "stop_words": (*words,)}, "shingling"),
+                "minhash": None if minhash is None else _part(MinHash, minhash, "minhash"),
+                "simhash": None if simhash is None else _part(SimHash, simhash, "simhash"),
+                "seed": whole["seed"],
+            }
+            return _part(Scheme, {**whole, **parts}, "")
         except UsageError:
             raise
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise UsageError(f"not a scheme of this esdedup: {error}") from error
+        except KeyError as error:
+            raise UsageError(f"{_OTHER}: {error.args[0]} is missing") from error
+        except ValueError as error:
+            raise UsageError(f"{_OTHER}: simhash.table: {error}") from error
 
     def differences(self, other: Scheme) -> list[str]:
         """The parameters that differ, as "shingling.size 3, not 5": ours, not the other's."""
@@ -160,6 +165,26 @@ class Scheme:
                 f" ({other.id}): {'; '.join(differences)}. Leave the scheme out to use the"
                 " index's own, or use another index"
             )
+
+
+def _object(value: Any, name: str) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise UsageError(f"{_OTHER}: {name} is not an object")
+    return {**value}
+
+
+def _part(kind: type[_Part], document: Any, name: str) -> _Part:
+    """Makes a part from its parameters. Raises UsageError for one of another name or type."""
+    given, known = _object(document, name), {field.name: field for field in fields(kind)}
+    for key, value in given.items():
+        full = f"{name}.{key}".lstrip(".")
+        if key not in known:
+            raise UsageError(f"{_OTHER}: {full} is not known")
+        default = known[key].default
+        # A default of None, or none at all, is that of a part, which was made before.
+        if default is not None and default is not MISSING and type(value) is not type(default):
+            raise UsageError(f"{_OTHER}: {full} is {_show(value)}, not like {_show(default)}")
+    return kind(**given)
 
 
 def _require_version(version: object) -> None:

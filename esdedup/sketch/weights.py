@@ -64,11 +64,19 @@ class FeatureWeights:
     @staticmethod
     def from_json(document: Mapping[str, Any]) -> FeatureWeights:
         """Reads the object of `to_json`. Raises KeyError or ValueError for any other form."""
-        hashes = np.frombuffer(base64.b64decode(document["hashes"]), "<u8").astype(np.uint64)
-        weights = np.frombuffer(base64.b64decode(document["weights"]), "<u2").astype(np.uint16)
+        texts, default = [document["hashes"], document["weights"]], document["default"]
+        if not all(isinstance(text, str) for text in texts):
+            raise ValueError("hashes and weights are texts in base64")
+        if type(default) is not int or not 0 <= default < UNIT * UNIT:
+            raise ValueError(f"the default is a whole number from 0 to {UNIT * UNIT - 1}")
+        raw = [base64.b64decode(text, validate=True) for text in texts]
+        hashes = np.frombuffer(raw[0], "<u8").astype(np.uint64)
+        weights = np.frombuffer(raw[1], "<u2").astype(np.uint16)
         if hashes.shape != weights.shape:
             raise ValueError("a weight table needs one weight for each feature")
-        return FeatureWeights(hashes, weights, int(document["default"]))
+        if (hashes[1:] <= hashes[:-1]).any():
+            raise ValueError("the hashes are not in ascending order")
+        return FeatureWeights(hashes, weights, default)
 
 
 def given_weights(weights: Mapping[int, float], default: float = 1.0) -> FeatureWeights:

@@ -31,6 +31,10 @@ class Store(Protocol):
     def where(self) -> str:
         """The store and index, for messages; never with a password."""
 
+    @property
+    def address(self) -> str:
+        """The whole path of the file, or the addresses of the cluster without credentials."""
+
     def meta(self) -> IndexMeta | None:
         """Returns the index's own description of its tokens; None if there is none, or no index."""
 

@@ -85,14 +85,20 @@ class IndexMeta:
             raise UsageError("the index's _meta.esdedup.text_fields is not a list of names")
         if not isinstance(stop, list) or not all(isinstance(entry, str) for entry in stop):
             raise UsageError("the index's _meta.esdedup.stop is not a list of tokens")
+        texts = [document["field"], document.get("former", "")]
+        spent = document.get("spent", [])
+        if not isinstance(spent, list) or not all(isinstance(text, str) for text in texts + spent):
+            raise UsageError("the index's _meta.esdedup names a field by something else than text")
+        if isinstance(following, Mapping) and "next" in following:
+            raise UsageError("the index's _meta.esdedup.next has a next itself")
         scheme = Scheme.from_json(document["scheme"])
         return IndexMeta(
             scheme,
             tuple(names),
-            str(document["field"]),
+            document["field"],
             None if following is None else IndexMeta.from_json(following),
             document.get("former"),
-            tuple(document.get("spent", ())),
+            tuple(spent),
             stop_entries(stop, scheme),
         )
 
@@ -136,7 +142,7 @@ def index_mapping(meta: IndexMeta, other_meta: Mapping[str, Any] | None = None) 
 
 def meta_of(mapping: Mapping[str, Any]) -> IndexMeta | None:
     """Reads our part of a mapping's `_meta`; None if there is none. Raises UsageError."""
-    stored = mapping.get("_meta", {}).get(FIELD)
+    stored = (mapping.get("_meta") or {}).get(FIELD)
     return None if stored is None else IndexMeta.from_json(stored)
 
 

@@ -47,6 +47,11 @@ ARTICLES = [
 ]
 
 
+def place() -> dict[str, str]:
+    """What reports say of the place of the index."""
+    return {"index": "documents", "address": str(Path("esdedup.db").absolute())}
+
+
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
@@ -78,6 +83,7 @@ def test_the_whole_path_on_a_local_file() -> None:
             "duplicates": 0,
             "exact": 0,
             "truncated": 0,
+            **place(),
         }
     ]
     pairs = rows(run("pairs"))
@@ -130,6 +136,7 @@ def test_file_formats(folder: Path) -> None:
         "duplicates": 0,
         "exact": 0,
         "truncated": 0,
+        **place(),
     }
     (found,) = rows(run("similar", "--id", "1", "-t", "0.01", "--source"))
     assert found["matches"] == []
@@ -164,6 +171,7 @@ def test_bad_records_go_to_the_dead_letter_and_the_rest_go_on(folder: Path) -> N
             "duplicates": 0,
             "exact": 0,
             "truncated": 0,
+            **place(),
         }
     ]
     assert "mixed.jsonl:2: not valid JSON" in done.err

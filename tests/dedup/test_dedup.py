@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import zstandard
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import esdedup
 from esdedup.dedup.groups import Grouping, find_groups
@@ -429,15 +430,16 @@ def test_killed_in_the_midst(
     assert left.items() <= before.items()
     if action == "delete":
         ran = run(place, "undo", str(log), "--yes")
-        assert (ran.status, ran.json[0]["failures"]) == (0, []), ran.err
+        assert (ran.status, ran.json[0]["failures"]) == (1, []), ran.err
+        assert "it has no end: the run was killed" in ran.err
         assert whole(store) == before
         return
     ran = run(place, *arguments[:-1], "second.jsonl")
     assert ran.status == 0, ran.err
     assert len(whole(store)) == 500
-    for name in ("second.jsonl", "killed.jsonl"):
+    for name, status in (("second.jsonl", 0), ("killed.jsonl", 1)):
         ran = run(place, "undo", name, "--yes")
-        assert (ran.status, ran.json[0]["failures"]) == (0, []), ran.err
+        assert (ran.status, ran.json[0]["failures"]) == (status, []), ran.err
     assert whole(store) == before
 
 
@@ -544,7 +546,7 @@ def test_an_alias_of_the_same_index_is_no_place_to_move_to(place: Place, store: 
 
 
 @local
-@pytest.mark.parametrize("ending", ["jsonl", "jsonl.zst"])
+@pytest.mark.parametrize("ending", ["jsonl", "jsonl.gz", "jsonl.zst"])
 def test_a_log_is_read_as_far_as_it_goes(
     place: Place, others: Place, store: Store, tmp_path: Path, ending: str
 ) -> None:
@@ -553,33 +555,116 @@ def test_a_log_is_read_as_far_as_it_goes(
     name = f"log.{ending}"
     run(place, "dedup", "--apply", "--action", "delete", "--yes", "--log", name)
     after, written = whole(store), Path(name).read_bytes()
+    assert Path(name).stat().st_mode & 0o777 == 0o600
     cut_off = tmp_path / f"cut.{ending}"
-    # The first line is a block of its own, without which there is nothing to go by.
-    first = written.find(b"\n") + 1 if ending == "jsonl" else length_of_frame(written)
-    cut_off.write_bytes(written[: first // 2])
-    with pytest.raises(esdedup.UsageError, match="is not a log of esdedup dedup"):
-        LogReader(cut_off)
-    restored = set()
-    for length in range(first, len(written) + 1, 7 if ending == "jsonl" else 3):
+    restored, lost = set(), 0
+    for length in range(0, len(written), 7 if ending == "jsonl" else 3):
         cut_off.write_bytes(written[:length])
-        log = LogReader(cut_off)
+        try:
+            log = LogReader(cut_off)
+        except esdedup.StoreError:
+            lost += 1
+            continue
         entries = [entry for page in log.pages() for entry in page]
-        assert log.damage is None
+        assert log.damage is not None
+        assert "cut off" in log.damage
+        assert f"{len(entries)} records could be read" in log.damage.replace(
+            "record c", "records c"
+        )
         assert all(entry.held.document.source == before[entry.id][0] for entry in entries)
         restored.add(len(entries))
+    assert lost > 3
+    cut_off.write_bytes(written[:9])
+    with pytest.raises(esdedup.StoreError, match="its first line can't be read: it was cut off"):
+        LogReader(cut_off)
     assert {0, 6} <= restored
-    # What comes behind a damage is not taken for nothing.
+    cut_off.write_bytes(written[: len(written) // 3])
+    ran = run(place, "undo", str(cut_off), "--yes")
+    assert (ran.status, "Traceback" in ran.err, str(cut_off) in ran.err) == (1, False, True)
+    # Bytes behind the end may be of a page that can't be read.
     cut_off.write_bytes(written + b"\0\0\0\0\n")
     ran = run(place, "undo", str(cut_off), "--yes")
     assert (ran.status, "damaged after line" in ran.err) == (1, True), ran.err
+    assert ran.json[0]["damage"] in ran.err
     assert after != before
+    assert whole(store) == before
+    assert run(place, "undo", name, "--yes").status == 0
+
+
+@local
+@pytest.mark.parametrize("ending", ["jsonl", "jsonl.gz", "jsonl.zst"])
+def test_what_goes_is_in_the_log_on_the_disk(
+    store: Store, others: Place, tmp_path: Path, ending: str
+) -> None:
+    """Seen by another reader just before each deletion, as if the run were killed there."""
+    fill(store, [{"id": f"d{n}", "text": words(n // 4, 12)} for n in range(600)])
+    before, path = whole(store), tmp_path / f"log.{ending}"
+    pages = 0
+
+    def look() -> None:
+        nonlocal pages
+        pages += 1
+        log = LogReader(path)
+        logged = {entry.id for page in log.pages() for entry in page}
+        assert before.keys() - whole(store).keys() < logged
+        assert "it has no end" in (log.damage or "")
+        if pages == 3:
+            kill()
+
+    groups = find_groups(store, META, Grouping())
+    log = Log(path, "delete")
+    log.then = look
+    with pytest.raises(Killed), log:
+        dedup(store, META, groups, "delete", log)
+    report = undone(store, others, path)
+    assert (report.restored, report.present, len(report.damage)) == (300, 150, 1)
     assert whole(store) == before
 
 
-def length_of_frame(written: bytes) -> int:
-    frame = zstandard.ZstdDecompressor().decompressobj()
-    frame.decompress(written)
-    return len(written) - len(frame.unused_data)
+@local
+def test_the_log_of_a_run_that_failed_has_an_end(store: Store, others: Place, apply: Apply) -> None:
+    fill(store, sources(3))
+    before = whole(store)
+
+    def fail() -> None:
+        raise esdedup.StoreUnavailable("gone")
+
+    with pytest.raises(esdedup.StoreUnavailable):
+        apply("delete", finally_=fail)
+    assert whole(store) != before
+    report = undone(store, others, Path("log.jsonl.zst"))
+    assert (report.restored, report.failures, report.damage) == (6, [], [])
+    assert whole(store) == before
+
+
+# Changed bytes: nothing is hidden
+
+
+@local
+@given(at=st.floats(0, 1, exclude_max=True), value=st.integers(0, 255), data=st.data())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_changed_byte_of_a_log_is_told(
+    place: Place, store: Store, at: float, value: int, data: st.DataObject
+) -> None:
+    ending = data.draw(st.sampled_from(["jsonl", "jsonl.gz", "jsonl.zst"]))
+    name = Path(f"whole.{ending}")
+    if not name.exists():
+        if store.statistics(META).documents == 0:
+            fill(store, sources(3))
+        run(place, "dedup", "--apply", "--action", "delete", "--yes", "--log", str(name))
+        assert run(place, "undo", str(name), "--yes").status == 0
+    written = bytearray(name.read_bytes())
+    old, place_of = written[int(at * len(written))], int(at * len(written))
+    written[place_of] = value
+    damaged = Path(f"damaged.{ending}")
+    damaged.write_bytes(written)
+    before = whole(store)
+    ran = run(place, "undo", str(damaged), "--yes")
+    assert "Traceback" not in ran.err
+    # Unless the byte says what it said, such as one of a time of packing.
+    if ran.status == 0:
+        assert old == value or ending == "jsonl.gz", ran
+    assert whole(store).items() >= before.items()
 
 
 # The command line
@@ -735,7 +820,20 @@ def in_terminal(arguments: list[str], typed: str) -> tuple[str, int]:
 
 @pytest.mark.parametrize(
     "line",
-    ["5", '"done"', "null", "{}", '{"done": 5}', '{"planned": 5}', '{"planned": {"id": "x"}}'],
+    [
+        "5",
+        '"done"',
+        "null",
+        "{}",
+        '{"done": 5}',
+        '{"end": 5}',
+        '{"planned": 5}',
+        '{"planned": {"id": "x"}}',
+        '{"planned": {"id": 5, "version": "v", "index": null, "routing": null, "original": null,'
+        ' "value": 1}}',
+        "[" * 100_000,
+    ],
+    ids=lambda line: line[:60],
 )
 def test_a_log_with_a_line_of_another_form_is_damaged_there(line: str, tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
@@ -751,5 +849,5 @@ def test_a_log_with_a_line_of_another_form_is_damaged_there(line: str, tmp_path:
     assert reader.damage is not None
     assert "damaged after line 3" in reader.damage
     log.write_text(lines[0].replace('"began"', '"begun"') + "\n")
-    with pytest.raises(esdedup.UsageError, match="first line is damaged"):
+    with pytest.raises(esdedup.StoreError, match="first line is damaged"):
         LogReader(log)

@@ -8,6 +8,7 @@ import itertools
 import json
 import uuid
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import elasticsearch.helpers
@@ -18,6 +19,7 @@ import esdedup
 from esdedup.models import FIELD
 from esdedup.sketch.sketch import sketch, token_fields
 from tests.conftest import delete_index
+from tests.helpers.commands import words
 
 TEXT = "one two three four five"
 TOKENS = token_fields(sketch([TEXT], esdedup.Scheme()), esdedup.Scheme())[0]
@@ -65,6 +67,26 @@ def test_strings_dotted_fields_and_scripts() -> None:
 def test_an_endless_iterator_is_read_no_further_than_needed() -> None:
     endless = ({"text": f"{TEXT} {number}"} for number in itertools.count())
     assert len(list(itertools.islice(esdedup.enrich(endless), 1500))) == 1500
+
+
+def test_many_actions_are_compared_with_a_local_file(tmp_path: Path) -> None:
+    """Batches are compared in another thread than the one that opened the file."""
+    given = [{"_id": str(n), "text": words(n // 2, 12)} for n in range(1_002)]
+    policy = esdedup.DuplicatePolicy("skip")
+
+    async def actions() -> AsyncIterator[Any]:
+        for each in given:
+            yield each
+
+    async def collect(index: esdedup.Index) -> list[Any]:
+        found = esdedup.enrich(actions(), index=index, on_duplicate=policy)
+        return [each async for each in found]
+
+    with esdedup.open(tmp_path / "a.db") as index:
+        index.add([{"id": "old", "text": words(500, 12)}])
+        got = list(esdedup.enrich(given, index=index, on_duplicate=policy))
+        assert [each["_id"] for each in got] == [str(n) for n in range(0, 1_000, 2)]
+        assert asyncio.run(collect(index)) == got
 
 
 def test_an_asynchronous_iterator_gives_one() -> None:

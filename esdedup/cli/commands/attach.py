@@ -57,7 +57,7 @@ def attach_command(
         attach(cluster, plan)
     changed = sum(change.mapping is not None for change in plan.changes)
     indices = count(len(plan.changes), "index", "indices")
-    message(f"{changed} of {indices} got the field {plan.meta.field!r}")
+    message(f"{changed} of {indices} got the field {plan.meta.field!r} at {target.address}")
     if plan.template is not None and plan.template.advice:
         message(plan.template.advice)
     message(f"Documents that are there already: esdedup backfill --index {target.index}")
@@ -100,7 +100,7 @@ def template_command(
         _show_template(template, wants_json(as_json))
         if install:
             install_template(cluster, template)
-            message(f"component template {template.name!r} is installed")
+            message(f"component template {template.name!r} is installed at {target.address}")
         if template.advice:
             message(template.advice)
 

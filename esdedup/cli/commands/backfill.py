@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 from typer import Exit, Option
@@ -12,7 +11,7 @@ from typer import Exit, Option
 from esdedup.admin.backfill import BackfillPlan, Effort, OnUpdate, backfill, plan_backfill
 from esdedup.admin.sidecar import SidecarPlan, fill_sidecar, plan_sidecar
 from esdedup.cli import options, output
-from esdedup.cli.files import DeadLetterFile
+from esdedup.cli.files import DeadLetterFile, dead_letter_path
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.ingest.files import BadRecord
 from esdedup.models import Share
@@ -78,12 +77,12 @@ def backfill_command(
             if dry_run:
                 output.print_json({"waiting": plan.waiting, "indices": list(plan.indices)})
                 return
-        path = dead_letter or Path(f"{target.index}.dead-letter.jsonl")
+        path = dead_letter or dead_letter_path(target.index)
         with DeadLetterFile(path) as letters:
             report = run(work, plan.waiting, letters)
     left_out = {obstacle.index for obstacle in plan.left_out}
     title = f"{name}, scheme {plan.meta.scheme.id}"
-    show(report, title, len(left_out), output.wants_json(as_json))
+    show(report, title, len(left_out), target, as_json)
     if report.failures and sidecar is None:
         output.message(f"{output.count(report.failed, 'document')} not updated: see {path}")
     if report.failures or plan.left_out:
@@ -112,8 +111,17 @@ def run(
     return total
 
 
-def show(report: ChangeReport, title: str, left_out: int, as_json: bool) -> None:
+def show(
+    report: ChangeReport,
+    title: str,
+    left_out: int,
+    target: options.ClusterTarget,
+    as_json: bool | None,
+) -> None:
     """Prints the report on standard output."""
+    place = {"index": target.index, "address": target.address}
     names = ("read", "written", "unchanged", "without_text", "gone", "conflicts", "failed")
     counts = {name: getattr(report, name) for name in names}
-    output.print_counts({**counts, "left_out": left_out}, as_json, title=title)
+    counts["left_out"] = left_out
+    title = f"{title} at {target.address}"
+    output.print_counts(counts, output.wants_json(as_json), title=title, more=place)

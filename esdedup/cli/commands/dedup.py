@@ -108,7 +108,12 @@ def dedup_command(
         **_failed(report.failures),
     }
     if output.wants_json(as_json) or done.log is not None:
-        output.print_counts(counts, output.wants_json(as_json), log=done.log and str(done.log))
+        output.print_counts(
+            counts,
+            output.wants_json(as_json),
+            title=capital(index.store.where),
+            more={**output.place_of(index), "log": done.log and str(done.log)},
+        )
     _tell_failures(report.failures, f"all in {done.log}")
     if done.log is not None:
         message(f"The log, from which esdedup undo puts them back: {done.log}")
@@ -216,7 +221,7 @@ def undo_command(
         changed = f"{count(documents, 'document')} {_DONE[header.action]}{into}"
         message(f"{log}: {changed} at {header.began}")
         if reader.damage is not None:
-            message(f"{reader.damage}: what follows can't be put back")
+            message(f"{reader.damage}; what follows can't be put back")
         _ask(f"Put them back, in {index.store.where}?", yes)
         with _totalling(
             UndoReport(),
@@ -228,7 +233,17 @@ def undo_command(
     left = [{"id": each.id, "reason": each.reason} for each in report.failures]
     restored = {"restored": report.restored, "present": report.present}
     counts = {**restored, **_failed(report.failures)}
-    output.print_counts(counts, output.wants_json(as_json), log=str(log), failures=left)
+    output.print_counts(
+        counts,
+        output.wants_json(as_json),
+        title=capital(index.store.where),
+        more={
+            **output.place_of(index),
+            "log": str(log),
+            "damage": reader.damage,
+            "failures": left,
+        },
+    )
     _tell_failures(report.failures, "listed by --json")
     if header.scheme != scheme:
         message(f"They have tokens of scheme {header.scheme}: esdedup backfill -i {target.index}")

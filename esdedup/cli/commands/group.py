@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import typer
 
 from esdedup.cli import options, output
-from esdedup.cli.files import DeadLetterFile
+from esdedup.cli.files import DeadLetterFile, dead_letter_path
 from esdedup.cli.output import capital, count, message
 from esdedup.dedup.groups import Groups
 from esdedup.ingest.files import BadRecord
@@ -37,11 +36,11 @@ def group_command(
     it again after it was stopped: it goes on where it was.
     """
     arguments = group_options.arguments()
-    folder = work or Path(f"{target.index}.group")
     marks: ChangeReport | None = None
     with target.open() as index:
+        folder = work or index.place.work_folder("group")
         output.warn_before(index, group_options.metric)
-        where = index.store.where
+        where, place = index.store.where, output.place_of(index)
         with output.steps() as on_step:
             if dry_run:
                 groups = index.groups(work=folder, on_step=on_step, **arguments)
@@ -50,13 +49,13 @@ def group_command(
                 report = index.group(work=folder, on_step=on_step, **arguments)
                 groups, marks, missed = report.groups, report.marks, report.missed
     if marks is not None:
-        path = dead_letter or Path(f"{target.index}.dead-letter.jsonl")
+        path = dead_letter or dead_letter_path(target.index)
         with DeadLetterFile(path) as letters:
             for failure in marks.failures:
                 letters(BadRecord(failure.id, 0, "", failure.reason))
     output.warn_after(groups.recall, groups.capped, groups.grouping.limits)
     if output.wants_json(as_json):
-        output.print_json(_as_json(groups, marks))
+        output.print_json({**_as_json(groups, marks), **place})
     else:
         _show(groups, where)
     if marks is not None:

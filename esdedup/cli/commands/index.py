@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 from typer import Exit, Option
@@ -15,6 +14,7 @@ from esdedup.cli.files import (
     Files,
     check_files,
     chunks_of,
+    dead_letter_path,
     total_bytes,
 )
 from esdedup.exceptions import UsageError
@@ -61,7 +61,7 @@ def index(
     policy = DuplicatePolicy(action, least, metric=metric, distance=distance)
     scheme = options.scheme_in(reading.scheme)
     last = IngestReport()
-    path = reading.dead_letter or Path(f"{target.index}.dead-letter.jsonl")
+    path = reading.dead_letter or dead_letter_path(target.index)
     with (
         target.open(scheme, reading.text_field, BulkPolicy(retries=retries)) as opened,
         DeadLetterFile(path) as letters,
@@ -93,8 +93,13 @@ def index(
                 fresh=lambda: opened.meta,
             )
             opened.store.refresh()
-    title = output.capital(opened.store.where)
-    output.print_counts(asdict(report), output.wants_json(as_json), of="Records", title=title)
+    output.print_counts(
+        asdict(report),
+        output.wants_json(as_json),
+        of="Records",
+        title=output.capital(opened.store.where),
+        more=output.place_of(opened),
+    )
     if report.truncated:
         output.message(
             f"{output.count(report.truncated, 'document')} with more candidates than the"

@@ -21,6 +21,7 @@ from esdedup.cli.output import (
 from esdedup.dedup.work_folder import WorkFolder
 from esdedup.models import MOST_SAMPLED
 from esdedup.search.hot_buckets import MOST_COUNTED
+from esdedup.stores.own_files import file_name
 
 _MOST_EXAMPLES = 50
 Output = Annotated[
@@ -44,7 +45,8 @@ Sample = Annotated[
 Work = Annotated[
     Path | None,
     typer.Option(
-        show_default="INDEX.report", help="Folder to go on from after a stop; removed at the end."
+        show_default="FILE.INDEX.report, or INDEX@HOST.report",
+        help="Folder to go on from after a stop; removed at the end.",
     ),
 ]
 
@@ -70,10 +72,13 @@ def report_command(
     dedup finds the same groups.
     """
     grouping, wanted = group_options.grouping(), Wanted(examples, hot, sample)
-    file = output or Path(f"{target.index}.report.html")
+    file = output or Path(f"{file_name(target.index)}.report.html")
     check_page("--output", file)
-    with WorkFolder.at(work or Path(f"{target.index}.report")) as folder:
-        with target.open() as index, steps() as on_step:
+    with (
+        target.open() as index,
+        WorkFolder.at(work or index.place.work_folder("report")) as folder,
+    ):
+        with steps() as on_step:
             found = report(index.store, index.meta, grouping, wanted, work=folder, on_step=on_step)
         write_page("--output", file, found.html(target.index))
         folder.remove()

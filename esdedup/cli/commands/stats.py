@@ -140,7 +140,8 @@ def stop(
             after = set()
         if after != set(before):
             index.stop(sorted(after))
-            message(f"The stop list has {count(len(after), 'token')}, and had {len(before):,}")
+            now = count(len(after), "token")
+            message(f"The stop list of {index.store.where} has {now}, and had {len(before):,}")
         if over is None:
             _show_list(index, output.wants_json(as_json))
         if stopped_tokens(index.meta.stop, "simhash"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 from typer import Option
@@ -13,8 +12,8 @@ from esdedup.admin.backfill import BackfillPlan, Effort, backfill, plan_backfill
 from esdedup.admin.switch import complete, empty_former, fill_next, plan_switch
 from esdedup.cli import options
 from esdedup.cli.commands.backfill import run, show
-from esdedup.cli.files import DeadLetterFile
-from esdedup.cli.output import agreed, count, message, wants_json
+from esdedup.cli.files import DeadLetterFile, dead_letter_path
+from esdedup.cli.output import agreed, count, message
 from esdedup.stores import BulkPolicy
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.mapping import index_mapping
@@ -41,7 +40,7 @@ def switch_command(
     """
     wanted = options.scheme_in(scheme)
     effort = Effort(workers, rate=max_rate)
-    path = Path(f"{target.index}.dead-letter.jsonl")
+    path = dead_letter_path(target.index)
     bulk = BulkPolicy(retries=retries)
     with target.connected(bulk) as cluster, DeadLetterFile(path) as letters:
         plan = plan_switch(cluster, target.index, wanted, text_field)
@@ -62,7 +61,7 @@ def switch_command(
             message(json.dumps(index_mapping(following)["properties"]))
         if plan.stage in ("begin", "fill"):
             total = fill_next(cluster, plan, fill, message)
-            show(total, f"Scheme {following.scheme.id} of {plan.name!r}", 0, wants_json(as_json))
+            show(total, f"Scheme {following.scheme.id} of {plan.name!r}", 0, target, as_json)
             complete(cluster, plan)
             if plan.meta.stop:
                 message(
@@ -79,4 +78,4 @@ def switch_command(
             message(f"{question} Not without a yes: esdedup switch --index {plan.name} --yes")
             return
         report = empty_former(cluster, plan, forgetting, fill, message)
-        show(report, f"Field {field!r} of {plan.name!r}, emptied", 0, wants_json(as_json))
+        show(report, f"Field {field!r} of {plan.name!r}, emptied", 0, target, as_json)

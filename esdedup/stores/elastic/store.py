@@ -77,7 +77,11 @@ class ClusterStore:
 
     @property
     def where(self) -> str:
-        return f"index {self.index!r} at {self.cluster.connection.shown}"
+        return f"index {self.index!r} at {self.address}"
+
+    @property
+    def address(self) -> str:
+        return self.cluster.connection.shown
 
     def meta(self) -> IndexMeta | None:
         mappings = self._mappings()

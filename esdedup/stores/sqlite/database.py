@@ -3,47 +3,56 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
-from esdedup.exceptions import StoreError, StoreUnavailable
+from esdedup.exceptions import EsdedupError, StoreError, StoreUnavailable
+from esdedup.stores.own_files import open_private
 
 BUSY_SECONDS = 60.0
 """Seconds that a writer waits for another one to commit."""
 
+_APPLICATION = int.from_bytes(b"esdd")
+"""Tells our files from those of other programs. It is the first thing that is written."""
+
 _PRAGMAS = (
-    "page_size = 8192",
     "journal_mode = WAL",
     # A commit is on the disk when it returns, even if the power fails.
     "synchronous = FULL",
     "cache_size = -131072",
 )
+_UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
+"""Errors of taking in a row that we did not write so."""
+_NEW = ("page_size = 8192", f"application_id = {_APPLICATION}")
+"""For a new file, before the others."""
 
 
 class Database:
-    """One SQLite file, opened at its first use."""
+    """One SQLite file, opened at its first use. Threads take turns."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._connection: sqlite3.Connection | None = None
+        self._turn = threading.RLock()
 
     @property
     def exists(self) -> bool:
         """Tells whether there is such a file; reading does not make it."""
-        return self._connection is not None or self.path.exists()
+        return self._connection is not None or _size(self.path) > 0
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """Gives a connection; sqlite3's errors become ours."""
-        with self._errors():
+        with self._turn, self._errors():
             yield self._connect()
 
     @contextmanager
     def transaction(self, wait: float = BUSY_SECONDS) -> Iterator[sqlite3.Connection]:
         """Waits for other writers, then gives the only connection that may write, and commits."""
-        with self._errors():
+        with self._turn, self._errors():
             db = self._connect()
             db.execute(f"PRAGMA busy_timeout = {min(wait, BUSY_SECONDS) * 1e3:.0f}")
             try:
@@ -72,9 +81,10 @@ class Database:
 
     def close(self) -> None:
         """Closes the connection, if any."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        with self._turn:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
 
     def _connect(self) -> sqlite3.Connection:
         self._connection = self._connection or self._opened()
@@ -83,9 +93,58 @@ class Database:
     def _opened(self) -> sqlite3.Connection:
         if not self.path.parent.is_dir():
             raise StoreError(f"{self.path}: there is no folder {self.path.parent}")
-        db = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None)
+        if _size(self.path) == 0:
+            self._make()
+            return self._connected("mode=rw", (*_NEW, *_PRAGMAS))
+        self._require_ours()
         try:
-            for pragma in _PRAGMAS:
+            return self._connected("mode=rw", _PRAGMAS)
+        except sqlite3.OperationalError as error:
+            # Without the right to write, SQLite can't make the files that a WAL needs.
+            if _code(error) not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+                raise
+        wal = Path(f"{self.path}-wal")
+        if wal.exists():
+            raise StoreError(
+                f"{self.path}: it can't be written to, and {wal} holds changes that can only be"
+                " read with that right: copy both files to a folder of yours"
+            )
+        return self._connected("mode=ro&immutable=1", ())
+
+    def _make(self) -> None:
+        try:
+            with suppress(FileExistsError):
+                open_private(self.path, "xb").close()
+        except OSError as error:
+            raise StoreError(f"{self.path}: it can't be made: {error.strerror}") from error
+
+    def _require_ours(self) -> None:
+        # So opened, SQLite neither locks nor changes anything, beside the file either. Without
+        # locks, a file that others write at the same time may look damaged.
+        try:
+            application = self._application("mode=ro&immutable=1")
+        except sqlite3.DatabaseError:
+            application = self._application("mode=rw")
+        if application != _APPLICATION:
+            raise StoreError(
+                f"{self.path}: it is a SQLite file of another program, and was left as it is: name"
+                " another file (--db)"
+            )
+
+    def _application(self, how: str) -> int:
+        with closing(self._connected(how, ())) as db:
+            return int(db.execute("PRAGMA application_id").fetchone()[0])
+
+    def _connected(self, how: str, pragmas: Sequence[str]) -> sqlite3.Connection:
+        db = sqlite3.connect(
+            f"{self.path.absolute().as_uri()}?{how}",
+            timeout=BUSY_SECONDS,
+            isolation_level=None,
+            check_same_thread=False,
+            uri=True,
+        )
+        try:
+            for pragma in pragmas:
                 _when_free(db, f"PRAGMA {pragma}")
         except sqlite3.Error:
             db.close()
@@ -101,7 +160,40 @@ class Database:
                 raise StoreUnavailable(
                     f"{self.path}: another process has been writing for {BUSY_SECONDS:.0f} s"
                 ) from error
+            corrupt = _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+            if corrupt or "malformed" in str(error) or "decode" in str(error):
+                raise self._damaged(error) from error
+            if _code(error) == sqlite3.SQLITE_READONLY:
+                raise StoreError(
+                    f"{self.path}: it can't be written to: the file or its folder is read-only"
+                ) from error
             raise StoreError(f"{self.path}: {error}") from error
+        except EsdedupError:
+            raise
+        except _UNREADABLE as error:
+            raise self._damaged(error) from error
+
+    def _damaged(self, why: object) -> StoreError:
+        return StoreError(
+            f"{self.path}: it is damaged ({why}): restore a copy of it, or save what"
+            f" sqlite3 {self.path} .recover can read"
+        )
+
+
+def _size(path: Path) -> int:
+    """The size of a file in bytes; 0 if there is none. Raises StoreError if it can't be known."""
+    try:
+        return path.stat().st_size
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
+    except OSError as error:
+        raise StoreError(f"{path}: {error.strerror}") from error
+
+
+def _code(error: sqlite3.Error) -> int | None:
+    """SQLite's own primary code of an error; None if the error is Python's."""
+    code: int | None = getattr(error, "sqlite_errorcode", None)
+    return code if code is None else code & 0xFF
 
 
 def _when_free(db: sqlite3.Connection, statement: str) -> None:
@@ -133,6 +225,9 @@ def held_alone(file: Path, otherwise: str) -> Iterator[None]:
     if it can't be made.
     """
     with ExitStack() as stack:
+        with suppress(OSError):
+            # SQLite would make a file that others can read.
+            open_private(file, "xb").close()
         try:
             lock = sqlite3.connect(file, timeout=0, isolation_level=None)
             stack.callback(lock.close)

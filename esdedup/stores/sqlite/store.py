@@ -68,6 +68,10 @@ class LocalStore:
     def where(self) -> str:
         return f"index {self._index!r} in {self._database.path}"
 
+    @property
+    def address(self) -> str:
+        return str(self._database.path.resolve())
+
     def meta(self) -> IndexMeta | None:
         if not self._database.exists:
             return None
@@ -203,7 +207,7 @@ class LocalStore:
         _, chosen = columns_for(paths)
         with self._opened(self._database.snapshot()) as tables:
             rows = tables.sample(meta.scheme.id, count, seed)
-        return [Document(id, chosen(own, ours)) for id, own, ours in rows]
+            return [Document(id, chosen(own, ours)) for id, own, ours in rows]
 
     def delete(self, ids: Sequence[str]) -> int:
         with self._writing() as tables:

@@ -117,7 +117,7 @@ class Tables:
             marks = ",".join("?" * len(some))
             yield from self.db.execute(
                 f"SELECT {columns} FROM {self.documents} WHERE id IN ({marks})", some
-            )
+            ).fetchall()
 
     def sample(self, scheme: str, count: int, seed: int) -> list[tuple[str, str, str]]:
         """The id, fields and tokens of at most `count` random documents of a scheme."""

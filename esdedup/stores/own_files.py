@@ -1,0 +1,43 @@
+"""Files that we write: only their owner may read them, and their names are safe."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import IO, Any
+
+import xxhash
+
+_MOST_BYTES = 150
+"""Of a part of a file's name; systems allow 255 for a whole one."""
+
+
+def open_private(path: Path, mode: str, *, follow: bool = True, **options: Any) -> IO[Any]:
+    """Opens a file as `open` does; a new one gets mode 0600, an existing one keeps its own.
+
+    follow: False raises OSError for a symbolic link. options: those of `open`.
+    """
+    more = getattr(os, "O_CLOEXEC", 0) | (0 if follow else getattr(os, "O_NOFOLLOW", 0))
+
+    def opener(name: str, flags: int) -> int:
+        return os.open(name, flags | more, 0o600)
+
+    return open(path, mode, opener=opener, **options)
+
+
+def file_name(text: str) -> str:
+    """The text as a part of a file's name, such as the name of an index.
+
+    Characters that may lead elsewhere are percent-encoded. The end of a long text becomes a hash.
+    Other texts have other names.
+    """
+    name = re.sub(r"[^\w.,=@+~ -]", _percent_encoded, text)
+    if len(name.encode()) <= _MOST_BYTES:
+        return name
+    kept = name.encode()[: _MOST_BYTES - 17].decode(errors="ignore")
+    return f"{kept}-{xxhash.xxh3_64_hexdigest(name.encode())}"
+
+
+def _percent_encoded(found: re.Match[str]) -> str:
+    return "".join(f"%{byte:02X}" for byte in found[0].encode("utf-8", "surrogatepass"))

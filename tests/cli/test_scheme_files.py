@@ -1,0 +1,137 @@
+"""Scheme files of any form: the wrong field is named, and nothing is rounded or guessed."""
+
+from __future__ import annotations
+
+import copy
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import esdedup
+from esdedup.exceptions import UsageError
+from esdedup.sketch.minhash import MinHash
+from esdedup.sketch.simhash import SimHash
+from esdedup.sketch.weights import given_weights
+from esdedup.stores.mapping import IndexMeta
+from tests.helpers.commands import Ran, run_command, write_lines
+
+WHOLE: dict[str, Any] = json.loads(
+    json.dumps(
+        esdedup.Scheme(
+            minhash=MinHash(16, 4, 2, signature=4),
+            simhash=SimHash(table=given_weights({5: 1.5, 9: 2})),
+        ).to_json()
+    )
+)
+PATHS = [
+    *((name,) for name in WHOLE),
+    *((name, inner) for name in WHOLE if isinstance(WHOLE[name], dict) for inner in WHOLE[name]),
+    *(("simhash", part, inner) for part in ("layout", "table") for inner in WHOLE["simhash"][part]),
+]
+NAMES = st.text(max_size=9)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | NAMES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
+    max_leaves=4,
+)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    same = [{"id": str(n), "text": "one two three four"} for n in range(2)]
+    write_lines(tmp_path / "same.jsonl", same)
+    return tmp_path
+
+
+def with_value(path: tuple[str, ...], value: Any) -> dict[str, Any]:
+    """The scheme with another value at a path; without it for an ellipsis."""
+    scheme = copy.deepcopy(WHOLE)
+    inner = scheme
+    for name in path[:-1]:
+        inner = inner[name]
+    inner[path[-1]] = value
+    if value is ...:
+        del inner[path[-1]]
+    return scheme
+
+
+def pairs(scheme: str) -> Ran:
+    Path("scheme.json").write_text(scheme, "utf-8", "surrogatepass")
+    ran = run_command("pairs", "same.jsonl", "--scheme", "scheme.json")
+    assert "Traceback" not in ran.err
+    return ran
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("seed",), 1.5),
+        (("seed",), "1"),
+        (("seed",), None),
+        (("version",), True),
+        (("minhash", "bands"), True),
+        (("minhash", "rows"), 2.0),
+        (("minhash",), []),
+        (("simhash", "layout"), [64, 4, 1]),
+        (("simhash", "layout", "bits"), "64"),
+        (("simhash", "weighting"), ["tf"]),
+        (("simhash", "table", "default"), 1.5),
+        (("simhash", "table", "hashes"), 5),
+        (("simhash", "table", "hashes"), "?" * 24),
+        (("shingling", "stop_words"), "abc"),
+        (("shingling", "stop_words"), [5]),
+        (("shingling", "size"), ...),
+        (("normalisation", "casefold"), 1),
+        (("normalisation", "form"), None),
+        (("shingling",), ...),
+        (("seed",), ...),
+    ],
+)
+def test_a_wrong_value_is_named(path: tuple[str, ...], value: Any) -> None:
+    ran = pairs(json.dumps(with_value(path, value)))
+    if path == ("shingling", "size"):
+        assert ran.status == 0  # It has a default.
+        return
+    assert (ran.status, ran.out) == (2, "")
+    assert "scheme.json" in ran.err or "the scheme is of version" in ran.err
+    assert path[-1] in ran.err or "simhash.table" in ran.err
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, "", "5", "\x00", "1" * 5_000])
+def test_any_text_is_refused(text: str) -> None:
+    assert pairs(text).status == 2
+    Path("scheme.json").write_bytes(b"\xff\xfe{}")
+    assert run_command("pairs", "same.jsonl", "--scheme", "scheme.json").status == 2
+
+
+@given(path=st.sampled_from(PATHS), value=JSON | st.just(...))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_value_is_taken_or_refused(path: tuple[str, ...], value: Any) -> None:
+    scheme = with_value(path, value)
+    ran = pairs(json.dumps(scheme))
+    assert ran.status in (0, 2), ran
+    if ran.status == 0 and isinstance(value, int | float | str):
+        # What is taken is what was given, neither rounded nor made of another type.
+        inner: Any = esdedup.Scheme.from_json(scheme).to_json()
+        for name in path:
+            inner = inner[name]
+        assert json.dumps(inner) == json.dumps(value)
+
+
+@given(
+    name=st.sampled_from(["scheme", "text_field", "field", "next", "former", "spent", "stop"]),
+    value=JSON | st.just(...),
+)
+def test_any_description_of_an_index_is_taken_or_refused(name: str, value: Any) -> None:
+    meta = IndexMeta(esdedup.Scheme(), next=IndexMeta(esdedup.Scheme(seed=2), field="esdedup_2"))
+    document = {**meta.to_json(), name: value}
+    if value is ...:
+        del document[name]
+    with suppress(UsageError):
+        IndexMeta.from_json(document)

@@ -1,0 +1,272 @@
+"""The file of the local store: whose it is, who may read it, and what is said if it is damaged."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sqlite3
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import esdedup
+from esdedup.stores import LocalStore
+from tests.helpers.commands import run_command, words, write_lines
+
+NOBODY = 65534
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def ours(folder: Path) -> Path:
+    """A file of ours that holds documents, their marks and their listed tokens, and is closed."""
+    path = folder / "ours.db"
+    with esdedup.open(path, "news") as index:
+        index.add([{"id": f"d{n}", "text": words(n // 2, 30)} for n in range(60)])
+        index.group()
+        index.similar(words(1, 30))
+    return path
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+# Of another program
+
+
+@pytest.mark.parametrize("journal", ["delete", "wal"])
+@pytest.mark.parametrize("tables", [0, 1])
+def test_a_file_of_another_program_is_left_as_it_is(
+    folder: Path, journal: str, tables: int
+) -> None:
+    path = folder / "other.db"
+    db = sqlite3.connect(path, isolation_level=None)
+    db.execute(f"PRAGMA journal_mode = {journal}")
+    db.execute("PRAGMA user_version = 1")
+    for number in range(tables):
+        db.execute(f"CREATE TABLE esdedup_indices{number or ''}(name TEXT PRIMARY KEY, meta TEXT)")
+    db.close()
+    before = digest(path), names(folder)
+    write_lines(folder / "more.jsonl", [{"id": "a", "text": "one two three"}])
+    before = digest(path), names(folder)
+    for command in (
+        ["stats"],
+        ["index", "more.jsonl"],
+        ["pairs"],
+        ["group"],
+        ["similar", "--id", "a"],
+    ):
+        ran = run_command(*command, "--db", str(path))
+        assert ran.status == 1, ran
+        assert f"{path}: it is a SQLite file of another program" in ran.err
+        assert (digest(path), names(folder)) == before
+
+
+def test_an_empty_file_becomes_ours(folder: Path) -> None:
+    path = folder / "empty.db"
+    path.touch(mode=0o640)
+    assert "does not exist" in run_command("stats", "--db", str(path)).err
+    assert path.stat().st_size == 0
+    with esdedup.open(path) as index:
+        index.add([{"id": "a", "text": "one two three"}])
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+# Who may read it
+
+
+def test_files_that_hold_documents_are_the_owners_only(folder: Path) -> None:
+    write_lines(folder / "articles.jsonl", ["not JSON", {"id": "a", "text": "one two three"}])
+    write_lines(folder / "equal.jsonl", [{"id": str(n), "text": "one two three"} for n in range(9)])
+    for path in folder.iterdir():
+        path.chmod(0o644)
+    before = os.umask(0)
+    try:
+        assert run_command("index", "articles.jsonl", "equal.jsonl").status == 1
+        index = esdedup.open("esdedup.db")
+        index.add([{"id": "b", "text": "four five six"}])
+        assert {"esdedup.db-wal", "esdedup.db-shm"} < set(names(folder))
+        assert run_command("report").status == 0
+        assert run_command("explain", "1", "2", "--html", "explain.html").status == 0
+        assert run_command("dedup", "--apply", "--action", "delete", "--yes").status == 0
+        modes = {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
+        index.close()
+    finally:
+        os.umask(before)
+    assert len(modes) == 9
+    open_to_all = {name for name, mode in modes.items() if mode != 0o600}
+    assert open_to_all == {"articles.jsonl", "equal.jsonl"}
+
+
+# On a medium that can't be written to
+
+
+@pytest.fixture
+def medium() -> Iterator[Path]:
+    """A folder that others than its owner can reach."""
+    with tempfile.TemporaryDirectory() as path:
+        Path(path).chmod(0o755)
+        yield Path(path)
+        Path(path).chmod(0o755)
+
+
+@contextmanager
+def unwritable(folder: Path) -> Iterator[None]:
+    """Takes the right to write into a folder from this process, also if it is root's."""
+    user = os.geteuid()
+    for path in folder.iterdir():
+        path.chmod(0o444)
+    folder.chmod(0o555)
+    try:
+        if user == 0:
+            os.seteuid(NOBODY)
+        yield
+    finally:
+        if user == 0:
+            os.seteuid(0)
+
+
+def test_a_file_that_can_only_be_read_is_read(ours: Path, folder: Path, medium: Path) -> None:
+    path = Path(shutil.move(ours, medium / "ours.db"))
+    target = ["--index", "news", "--db", str(path)]
+    commands = [["stats"], ["pairs"], ["similar", "--text", words(1, 30)]]
+    expected = [run_command(*command, *target).out for command in commands]
+    assert all(expected)
+    before = digest(path)
+    with unwritable(medium):
+        found = [run_command(*command, *target) for command in commands]
+        with (
+            esdedup.open(path, "news") as index,
+            pytest.raises(esdedup.StoreError, match=r"ours\.db: it can't be written to"),
+        ):
+            index.delete(["d1"])
+    assert [ran.out for ran in found] == expected, found
+    assert (digest(path), names(medium)) == (before, ["ours.db"])
+
+
+def test_changes_beside_a_file_that_can_only_be_read_are_not_passed_over(
+    ours: Path, medium: Path
+) -> None:
+    store = LocalStore(ours, "news")
+    store.delete(["d1"])
+    for ending in ("", "-wal"):
+        shutil.copy(f"{ours}{ending}", medium)
+    store.close()
+    with unwritable(medium):
+        ran = run_command("stats", "-i", "news", "--db", str(medium / "ours.db"))
+    assert (ran.status, "ours.db-wal holds changes" in ran.err) == (1, True), ran
+
+
+# Damaged
+
+
+@given(data=st.data(), count=st.integers(1, 40))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_damaged_file_is_told(ours: Path, folder: Path, data: st.DataObject, count: int) -> None:
+    damaged = folder / "damaged.db"
+    raw = bytearray(ours.read_bytes())
+    for _ in range(count):
+        # Whole pages are damaged too, as by a bad block.
+        first = data.draw(st.integers(0, len(raw) - 1))
+        length = data.draw(st.sampled_from([1, 4, 512]))
+        with_bytes = data.draw(st.binary(min_size=1, max_size=4))
+        part = (with_bytes * length)[: min(length, len(raw) - first)]
+        raw[first : first + len(part)] = part
+    if data.draw(st.integers(0, 4)) == 0:
+        del raw[data.draw(st.integers(0, len(raw))) :]
+    target = ["--index", "news", "--db", str(damaged)]
+    write_lines(folder / "more.jsonl", [{"id": "d3", "text": words(3, 30)}])
+    for command in (
+        ["stats", "--hot", "2"],
+        ["pairs"],
+        ["similar", "--id", "d4"],
+        ["similar", "--text", words(3, 30), "--metric", "hamming"],
+        ["explain", "d0", "d1"],
+        ["index", "more.jsonl", "--on-duplicate", "mark"],
+        ["group"],
+        ["dedup"],
+    ):
+        damaged.write_bytes(raw)
+        ran = run_command(*command, *target)
+        assert ran.status in (0, 1, 2), ran
+        assert "Traceback" not in ran.err
+        for ending in ("-wal", "-shm"):
+            Path(f"{damaged}{ending}").unlink(missing_ok=True)
+        shutil.rmtree(folder / "damaged.db.news.group", ignore_errors=True)
+
+
+def test_a_page_of_zeros_is_told(ours: Path) -> None:
+    raw = bytearray(ours.read_bytes())
+    raw[8192 : len(raw)] = bytes(len(raw) - 8192)
+    ours.write_bytes(raw)
+    ran = run_command("pairs", "--index", "news", "--db", str(ours))
+    assert ran.status == 1
+    assert f"{ours}: it is damaged" in ran.err
+    assert ".recover" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("change", "commands"),
+    [
+        ("UPDATE \"documents:news\" SET tokens = '5' WHERE id = 'd4'", ["similar --id d4"]),
+        ("UPDATE \"documents:news\" SET source = '5' WHERE id = 'd4'", ["explain d4 d5"]),
+        (
+            "UPDATE \"documents:news\" SET source = x'ff' WHERE id = 'd4'",
+            ["explain d4 d5", "tune --sample 20"],
+        ),
+        ('DELETE FROM "listed:news"', ["similar --id d4", "stats --hot 1"]),
+        ("UPDATE esdedup_indices SET meta = '{'", ["stats"]),
+        ("UPDATE esdedup_indices SET meta = NULL", ["stats"]),
+    ],
+)
+def test_rows_that_we_did_not_write_are_told(ours: Path, change: str, commands: list[str]) -> None:
+    db = sqlite3.connect(ours)
+    db.execute(change)
+    db.commit()
+    db.close()
+    for command in commands:
+        ran = run_command(*command.split(), "--index", "news", "--db", str(ours))
+        assert ran.status == 1, ran
+        assert f"{ours}: it is damaged" in ran.err
+
+
+# Several threads
+
+
+def test_threads_share_a_store(folder: Path) -> None:
+    failures: list[BaseException] = []
+    with esdedup.open(folder / "shared.db") as index:
+        index.create()
+
+        def work(name: int) -> None:
+            try:
+                for n in range(5):
+                    index.add([{"id": f"{name}-{n}", "text": words(name * 100 + n)}])
+                    assert len(index.similar(words(name * 100 + n)).matches) == 1
+            except BaseException as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not failures
+        assert index.statistics().documents == 20
