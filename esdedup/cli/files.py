@@ -12,9 +12,10 @@ from typing import Annotated, TextIO
 import typer
 
 from esdedup.cli.options import SchemeOption, TextField, Workers
-from esdedup.cli.output import Advance, message
+from esdedup.cli.output import Advance, count, message
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.ingest.files import STDIN, BadRecord, Chunk, Format, chunks_in, format_of
+from esdedup.ingest.repeated_ids import RepeatedIds
 
 _SHOWN = 5
 Files = Annotated[
@@ -32,7 +33,7 @@ FormatOption = Annotated[
 ]
 IdField = Annotated[
     str | None,
-    typer.Option(show_default="id, else file:line", help="Field with the document's id."),
+    typer.Option(show_default="id, else path:line", help="Field with the document's id."),
 ]
 DeadLetterPath = Annotated[
     Path | None,
@@ -46,6 +47,7 @@ DeadLetterPath = Annotated[
 
 def check_files(files: list[str], format: Format | None) -> None:
     """Raises UsageError if a file can't be read, before the first document is sent."""
+    named: set[Path] = set()
     for file in files:
         if file == STDIN:
             continue
@@ -54,6 +56,9 @@ def check_files(files: list[str], format: Format | None) -> None:
             raise UsageError(f"{file}: {kind}")
         if format is None:
             format_of(file)
+        if (path := Path(file).resolve()) in named:
+            raise UsageError(f"{file}: name the same file only once")
+        named.add(path)
     if files.count(STDIN) > 1:
         raise UsageError("standard input (-) can be read only once")
 
@@ -85,6 +90,13 @@ class FileOptions:
         for option in fields(self):
             if getattr(self, option.name) != option.default:
                 raise UsageError(f"--{option.name.replace('_', '-')} goes with FILES")
+
+
+def warn_of_repeated(ids: RepeatedIds) -> None:
+    """Tells the number of records whose id an earlier record had, and the first of them."""
+    if ids.first is not None:
+        records = count(ids.count, "record has", "records have")
+        message(f"{records} the id of an earlier record, and took its place: first {ids.first}")
 
 
 class DeadLetterFile(ExitStack):

@@ -10,6 +10,7 @@ import gzip
 import io
 import json
 import math
+import os
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -48,14 +49,19 @@ Item = TypeVar("Item")
 class Record:
     """A record of an input.
 
-    file: name of the file without folders. line: number of its first line, from 1. spare_id: the id
-    if the record has none of its own, or None for "file:line".
+    file: path of the file as it was given, with forward slashes. line: number of its first line,
+    from 1. spare_id: the id if the record has none of its own, or None for its place.
     """
 
     file: str
     line: int
     source: Mapping[str, Any]
     spare_id: str | None = None
+
+    @property
+    def place(self) -> str:
+        """The path and the line: "news/a.txt:3"."""
+        return f"{self.file}:{self.line}"
 
 
 @dataclass(frozen=True)
@@ -177,12 +183,17 @@ def _opened(path: str) -> Iterator[tuple[str, BinaryIO, BinaryIO]]:
         elif suffix == ".zst":
             reader = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
             stream = io.BufferedReader(reader)
-        yield "stdin" if path == STDIN else PurePath(path).name, file, stream
+        yield "stdin" if path == STDIN else _name(path), file, stream
     except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
         raise InputError(f"{path} can't be read to its end: {error}") from error
     finally:
         if path != STDIN:
             file.close()
+
+
+def _name(path: str) -> str:
+    """A path as records have it: with forward slashes, and valid Unicode."""
+    return os.fsencode(PurePath(path).as_posix()).decode("utf-8", "backslashreplace")
 
 
 def _lines(lines: Iterable[bytes], first: int = 1) -> Iterator[tuple[int, str]]:

@@ -16,10 +16,12 @@ from esdedup.cli.files import (
     check_files,
     chunks_of,
     total_bytes,
+    warn_of_repeated,
 )
 from esdedup.exceptions import UsageError
 from esdedup.ingest.ingest import IngestReport, ingest
 from esdedup.ingest.near_duplicates import DuplicatePolicy, OnDuplicate
+from esdedup.ingest.repeated_ids import RepeatedIds
 from esdedup.search.limits import ACTING
 from esdedup.stores import BulkPolicy
 
@@ -49,8 +51,9 @@ def index(
 
     Example: esdedup index news.jsonl -i news --on-duplicate mark
 
-    The index is made if there is none. A document with the id of an indexed one replaces it. The
-    same command again thus completes a run that was stopped.
+    The index is made if there is none. A document with the id of an indexed one replaces it. One
+    that the index has already is not written, so that the same command again completes a run that
+    was stopped.
     """
     check_files(files, reading.format)
     if group and on_duplicate != "keep":
@@ -60,7 +63,7 @@ def index(
     action = "group" if group else on_duplicate
     policy = DuplicatePolicy(action, least, metric=metric, distance=distance)
     scheme = options.scheme_in(reading.scheme)
-    last = IngestReport()
+    last, ids = IngestReport(), RepeatedIds()
     path = reading.dead_letter or Path(f"{target.index}.dead-letter.jsonl")
     with (
         target.open(scheme, reading.text_field, BulkPolicy(retries=retries)) as opened,
@@ -91,10 +94,12 @@ def index(
                 on_duplicate=policy,
                 on_batch=on_batch,
                 fresh=lambda: opened.meta,
+                ids=ids,
             )
             opened.store.refresh()
     title = output.capital(opened.store.where)
     output.print_counts(asdict(report), output.wants_json(as_json), of="Records", title=title)
+    warn_of_repeated(ids)
     if report.truncated:
         output.message(
             f"{output.count(report.truncated, 'document')} with more candidates than the"

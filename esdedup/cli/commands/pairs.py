@@ -10,7 +10,14 @@ from typing import Annotated
 import typer
 
 from esdedup.cli import options, output
-from esdedup.cli.files import DeadLetterFile, FileOptions, check_files, chunks_of, total_bytes
+from esdedup.cli.files import (
+    DeadLetterFile,
+    FileOptions,
+    check_files,
+    chunks_of,
+    total_bytes,
+    warn_of_repeated,
+)
 from esdedup.cli.output import count, message
 from esdedup.dedup.file_pairs import pairs_in_files
 from esdedup.dedup.pairs import SimilarPairs, similar_pairs
@@ -94,6 +101,7 @@ def _in_files(files: list[str], of: FileOptions, limits: Limits, as_json: bool) 
                 on_read=documents,
                 on_step=on_step,
             )
+        warn_of_repeated(read.repeated)
         _answer(found, read.texts_of, limits, as_json)
         if read.failed:
             message(f"{read.failed} of {read.read} records were left out: see {letters.path}")
