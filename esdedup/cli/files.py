@@ -14,8 +14,9 @@ import typer
 from esdedup.cli.options import SchemeOption, TextField, Workers
 from esdedup.cli.output import Advance, count, message
 from esdedup.exceptions import StoreError, UsageError
-from esdedup.ingest.files import STDIN, BadRecord, Chunk, Format, chunks_in, format_of
+from esdedup.ingest.files import BadRecord, Chunk, Format, chunks_in, format_of
 from esdedup.ingest.repeated_ids import RepeatedIds
+from esdedup.ingest.streams import STDIN
 
 _SHOWN = 5
 Files = Annotated[

@@ -148,7 +148,7 @@ def test_a_change_that_comes_in_between_is_seen(
             monkeypatch.setattr(type(index.store), "change", real)
             (one,) = store.hold(["a"])
             assert store.change([Change(one, {"esdedup": {"group": "g"}})]).updated == 1
-            return real(self, changes)  # type: ignore[arg-type]
+            return real(self, changes)
 
         monkeypatch.setattr(type(index.store), "change", first_another)
         report = index.add([{**DOCUMENTS[0], "n": 2}])
@@ -178,7 +178,10 @@ def test_an_index_that_hides_a_part_of_its_documents(place: Place) -> None:
     """Such a part can't be compared, so that the document is written."""
     place.call("PUT", "", {"mappings": {"_source": {"excludes": ["secret"]}}})
     with esdedup.open(place.target, place.index) as index:
-        given = [{"id": "a", "text": "some words", "secret": 1}, {"id": "b", "text": "others"}]
+        given: list[dict[str, Any]] = [
+            {"id": "a", "text": "some words", "secret": 1},
+            {"id": "b", "text": "others"},
+        ]
         index.add(given)
         report = index.add(given)
         assert (report.updated, report.unchanged) == (1, 1)

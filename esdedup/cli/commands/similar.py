@@ -15,7 +15,8 @@ from esdedup.cli import options
 from esdedup.cli.output import count, message, print_json, print_table, snippet, wants_json, warn
 from esdedup.exceptions import RecordError, UsageError
 from esdedup.index import Index
-from esdedup.ingest.files import STDIN, BadRecord, Record, read_records
+from esdedup.ingest.files import BadRecord, Record, read_records
+from esdedup.ingest.streams import STDIN
 from esdedup.models import FIELD, Metric, Query, Result
 from esdedup.search.limits import LOOKING, MAX_CANDIDATES, RECALL, Limits
 from esdedup.search.warnings import GOOD_RECALL, lacking, percent
