@@ -35,11 +35,13 @@ class FileDocuments:
     """The documents of files.
 
     read: number of records. failed: number of them left out. repeated: the ids that come again.
+    without_words: number of documents whose texts have no words.
     """
 
     def __init__(self, dead_letter: DeadLetter) -> None:
         self.read = 0
         self.failed = 0
+        self.without_words = 0
         self.repeated = RepeatedIds()
         self._dead_letter = dead_letter
         self._ids: list[str] = []
@@ -54,6 +56,7 @@ class FileDocuments:
         self.failed += len(bad)
         for record in bad:
             self._dead_letter(record)
+        self.without_words += int(np.count_nonzero(~columns[1]))
         self.repeated.add(ids, places.__getitem__)
         first = len(self._ids)
         self._ids += ids

@@ -401,7 +401,8 @@ def _check_unicode(source: Any) -> None:
         point = ord(error.object[error.start])
         if 0xDC80 <= point <= 0xDCFF:
             raise RecordError(
-                f"byte 0x{point - 0xDC00:02x} is not valid UTF-8; --encoding names another encoding"
+                f"byte 0x{point - 0xDC00:02x} is not valid UTF-8; name another encoding by"
+                " --encoding, such as latin-1"
             ) from None
         raise RecordError(f"\\u{point:04x} is half of a surrogate pair") from None
 

@@ -29,7 +29,16 @@ from esdedup.ingest.near_duplicates import DuplicatePolicy, Originals
 from esdedup.ingest.parallel import in_order
 from esdedup.ingest.recent import Verdict
 from esdedup.ingest.repeated_ids import RepeatedIds
-from esdedup.models import Change, Counts, Document, Encoded, Failure, Held, tokens_in
+from esdedup.models import (
+    TOKEN_KINDS,
+    Change,
+    Counts,
+    Document,
+    Encoded,
+    Failure,
+    Held,
+    tokens_in,
+)
 from esdedup.stores.base import KEPT, Store
 from esdedup.stores.changes import ChangeReport, Decision, change_held, missing
 from esdedup.stores.fields import value_at
@@ -50,6 +59,8 @@ class IngestReport(Counts):
     duplicates: near-duplicates found, whatever was done with them. exact: those of them with an
     equal text. truncated: documents that had more candidates than the policy compares with, or
     only buckets of the stop list. duplicate_ids: records whose id an earlier record had.
+    without_words: documents that have no tokens, as their texts have no words. Only equal texts
+    are found of them.
     """
 
     read: int = 0
@@ -62,6 +73,7 @@ class IngestReport(Counts):
     exact: int = 0
     truncated: int = 0
     duplicate_ids: int = 0
+    without_words: int = 0
 
 
 def ingest(
@@ -139,6 +151,7 @@ class _Batch:
     encoded: Sequence[Encoded] = ()
     own: Sequence[bool] = ()
     read: Callable[[], tuple[list[Item], list[BadRecord]]] | None = None
+    without_words: int = 0
 
     @property
     def ids(self) -> list[str]:
@@ -163,7 +176,12 @@ def _prepare(
         sketched = zip(items, documents, strict=True)
         return _Batch([replace(item, sketched=made) for item, made in sketched], bad, meta)
     encoded = [Encoded(made.id, encode(made)) for made in documents]
-    return _Batch([], bad, meta, encoded, [item.own_id for item in items], read)
+    own = [item.own_id for item in items]
+    return _Batch([], bad, meta, encoded, own, read, _without_words(documents, meta.field))
+
+
+def _without_words(documents: Sequence[Document], field: str) -> int:
+    return sum(document.tokens_in(field).keys().isdisjoint(TOKEN_KINDS) for document in documents)
 
 
 def _items_in(
@@ -195,7 +213,7 @@ class _Writer:
                 report, refused = self._write(batch.encoded, batch.own)
                 if refused:
                     self._refuse(batch.read()[0], refused)
-                return report
+                return report + IngestReport(without_words=batch.without_words)
             items, _ = batch.read()
         elif batch.sketched_for not in (None, self.meta):
             # The index names another scheme by now.
@@ -263,6 +281,9 @@ class _Writer:
         if marks is not None and self.policy.writes:
             documents = [self._marked(document, marks[document.id]) for document in documents]
         report, refused = self._write(documents, [item.own_id for item in items])
+        if not self.renews_marks:
+            # Otherwise they are counted already.
+            report += IngestReport(without_words=_without_words(documents, self.meta.field))
         self._refuse(items, refused)
         return report, {items[row].id for row, _ in refused}
 

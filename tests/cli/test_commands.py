@@ -79,6 +79,7 @@ def test_the_whole_path_on_a_local_file() -> None:
             "exact": 0,
             "truncated": 0,
             "duplicate_ids": 0,
+            "without_words": 0,
         }
     ]
     pairs = rows(run("pairs"))
@@ -132,6 +133,7 @@ def test_file_formats(folder: Path) -> None:
         "exact": 0,
         "truncated": 0,
         "duplicate_ids": 1,
+        "without_words": 0,
     }
     (found,) = rows(run("similar", "--id", "1", "-t", "0.01", "--source"))
     assert found["matches"] == []
@@ -167,6 +169,7 @@ def test_bad_records_go_to_the_dead_letter_and_the_rest_go_on(folder: Path) -> N
             "exact": 0,
             "truncated": 0,
             "duplicate_ids": 0,
+            "without_words": 0,
         }
     ]
     assert "mixed.jsonl:2: not valid JSON" in done.err

@@ -13,10 +13,9 @@ from esdedup.cli.files import (
     DeadLetterFile,
     FileOptions,
     Files,
-    check_files,
-    chunks_of,
     total_bytes,
     warn_of_repeated,
+    warn_without_words,
 )
 from esdedup.exceptions import UsageError
 from esdedup.ingest.ingest import IngestReport, ingest
@@ -55,7 +54,7 @@ def index(
     that the index has already is not written, so that the same command again completes a run that
     was stopped.
     """
-    check_files(files, reading.format)
+    reading.check(files)
     if group and on_duplicate != "keep":
         raise UsageError(f"--group marks near-duplicates: leave out --on-duplicate {on_duplicate}")
     options.check_metric_options(metric, threshold, None)
@@ -70,6 +69,10 @@ def index(
         DeadLetterFile(path) as letters,
         output.progress("Indexing", total_bytes(files)) as (advance, documents),
     ):
+        # Before the index is made, because it keeps the name of the field.
+        stored = opened.store.meta()
+        text_field = reading.text_field or (stored.text_field if stored else "text")
+        chunks = reading.chunks(files, text_field, advance)
         opened.create()
 
         def on_batch(report: IngestReport) -> None:
@@ -87,7 +90,7 @@ def index(
             report = ingest(
                 opened.store,
                 opened.meta,
-                chunks_of(files, reading.format, advance),
+                chunks,
                 letters,
                 workers=reading.workers,
                 id_field=reading.id_field,
@@ -100,6 +103,7 @@ def index(
     title = output.capital(opened.store.where)
     output.print_counts(asdict(report), output.wants_json(as_json), of="Records", title=title)
     warn_of_repeated(ids)
+    warn_without_words(report.without_words)
     if report.truncated:
         output.message(
             f"{output.count(report.truncated, 'document')} with more candidates than the"
