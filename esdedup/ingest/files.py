@@ -344,14 +344,14 @@ def _read_rows(name: str, format: Format, stream: BinaryIO) -> Iterator[Record |
                 raise InputError(said) from error
             yield BadRecord(name, first, "".join(lines.row), reason)
             continue
-        if header is None:
+        if header is None and row:
             header = row
             if repeated := sorted(column for column, count in Counter(row).items() if count > 1):
                 raise UsageError(f"{name}: the header names {repeated[0]!r} more than once")
-        elif row and len(row) == len(header):
+        elif header is not None and row and len(row) == len(header):
             source = dict(zip(header, row, strict=True))
             yield _checked(name, first, json.dumps(source, ensure_ascii=False), source)
-        elif row:
+        elif header is not None and row:
             reason = f"{len(row)} fields, but the header has {len(header)}"
             yield BadRecord(name, first, json.dumps(row), reason)
 

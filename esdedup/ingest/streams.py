@@ -65,7 +65,7 @@ def opened(path: str, encoding: str | None = None) -> Iterator[tuple[BinaryIO, i
         if encoding is None and (found := _other_encoding(stream.peek(_HEAD_BYTES))):
             raise UsageError(f"{path}: it is {found.upper()}, not UTF-8: --encoding {found}")
         yield file, stream
-    except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
+    except (OSError, EOFError, UnicodeError, zlib.error, zstandard.ZstdError) as error:
         raise InputError(f"{path} can't be read to its end: {error}") from error
     finally:
         if path != STDIN:
@@ -82,8 +82,8 @@ def name_of(path: str) -> str:
 def check_encoding(encoding: str | None) -> None:
     """Raises UsageError if Python does not know the name of a text encoding."""
     try:
-        b"".decode(encoding or "utf-8")
-        codecs.getincrementaldecoder(encoding or "utf-8")
+        # This knows which of Python's codecs are of text.
+        io.TextIOWrapper(io.BytesIO(), encoding or "utf-8")
     except (LookupError, UnicodeError) as error:
         raise UsageError(
             f"--encoding {encoding}: use a name such as utf-16, latin-1, cp1252, gb18030 or big5"
