@@ -287,14 +287,16 @@ class Index:
 
     def get(self, id: str) -> Document:
         """A document, without its tokens. Raises StoreError if there is none."""
-        found = self.store.get([id])
+        found = self.store.get([_id(id)])
         if not found:
             raise StoreError(f"{self.store.where} has no document {id!r}")
         return found[0]
 
     def delete(self, ids: Sequence[str]) -> int:
         """Deletes documents with their tokens, and returns the number that existed."""
-        deleted = self.store.delete(ids)
+        if isinstance(ids, str):
+            raise UsageError("give a list of ids, not a single one")
+        deleted = self.store.delete([_id(id) for id in ids])
         self.store.refresh()
         return deleted
 
@@ -347,7 +349,7 @@ class Index:
         if text is not None or id is None:
             raise UsageError("give either a text or the id of a document")
         try:
-            return Query(text_of(self.get(id).source, self.meta.text_fields), id, filters)
+            return Query(text_of(self.get(id).source, self.meta.text_fields), _id(id), filters)
         except RecordError as error:
             raise StoreError(f"document {id!r}: {error}") from error
 
@@ -512,7 +514,7 @@ class Index:
 
     def explain(self, left: str, right: str) -> Explanation:
         """Why two documents, given by id, are similar or not."""
-        return explain(self.store, self.meta, left, right)
+        return explain(self.store, self.meta, _id(left), _id(right))
 
     def statistics(self) -> Statistics:
         """Numbers of documents and bytes."""
@@ -607,7 +609,7 @@ def _records(
     documents: Iterable[Mapping[str, Any]], id_field: str | None = None
 ) -> Iterator[Record]:
     """The records of documents. id_field: give a random id to documents without this field."""
-    if isinstance(documents, (Mapping, str)):
+    if isinstance(documents, (Mapping, str)) or not isinstance(documents, Iterable):
         raise UsageError("give a list of documents, not a single one")
 
     def record(number: int, source: Mapping[str, Any]) -> Record:
@@ -617,6 +619,13 @@ def _records(
         return Record("document", number, source, uuid.uuid4().hex if absent else None)
 
     return itertools.starmap(record, enumerate(documents, 1))
+
+
+def _id(id: object) -> str:
+    """An id as documents have it: `add` takes whole numbers too. Raises UsageError for others."""
+    if isinstance(id, bool) or not isinstance(id, (str, int)):
+        raise UsageError(f"id {id!r}: give text or a whole number")
+    return str(id)
 
 
 def _raise(record: BadRecord) -> None:

@@ -64,10 +64,9 @@ class Document:
 
 
 class Encoded(NamedTuple):
-    """A document as its store writes it. form: what `Store.encode` returns. digest: of the text."""
+    """A document as its store writes it. form: what `Store.encode` returns."""
 
     id: str
-    digest: str
     form: Any
 
 
@@ -140,11 +139,16 @@ class Candidates:
 
 @dataclass(frozen=True)
 class Failure:
-    """A document that a store refused, and why. conflict: the id was taken, or it had changed."""
+    """A document that a store refused, and why.
+
+    conflict: the id was taken, or the document had changed. index: where the document lies that has
+    the id, in a cluster.
+    """
 
     id: str
     reason: str
     conflict: bool = False
+    index: str | None = None
 
 
 @dataclass(frozen=True)
@@ -188,11 +192,13 @@ class Change:
     """A change of a document that is still as it was held.
 
     fields: merged into it, objects into objects; None to delete it. whole: they replace all of it.
+    new: the fields come from outside, so that a cluster's index puts them through its own pipeline.
     """
 
     held: Held
     fields: Mapping[str, Any] | None
     whole: bool = False
+    new: bool = False
 
 
 @dataclass(frozen=True)

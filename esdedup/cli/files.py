@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import IO, Annotated
 
 import typer
 
 from esdedup.cli.options import SchemeOption, TextField, Workers
-from esdedup.cli.output import Advance, message
+from esdedup.cli.output import Advance, count, message
 from esdedup.exceptions import StoreError, UsageError
-from esdedup.ingest.files import STDIN, BadRecord, Chunk, Format, chunks_in, format_of
+from esdedup.ingest.files import BadRecord, Chunk, Format, Record, chunks_in, format_of
+from esdedup.ingest.repeated_ids import RepeatedIds
+from esdedup.ingest.streams import STDIN, check_encoding
+from esdedup.stores.fields import quoted, value_at
 from esdedup.stores.own_files import file_name, open_private
 
 _SHOWN = 5
+_NAMES = 20
+_ENOUGH = 1_000
+"""Records without a text, to tell that the name of the field is wrong."""
 Files = Annotated[
     list[str],
     typer.Argument(
@@ -31,9 +39,17 @@ FormatOption = Annotated[
     Format | None,
     typer.Option("--format", show_default="by the file's ending", help="Format of the files."),
 ]
+EncodingOption = Annotated[
+    str | None,
+    typer.Option(
+        "--encoding",
+        show_default="UTF-8",
+        help="Encoding of the files, such as utf-16, latin-1 or gb18030.",
+    ),
+]
 IdField = Annotated[
     str | None,
-    typer.Option(show_default="id, else file:line", help="Field with the document's id."),
+    typer.Option(show_default="id, else path:line", help="Field with the document's id."),
 ]
 DeadLetterPath = Annotated[
     Path | None,
@@ -45,8 +61,12 @@ DeadLetterPath = Annotated[
 ]
 
 
-def check_files(files: list[str], format: Format | None) -> None:
+def check_files(
+    files: list[str], format: Format | None = None, encoding: str | None = None
+) -> None:
     """Raises UsageError if a file can't be read, before the first document is sent."""
+    check_encoding(encoding)
+    named: set[Path] = set()
     for file in files:
         if file == STDIN:
             continue
@@ -55,6 +75,9 @@ def check_files(files: list[str], format: Format | None) -> None:
             raise UsageError(f"{file}: {kind}")
         if format is None:
             format_of(file)
+        if (path := Path(file).resolve()) in named:
+            raise UsageError(f"{file}: name the same file only once")
+        named.add(path)
     if files.count(STDIN) > 1:
         raise UsageError("standard input (-) can be read only once")
 
@@ -64,22 +87,31 @@ def total_bytes(files: list[str]) -> int | None:
     return None if STDIN in files else sum(Path(file).stat().st_size for file in files)
 
 
-def chunks_of(files: list[str], format: Format | None, advance: Advance) -> Iterator[Chunk]:
-    """Yields the records of all files in chunks. advance: called with numbers of bytes read."""
-    for file in files:
-        yield from chunks_in(file, format, advance)
-
-
 @dataclass(frozen=True)
 class FileOptions:
     """The options of a command that takes files of documents."""
 
     format: FormatOption = None
+    encoding: EncodingOption = None
     text_field: TextField = None
     id_field: IdField = None
     scheme: SchemeOption = None
     dead_letter: DeadLetterPath = None
     workers: Workers = 1
+
+    def check(self, files: list[str]) -> None:
+        """Raises UsageError if a file can't be read, before the first document is sent."""
+        check_files(files, self.format, self.encoding)
+
+    def chunks(
+        self, files: list[str], text_fields: Sequence[str], advance: Advance
+    ) -> Iterator[Chunk]:
+        """Returns the records of all files in chunks, with the errors of `with_text`.
+
+        advance: called with numbers of bytes read.
+        """
+        read = partial(chunks_in, format=self.format, on_bytes=advance, encoding=self.encoding)
+        return with_text(itertools.chain.from_iterable(map(read, files)), text_fields)
 
     def refuse(self) -> None:
         """Raises UsageError if an option is given, for a command without files."""
@@ -93,13 +125,74 @@ def dead_letter_path(index: str) -> Path:
     return Path(f"{file_name(index)}.dead-letter.jsonl")
 
 
+def warn_of_repeated(ids: RepeatedIds) -> None:
+    """Tells the number of records whose id an earlier record had, and the first of them."""
+    if ids.first is not None:
+        records = count(ids.count, "record has", "records have")
+        message(f"{records} the id of an earlier record, and took its place: first {ids.first}")
+
+
+def warn_without_words(documents: int) -> None:
+    """Tells the number of documents without words, if there are any."""
+    if documents:
+        have = count(documents, "document has", "documents have")
+        message(f"{have} no words, such as emoji only: they are found as equal only")
+
+
+def with_text(chunks: Iterator[Chunk], text_fields: Sequence[str]) -> Iterator[Chunk]:
+    """Returns the same chunks after a look at the first records.
+
+    Raises UsageError if the first thousand records, or all of fewer, lack the fields of the text:
+    their names are wrong, and all records would be thrown out.
+    """
+    begun: list[Chunk] = []
+    names: dict[str, None] = {}
+    seen = 0
+    for chunk in chunks:
+        begun.append(chunk)
+        for record in chunk.records():
+            if isinstance(record, BadRecord):
+                continue
+            if any(value_at(record.source, name) is not None for name in text_fields):
+                return itertools.chain(begun, chunks)
+            names |= dict.fromkeys(record.source)
+            seen += 1
+            if seen == _ENOUGH:
+                break
+        if seen == _ENOUGH:
+            break
+    if seen:
+        listed = ", ".join(itertools.islice(names, _NAMES)) + (", ..." * (len(names) > _NAMES))
+        raise UsageError(
+            f"none of the first {count(seen, 'record')} has {quoted(text_fields)}; name"
+            f" the field of the text by --text-field. There are: {listed or 'none'}"
+        )
+    return iter(begun)
+
+
+class Reasons:
+    """Tells why records were left out, of the first few of them. more: the message after these."""
+
+    def __init__(self, more: str) -> None:
+        self.count = 0
+        self._more = more
+
+    def show(self, record: Record | BadRecord, reason: str) -> None:
+        """Tells the reason of the next record."""
+        self.count += 1
+        if self.count <= _SHOWN:
+            message(f"{record.file}:{record.line}: {reason}")
+        elif self.count == _SHOWN + 1:
+            message(self._more)
+
+
 class DeadLetterFile(ExitStack):
     """Appends bad records as JSON lines. The file is made when the first one comes."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
         self.path = path
-        self.count = 0
+        self._reasons = Reasons(f"... more in {path}")
         self._file: IO[str] | None = None
 
     def __call__(self, record: BadRecord) -> None:
@@ -113,8 +206,4 @@ class DeadLetterFile(ExitStack):
             self._file.flush()
         except OSError as error:
             raise StoreError(f"dead-letter file {self.path}: {error.strerror}") from error
-        self.count += 1
-        if self.count <= _SHOWN:
-            message(f"{record.file}:{record.line}: {record.reason}")
-        elif self.count == _SHOWN + 1:
-            message(f"... more in {self.path}")
+        self._reasons.show(record, record.reason)

@@ -18,10 +18,11 @@ from esdedup.dedup.pairs import SimilarPairs, pairs_among
 from esdedup.dedup.representative import KeepRule
 from esdedup.dedup.work_folder import Columns, OnStep, Reading
 from esdedup.exceptions import UsageError
-from esdedup.ingest.documents import items_of, line_taken
-from esdedup.ingest.files import BadRecord, Chunk, Record
+from esdedup.ingest.documents import items_of
+from esdedup.ingest.files import BadRecord, Chunk
 from esdedup.ingest.ingest import DeadLetter
 from esdedup.ingest.parallel import in_order
+from esdedup.ingest.repeated_ids import RepeatedIds
 from esdedup.search.limits import Limits, narrowed_scheme
 from esdedup.sketch.minhash import MOST_PERMUTATIONS
 from esdedup.sketch.scheme import Scheme
@@ -30,9 +31,9 @@ from esdedup.stores.mapping import IndexMeta
 
 _PERMUTATIONS = 160
 """More rows a band take longer to sketch, and fewer leave more candidates to verify."""
-# Of a chunk: the records that are not documents, the ids and the texts of n documents, by row the
-# records of those without an id of their own, and columns of shape (n, 2), (n,) and (n, width).
-_Part = tuple[list[BadRecord], list[str], list[str], dict[int, Record], tuple[NDArray[Any], ...]]
+# Of a chunk: the records that are not documents, the ids, texts and places of n documents, and
+# columns of shape (n, 2), (n,) and (n, width).
+_Part = tuple[list[BadRecord], list[str], list[str], list[str], tuple[NDArray[Any], ...]]
 
 
 def scheme_for(limits: Limits) -> Scheme:
@@ -51,11 +52,17 @@ def scheme_for(limits: Limits) -> Scheme:
 
 
 class FileDocuments:
-    """The documents of files. read: number of records. failed: number of them left out."""
+    """The documents of files.
+
+    read: number of records. failed: number of them left out. repeated: the ids that come again.
+    without_words: number of documents whose texts have no words.
+    """
 
     def __init__(self, dead_letter: DeadLetter) -> None:
         self.read = 0
         self.failed = 0
+        self.without_words = 0
+        self.repeated = RepeatedIds()
         self._dead_letter = dead_letter
         self._ids: list[str] = []
         self._texts: dict[str, str] = {}
@@ -64,25 +71,20 @@ class FileDocuments:
 
     def add(self, part: _Part) -> None:
         """Adds the documents of the next chunk."""
-        bad, ids, texts, lines, columns = part
+        bad, ids, texts, places, columns = part
         self.read += len(bad) + len(ids)
+        self.failed += len(bad)
         for record in bad:
-            self._refuse(record)
+            self._dead_letter(record)
+        self.without_words += int(np.count_nonzero(~columns[1]))
+        self.repeated.add(ids, places.__getitem__)
         first = len(self._ids)
         self._ids += ids
         self._columns.append(columns)
         for row, (id, text) in enumerate(zip(ids, texts, strict=True)):
-            if row in lines and id in self._texts:
-                if text != self._texts[id]:
-                    self._refuse(line_taken(lines[row]))
-                continue
             # As in an index, a later document replaces the earlier one of its id.
             self._rows[id] = first + row
             self._texts[id] = text
-
-    def _refuse(self, record: BadRecord) -> None:
-        self.failed += 1
-        self._dead_letter(record)
 
     def texts_of(self, ids: list[str]) -> list[str]:
         """Returns the texts of documents."""
@@ -137,6 +139,6 @@ def _part(reading: Reading, id_field: str | None, chunk: Chunk) -> _Part:
     sketches = sketch(texts, reading.meta.scheme)
     values = sketches.bands if reading.metric == "jaccard" else sketches.fingerprints
     assert values is not None
-    lines = {row: item.record for row, item in enumerate(items) if not item.own_id}
+    places = [item.record.place for item in items]
     columns = digest_words(sketches.digests), sketches.filled, values.astype(reading.kind)
-    return bad, [item.id for item in items], texts, lines, columns
+    return bad, [item.id for item in items], texts, places, columns

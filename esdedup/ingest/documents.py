@@ -19,8 +19,8 @@ _SKETCHED_AT_ONCE = 2_000
 """Texts. Less memory is in use at a time, which saves a sixth of the work of whole batches."""
 MAX_ID_BYTES = 512
 TAKEN_BY_LINE = (
-    "another text was indexed from this line of a file of this name before; give the documents ids"
-    " of their own (--id-field)"
+    "another text was indexed from this line of this file before; give the documents ids of their"
+    " own (--id-field)"
 )
 OURS = ("scheme", "digest", *TOKEN_KINDS, "fingerprint")
 """Fields made of a text."""
@@ -113,7 +113,7 @@ def items_of(
 ) -> tuple[list[Item], list[BadRecord]]:
     """Returns the records that are documents, and those that are not.
 
-    id_field: the field of the id, or None for `id`, without which the id is "file:line".
+    id_field: the field of the id, or None for `id`, without which the id is "path:line".
     """
     items: list[Item] = []
     bad: list[BadRecord] = []
@@ -137,18 +137,20 @@ def _id_of(record: Record, id_field: str | None) -> tuple[str, bool]:
             return record.spare_id, True
         if id_field is not None:
             raise RecordError(f"the id field {id_field!r} is missing")
-        return f"{record.file}:{record.line}", False
+        return _checked_id(record.place), False
     if isinstance(value, bool) or not isinstance(value, (str, int)) or value == "":
         raise RecordError(f"the id field {id_field or 'id'!r} is neither text nor a whole number")
-    id = str(value)
-    if len(id.encode()) > MAX_ID_BYTES:
-        raise RecordError(f"the id is longer than {MAX_ID_BYTES} bytes")
-    return id, True
+    return _checked_id(str(value)), True
 
 
-def line_taken(record: Record) -> BadRecord:
-    """Returns the bad record for a line whose id another text has."""
-    return bad_record(record, TAKEN_BY_LINE)
+def _checked_id(id: str) -> str:
+    try:
+        length = len(id.encode())
+    except UnicodeEncodeError:
+        raise RecordError(f"the id {id!r} has half of a surrogate pair") from None
+    if length > MAX_ID_BYTES:
+        raise RecordError(f"the id is longer than {MAX_ID_BYTES} bytes: {id[:40]!r}...")
+    return id
 
 
 def bad_record(record: Record, reason: str) -> BadRecord:

@@ -5,26 +5,25 @@ A record that can't be read becomes a BadRecord, and reading goes on after it.
 
 from __future__ import annotations
 
+import codecs
 import csv
-import gzip
 import io
+import itertools
 import json
 import math
+import re
 import sys
-import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Any, BinaryIO, Literal, NoReturn, TypeVar
 
-import zstandard
-
 from esdedup.exceptions import InputError, RecordError, UsageError
+from esdedup.ingest.streams import COMPRESSED, MOST_BYTES, STDIN, Head, lines_of, name_of, opened
 
 Format = Literal["jsonl", "csv", "tsv", "text"]
-STDIN = "-"
 BATCH_DOCUMENTS = 10_000
 BATCH_CHARACTERS = 8_000_000
 CHUNK_BYTES = 2 << 20
@@ -39,7 +38,12 @@ _FORMATS: dict[str, Format] = {
     ".tab": "tsv",
     ".txt": "text",
 }
-_COMPRESSED = (".gz", ".zst")
+_TOO_LONG = (
+    f"longer than {MOST_BYTES >> 20} MiB: only its beginning is kept here. Is a line feed missing?"
+)
+_TOO_LONG_ELEMENT = f"longer than {MOST_BYTES >> 20} MiB"
+_TOO_LONG_ROW = f"longer than {MOST_BYTES >> 20} MiB. Is a quote not closed?"
+_SPACES = re.compile("[ \\t\\r\\n]*")
 OnBytes = Callable[[int], None]
 Item = TypeVar("Item")
 
@@ -48,14 +52,20 @@ Item = TypeVar("Item")
 class Record:
     """A record of an input.
 
-    file: name of the file without folders. line: number of its first line, from 1. spare_id: the id
-    if the record has none of its own, or None for "file:line".
+    file: path of the file as it was given, with forward slashes. line: number of its first line,
+    or of an element of a JSON array, from 1. spare_id: the id if the record has none of its own, or
+    None for its place.
     """
 
     file: str
     line: int
     source: Mapping[str, Any]
     spare_id: str | None = None
+
+    @property
+    def place(self) -> str:
+        """The path and the line: "news/a.txt:3"."""
+        return f"{self.file}:{self.line}"
 
 
 @dataclass(frozen=True)
@@ -83,7 +93,7 @@ def format_of(path: str) -> Format:
     if path == STDIN:
         return "jsonl"
     name = PurePath(path.lower())
-    suffix = PurePath(name.stem).suffix if name.suffix in _COMPRESSED else name.suffix
+    suffix = PurePath(name.stem).suffix if name.suffix in COMPRESSED else name.suffix
     if suffix not in _FORMATS:
         raise UsageError(
             f"{path}: unknown ending {suffix!r}; name the format: --format jsonl, csv, tsv or text"
@@ -91,46 +101,56 @@ def format_of(path: str) -> Format:
     return _FORMATS[suffix]
 
 
-def read_records(path: str, format: Format | None = None) -> Iterator[Record | BadRecord]:
+def read_records(
+    path: str, format: Format | None = None, encoding: str | None = None
+) -> Iterator[Record | BadRecord]:
     """Yields the records of a file, or of standard input for "-".
 
     Raises UsageError if the file can't be opened, InputError if it breaks off.
     """
     kind = format or format_of(path)
-    with _opened(path) as (name, _, stream):
-        if kind == "csv" or kind == "tsv":
-            yield from _read_rows(name, kind, stream)
+    with opened(path, encoding) as (_, stream):
+        if kind == "text" or (kind == "jsonl" and not _is_array(stream)):
+            yield from _read_lines(name_of(path), kind, lines_of(stream))
         else:
-            yield from _read_lines(name, kind, stream)
+            yield from _read_whole(name_of(path), kind, stream)
 
 
 def chunks_in(
-    path: str, format: Format | None = None, on_bytes: OnBytes | None = None
+    path: str,
+    format: Format | None = None,
+    on_bytes: OnBytes | None = None,
+    encoding: str | None = None,
 ) -> Iterator[Chunk]:
     """Yields the records of a file in chunks, with the errors of `read_records`.
 
-    on_bytes: called with the number of bytes read from the file since the last call.
+    on_bytes: called with the number of bytes read from the file since the last call. encoding: as
+    in `streams.opened`.
     """
     kind = format or format_of(path)
-    with _opened(path) as (name, file, stream):
+    with opened(path, encoding) as (file, stream):
         done, seekable = 0, file.seekable()
-        for chunk in _chunks(name, kind, stream):
+        for chunk in _chunks(name_of(path), kind, stream):
             if on_bytes is not None and seekable:
                 on_bytes(file.tell() - done)
                 done = file.tell()
             yield chunk
 
 
-def _chunks(name: str, kind: Format, stream: BinaryIO) -> Iterator[Chunk]:
-    if kind == "csv" or kind == "tsv":
-        # The rows of a table can't be told apart without the lines before them.
-        for rows in batches(_read_rows(name, kind, stream), CHUNK_BYTES):
-            yield Chunk(partial(list, rows))
+def _chunks(name: str, kind: Format, stream: io.BufferedReader) -> Iterator[Chunk]:
+    if kind in ("csv", "tsv") or (kind == "jsonl" and _is_array(stream)):
+        for some in batches(_read_whole(name, kind, stream), CHUNK_BYTES):
+            yield Chunk(partial(list, some))
         return
     first = 1
-    for lines in _grouped(stream, len, CHUNK_BYTES):
+    for lines in _grouped(lines_of(stream), len, CHUNK_BYTES):
         yield Chunk(partial(_read_lines, name, kind, lines, first))
         first += len(lines)
+
+
+def _read_whole(name: str, kind: Format, stream: BinaryIO) -> Iterator[Record | BadRecord]:
+    """Yields records that can't be told apart without what comes before them."""
+    return _read_array(name, stream) if kind == "jsonl" else _read_rows(name, kind, stream)
 
 
 def batches(
@@ -149,116 +169,220 @@ def batches(
 def _grouped(
     items: Iterable[Item], size_of: Callable[[Item], int], most: int
 ) -> Iterator[list[Item]]:
-    """Yields items in groups that end when they reach a size, or BATCH_DOCUMENTS."""
+    """Yields items in groups that end when they reach a size, or BATCH_DOCUMENTS.
+
+    If the items break off, the error comes after the last group.
+    """
     group: list[Item] = []
     size = 0
-    for item in items:
-        group.append(item)
-        size += size_of(item)
-        if size >= most or len(group) >= BATCH_DOCUMENTS:
+    try:
+        for item in items:
+            group.append(item)
+            size += size_of(item)
+            if size >= most or len(group) >= BATCH_DOCUMENTS:
+                yield group
+                group, size = [], 0
+    except Exception:
+        if group:
             yield group
-            group, size = [], 0
+        raise
     if group:
         yield group
 
 
-@contextmanager
-def _opened(path: str) -> Iterator[tuple[str, BinaryIO, BinaryIO]]:
-    """Gives the name by which records call a file, the file, and its bytes unpacked."""
-    try:
-        file: Any = sys.stdin.buffer if path == STDIN else Path(path).open("rb")  # noqa: SIM115
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error
-    suffix = PurePath(path).suffix.lower()
-    stream = file
-    try:
-        if suffix == ".gz":
-            stream = gzip.GzipFile(fileobj=file)
-        elif suffix == ".zst":
-            reader = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
-            stream = io.BufferedReader(reader)
-        yield "stdin" if path == STDIN else PurePath(path).name, file, stream
-    except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
-        raise InputError(f"{path} can't be read to its end: {error}") from error
-    finally:
-        if path != STDIN:
-            file.close()
-
-
-def _lines(lines: Iterable[bytes], first: int = 1) -> Iterator[tuple[int, str]]:
-    """Yields numbers and lines without their ends. Invalid UTF-8 becomes lone surrogates."""
-    for number, line in enumerate(lines, first):
-        text = line.decode("utf-8-sig" if number == 1 else "utf-8", "surrogateescape")
-        yield number, text.rstrip("\r\n")
+def _line(line: bytes, number: int) -> str:
+    """Decodes a line, without its end. Invalid UTF-8 becomes lone surrogates."""
+    text = line.decode("utf-8-sig" if number == 1 else "utf-8", "surrogateescape")
+    return text.rstrip("\r\n")
 
 
 def _read_lines(
-    name: str, format: Literal["jsonl", "text"], lines: Iterable[bytes], first: int = 1
+    name: str, format: Format, lines: Iterable[bytes], first: int = 1
 ) -> Iterator[Record | BadRecord]:
     """Yields the records of lines, leaving out empty ones. first: number of the first line."""
     # Making one for each line would take as long as reading a short document.
-    decoder = json.JSONDecoder(parse_constant=_refuse_number, parse_float=_finite)
-    for number, line in _lines(lines, first):
-        if not line.strip():
+    decoder = _decoder()
+    for number, given in enumerate(lines, first):
+        line = _line(given, number)
+        if isinstance(given, Head):
+            yield BadRecord(name, number, line, _TOO_LONG)
+        elif not line.strip():
             continue
-        if format == "text":
+        elif format == "text":
             yield _checked(name, number, line, {"text": line})
-            continue
-        try:
-            source = decoder.decode(line)
-            if not isinstance(source, dict):
-                raise RecordError(f"a JSON object is expected, not {_json_name(source)}")
-            if "\\u" in line or not line.isascii():
-                _check_unicode(source)
-        except json.JSONDecodeError as error:
-            reason = f"not valid JSON: {error.msg} at character {error.colno}"
-            yield BadRecord(name, number, line, reason)
-        except (ValueError, RecursionError) as error:
-            yield BadRecord(name, number, line, str(error))
         else:
-            yield Record(name, number, source)
+            yield _object(name, number, line, partial(decoder.decode, line))
 
 
-def _read_rows(
-    name: str, format: Literal["csv", "tsv"], stream: BinaryIO
-) -> Iterator[Record | BadRecord]:
-    """Yields the records of a table. Its first row names the fields."""
-    consumed: list[str] = []
+def _decoder() -> json.JSONDecoder:
+    return json.JSONDecoder(parse_constant=_refuse_number, parse_float=_finite)
+
+
+def _object(name: str, number: int, raw: str, decode: Callable[[], Any]) -> Record | BadRecord:
+    """Returns the record of a JSON object. raw: its text. decode: parses it."""
+    try:
+        source = decode()
+        if not isinstance(source, dict):
+            raise RecordError(f"a JSON object is expected, not {_json_name(source)}")
+        if "\\u" in raw or not raw.isascii():
+            _check_unicode(source)
+    except json.JSONDecodeError as error:
+        reason = f"not valid JSON: {error.msg} at character {error.colno}"
+        return BadRecord(name, number, raw, reason)
+    except (ValueError, RecursionError) as error:
+        return BadRecord(name, number, raw, str(error))
+    return Record(name, number, source)
+
+
+def _is_array(stream: io.BufferedReader) -> bool:
+    """Tells whether a stream begins with an array, and not with a line of JSON."""
+    head = stream.peek(CHUNK_BYTES).removeprefix(codecs.BOM_UTF8)
+    return head.lstrip()[:1] == b"["
+
+
+def _read_array(name: str, stream: BinaryIO) -> Iterator[Record | BadRecord]:
+    """Yields the elements of one JSON array. Their lines are their numbers.
+
+    Raises InputError where the array is not valid JSON: nothing can be told apart after that.
+    """
+    text = _Text(stream)
+    text.skip("[")
+    decoder = _decoder()
+    for number in itertools.count(1):
+        if text.skip("]"):
+            break
+        if number > 1 and not text.skip(","):
+            raise InputError(f"{name}: after element {number - 1} of the array: ',' is expected")
+        try:
+            raw = text.value()
+        except (ValueError, RecursionError) as error:
+            raise InputError(
+                f"{name}: element {number} of the array is not valid JSON: {error}. What follows it"
+                " was not read"
+            ) from error
+        yield _object(name, number, raw, partial(decoder.decode, raw))
+    if text.next():
+        raise InputError(f"{name}: there is more after the array: give one array, or lines of JSON")
+
+
+class _Text:
+    """The text of a stream, of which a part is in memory."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._utf8 = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape")
+        self._ended = False
+        self._text = ""
+        self._at = 0
+        # It only finds the end of a value.
+        self._decoder = json.JSONDecoder(parse_int=str, parse_float=str)
+
+    def next(self) -> str:
+        """The next character that is not a space, or nothing at the end."""
+        while True:
+            self._at = _SPACES.match(self._text, self._at).end()  # type: ignore[union-attr]
+            if self._at < len(self._text) or self._ended:
+                return self._text[self._at : self._at + 1]
+            self._read()
+
+    def skip(self, character: str) -> bool:
+        """Leaves out the next character if it is this one, and tells whether it was."""
+        found = self.next() == character
+        self._at += found
+        return found
+
+    def value(self) -> str:
+        """The text of the next JSON value. Raises ValueError if it is not valid or too long."""
+        self.next()
+        while True:
+            try:
+                _, end = self._decoder.raw_decode(self._text, self._at)
+                # A number might go on.
+                if end < len(self._text) or self._ended:
+                    raw, self._at = self._text[self._at : end], end
+                    return raw
+            except ValueError:
+                if self._ended:
+                    raise
+                if len(self._text) - self._at > MOST_BYTES:
+                    raise ValueError(_TOO_LONG_ELEMENT) from None
+            self._read()
+
+    def _read(self) -> None:
+        rest = self._text[self._at :]
+        # As much again, so that a long value is not parsed again for each small part.
+        block = self._stream.read(max(CHUNK_BYTES, len(rest)))
+        self._ended = not block
+        self._text, self._at = rest + self._utf8.decode(block, self._ended), 0
+
+
+def _read_rows(name: str, format: Format, stream: BinaryIO) -> Iterator[Record | BadRecord]:
+    """Yields the records of a table. Its first row names the fields.
+
+    Raises UsageError for a header that names a field twice, InputError for one that can't be read.
+    """
+    lines = _RowLines(stream)
     header: list[str] | None = None
-
-    def lines() -> Iterator[str]:
-        for _, line in _lines(stream):
-            consumed.append(line + "\n")
-            yield consumed[-1]
-
     # A document may be longer than the 128 KiB that the module takes by default.
     csv.field_size_limit(sys.maxsize)
     if format == "tsv":
         # Fields of tab-separated values are never quoted (IANA, text/tab-separated-values).
-        reader = csv.reader(lines(), delimiter="\t", quoting=csv.QUOTE_NONE)
+        reader = csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
     else:
         # Without strict, a quote that is never closed swallows the rest of the file.
-        reader = csv.reader(lines(), strict=True)
+        reader = csv.reader(lines, strict=True)
     while True:
-        first = reader.line_num + 1
-        consumed.clear()
+        first = lines.begin()
         try:
             row = next(reader)
         except StopIteration:
             return
-        except csv.Error as error:
-            yield BadRecord(name, first, "".join(consumed), f"not valid CSV: {error}")
+        except (csv.Error, RecordError) as error:
+            reason = str(error) if isinstance(error, RecordError) else f"not valid CSV: {error}"
+            if header is None:
+                said = f"{name}: the first row, which names the fields, is {reason}"
+                raise InputError(said) from error
+            yield BadRecord(name, first, "".join(lines.row), reason)
             continue
-        if header is None:
+        if header is None and row:
             header = row
-            if repeated := sorted(column for column in row if row.count(column) > 1):
+            if repeated := sorted(column for column, count in Counter(row).items() if count > 1):
                 raise UsageError(f"{name}: the header names {repeated[0]!r} more than once")
-        elif row and len(row) == len(header):
+        elif header is not None and row and len(row) == len(header):
             source = dict(zip(header, row, strict=True))
             yield _checked(name, first, json.dumps(source, ensure_ascii=False), source)
-        elif row:
+        elif header is not None and row:
             reason = f"{len(row)} fields, but the header has {len(header)}"
             yield BadRecord(name, first, json.dumps(row), reason)
+
+
+class _RowLines:
+    """The lines of a table, for the `csv` module. number: of the last. row: those of this row."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self.number = 0
+        self.row: list[str] = []
+        self._size = 0
+        self._lines = lines_of(stream)
+
+    def begin(self) -> int:
+        """Begins a row; returns the number of its first line."""
+        self.row, self._size = [], 0
+        return self.number + 1
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        given = next(self._lines)
+        self.number += 1
+        self.row.append(_line(given, self.number) + "\n")
+        self._size += len(given)
+        if isinstance(given, Head):
+            raise RecordError(_TOO_LONG)
+        if self._size > MOST_BYTES + 2:
+            raise RecordError(_TOO_LONG_ROW)
+        return self.row[-1]
 
 
 def _checked(name: str, line: int, raw: str, source: dict[str, Any]) -> Record | BadRecord:
@@ -276,7 +400,10 @@ def _check_unicode(source: Any) -> None:
     except UnicodeEncodeError as error:
         point = ord(error.object[error.start])
         if 0xDC80 <= point <= 0xDCFF:
-            raise RecordError(f"byte 0x{point - 0xDC00:02x} is not valid UTF-8") from None
+            raise RecordError(
+                f"byte 0x{point - 0xDC00:02x} is not valid UTF-8; name another encoding by"
+                " --encoding, such as latin-1"
+            ) from None
         raise RecordError(f"\\u{point:04x} is half of a surrogate pair") from None
 
 

@@ -8,23 +8,44 @@ process writes, in the order of the records: of several documents of one id the 
 from __future__ import annotations
 
 import itertools
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from esdedup.ingest.documents import TAKEN_BY_LINE, Item, bad_record, items_of, with_tokens
+from esdedup.ingest.documents import (
+    MARKS,
+    OURS,
+    TAKEN_BY_LINE,
+    Item,
+    bad_record,
+    items_of,
+    with_tokens,
+)
 from esdedup.ingest.files import BadRecord, Chunk, Record, batches
 from esdedup.ingest.near_duplicates import DuplicatePolicy, Originals
 from esdedup.ingest.parallel import in_order
 from esdedup.ingest.recent import Verdict
-from esdedup.models import Counts, Document, Encoded
-from esdedup.stores.base import Store
+from esdedup.ingest.repeated_ids import RepeatedIds
+from esdedup.models import (
+    TOKEN_KINDS,
+    Change,
+    Counts,
+    Document,
+    Encoded,
+    Failure,
+    Held,
+    tokens_in,
+)
+from esdedup.stores.base import KEPT, Store
+from esdedup.stores.changes import ChangeReport, Decision, change_held, missing
+from esdedup.stores.fields import text_at
 from esdedup.stores.mapping import IndexMeta
 
-_TAKEN = "the id is taken by another text, and a data stream takes no changes"
+_COMPARED_AT_ONCE = 1_000
+_GONE = "it was deleted while it was being written; index it again"
 DeadLetter = Callable[[BadRecord], None]
 
 
@@ -32,11 +53,14 @@ DeadLetter = Callable[[BadRecord], None]
 class IngestReport(Counts):
     """Counts of records. read = created + updated + unchanged + skipped + failed.
 
-    unchanged: records without an id of their own that were indexed before with the same text.
+    updated: replaced a document, or were replaced at once by a later record of their id.
+    unchanged: the index had the same document with its tokens, and nothing was written.
     skipped: near-duplicates that the policy leaves out. failed: records handed to the dead letter.
     duplicates: near-duplicates found, whatever was done with them. exact: those of them with an
     equal text. truncated: documents that had more candidates than the policy compares with, or
-    only buckets of the stop list.
+    only buckets of the stop list. duplicate_ids: records whose id an earlier record had.
+    without_words: documents that have no tokens, as their texts have no words. Only equal texts
+    are found of them.
     """
 
     read: int = 0
@@ -48,6 +72,8 @@ class IngestReport(Counts):
     duplicates: int = 0
     exact: int = 0
     truncated: int = 0
+    duplicate_ids: int = 0
+    without_words: int = 0
 
 
 def ingest(
@@ -61,16 +87,21 @@ def ingest(
     on_duplicate: DuplicatePolicy | None = None,
     on_batch: Callable[[IngestReport], None] | None = None,
     fresh: Callable[[], IndexMeta] | None = None,
+    ids: RepeatedIds | None = None,
 ) -> IngestReport:
     """Writes records with their tokens. What counts as created or updated is durable.
 
     A record's id is its `id_field`, by default `id` if it has one. A record without one gets the id
-    "file:line". Such a document is only created: it never replaces another text.
+    "path:line". Such a document never replaces another text.
+
+    A document that the index has already is not written. One with the same text and other fields
+    keeps its group and marks. One with another text loses them.
 
     records: single ones, or chunks, which more than one worker needs. dead_letter: called with
     every record that is not written. workers: processes that read and sketch. on_duplicate: what to
     do with near-duplicates of earlier documents, by default nothing. on_batch: called after each
     batch with the report so far. fresh: returns the index's meta, which may change during the run.
+    ids: is given the ids of all documents.
 
     Raises the errors of the store, and StoreError if a worker was killed or can't be started. The
     last report given to `on_batch` counts the acknowledged records. The same call again completes
@@ -92,6 +123,7 @@ def ingest(
             _Batch(*items_of(some, current().text_fields, id_field)) for some in batches(single)
         )
     report = IngestReport()
+    ids = ids or RepeatedIds()
     with closing(made):
         for batch in made:
             writer = _Writer(store, current(), dead_letter, policy, originals)
@@ -99,7 +131,8 @@ def ingest(
             for record in batch.bad:
                 dead_letter(record)
             read = len(batch.items) + len(batch.encoded) + len(batch.bad)
-            report += IngestReport(read=read, failed=len(batch.bad))
+            repeated = ids.add(batch.ids, batch.place)
+            report += IngestReport(read=read, failed=len(batch.bad), duplicate_ids=repeated)
             if on_batch is not None:
                 on_batch(report)
     return report
@@ -120,6 +153,17 @@ class _Batch:
     encoded: Sequence[Encoded] = ()
     own: Sequence[bool] = ()
     read: Callable[[], tuple[list[Item], list[BadRecord]]] | None = None
+    without_words: int = 0
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of the documents."""
+        return [each.id for each in self.encoded or self.items]
+
+    def place(self, row: int) -> str:
+        """The place of a document's record."""
+        items = self.items if self.read is None else self.read()[0]
+        return items[row].record.place
 
 
 def _prepare(
@@ -133,8 +177,13 @@ def _prepare(
     if encode is None:
         sketched = zip(items, documents, strict=True)
         return _Batch([replace(item, sketched=made) for item, made in sketched], bad, meta)
-    encoded = [Encoded(made.id, _digest(made, meta.field), encode(made)) for made in documents]
-    return _Batch([], bad, meta, encoded, [item.own_id for item in items], read)
+    encoded = [Encoded(made.id, encode(made)) for made in documents]
+    own = [item.own_id for item in items]
+    return _Batch([], bad, meta, encoded, own, read, _without_words(documents, meta.field))
+
+
+def _without_words(documents: Sequence[Document], field: str) -> int:
+    return sum(document.tokens_in(field).keys().isdisjoint(TOKEN_KINDS) for document in documents)
 
 
 def _items_in(
@@ -145,13 +194,18 @@ def _items_in(
 
 @dataclass(frozen=True)
 class _Writer:
-    """Writes a batch by the policy. originals: None if near-duplicates are kept."""
+    """Writes a batch by the policy.
+
+    originals: None if near-duplicates are kept. renews_marks: documents of the same text do not
+    keep the marks that they have.
+    """
 
     store: Store
     meta: IndexMeta
     dead_letter: DeadLetter
     policy: DuplicatePolicy
     originals: Originals | None
+    renews_marks: bool = False
 
     def write(self, batch: _Batch) -> IngestReport:
         """Writes the documents of a batch; the records are not counted as read."""
@@ -161,7 +215,7 @@ class _Writer:
                 report, refused = self._write(batch.encoded, batch.own)
                 if refused:
                     self._refuse(batch.read()[0], refused)
-                return report
+                return report + IngestReport(without_words=batch.without_words)
             items, _ = batch.read()
         elif batch.sketched_for not in (None, self.meta):
             # The index names another scheme by now.
@@ -195,7 +249,7 @@ class _Writer:
             if orphans := [item for item in orphans if item.id not in failed]:
                 originals.doubt([item.id for item in orphans])
                 # They get new marks, and are counted already.
-                self._write_unless_alike(orphans, originals)
+                replace(self, renews_marks=True)._write_unless_alike(orphans, originals)
         left_out = [row for row, verdict in enumerate(verdicts) if not self.policy.takes(verdict)]
         # The original was not written, so that each of these may be the first of its kind.
         lost = {row for row in left_out if verdicts[row].original in failed}
@@ -229,6 +283,9 @@ class _Writer:
         if marks is not None and self.policy.writes:
             documents = [self._marked(document, marks[document.id]) for document in documents]
         report, refused = self._write(documents, [item.own_id for item in items])
+        if not self.renews_marks:
+            # Otherwise they are counted already.
+            report += IngestReport(without_words=_without_words(documents, self.meta.field))
         self._refuse(items, refused)
         return report, {items[row].id for row, _ in refused}
 
@@ -241,43 +298,79 @@ class _Writer:
     def _write(
         self, documents: Sequence[Document | Encoded], own: Sequence[bool]
     ) -> tuple[IngestReport, list[tuple[int, str]]]:
-        """Writes documents. Those whose id is not their own are only created.
+        """Writes documents. own: for each, whether its id is its own.
 
-        Returns what became of them, and the rows of those that were refused with the reasons.
+        A new document is only created, which takes one request. Of those of one id, the last is
+        written. Returns what became of them, and the rows of those that were refused with the
+        reasons.
         """
-        report, field = IngestReport(), self.meta.field
-        refused: list[tuple[int, str]] = []
-        for wanted, taken in ((True, _TAKEN), (False, TAKEN_BY_LINE)):
-            some = [row for row, is_own in enumerate(own) if is_own is wanted]
-            if not some:
-                continue
-            written = self.store.write([documents[row] for row in some], create=not wanted)
-            rows: dict[str, list[int]] = defaultdict(list)
-            for row in some:
-                rows[documents[row].id].append(row)
-            failures = written.failures
-            failed = [(rows[each.id][-1], each.reason) for each in failures if not each.conflict]
-            conflicts = Counter(each.id for each in failures if each.conflict)
-            found = self.store.get(list(conflicts)) if conflicts else []
-            stored = {document.id: document.tokens_in(field).get("digest") for document in found}
-            for id, count in conflicts.items():
-                # An id may come more than once. Its rows failed whose text is not the stored one.
-                digest = stored.get(id)
-                differing = [row for row in rows[id] if _digest(documents[row], field) != digest]
-                failed += [(row, taken) for row in differing[:count]]
-            refused += failed
-            report += IngestReport(
-                created=written.created,
-                updated=written.updated,
-                unchanged=len(failures) - len(failed),
-                failed=len(failed),
-            )
-        return report, refused
+        rows = {document.id: row for row, document in enumerate(documents)}
+        written = self.store.write([documents[row] for row in rows.values()], create=True)
+        taken = [each for each in written.failures if each.conflict]
+        refused = [each for each in written.failures if not each.conflict]
+        unchanged = 0
+        for first in range(0, len(taken), _COMPARED_AT_ONCE):
+            known = {
+                each.id: (self.store.decode(documents[rows[each.id]]), own[rows[each.id]])
+                for each in taken[first : first + _COMPARED_AT_ONCE]
+            }
+            done = self._replace(taken[first : first + _COMPARED_AT_ONCE], known)
+            refused += done.failures
+            unchanged += done.unchanged
+        reasons = {each.id: each.reason for each in refused}
+        failed = [
+            (row, reasons[document.id])
+            for row, document in enumerate(documents)
+            if document.id in reasons
+        ]
+        updated = len(documents) - written.created - unchanged - len(failed)
+        report = IngestReport(0, written.created, updated, unchanged, failed=len(failed))
+        return report, failed
+
+    def _replace(
+        self, taken: Sequence[Failure], documents: Mapping[str, tuple[Document, bool]]
+    ) -> ChangeReport:
+        """Replaces documents that differ from those of their ids. documents: with `own`, by id."""
+
+        def decide(held: Sequence[Held]) -> list[Decision]:
+            return [self._decision(one, *documents[one.id]) for one in held]
+
+        places = [Held(Document(each.id, {}), "", each.index) for each in taken]
+        held = self.store.hold_again(places, KEPT)
+        report = missing(list(documents), held, _GONE)
+        return report + change_held(self.store, held, decide, KEPT, _GONE)
+
+    def _decision(self, held: Held, document: Document, own: bool) -> Decision:
+        """Compares a stored document with the new one."""
+        stored, source = held.document.source, document.source
+        fields = [one.field for one in self.meta.all]
+        names = self.meta.text_fields
+        if text_at(stored, names) != text_at(source, names):
+            return Change(held, source, True, True) if own else Failure(held.id, TAKEN_BY_LINE)
+        before = {field: tokens_in(stored, field) for field in fields}
+        ours = {field: self._kept(before[field], document.tokens_in(field)) for field in fields}
+        if _alike(stored, source, fields) and all(
+            before[field].get(name) == ours[field].get(name)
+            for field in fields
+            for name in ("scheme", "digest", *MARKS)
+        ):
+            return "unchanged"
+        return Change(held, {**source, **ours}, True, True)
+
+    def _kept(self, before: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, Any]:
+        """Adds to new tokens what else a document of the same text has below our field."""
+        gone = {*OURS}
+        if self.renews_marks or before.get("group") is None:
+            gone |= {*MARKS}
+        else:
+            ours = {name: value for name, value in ours.items() if name not in MARKS}
+        return {**ours, **{name: value for name, value in before.items() if name not in gone}}
 
 
-def _digest(document: Document | Encoded, field: str) -> str:
-    if isinstance(document, Encoded):
-        return document.digest
-    # None if the index changed its text fields since the record was read.
-    digest: str = document.tokens_in(field).get("digest", "")
-    return digest
+def _alike(stored: Mapping[str, Any], source: Mapping[str, Any], but: Sequence[str]) -> bool:
+    """Tells whether documents have the same fields. 1, 1.0 and true differ."""
+    one, other = (
+        json.dumps({name: each[name] for name in each if name not in but}, sort_keys=True)
+        for each in (stored, source)
+    )
+    return one == other

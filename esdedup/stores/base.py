@@ -19,6 +19,9 @@ from esdedup.models import (
 )
 from esdedup.stores.mapping import IndexMeta
 
+KEPT = ["*"]
+"""The paths of all fields that the index keeps of a document, with its tokens if it keeps them."""
+
 
 class Store(Protocol):
     """One index of documents with their tokens.
@@ -49,6 +52,10 @@ class Store(Protocol):
     def encode(document: Document) -> Any:
         """Returns a document as it is written, maybe in a worker process. Raises RecordError."""
 
+    @staticmethod
+    def decode(document: Document | Encoded) -> Document:
+        """Returns a document as it is read after it was written. Raises RecordError."""
+
     def write(
         self, documents: Sequence[Document | Encoded], *, create: bool = False
     ) -> WriteReport:
@@ -75,7 +82,10 @@ class Store(Protocol):
         """
 
     def hold_again(self, held: Sequence[Held], paths: list[str] | None = None) -> list[Held]:
-        """Returns held documents as they are now, in any order, without lost ones; see `hold`."""
+        """Returns held documents as they are now, in any order, without lost ones.
+
+        paths: as in `hold`, or `KEPT`, which never fails.
+        """
 
     def change(self, changes: Sequence[Change]) -> WriteReport:
         """Changes or deletes documents that nobody changed since they were held.

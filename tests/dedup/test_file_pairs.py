@@ -92,22 +92,38 @@ def test_bad_records_are_counted_and_kept() -> None:
     assert [json.loads(line)["line"] for line in letters] == [2, 3]
 
 
-def test_a_line_of_another_file_of_the_same_name_is_no_other_text() -> None:
-    for name, text in (("x", "one text of this line"), ("y", "another text of this line")):
+def test_files_of_one_name_in_several_folders_keep_all_their_lines() -> None:
+    for name in ("p1", "p2"):
         Path(name).mkdir()
-        (Path(name) / "a.txt").write_text(f"{text}\nthe same text in both files\n", "utf-8")
-    done = run_command("pairs", "x/a.txt", "y/a.txt", "--json")
-    assert done.status == 1
-    assert "1 of 4 records" in done.err
-    assert "another text was" in Path("pairs.dead-letter.jsonl").read_text("utf-8")
+        (Path(name) / "x.txt").write_text("the same text of several words\n", "utf-8")
+    files = ["p1/x.txt", str(Path("p2", "..", "p2", "x.txt"))]
+    (pair,) = run_command("pairs", *files, "--json").json
+    assert (pair["left"], pair["right"]) == ("p1/x.txt:1", "p2/../p2/x.txt:1")
+    (report,) = run_command("index", *files, "--json").json
+    assert (report["created"], report["duplicate_ids"]) == (2, 0)
+    # The same line with another text never replaces it.
+    Path("p1/x.txt").write_text("another text of this line\n", "utf-8")
+    again = run_command("index", *files, "--json")
+    (report,) = again.json
+    assert (again.status, report["unchanged"], report["failed"]) == (1, 1, 1)
+    assert "p1/x.txt:1: another text was indexed from this line" in again.err
+
+
+def test_ids_that_come_again_are_counted() -> None:
+    write_lines(Path("a.jsonl"), [{"id": n, "text": f"text {n} of a"} for n in range(40)])
+    write_lines(Path("b.jsonl"), [{"id": n, "text": f"text {n} of b"} for n in (50, 7, 9, 50)])
+    said = "3 records have the id of an earlier record, and took its place: first '7' (b.jsonl:2)"
     for workers in ("1", "2"):
         target = ["--db", f"{workers}.db", "--workers", workers, "--json"]
-        indexed = run_command("index", "x/a.txt", "y/a.txt", *target)
-        (report,) = indexed.json
-        assert (report["created"], report["unchanged"], report["failed"]) == (2, 1, 1)
-    letters = Path("documents.dead-letter.jsonl").read_text("utf-8").splitlines()
-    assert [json.loads(line)["line"] for line in letters] == [1, 1]
-    assert all("another text of this line" in json.loads(line)["record"] for line in letters)
+        done = run_command("index", "a.jsonl", "b.jsonl", *target)
+        (report,) = done.json
+        assert (report["duplicate_ids"], report["created"], report["updated"]) == (3, 41, 3)
+        assert said in done.err
+    pairs = run_command("pairs", "a.jsonl", "b.jsonl")
+    assert (pairs.status, said in pairs.err) == (0, True)
+    twice = run_command("pairs", "a.jsonl", "./a.jsonl")
+    assert (twice.status, twice.out) == (2, "")
+    assert "./a.jsonl: name the same file only once" in twice.err
 
 
 def test_a_scheme_of_its_own() -> None:

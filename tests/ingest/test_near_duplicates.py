@@ -112,7 +112,7 @@ def test_skipped(index: esdedup.Index, batches: int) -> None:
     assert set(stored(index, texts)) == texts.keys() - expected.keys()
     # The same again changes nothing.
     again = add(index, texts, DuplicatePolicy("skip"))
-    assert (again.updated, again.skipped) == (len(texts) - len(expected), len(expected))
+    assert (again.unchanged, again.skipped) == (len(texts) - len(expected), len(expected))
     assert set(stored(index, texts)) == texts.keys() - expected.keys()
 
 
@@ -138,7 +138,7 @@ def test_marked(index: esdedup.Index) -> None:
     duplicates = leaders(texts, 0.8)
     assert {id for id, ours in tokens.items() if "original" in ours} >= duplicates.keys()
     again = add(index, texts, DuplicatePolicy("mark"))
-    assert again.updated == 200
+    assert again.unchanged == 200
     assert {id: ours.get("group") for id, ours in stored(index, texts).items()} == {
         id: ours.get("group") for id, ours in tokens.items()
     }

@@ -12,14 +12,15 @@ from esdedup.cli.files import (
     DeadLetterFile,
     FileOptions,
     Files,
-    check_files,
-    chunks_of,
     dead_letter_path,
     total_bytes,
+    warn_of_repeated,
+    warn_without_words,
 )
 from esdedup.exceptions import UsageError
 from esdedup.ingest.ingest import IngestReport, ingest
 from esdedup.ingest.near_duplicates import DuplicatePolicy, OnDuplicate
+from esdedup.ingest.repeated_ids import RepeatedIds
 from esdedup.search.limits import ACTING
 from esdedup.stores import BulkPolicy
 
@@ -49,10 +50,11 @@ def index(
 
     Example: esdedup index news.jsonl -i news --on-duplicate mark
 
-    The index is made if there is none. A document with the id of an indexed one replaces it. The
-    same command again thus completes a run that was stopped.
+    The index is made if there is none. A document with the id of an indexed one replaces it. One
+    that the index has already is not written, so that the same command again completes a run that
+    was stopped.
     """
-    check_files(files, reading.format)
+    reading.check(files)
     if group and on_duplicate != "keep":
         raise UsageError(f"--group marks near-duplicates: leave out --on-duplicate {on_duplicate}")
     options.check_metric_options(metric, threshold, None)
@@ -60,13 +62,17 @@ def index(
     action = "group" if group else on_duplicate
     policy = DuplicatePolicy(action, least, metric=metric, distance=distance)
     scheme = options.scheme_in(reading.scheme)
-    last = IngestReport()
+    last, ids = IngestReport(), RepeatedIds()
     path = reading.dead_letter or dead_letter_path(target.index)
     with (
         target.open(scheme, reading.text_field, BulkPolicy(retries=retries)) as opened,
         DeadLetterFile(path) as letters,
         output.progress("Indexing", total_bytes(files)) as (advance, documents),
     ):
+        # Before the index is made, because it keeps the name of the field.
+        stored = opened.store.meta()
+        names = reading.text_field or (stored.text_fields if stored else ["text"])
+        chunks = reading.chunks(files, names, advance)
         opened.create()
 
         def on_batch(report: IngestReport) -> None:
@@ -84,13 +90,14 @@ def index(
             report = ingest(
                 opened.store,
                 opened.meta,
-                chunks_of(files, reading.format, advance),
+                chunks,
                 letters,
                 workers=reading.workers,
                 id_field=reading.id_field,
                 on_duplicate=policy,
                 on_batch=on_batch,
                 fresh=lambda: opened.meta,
+                ids=ids,
             )
             opened.store.refresh()
     output.print_counts(
@@ -100,6 +107,8 @@ def index(
         title=output.capital(opened.store.where),
         more=output.place_of(opened),
     )
+    warn_of_repeated(ids)
+    warn_without_words(report.without_words)
     if report.truncated:
         output.message(
             f"{output.count(report.truncated, 'document')} with more candidates than the"

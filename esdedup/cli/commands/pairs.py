@@ -10,7 +10,13 @@ from typing import Annotated
 import typer
 
 from esdedup.cli import options, output
-from esdedup.cli.files import DeadLetterFile, FileOptions, check_files, chunks_of, total_bytes
+from esdedup.cli.files import (
+    DeadLetterFile,
+    FileOptions,
+    total_bytes,
+    warn_of_repeated,
+    warn_without_words,
+)
 from esdedup.cli.output import count, message
 from esdedup.dedup.file_pairs import pairs_in_files, scheme_for
 from esdedup.dedup.pairs import SimilarPairs, similar_pairs
@@ -86,14 +92,14 @@ def _in_files(
     files: list[str], of: FileOptions, limits: Limits, all_equal: bool, as_json: bool
 ) -> None:
     """Shows the pairs of files. The exit status is 1 if records could not be compared."""
-    check_files(files, of.format)
+    of.check(files)
     scheme = options.scheme_in(of.scheme) or scheme_for(limits)
     meta = IndexMeta(scheme, tuple(of.text_field or ["text"]))
     with DeadLetterFile(of.dead_letter or Path("pairs.dead-letter.jsonl")) as letters:
         bar = output.progress("Sketching", total_bytes(files))
         with bar as (advance, documents), output.steps() as on_step:
             found, read = pairs_in_files(
-                chunks_of(files, of.format, advance),
+                of.chunks(files, meta.text_fields, advance),
                 meta,
                 letters,
                 limits,
@@ -102,6 +108,8 @@ def _in_files(
                 on_read=documents,
                 on_step=on_step,
             )
+        warn_of_repeated(read.repeated)
+        warn_without_words(read.without_words)
         _answer(found, read.texts_of, limits, all_equal, as_json)
         if read.failed:
             message(f"{read.failed} of {read.read} records were left out: see {letters.path}")

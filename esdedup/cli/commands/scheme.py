@@ -14,6 +14,7 @@ import typer
 from esdedup.analysis.describe import CHANCE_SIMILARITY, describe
 from esdedup.analysis.feature_weights import count_corpus, weighted_by_corpus, weighted_by_table
 from esdedup.analysis.sampling import texts_of_index
+from esdedup.cli.files import check_files
 from esdedup.cli.options import AsJson, Target, with_target
 from esdedup.cli.output import message, print_json, print_table, steps, wants_json, write_page
 from esdedup.exceptions import UsageError
@@ -89,6 +90,9 @@ def scheme(
         list[str] | None,
         _weights("Field of these files with the text; may be repeated.", show_default="text"),
     ] = None,
+    encoding: Annotated[
+        str | None, _weights("Encoding of these files.", show_default="UTF-8")
+    ] = None,
     idf_from_index: Annotated[
         bool, _weights("Count document frequencies in the index.", "--idf-from-index")
     ] = False,
@@ -131,7 +135,8 @@ def scheme(
     if idf_from_index:
         made = _with_frequencies(made, _counted_in(target, made, sample))
     elif idf_from:
-        made = _with_frequencies(made, count_corpus(made, _texts(idf_from, text_field or ["text"])))
+        texts = _texts(idf_from, text_field or ["text"], encoding)
+        made = _with_frequencies(made, count_corpus(made, texts))
     elif weights is not None:
         made = _weighted(made, weights)
     write_scheme(output, made)
@@ -197,10 +202,12 @@ def _with_frequencies(scheme: Scheme, counted: Frequencies) -> Scheme:
     return weighted_by_corpus(scheme, counted)
 
 
-def _texts(files: list[str], text_fields: list[str]) -> Iterator[list[str]]:
+def _texts(files: list[str], text_fields: list[str], encoding: str | None) -> Iterator[list[str]]:
     """The texts of files, in batches. Records without a text are counted and left out."""
     skipped = 0
-    records = itertools.chain.from_iterable(map(read_records, files))
+    check_files(files, encoding=encoding)
+    read = functools.partial(read_records, encoding=encoding)
+    records = itertools.chain.from_iterable(map(read, files))
     while batch := list(itertools.islice(records, _CORPUS_BATCH)):
         found = [text_at(each.source, text_fields) for each in batch if isinstance(each, Record)]
         texts = [text for text in found if text is not None]

@@ -13,10 +13,12 @@ from typing import Annotated, Any
 from typer import Exit, Option
 
 from esdedup.cli import options
+from esdedup.cli.files import EncodingOption, Reasons, check_files
 from esdedup.cli.output import count, message, print_json, print_table, snippet, wants_json, warn
 from esdedup.exceptions import RecordError, UsageError
 from esdedup.index import Index
-from esdedup.ingest.files import STDIN, BadRecord, Record, read_records
+from esdedup.ingest.files import BadRecord, Record, read_records
+from esdedup.ingest.streams import STDIN, check_encoding
 from esdedup.models import FIELD, Metric, Query, Result
 from esdedup.search.limits import LOOKING, MAX_CANDIDATES, RECALL, Limits
 from esdedup.search.warnings import lacking, percent
@@ -33,6 +35,7 @@ class SearchOptions:
     file: Annotated[str | None, Option(help="A file that holds the text; - is standard input.")] = (
         None
     )
+    encoding: EncodingOption = None
     id: Annotated[str | None, Option(help="The id of an indexed document.")] = None
     metric: options.MetricOption = "jaccard"
     threshold: options.Looking = None
@@ -70,7 +73,7 @@ class SearchOptions:
 
     def query(self, index: Index) -> Query:
         """The query by the text, the file, or the id."""
-        text = _read(self.file) if self.file is not None else self.text
+        text = _read(self.file, self.encoding) if self.file is not None else self.text
         return index.query(text, self.id, _read_filters(self.filter))
 
 
@@ -107,7 +110,8 @@ def similar(
     limits = search.limits(k, max_bucket)
     with target.open() as index:
         if batch is not None:
-            _answer_all(index, batch, limits, _read_filters(search.filter), source)
+            filters = _read_filters(search.filter)
+            _answer_all(index, batch, limits, filters, source, search.encoding)
             return
         (result,) = index.similar_many([search.query(index)], limits)
         text_fields = index.meta.text_fields
@@ -222,23 +226,27 @@ def _read_filters(filters: list[str] | None) -> list[dict[str, Any]]:
 
 
 def _answer_all(
-    index: Index, file: str, limits: Limits, filters: list[dict[str, Any]], with_source: bool
+    index: Index,
+    file: str,
+    limits: Limits,
+    filters: list[dict[str, Any]],
+    with_source: bool,
+    encoding: str | None,
 ) -> None:
     """Prints a line of JSON for each text of a file."""
-    if file != STDIN and not Path(file).is_file():
-        raise UsageError(f"{file}: there is no such file")
-    bad = truncated = few = stopped = blind = 0
+    check_files([file], encoding=encoding)
+    reasons = Reasons("... and more")
+    truncated = few = stopped = blind = 0
     lack: str | None = None
     values = "signature" in index.scheme.kinds
-    records = read_records(file)
+    records = read_records(file, encoding=encoding)
     while some := list(itertools.islice(records, _QUERIES_AT_ONCE)):
         queries: list[tuple[str, Query]] = []
         for record in some:
             try:
                 queries.append(_query_of(record, index.meta.text_fields, filters))
             except RecordError as error:
-                bad += 1
-                message(f"{record.file}:{record.line}: {error}")
+                reasons.show(record, str(error))
         results = index.similar_many([query for _, query in queries], limits)
         for (name, _), result in zip(queries, results, strict=True):
             truncated += result.truncated
@@ -264,8 +272,8 @@ def _answer_all(
             f"{count(stopped, 'text')} with buckets in the stop list or over --max-bucket, which"
             f" were left out; for {blind} nothing could be looked for"
         )
-    if bad:
-        message(f"{count(bad, 'record')} left out")
+    if reasons.count:
+        message(f"{count(reasons.count, 'record')} left out")
         raise Exit(1)
 
 
@@ -277,15 +285,18 @@ def _query_of(
         raise RecordError(record.reason)
     text, id = text_of(record.source, text_fields), value_at(record.source, "id")
     named = isinstance(id, (str, int)) and not isinstance(id, bool)
-    name = str(id) if named else f"{record.file}:{record.line}"
+    name = str(id) if named else record.place
     return name, Query(text, name if named else None, filters)
 
 
-def _read(file: str) -> str:
+def _read(file: str, encoding: str | None) -> str:
+    check_encoding(encoding)
     try:
         data = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
-        return data.decode("utf-8-sig")
+        return data.decode(encoding or "utf-8-sig")
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"{file}: byte {error.start} is not valid UTF-8") from error
+        name = (encoding or "utf-8").upper()
+        reason = f"byte {error.start} is not valid {name}; name another encoding by --encoding"
+        raise UsageError(f"{file}: {reason}") from error

@@ -133,5 +133,6 @@ def _sort_items(
                 " one of them, or give the alias a write index (is_write_index)"
             )
         else:
-            failures.append(Failure(action.id, reason, conflict=status == 409))
+            conflict, index = status == 409, result.get("_index")
+            failures.append(Failure(action.id, reason, conflict, index if conflict else None))
     return WriteReport(created, updated, failures), rejected

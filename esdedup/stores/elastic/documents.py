@@ -57,5 +57,6 @@ def lines_to_change(change: Change) -> bytes:
     if change.fields is None:
         return line({"delete": target})
     if change.whole:
-        return line({"index": {**target, **_AS_IT_IS}}) + line(change.fields, of)
+        how = {} if change.new else _AS_IT_IS
+        return line({"index": {**target, **how}}) + line(change.fields, of)
     return line({"update": target}) + line({"doc": change.fields}, of)

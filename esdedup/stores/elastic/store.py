@@ -28,6 +28,7 @@ from esdedup.models import (
     WriteReport,
     check_sample,
 )
+from esdedup.stores.base import KEPT
 from esdedup.stores.changes import CHANGED
 from esdedup.stores.elastic import indices
 from esdedup.stores.elastic.bulk import Action, CreatesOnly
@@ -113,6 +114,11 @@ class ClusterStore:
     def encode(document: Document) -> bytes:
         return line(document.source, f"document {document.id!r}")
 
+    @staticmethod
+    def decode(document: Document | Encoded) -> Document:
+        form = document.form if isinstance(document, Encoded) else ClusterStore.encode(document)
+        return Document(document.id, json.loads(form))
+
     def write(
         self, documents: Sequence[Document | Encoded], *, create: bool = False
     ) -> WriteReport:
@@ -184,7 +190,10 @@ class ClusterStore:
         return self._read(ids, fields, by_search)
 
     def hold_again(self, held: Sequence[Held], paths: list[str] | None = None) -> list[Held]:
-        fields = self._whole_source if paths is None else paths or False
+        if paths == KEPT:
+            fields = self._kept_source
+        else:
+            fields = self._whole_source if paths is None else paths or False
         if isinstance(fields, dict):
             return self.hold([one.document.id for one in held])
         return self._get([place_of(one) for one in held], fields)
@@ -332,6 +341,13 @@ class ClusterStore:
         if self._several is None:
             self._mappings()
         return bool(self._several)
+
+    @functools.cached_property
+    def _kept_source(self) -> Any:
+        try:
+            return self._whole_source
+        except StoreError:
+            return KEPT
 
     @functools.cached_property
     def _whole_source(self) -> Any:

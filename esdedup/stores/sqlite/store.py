@@ -19,6 +19,7 @@ from pathlib import Path
 
 from esdedup.exceptions import IndexNotFound, StoreError, UsageError
 from esdedup.models import (
+    FIELD,
     WHOLE,
     CandidateQuery,
     Candidates,
@@ -32,6 +33,7 @@ from esdedup.models import (
     WriteReport,
     check_sample,
 )
+from esdedup.stores.base import KEPT
 from esdedup.stores.changes import CHANGED
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.sqlite.database import Database
@@ -95,6 +97,12 @@ class LocalStore:
     def encode(document: Document) -> tuple[str, str, str | None, str]:
         return as_columns(document)
 
+    @staticmethod
+    def decode(document: Document | Encoded) -> Document:
+        form = document.form if isinstance(document, Encoded) else as_columns(document)
+        id, source, _, tokens = form
+        return Document(id, {**json.loads(source), FIELD: json.loads(tokens)})
+
     def write(
         self, documents: Sequence[Document | Encoded], *, create: bool = False
     ) -> WriteReport:
@@ -143,7 +151,7 @@ class LocalStore:
         return [found[id] for id in ids if id in found]
 
     def hold_again(self, held: Sequence[Held], paths: list[str] | None = None) -> list[Held]:
-        return self.hold([one.document.id for one in held], paths)
+        return self.hold([one.document.id for one in held], None if paths == KEPT else paths)
 
     def change(self, changes: Sequence[Change]) -> WriteReport:
         failures: list[Failure] = []

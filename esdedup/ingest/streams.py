@@ -1,0 +1,167 @@
+"""Opens files as streams of UTF-8: unpacks them, and decodes other encodings.
+
+A file that ends too soon is an error, and so is one that can't be unpacked.
+"""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import io
+import os
+import sys
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePath
+from typing import Any, BinaryIO
+
+import zstandard
+
+from esdedup.exceptions import InputError, UsageError
+
+STDIN = "-"
+COMPRESSED = (".gz", ".zst")
+MOST_BYTES = 64 << 20
+"""Of a line. It is in memory several times while it is read, and a server takes no request of more
+than 100 MB."""
+
+_HEAD_BYTES = 1_000
+_PACKED_BYTES = 2 << 10
+"""Of a .zst at a time. These may be 64 MB when unpacked, so that more would be too much memory."""
+_BLOCK_BYTES = 1 << 16
+_INVALID = "esdedup.invalid"
+codecs.register_error(_INVALID, lambda error: ("\udcff", error.end))  # type: ignore[attr-defined]
+
+
+class Head(bytes):
+    """The beginning of a line of more than MOST_BYTES."""
+
+
+@contextmanager
+def opened(path: str, encoding: str | None = None) -> Iterator[tuple[BinaryIO, io.BufferedReader]]:
+    """Gives a file, or standard input for "-", and its text as UTF-8.
+
+    encoding: a name that Python knows, None for UTF-8. Text that is not valid in it becomes bytes
+    that are not valid UTF-8. Raises UsageError if the file can't be opened or has another encoding,
+    InputError if it breaks off.
+    """
+    check_encoding(encoding)
+    try:
+        file: Any = sys.stdin.buffer if path == STDIN else Path(path).open("rb")  # noqa: SIM115
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+    suffix = PurePath(path).suffix.lower()
+    stream = file
+    try:
+        if suffix == ".gz":
+            stream = gzip.GzipFile(fileobj=file)
+        elif suffix == ".zst":
+            stream = io.BufferedReader(_Unpacked(file))
+        if encoding is not None:
+            stream = io.BufferedReader(_Transcoded(stream, encoding))
+        elif not hasattr(stream, "peek"):
+            stream = io.BufferedReader(stream)
+        if encoding is None and (found := _other_encoding(stream.peek(_HEAD_BYTES))):
+            raise UsageError(f"{path}: it is {found.upper()}, not UTF-8: --encoding {found}")
+        yield file, stream
+    except (OSError, EOFError, UnicodeError, zlib.error, zstandard.ZstdError) as error:
+        raise InputError(f"{path} can't be read to its end: {error}") from error
+    finally:
+        if path != STDIN:
+            file.close()
+
+
+def name_of(path: str) -> str:
+    """Returns a path as records have it: with forward slashes, and valid Unicode."""
+    if path == STDIN:
+        return "stdin"
+    return os.fsencode(PurePath(path).as_posix()).decode("utf-8", "backslashreplace")
+
+
+def check_encoding(encoding: str | None) -> None:
+    """Raises UsageError if Python does not know the name of a text encoding."""
+    try:
+        # This knows which of Python's codecs are of text.
+        io.TextIOWrapper(io.BytesIO(), encoding or "utf-8")
+    except (LookupError, UnicodeError) as error:
+        raise UsageError(
+            f"--encoding {encoding}: use a name such as utf-16, latin-1, cp1252, gb18030 or big5"
+        ) from error
+
+
+def lines_of(stream: BinaryIO) -> Iterator[bytes]:
+    """Yields lines with their ends. Of a line of more than MOST_BYTES, only the Head."""
+    while line := stream.readline(MOST_BYTES + 1):
+        if len(line) > MOST_BYTES and not line.endswith(b"\n"):
+            line = Head(line[:_HEAD_BYTES])
+            while (rest := stream.readline(_BLOCK_BYTES)) and not rest.endswith(b"\n"):
+                pass
+        yield line
+
+
+def _other_encoding(head: bytes) -> str | None:
+    """Returns the encoding of a file that begins with these bytes, if it can't be UTF-8."""
+    if head.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        return "utf-32"
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    # Without a byte order mark, every other byte of plain letters is zero.
+    for first, name in ((1, "utf-16-le"), (0, "utf-16-be")):
+        if len(head) >= 8 and not any(head[first::2]) and all(head[1 - first :: 2]):
+            return name
+    return None
+
+
+class _Unpacked(io.RawIOBase):
+    """The content of a .zst, of several frames perhaps. The library takes a cut one for whole."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._frame = zstandard.ZstdDecompressor().decompressobj()
+        self._begun = False
+        self._ready = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._ready:
+            packed = self._frame.unused_data if self._frame.eof else b""
+            packed = packed or self._file.read(_PACKED_BYTES)
+            if not packed:
+                if self._begun and not self._frame.eof:
+                    raise EOFError("it ends within a frame")
+                return 0
+            if self._frame.eof:
+                self._frame = zstandard.ZstdDecompressor().decompressobj()
+            self._begun = True
+            self._ready = memoryview(self._frame.decompress(packed))
+        size = min(len(buffer), len(self._ready))
+        buffer[:size] = self._ready[:size]
+        self._ready = self._ready[size:]
+        return size
+
+
+class _Transcoded(io.RawIOBase):
+    """A stream of another encoding, as UTF-8."""
+
+    def __init__(self, stream: BinaryIO, encoding: str) -> None:
+        self._stream = stream
+        self._decoder = codecs.getincrementaldecoder(encoding)(_INVALID)
+        self._ready = memoryview(b"")
+        self._ended = False
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._ready and not self._ended:
+            block = self._stream.read(_BLOCK_BYTES)
+            self._ended = not block
+            text = self._decoder.decode(block, final=self._ended)
+            self._ready = memoryview(text.encode("utf-8", "surrogatepass"))
+        size = min(len(buffer), len(self._ready))
+        buffer[:size] = self._ready[:size]
+        self._ready = self._ready[size:]
+        return size

@@ -1,0 +1,205 @@
+"""Indexing documents that the index has already: nothing is written that need not be."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import esdedup
+from esdedup.ingest.files import Record
+from esdedup.ingest.ingest import ingest
+from esdedup.models import Change
+from esdedup.stores import Store
+from tests.helpers.commands import call, run_command, write_lines
+from tests.helpers.places import Place, plain
+
+SENTENCE = "the council met on monday and voted for a new bridge over the river near town"
+DOCUMENTS: list[dict[str, Any]] = [
+    {"id": "a", "text": SENTENCE, "n": 1, "tags": ["x", "y"]},
+    {"id": "b", "text": SENTENCE + " today", "n": 1.5},
+    {"id": "c", "text": "rain is expected in the hills tonight", "n": None},
+    {"id": "d", "text": "一个完全不同的文本，没有任何相似之处", "of": {"deep": [{"er": "值"}]}},
+]
+
+
+@pytest.fixture
+def target(place: Place) -> list[str]:
+    """The options that name a place."""
+    where = ["--db", str(place.target)] if isinstance(place.target, Path) else []
+    return [*(where or ["--url", str(place.target)]), "--index", place.index]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def store(place: Place) -> Iterator[Store]:
+    store = place.open()
+    yield store
+    store.close()
+
+
+def held(store: Store) -> dict[str, tuple[str, dict[str, Any]]]:
+    """The versions of all documents, and what they have below our field but for tokens."""
+    found = store.hold([str(each["id"]) for each in DOCUMENTS])
+    names = ("scheme", "digest", "group", "original", "similarity")
+    return {
+        one.id: (one.version, {n: v for n, v in one.document.tokens.items() if n in names})
+        for one in found
+    }
+
+
+@pytest.mark.on_every_server
+def test_equal_documents_are_not_written_and_keep_their_groups(
+    target: list[str], store: Store
+) -> None:
+    write_lines(Path("some.jsonl"), DOCUMENTS)
+    command = ["index", "some.jsonl", "--json", *target]
+    assert run_command(*command).json[0]["created"] == 4
+    assert run_command("group", *target).status == 0
+    before = held(store)
+    assert before["b"][1]["original"] == "a"
+    assert all("group" in ours for _, ours in before.values())
+    (report,) = run_command(*command).json
+    assert (report["unchanged"], report["updated"], report["created"]) == (4, 0, 0)
+    assert held(store) == before
+    # The same text with other fields keeps its group, another text does not.
+    write_lines(
+        Path("some.jsonl"),
+        [
+            {**DOCUMENTS[0], "n": 1.0},
+            {"id": "b", "text": DOCUMENTS[1]["text"]},
+            {**DOCUMENTS[2], "text": "sunshine"},
+            DOCUMENTS[3],
+        ],
+    )
+    (report,) = run_command(*command).json
+    assert (report["unchanged"], report["updated"]) == (1, 3)
+    after = held(store)
+    assert [after[id][1] for id in "abd"] == [before[id][1] for id in "abd"]
+    assert after["c"][1].keys() == {"scheme", "digest"}
+    assert after["d"][0] == before["d"][0]
+    (a, b) = store.get(["a", "b"])
+    assert str(plain(a)["n"]) == "1.0"
+    assert "n" not in b.source
+
+
+@pytest.mark.parametrize("action", ["mark", "skip", "group"])
+def test_with_policies(place: Place, store: Store, action: Any) -> None:
+    with esdedup.open(place.target, place.index) as index:
+        index.add(DOCUMENTS, on_duplicate=action)
+        before = held(store)
+        again = index.add(DOCUMENTS, on_duplicate=action)
+        kept = 3 if action == "skip" else 4
+        assert (again.unchanged, again.updated, again.skipped) == (kept, 0, 4 - kept)
+        assert held(store) == before
+        # Without a policy, the marks stay too.
+        assert index.add(DOCUMENTS[:1]).unchanged == 1
+        assert held(store) == before
+
+
+@pytest.mark.parametrize("place", ["local", "elasticsearch"], indirect=True)
+def test_marks_come_to_documents_that_have_none(place: Place, store: Store) -> None:
+    with esdedup.open(place.target, place.index) as index:
+        index.add(DOCUMENTS)
+        assert index.add(DOCUMENTS, on_duplicate="mark").updated == 4
+        assert sum("original" in ours for _, ours in held(store).values()) == 1
+
+
+@pytest.mark.parametrize("place", ["local", "elasticsearch"], indirect=True)
+def test_tokens_that_are_missing_or_old_are_written(place: Place, store: Store) -> None:
+    with esdedup.open(place.target, place.index) as index:
+        index.add(DOCUMENTS)
+        index.group()
+        before = held(store)
+        a, b = store.hold(["a", "b"])
+        old = {**b.document.tokens, "scheme": "another", "minhash": None}
+        store.change(
+            [
+                Change(a, {n: a.document.source[n] for n in ("id", "text", "n", "tags")}, True),
+                Change(b, {"esdedup": old}),
+            ]
+        )
+        report = index.add(DOCUMENTS)
+        assert (report.updated, report.unchanged) == (2, 2)
+        after = held(store)
+        assert after["a"][1]["digest"] == before["a"][1]["digest"]
+        assert after["b"][1] == before["b"][1]
+        assert {match.id for match in index.similar(id="a").matches} == {"b"}
+
+
+@pytest.mark.parametrize("place", ["local", "elasticsearch"], indirect=True)
+def test_a_change_that_comes_in_between_is_seen(
+    place: Place, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another client gives a document a group after it was read and before it is written."""
+    with esdedup.open(place.target, place.index) as index:
+        index.add(DOCUMENTS)
+        real = type(index.store).change
+
+        def first_another(self: Store, changes: Any) -> Any:
+            monkeypatch.setattr(type(index.store), "change", real)
+            (one,) = store.hold(["a"])
+            assert store.change([Change(one, {"esdedup": {"group": "g"}})]).updated == 1
+            return real(self, changes)
+
+        monkeypatch.setattr(type(index.store), "change", first_another)
+        report = index.add([{**DOCUMENTS[0], "n": 2}])
+        assert (report.updated, report.failed) == (1, 0)
+        (found,) = store.get(["a"])
+        assert (found.source["n"], found.tokens["group"]) == (2, "g")
+
+
+@pytest.mark.parametrize("place", ["opensearch"], indirect=True)
+def test_in_a_data_stream(place: Place, request: pytest.FixtureRequest) -> None:
+    """A document replaces that of its id, if it lies in the newest index of the stream."""
+    url, name = str(place.target), f"rd-{uuid.uuid4().hex[:8]}"
+    body = {"index_patterns": [f"{name}*"], "priority": 900, "data_stream": {}}
+    call(url, "PUT", f"/_index_template/{name}", body)
+    request.addfinalizer(lambda: call(url, "DELETE", f"/_index_template/{name}"))
+    call(url, "PUT", f"/_data_stream/{name}")
+    request.addfinalizer(lambda: call(url, "DELETE", f"/_data_stream/{name}"))
+    stamped = [{**each, "@timestamp": "2026-01-01T00:00:00Z"} for each in DOCUMENTS]
+    with esdedup.open(url, name) as index:
+        assert index.add(stamped).created == 4
+        assert index.add([*stamped[:3], {**stamped[3], "text": "changed"}]).updated == 1
+        assert index.get("d").source["text"] == "changed"
+
+
+@pytest.mark.parametrize("place", ["elasticsearch"], indirect=True)
+def test_an_index_that_hides_a_part_of_its_documents(place: Place) -> None:
+    """Such a part can't be compared, so that the document is written."""
+    place.call("PUT", "", {"mappings": {"_source": {"excludes": ["secret"]}}})
+    with esdedup.open(place.target, place.index) as index:
+        given = [{"id": "a", "text": "some words", "secret": "1"}, {"id": "b", "text": "others"}]
+        index.add(given)
+        report = index.add(given)
+        assert (report.updated, report.unchanged) == (1, 1)
+
+
+@pytest.mark.parametrize("place", ["elasticsearch"], indirect=True)
+def test_what_comes_in_goes_through_the_pipeline(place: Place) -> None:
+    # One that there is not fails every document that would go through it.
+    with esdedup.open(place.target, place.index) as index:
+        index.add([{"id": "a", "text": "some words", "n": 1}])
+        place.call("PUT", "/_settings", {"index.default_pipeline": "none-of-this-name"})
+        for changed in ({"n": 2}, {"text": "other words"}):
+            with pytest.raises(esdedup.RecordError, match="none-of-this-name"):
+                index.add([{"id": "a", "text": "some words", "n": 1, **changed}])
+
+
+def test_the_last_of_an_id_stays(place: Place, store: Store) -> None:
+    with esdedup.open(place.target, place.index) as index:
+        index.create()
+        records = (Record("f", n, {"id": "a", "text": f"text {n}"}) for n in range(5))
+        letters: list[Any] = []
+        report = ingest(store, index.meta, records, letters.append)
+        assert (report.created, report.updated, report.duplicate_ids) == (1, 4, 4)
+        assert index.get("a").source["text"] == "text 4"

@@ -1,0 +1,250 @@
+"""Files of every kind on the command line: what is read, and what is told of the rest."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+
+import esdedup
+import esdedup.ingest.files
+import esdedup.ingest.streams
+from tests.helpers.commands import run_command, write_lines
+
+SAME = "the council met on monday and voted for the bridge"
+CHINESE = "今天下午三点，市图书馆举行读书会"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines may have 4,000 bytes."""
+    for module in (esdedup.ingest.streams, esdedup.ingest.files):
+        monkeypatch.setattr(module, "MOST_BYTES", 4_000)
+
+
+def letters(name: str = "pairs") -> list[dict[str, Any]]:
+    lines = Path(f"{name}.dead-letter.jsonl").read_text("utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+@pytest.mark.parametrize("field", ["body", "of.body"])
+@pytest.mark.parametrize("count", [3, 1_500])
+def test_a_wrong_text_field_stops_at_once(count: int, field: str) -> None:
+    write_lines(Path("a.jsonl"), [{"id": n, "text": SAME, "of": {"n": n}} for n in range(count)])
+    for command in ("index", "pairs"):
+        done = run_command(command, "a.jsonl", "--text-field", field)
+        assert (done.status, done.out) == (2, "")
+        first = "1,000" if count > 1_000 else count
+        assert f"none of the first {first} records has the field '{field}'" in done.err
+        assert "There are: id, text, of" in done.err
+    assert sorted(path.name for path in Path().iterdir()) == ["a.jsonl"]
+    # The index was not made with the wrong name.
+    assert run_command("index", "a.jsonl").status == 0
+
+
+def test_some_records_without_a_text_are_left_out() -> None:
+    write_lines(Path("a.jsonl"), ["no JSON", {"id": 1}, {"id": 2}, {"id": 3, "text": SAME}])
+    done = run_command("index", "a.jsonl", "--json")
+    assert (done.status, done.json[0]["created"], done.json[0]["failed"]) == (1, 1, 3)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text", "told"),
+    [
+        ("utf-16", CHINESE, "it is UTF-16, not UTF-8: --encoding utf-16"),
+        ("utf-16-le", SAME, "it is UTF-16-LE, not UTF-8: --encoding utf-16-le"),
+        ("utf-32", CHINESE, "it is UTF-32"),
+        ("latin-1", "les élèves du collège ont visité le musée", "--encoding, such as latin-1"),
+        ("gb18030", CHINESE, "is not valid UTF-8"),
+    ],
+)
+def test_encodings(encoding: str, text: str, told: str) -> None:
+    records = [json.dumps({"id": n, "text": text}, ensure_ascii=False) + "\n" for n in range(2)]
+    Path("a.jsonl").write_bytes("".join(records).encode(encoding))
+    Path("a.txt").write_bytes(text.encode(encoding))
+    plain = run_command("pairs", "a.jsonl")
+    assert plain.status in (1, 2)
+    assert told in plain.err
+    done = run_command("pairs", "a.jsonl", "--encoding", encoding, "--json")
+    assert (done.status, [pair["similarity"] for pair in done.json]) == (0, [1.0])
+    assert run_command("index", "a.jsonl", "--encoding", encoding).status == 0
+    for more in (["--batch", "a.jsonl"], ["--file", "a.txt"]):
+        found = run_command("similar", *more, "--encoding", encoding, "--json")
+        assert found.status == 0, found.err
+        assert found.json[0]["matches"][0]["similarity"] == 1.0
+    counted = run_command("scheme", "--idf-from", "a.jsonl", "--encoding", encoding)
+    assert (counted.status, counted.err) == (0, "")
+
+
+def test_text_that_is_not_valid_in_its_encoding_is_left_out() -> None:
+    good, bad = f"{SAME}\n".encode("utf-16-le"), b"a\0\x00\xd8b\0\n\0"
+    Path("a.txt").write_bytes(good + bad + good)
+    done = run_command("pairs", "a.txt", "--encoding", "utf-16-le", "--json")
+    assert (done.status, len(done.json)) == (1, 1)
+    assert [letter["line"] for letter in letters()] == [2]
+    wrong = run_command("index", "a.txt", "--encoding", "rot13")
+    assert wrong.status == 2
+    assert "--encoding rot13: use a name such as utf-16" in wrong.err
+
+
+@pytest.mark.parametrize(("indent", "workers"), [(None, "1"), (2, "2")])
+def test_a_json_array(indent: int | None, workers: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(esdedup.ingest.files, "CHUNK_BYTES", 100)
+    given: list[Any] = [{"id": 1, "text": SAME}, {"text": SAME}, 7, {"id": 4, "text": CHINESE}]
+    given += [{"text": None}, {"text": "😀"}]
+    Path("a.json").write_text(json.dumps(given, indent=indent), "utf-8")
+    done = run_command("index", "a.json", "--json", "--workers", workers)
+    (report,) = done.json
+    assert (done.status, report["created"], report["failed"]) == (1, 4, 2)
+    assert report["without_words"] == 1
+    assert [letter["line"] for letter in letters("documents")] == [3, 5]
+    with esdedup.open() as index:
+        assert index.get("a.json:2").source["text"] == SAME
+        assert index.get("4").source["text"] == CHINESE
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[{"text": "one"}, {"text": }]', "element 2 of the array is not valid JSON"),
+        ('[{"text": "one"}', "after element 1 of the array: ',' is expected"),
+        ('[{"text": "one"}]\n{"text": "two"}', "there is more after the array"),
+        (f'[{{"text": "one"}}, {"[" * 100_000}]', "element 2 of the array is not valid JSON"),
+    ],
+)
+def test_an_array_that_breaks_off(text: str, said: str) -> None:
+    Path("a.json").write_text(text, "utf-8")
+    done = run_command("index", "a.json")
+    assert done.status == 1
+    assert said in done.err
+    assert "1 created" in done.err
+
+
+@pytest.mark.usefixtures("short")
+@pytest.mark.parametrize("ending", ["jsonl", "csv", "txt", "jsonl.gz", "jsonl.zst"])
+def test_a_line_that_is_too_long_is_left_out(ending: str) -> None:
+    before, after = f'{{"id": 1, "text": "{SAME}"}}', f'{{"id": 2, "text": "{SAME}"}}'
+    if ending == "csv":
+        before, after = f"id,text\n1,{SAME}", f"2,{SAME}"
+    data = "\n".join([before, "x" * 2_000_000, after]).encode()
+    if ending.endswith("gz"):
+        compressor = zlib.compressobj(wbits=31)
+        data = compressor.compress(data) + compressor.flush()
+    elif ending.endswith("zst"):
+        data = zstandard.compress(data)
+    Path(f"a.{ending}").write_bytes(data)
+    done = run_command("pairs", f"a.{ending}", "--json")
+    assert (done.status, len(done.json)) == (1, 1)
+    assert "longer than 64 MiB" in done.err
+    (letter,) = letters()
+    assert (letter["line"], letter["record"].strip()) == (3 if ending == "csv" else 2, "x" * 1_000)
+    # A batch of queries goes on too.
+    run_command("index", f"a.{ending}")
+    if not ending.startswith("csv"):
+        batch = run_command("similar", "--batch", f"a.{ending}")
+        assert (batch.status, len(batch.json)) == (1, 2)
+
+
+@pytest.mark.usefixtures("short")
+def test_a_quote_that_is_not_closed_takes_no_more_than_a_record() -> None:
+    rows = ["id,text", f"1,{SAME}", f'2,"{SAME}', *(f"{n},{SAME} {n}" for n in range(3, 200))]
+    Path("a.csv").write_text("\n".join(rows), "utf-8")
+    done = run_command("index", "a.csv", "--json")
+    (report,) = done.json
+    assert (done.status, report["failed"]) == (1, 1)
+    (letter,) = letters("documents")
+    assert "Is a quote not closed?" in letter["reason"]
+    # The rows that it took are all in the dead letter.
+    assert report["created"] + letter["record"].count("\n") == 199
+
+
+def test_a_zst_that_is_cut_is_told() -> None:
+    lines = "".join(f'{{"id": {n}, "text": "text {n} of many"}}\n' for n in range(9_000)).encode()
+    frames = zstandard.compress(lines[: len(lines) // 2]) + zstandard.compress(
+        lines[len(lines) // 2 :]
+    )
+    Path("a.jsonl.zst").write_bytes(frames)
+    assert run_command("index", "a.jsonl.zst", "--json").json[0]["created"] == 9_000
+    Path("a.jsonl.zst").write_bytes(frames[: 3 * len(frames) // 4])
+    done = run_command("index", "a.jsonl.zst", "--db", "cut.db")
+    assert done.status == 1
+    assert "a.jsonl.zst can't be read to its end" in done.err
+
+
+def test_a_wide_table() -> None:
+    """It took minutes when each name of the header was looked for in all of it."""
+    names = ",".join(f"c{n}" for n in range(100_000))
+    Path("a.csv").write_text(f"text,{names}\n{SAME},{names}\n", "utf-8")
+    assert run_command("pairs", "a.csv").status == 0
+    Path("a.csv").write_text("text,a,a\n", "utf-8")
+    done = run_command("pairs", "a.csv")
+    assert (done.status, "names 'a' more than once" in done.err) == (2, True)
+
+
+def test_texts_without_words_are_counted() -> None:
+    write_lines(Path("a.txt"), ["😀😀", "!!!", SAME])
+    said = "2 documents have no words"
+    done = run_command("index", "a.txt", "--json")
+    assert (done.json[0]["without_words"], said in done.err) == (2, True)
+    assert said in run_command("pairs", "a.txt").err
+
+
+def test_many_bad_queries_are_told_in_few_lines() -> None:
+    write_lines(Path("a.jsonl"), [{"id": 1, "text": SAME}, *["no JSON"] * 50])
+    run_command("index", "a.jsonl")
+    done = run_command("similar", "--batch", "a.jsonl")
+    assert (done.status, len(done.json)) == (1, 1)
+    assert done.err.count("not valid JSON") == 5
+    assert "... and more" in done.err
+    assert "50 records left out" in done.err
+
+
+IDS: list[Any] = ["\ud800", 1.5, True, None, ["a"], {"a": 1}]
+
+
+@pytest.mark.parametrize("id", IDS, ids=repr)
+def test_ids_of_python(id: Any) -> None:
+    with esdedup.open() as index:
+        index.add([{"id": 170, "text": SAME}, {"id": "b", "text": SAME}])
+        assert [match.id for match in index.similar(id=170).matches] == ["b"]  # type: ignore[arg-type]
+        assert index.explain(170, "b").similarity == 1.0  # type: ignore[arg-type]
+        with pytest.raises(esdedup.EsdedupError):
+            index.get(id)
+        with pytest.raises(esdedup.EsdedupError):
+            index.similar(id=id)
+        with pytest.raises(esdedup.EsdedupError):
+            index.explain("b", id)
+        if id is not None:
+            with pytest.raises(esdedup.RecordError):
+                index.add([{"id": id, "text": SAME}])
+        with pytest.raises(esdedup.RecordError):
+            index.update([{"id": id, "text": SAME}])
+        assert index.delete([170]) == 1  # type: ignore[list-item]
+
+
+def test_documents_of_python() -> None:
+    with esdedup.open() as index:
+        index.add([{"id": "a", "text": SAME}])
+        for given in ({"id": "a", "text": SAME}, SAME, None, 7):
+            with pytest.raises(esdedup.UsageError, match="give a list of documents"):
+                index.add(given)  # type: ignore[arg-type]
+        for wrong in (
+            {"text": "x \ud800"},
+            {"text": "x", "\udfff": 1},
+            {"text": "x", "n": "\ud800"},
+        ):
+            with pytest.raises(esdedup.RecordError):
+                index.add([wrong])
+        with pytest.raises(esdedup.UsageError, match="give a list of ids"):
+            index.delete("a")
+        assert index.similar(f"{SAME} \ud800").matches[0].id == "a"

@@ -1,0 +1,163 @@
+"""Reading files of any bytes: each record is read, or told, or the end of the file is."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+import re
+from contextlib import suppress
+from pathlib import Path
+from typing import get_args
+
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+import esdedup.ingest.files
+from esdedup.exceptions import InputError, UsageError
+from esdedup.ingest.files import BadRecord, Format, Record, chunks_in, read_records
+
+PARTS = [
+    b'{"id": "a", "text": "one two"}',
+    '{"text": "第二行 \\ud83d"}'.encode(),
+    b'a,b\n1,"of two\nlines"\n2,"open',
+    b'"x""y",z\t"q"',
+    b"[",
+    b"]",
+    b'[{"n": 1}, 2, null]',
+    b",",
+    b"NaN",
+    b"\xef\xbb\xbf",
+    b"\xff\xfe",
+    b"\x00",
+    b"\xe9\x80",
+    b"\n",
+    b"\r\n",
+    b"\r",
+    b" ",
+    b"9" * 5_000,
+]
+content = st.lists(st.sampled_from(PARTS) | st.binary(max_size=8), max_size=12).map(b"".join)
+damage = st.none() | st.tuples(st.integers(0, 400), st.integers(0, 3), st.binary(max_size=3))
+formats = st.sampled_from(get_args(Format))
+
+
+def damaged(data: bytes, how: tuple[int, int, bytes] | None) -> bytes:
+    """Bytes with some in place of others, or cut."""
+    if how is None:
+        return data
+    at, number, instead = how
+    return data[:at] + (instead + data[at + number :] if number else b"")
+
+
+def read(file: Path, format: Format, encoding: str | None) -> list[Record | BadRecord] | None:
+    """The records of a file, in chunks and one by one; None if the file is refused."""
+    one_by_one: list[Record | BadRecord] = []
+    refused = False
+    try:
+        one_by_one.extend(read_records(str(file), format, encoding))
+    except (InputError, UsageError):
+        refused = True
+    in_chunks: list[Record | BadRecord] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(esdedup.ingest.files, "CHUNK_BYTES", 20)
+        try:
+            for chunk in chunks_in(str(file), format, encoding=encoding):
+                in_chunks += chunk.records()
+        except (InputError, UsageError):
+            assert refused
+    assert in_chunks == one_by_one
+    return None if refused else in_chunks
+
+
+def plain(record: Record | BadRecord) -> str:
+    """The text of a record of a table."""
+    if isinstance(record, Record):
+        return " ".join(record.source.values())
+    with suppress(ValueError):
+        row = json.loads(record.raw)
+        return " ".join(row if isinstance(row, list) else row.values())
+    return record.raw
+
+
+def words(text: str) -> set[str]:
+    return set(re.findall("[0-9A-Za-z]+", text))
+
+
+@given(data=content, format=formats)
+def test_nothing_is_lost(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes, format: Format
+) -> None:
+    file = tmp_path_factory.mktemp("any") / "some"
+    header = {"csv": b"a,b\n", "tsv": b"a\tb\n"}.get(format, b"")
+    file.write_bytes(header + data)
+    found = read(file, format, None)
+    if found is None:
+        return
+    text = data.decode("utf-8" if header else "utf-8-sig", "surrogateescape")
+    lines = [line for line in text.split("\n") if line.strip()]
+    if format == "jsonl" and text.lstrip(" \t\r\n").startswith("["):
+        assert len(found) == len(json.loads(text))
+    elif format in ("jsonl", "text"):
+        assert len(found) == len(lines)
+    else:
+        assert words(text) <= words("\n".join(map(plain, found)))
+
+
+@given(data=content, format=formats, how=damage, kind=st.sampled_from(["gz", "zst"]))
+def test_a_damaged_archive_is_told(
+    tmp_path_factory: pytest.TempPathFactory,
+    data: bytes,
+    format: Format,
+    how: tuple[int, int, bytes] | None,
+    kind: str,
+) -> None:
+    folder = tmp_path_factory.mktemp("any")
+    half = len(data) // 2
+    pack = gzip.compress if kind == "gz" else zstandard.compress
+    packed = damaged(pack(data[:half]) + pack(data[half:]), how)
+    (folder / f"some.{kind}").write_bytes(packed)
+    found = read(folder / f"some.{kind}", format, None)
+    if found is None:
+        return
+    if kind == "gz":
+        plain = gzip.decompress(packed)
+    else:
+        plain = b""
+        while packed:
+            frame = zstandard.ZstdDecompressor().decompressobj()
+            plain += frame.decompress(packed)
+            assert frame.eof
+            packed = frame.unused_data
+    (folder / "plain").write_bytes(plain)
+    same = read(folder / "plain", format, None)
+    # The first bytes tell the encoding, and in frames there are fewer first ones.
+    if same is not None:
+        assert [each.line for each in found] == [each.line for each in same]
+
+
+@given(data=content, format=formats, encoding=st.sampled_from(["utf-16", "utf-8", "big5", "utf-7"]))
+def test_any_bytes_in_any_encoding(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes, format: Format, encoding: str
+) -> None:
+    file = tmp_path_factory.mktemp("any") / "some"
+    file.write_bytes(data)
+    read(file, format, encoding)
+
+
+texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n"), min_size=1)
+
+
+@given(
+    lines=st.lists(texts.filter(lambda text: bool(text.strip()))),
+    encoding=st.sampled_from(["utf-8", "utf-16", "utf-16-be", "utf-32", "gb18030"]),
+)
+def test_text_of_other_encodings_is_read_as_it_is(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str], encoding: str
+) -> None:
+    file = tmp_path_factory.mktemp("any") / "some.txt"
+    file.write_bytes("\n".join(["first", *lines]).encode(encoding))
+    found = list(itertools.islice(read_records(str(file), encoding=encoding), 1, None))
+    assert [each.source["text"] for each in found if isinstance(each, Record)] == lines
