@@ -140,11 +140,16 @@ class Candidates:
 
 @dataclass(frozen=True)
 class Failure:
-    """A document that a store refused, and why. conflict: the id was taken, or it had changed."""
+    """A document that a store refused, and why.
+
+    conflict: the id was taken, or it had changed. unsure: the answer to an earlier attempt was
+    lost, so that the conflict may be with that attempt.
+    """
 
     id: str
     reason: str
     conflict: bool = False
+    unsure: bool = False
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ from esdedup.cli.files import DeadLetterFile
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.ingest.files import BadRecord
 from esdedup.models import Share
-from esdedup.stores import BulkPolicy
 from esdedup.stores.changes import ChangeReport
 
 
@@ -41,7 +40,6 @@ def backfill_command(
     scheme: options.SchemeOption = None,
     dry_run: options.DryRun = False,
     dead_letter: options.DeadLetterPath = None,
-    retries: options.Retries = 6,
     as_json: options.AsJson = None,
 ) -> None:
     """Give the documents of an attached index their tokens.
@@ -56,7 +54,7 @@ def backfill_command(
     if sidecar is None and (scheme is not None or text_field is not None):
         raise UsageError("--scheme and --text-field go with --sidecar; an index has its own")
     plan: BackfillPlan | SidecarPlan
-    with target.connected(BulkPolicy(retries=retries)) as cluster:
+    with target.connected() as cluster:
         if sidecar is not None:
             if stale or slice or workers > 1 or max_rate is not None or dry_run:
                 raise UsageError(

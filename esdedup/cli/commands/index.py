@@ -21,7 +21,6 @@ from esdedup.exceptions import UsageError
 from esdedup.ingest.ingest import IngestReport, ingest
 from esdedup.ingest.near_duplicates import DuplicatePolicy, OnDuplicate
 from esdedup.search.limits import ACTING
-from esdedup.stores import BulkPolicy
 
 
 @options.with_target
@@ -42,7 +41,6 @@ def index(
     metric: options.MetricOption = "jaccard",
     threshold: options.Acting = None,
     distance: options.Distance = None,
-    retries: options.Retries = 6,
     as_json: options.AsJson = None,
 ) -> None:
     """Index documents with their near-duplicate tokens.
@@ -63,7 +61,7 @@ def index(
     last = IngestReport()
     path = reading.dead_letter or Path(f"{target.index}.dead-letter.jsonl")
     with (
-        target.open(scheme, reading.text_field, BulkPolicy(retries=retries)) as opened,
+        target.open(scheme, reading.text_field) as opened,
         DeadLetterFile(path) as letters,
         output.progress("Indexing", total_bytes(files)) as (advance, documents),
     ):

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 from esdedup.exceptions import StoreError, StoreUnavailable
 from esdedup.models import WriteReport
 from esdedup.stores.connection import Connection
-from esdedup.stores.elastic.bulk import Action, write_actions
+from esdedup.stores.elastic.bulk import Action, BulkPolicy, write_actions
 from esdedup.stores.elastic.errors import error_of, reason_of
 from esdedup.stores.elastic.queries import QUERIES_AT_ONCE
-from esdedup.stores.elastic.retry import BulkPolicy, retrying
 from esdedup.stores.to_json import to_json
 
 if TYPE_CHECKING:
@@ -34,10 +33,12 @@ class Cluster:
         self.client = client
         self.connection = connection
         self.policy = policy or BulkPolicy()
+        self.retries = client.retries
 
     def ask(self, *request: Any, **options: Any) -> tuple[int, Any]:
         """Sends a request, as `Client.request`, that may be sent twice without harm."""
-        return retrying(functools.partial(self.client.request, *request, **options), self.policy)
+        call = functools.partial(self.client.request, *request, **options)
+        return self.retries.until_answered(call)
 
     def count(self, path: str, query: Mapping[str, Any] | None = None) -> int:
         """Returns the number of documents of an index that match."""
@@ -55,7 +56,7 @@ class Cluster:
                 )
             return int(answer["count"])
 
-        return retrying(count, self.policy)
+        return self.retries.until_answered(count)
 
     def searches(
         self, path: str, bodies: Iterable[Mapping[str, Any]], where: str
@@ -73,7 +74,7 @@ class Cluster:
             return list(answer["responses"])
 
         while some := [header + line(body) for body in islice(waiting, QUERIES_AT_ONCE)]:
-            yield from retrying(search, self.policy)
+            yield from self.retries.until_answered(search)
 
     def get_many(
         self, body: Mapping[str, Any], path: str = "", params: Mapping[str, str] | None = None
@@ -89,7 +90,7 @@ class Cluster:
                     raise error_of(status, item, self.connection.shown)
             return [item for item in answer["docs"] if item.get("found")]
 
-        return retrying(get, self.policy)
+        return self.retries.until_answered(get)
 
     @contextmanager
     def point_in_time(self, path: str) -> Iterator[str]:
@@ -130,7 +131,7 @@ class Cluster:
         def send(body: bytes) -> Mapping[str, Any]:
             return dict(self.client.request("POST", f"{path}/_bulk", body)[1])
 
-        return write_actions(actions, send, self.policy, where)
+        return write_actions(actions, send, self.policy, self.retries, where)
 
 
 def line(value: Any, of: str = "a request") -> bytes:

@@ -123,12 +123,23 @@ class ClusterStore:
             for each in documents
         ]
         try:
-            return self._bulk(verb, lines, {})
+            report = self._bulk(verb, lines, {})
+            return report if verb == "index" else self._with_lost_answers(report, dict(lines))
         except CreatesOnly:
             if verb == "create":
                 raise
             self._creates_only = True
             return self.write(documents)
+
+    def _with_lost_answers(self, report: WriteReport, lines: dict[str, bytes]) -> WriteReport:
+        """Counts documents as created that an earlier attempt created. lines: by id."""
+        unsure = [each.id for each in report.failures if each.conflict and each.unsure]
+        if not unsure:
+            return report
+        stored = {one.document.id: one.document.source for one in self.hold(unsure)}
+        made = {id for id in unsure if id in stored and stored[id] == json.loads(lines[id])}
+        failures = [each for each in report.failures if each.id not in made]
+        return replace(report, created=report.created + len(made), failures=failures)
 
     def update(self, documents: Sequence[Document]) -> WriteReport:
         # The server merges the fields, so that changes of other fields are not lost.
