@@ -190,7 +190,7 @@ def be_a_program() -> None:
     """Sets up garbage collection, logging and warnings of a process that is esdedup's alone."""
     # Documents have no cycles. Searching many of them for cycles takes a sixth of the time.
     gc.set_threshold(100_000, 20, 20)
-    logging.basicConfig(handlers=[_Messages()], level=logging.WARNING)
+    logging.basicConfig(handlers=[_Messages()], level=logging.WARNING, format="%(message)s")
     warnings.showwarning = lambda text, kind, *_: log.warning("%s: %s", kind.__name__, text)
     sys.excepthook = lambda *error: log.critical("%s", "".join(traceback.format_exception(*error)))
     # The client logs failed requests, which our own messages report.

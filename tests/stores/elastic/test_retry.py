@@ -193,7 +193,7 @@ def test_a_request_without_an_answer_in_time(killable: Node) -> None:
     assert process.stderr is not None
     assert "no answer in time" in process.stderr.readline()
     os.kill(node.pid, signal.SIGCONT)
-    assert "no such index" in process.communicate(timeout=60)[1]
+    assert "'late' at" in process.communicate(timeout=60)[1]
 
 
 def test_waiting_is_told_now_and_then(
