@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from esdedup.exceptions import StoreError, StoreUnavailable
+from esdedup.exceptions import EsdedupError, StoreError, StoreUnavailable
 from esdedup.models import WriteReport
 from esdedup.stores.connection import Connection
 from esdedup.stores.elastic.bulk import Action, BulkPolicy, write_actions
@@ -46,15 +46,16 @@ class Cluster:
         def count() -> int:
             body = {"query": query} if query else {}
             _, answer = self.client.request("POST", f"{path}/_count", body)
-            shards = answer["_shards"]
-            # OpenSearch does not count a shard without a node as failed.
-            if missing := shards["total"] - shards["successful"]:
-                why = [f": {reason_of(each['reason'])}" for each in shards.get("failures", ())]
-                raise StoreUnavailable(
-                    f"{self.connection.shown}: {path[1:]}: {missing} of {shards['total']} shards"
-                    f" did not answer{''.join(why[:1])}"
-                )
-            return int(answer["count"])
+            with self.reading():
+                shards = answer["_shards"]
+                # OpenSearch does not count a shard without a node as failed.
+                if missing := shards["total"] - shards["successful"]:
+                    why = [f": {reason_of(each['reason'])}" for each in shards.get("failures", ())]
+                    raise StoreUnavailable(
+                        f"{self.connection.shown}: {path[1:]}: {missing} of {shards['total']}"
+                        f" shards did not answer{''.join(why[:1])}"
+                    )
+                return int(answer["count"])
 
         return self.retries.until_answered(count)
 
@@ -68,10 +69,13 @@ class Cluster:
 
         def search() -> list[Mapping[str, Any]]:
             _, answer = self.client.request("POST", f"{path}/_msearch", b"".join(some))
-            for each in answer["responses"]:
-                if "error" in each:
-                    raise error_of(each.get("status", 500), each, where)
-            return list(answer["responses"])
+            with self.reading():
+                for each in answer["responses"]:
+                    if "error" in each:
+                        raise error_of(each.get("status", 500), each, where)
+                if len(answer["responses"]) != len(some):
+                    raise ValueError(f"{len(answer['responses'])} answers to {len(some)} searches")
+                return list(answer["responses"])
 
         while some := [header + line(body) for body in islice(waiting, QUERIES_AT_ONCE)]:
             yield from self.retries.until_answered(search)
@@ -83,12 +87,13 @@ class Cluster:
 
         def get() -> list[Mapping[str, Any]]:
             _, answer = self.client.request("POST", f"{path}/_mget", body, params)
-            for item in answer["docs"]:
-                if "error" in item and item["error"].get("type") != NEEDS_ROUTING:
-                    # An item has no status. A shard that moves is not a deleted document.
-                    status = 404 if "index_not_found" in reason_of(item) else 503
-                    raise error_of(status, item, self.connection.shown)
-            return [item for item in answer["docs"] if item.get("found")]
+            with self.reading():
+                for item in answer["docs"]:
+                    if "error" in item and item["error"].get("type") != NEEDS_ROUTING:
+                        # An item has no status. A shard that moves is not a deleted document.
+                        status = 404 if "index_not_found" in reason_of(item) else 503
+                        raise error_of(status, item, self.connection.shown)
+                return [item for item in answer["docs"] if item.get("found")]
 
         return self.retries.until_answered(get)
 
@@ -123,7 +128,8 @@ class Cluster:
         # A part of the shards would be a silent truncation.
         partial = {"allow_partial_search_results": "false"}
         _, answer = self.ask("POST", "/_search", search, partial)
-        return answer["hits"]["hits"], answer["pit_id"]
+        with self.reading():
+            return list(answer["hits"]["hits"]), answer["pit_id"]
 
     def bulk(self, actions: Sequence[Action], where: str, path: str = "") -> WriteReport:
         """Sends bulk actions until each is written or has failed; see `write_actions`."""
@@ -131,7 +137,21 @@ class Cluster:
         def send(body: bytes) -> Mapping[str, Any]:
             return dict(self.client.request("POST", f"{path}/_bulk", body)[1])
 
-        return write_actions(actions, send, self.policy, self.retries, where)
+        with self.reading():
+            return write_actions(actions, send, self.policy, self.retries, where)
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Raises StoreError if an answer has not the form of these servers' answers."""
+        try:
+            yield
+        except EsdedupError:
+            raise
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            raise StoreError(
+                f"{self.connection.shown}: an answer has not the form of Elasticsearch's or"
+                f" OpenSearch's: {type(error).__name__}: {error}"
+            ) from error
 
 
 def line(value: Any, of: str = "a request") -> bytes:

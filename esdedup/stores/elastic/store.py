@@ -81,7 +81,8 @@ class ClusterStore:
 
     def meta(self) -> IndexMeta | None:
         mappings = self._mappings()
-        return None if mappings is None else common_meta(mappings, self.index)
+        with self.cluster.reading():
+            return None if mappings is None else common_meta(mappings, self.index)
 
     def create(self, meta: IndexMeta) -> None:
         mappings = self._mappings()
@@ -338,7 +339,8 @@ class ClusterStore:
         if status == 404 or not answer:
             return None
         self._several = len(answer) > 1 or any(name.startswith(".ds-") for name in answer)
-        return {index: found["mappings"] for index, found in answer.items()}
+        with self.cluster.reading():
+            return {index: found["mappings"] for index, found in answer.items()}
 
     def _is_several(self) -> bool:
         """Tells whether the name may stand for several indices, as a data stream's always may."""

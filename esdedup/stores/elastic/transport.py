@@ -74,7 +74,8 @@ class Client:
         meta, body = self._perform("GET", "/", others=others)
         if meta.status == 401 or passes(meta.status, body):
             raise self._error(meta, body)
-        version = body.get("version", {}) if isinstance(body, Mapping) else {}
+        version = body.get("version") if isinstance(body, Mapping) else None
+        version = version if isinstance(version, Mapping) else {}
         number = str(version.get("number", ""))
         # A user may lack the privilege for `GET /`, and still have others.
         if meta.headers.get("x-elastic-product") == "Elasticsearch":
