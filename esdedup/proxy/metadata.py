@@ -45,7 +45,10 @@ class Schemes:
         if not index or index[0] in "_-" or set(index) & set("*,") or not index.strip("."):
             return None
         identity = [pair for pair in headers if pair[0] in _IDENTITY]
-        key = (index.encode(), *(value for _, value in identity))
+        try:
+            key = (index.encode(), *(value for _, value in identity))
+        except UnicodeEncodeError:
+            return None  # The server refuses the name.
         meta, until = self._entries.pop(key, (None, 0.0))
         if until < time.monotonic():
             meta, until = await self._ask(index, identity), time.monotonic() + _SECONDS

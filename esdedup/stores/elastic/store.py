@@ -237,7 +237,8 @@ class ClusterStore:
 
     def candidates(self, queries: Sequence[CandidateQuery], limit: int) -> list[Candidates]:
         bodies = (candidates_body(query, limit) for query in queries)
-        return list(map(candidates_of, self.cluster.searches(self._path, bodies, self.where)))
+        with self.cluster.reading():
+            return list(map(candidates_of, self.cluster.searches(self._path, bodies, self.where)))
 
     def change(self, changes: Sequence[Change]) -> WriteReport:
         actions = [Action(str(row), lines_to_change(change)) for row, change in enumerate(changes)]
