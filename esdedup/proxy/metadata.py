@@ -45,10 +45,7 @@ class Schemes:
         if not index or index[0] in "_-" or set(index) & set("*,") or not index.strip("."):
             return None
         identity = [pair for pair in headers if pair[0] in _IDENTITY]
-        try:
-            key = (index.encode(), *(value for _, value in identity))
-        except UnicodeEncodeError:
-            return None  # The server refuses the name.
+        key = (index.encode(), *(value for _, value in identity))
         meta, until = self._entries.pop(key, (None, 0.0))
         if until < time.monotonic():
             meta, until = await self._ask(index, identity), time.monotonic() + _SECONDS

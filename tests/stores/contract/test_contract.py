@@ -848,7 +848,7 @@ def test_an_index_that_is_not_there(place: Place, open_store: OpenStore, work: s
 
 WRONG_NAMES = [
     "", " ", "a b", "a,b", "a*", "?", "<now>", "a/b", "a\\b", "#a", 'a"b', "Upper", ".", "..",
-    "_under", "-minus", "+plus", "a:b", "x" * 300,
+    "_under", "-minus", "+plus", "a:b", "x" * 300, "\ud800",
 ]  # fmt: skip
 
 
