@@ -48,4 +48,9 @@ class PermissionDenied(StoreError):
 
 
 class StoreUnavailable(StoreError):
-    """The server can't be reached, or did not answer in time."""
+    """The server can't be reached, is not ready, or did not answer in time.
+
+    retry_after: seconds that the server asked to wait, or None.
+    """
+
+    retry_after: float | None = None

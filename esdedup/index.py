@@ -37,7 +37,7 @@ from esdedup.search.similar import request_body, similar
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores import BulkPolicy, LocalStore, Store, open_cluster, reached
 from esdedup.stores.changes import ChangeReport
-from esdedup.stores.connection import Connection, connection_to
+from esdedup.stores.connection import Connection, check_file_name, connection_to
 from esdedup.stores.elastic.indices import check_apart
 from esdedup.stores.fields import has_field, text_of
 from esdedup.stores.mapping import META_SECONDS, IndexMeta, TextFields, names_of
@@ -103,7 +103,7 @@ class Place:
         if other == self.index:
             raise UsageError(f"--to {other}: the documents are there already; name another index")
         if isinstance(self.target, Connection):
-            with reached(self.target) as cluster:
+            with reached(self.target, self.policy) as cluster:
                 check_apart(cluster, self.index, other)
 
 
@@ -572,9 +572,9 @@ def open(
     index: its name.
     scheme, text_field: of a new index, by default `Scheme()` and "text". Several fields are joined
     to one text, in the given order. An index that exists has its own, and others are an error.
-    policy: how often requests are sent again.
+    policy: sizes of bulk requests.
     credentials: for a URL, see `connection_to`: username, password, api_key, bearer_token,
-    ca_certs, fingerprint, cloud_id, timeout.
+    ca_certs, fingerprint, cloud_id, timeout, retry_for.
 
     Raises UsageError for wrong arguments, StoreError if the cluster can't be reached.
     """
@@ -582,6 +582,8 @@ def open(
         target = connection_to(target or None, **credentials)
     elif credentials:
         raise UsageError(f"{sorted(credentials)[0]} goes with the URL of a cluster")
+    elif not isinstance(target, Connection):
+        check_file_name(str(target))
     place = Place(target if isinstance(target, Connection) else Path(target), index, policy)
     return Index(place.store(), scheme, text_field, place)
 

@@ -141,14 +141,16 @@ class Candidates:
 class Failure:
     """A document that a store refused, and why.
 
-    conflict: the id was taken, or the document had changed. index: where the document lies that has
-    the id, in a cluster.
+    conflict: the id was taken, or the document had changed. index: where the document of the id
+    lies, in a cluster. unsure: the answer to an earlier attempt was lost, so that the conflict may
+    be with that attempt.
     """
 
     id: str
     reason: str
     conflict: bool = False
     index: str | None = None
+    unsure: bool = False
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,12 @@ import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
-from esdedup.stores import BulkPolicy, Store
+from esdedup.stores import Store
 from tests.helpers.places import META, STORES, OpenStore, Place
 from tests.servers.node import Node
 from tests.servers.provide import (
@@ -271,8 +272,8 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
 def open_store(place: Place) -> Iterator[OpenStore]:
     opened: list[Store] = []
 
-    def open_one(policy: BulkPolicy | None = None) -> Store:
-        opened.append(place.open(policy))
+    def open_one(**options: Any) -> Store:
+        opened.append(place.open(**options))
         return opened[-1]
 
     yield open_one

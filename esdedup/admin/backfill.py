@@ -28,7 +28,6 @@ from esdedup.stores.elastic.documents import held_of
 from esdedup.stores.elastic.errors import PointInTimeLost
 from esdedup.stores.elastic.indices import Named, attached, kept_as_written, path_of, whole_source
 from esdedup.stores.elastic.queries import not_sketched, scan_body, sketched, with_text
-from esdedup.stores.elastic.retry import retrying, wait
 from esdedup.stores.elastic.store import ClusterStore
 from esdedup.stores.mapping import TOKEN_PATHS, IndexMeta
 
@@ -184,7 +183,8 @@ def _fill(
     cluster: Cluster, plan: BackfillPlan, index: str, effort: Effort, on_update: OnUpdate
 ) -> ChangeReport:
     """Reads one index pass after pass, because others may write during a pass."""
-    total, fruitless, before = ChangeReport(), 0, math.inf
+    total, before = ChangeReport(), math.inf
+    attempts = cluster.retries.attempts()
     while True:
         done, lost = ChangeReport(), None
         with cluster.point_in_time(path_of(index)) as point:
@@ -200,10 +200,10 @@ def _fill(
         # A document that can't be written is read again by the next pass, and counted then.
         total = replace(total, read=total.settled, without_text=0, failures=[]) + done
         if lost is not None:
-            fruitless = 0 if done.written else fruitless + 1
-            if fruitless > cluster.policy.retries:
+            if done.written:
+                attempts = cluster.retries.attempts()
+            if not attempts.wait(lost):
                 raise lost
-            wait(cluster.policy, fruitless, str(lost))
             continue
         if plan.work == "renew" or not done.written:
             return total
@@ -252,7 +252,7 @@ def _page_in_a_process(
 @cache
 def _cluster(connection: Connection, policy: BulkPolicy) -> Cluster:
     """Opens the cluster, once in each worker process."""
-    return retrying(lambda: connect(connection, policy), policy)
+    return connect(connection, policy, known=True)
 
 
 def _page(cluster: Cluster, job: _Job) -> tuple[_Done, _Job | None]:

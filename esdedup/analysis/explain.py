@@ -28,9 +28,14 @@ from esdedup.stores.base import Store
 from esdedup.stores.fields import text_of
 from esdedup.stores.mapping import IndexMeta
 from esdedup.text.arrays import U64, Ragged
-from esdedup.text.highlight import MarkedText, Span, mark_shared
+from esdedup.text.highlight import MarkedText, Piece, Span, mark_shared
 from esdedup.text.jaccard import hamming, jaccard
 from esdedup.text.shingles import Unit
+
+MOST_ON_PAGE = 200_000
+"""Characters of each text on a page. A browser shows a few megabytes with effort."""
+_CONTEXT = 12
+"""Words that a page keeps at either end of a shared run of a text that is too long for it."""
 
 StoredTokens = Literal["current", "stale", "other scheme", "none"]
 """Tokens that a document holds: of its text, of another text, of another scheme, or none."""
@@ -59,6 +64,11 @@ class ExplainedDocument:
     original: bool
     shared: tuple[Span, ...]
     text: MarkedText = field(repr=False)
+
+    def on_page(self) -> list[Piece]:
+        """The pieces of the text for a page: the whole text, unless it is too long."""
+        whole = len(self.text.text) <= MOST_ON_PAGE
+        return self.text.pieces(None if whole else _CONTEXT, MOST_ON_PAGE)
 
 
 @dataclass(frozen=True)
@@ -181,7 +191,11 @@ class Explanation:
         return object_of(self)
 
     def html(self) -> str:
-        """A page with both texts, as one file that loads nothing."""
+        """A page with both texts, as one file that loads nothing.
+
+        Of a text of more than 200,000 characters it shows the beginning, without the middles of
+        long runs of shared words, and tells how much is left out.
+        """
         return page("explain", pair=self)
 
     def facts(self) -> list[tuple[str, str, str]]:

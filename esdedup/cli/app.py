@@ -7,9 +7,12 @@ import io
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from esdedup.cli.commands import (
     attach,
@@ -30,8 +33,32 @@ from esdedup.cli.commands import (
 from esdedup.cli.output import message, only_plain
 from esdedup.exceptions import EsdedupError, UsageError
 from esdedup.ingest.parallel import be_a_program
+from esdedup.text.characters import visible
+
+
+@contextmanager
+def _visible_errors() -> Iterator[None]:
+    """Shows control characters of arguments in typer's own messages."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(said := getattr(error, "message", None), str):
+            error.message = visible(said)  # type: ignore[attr-defined]
+        raise
+
+
+class _Commands(TyperGroup):
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        with _visible_errors():
+            return super().make_context(*arguments, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _visible_errors():
+            return super().invoke(ctx)
+
 
 app = typer.Typer(
+    cls=_Commands,
     name="esdedup",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -24,8 +24,8 @@ from esdedup.index import DEFAULT_FILE, DEFAULT_INDEX, GroupOptions, Index, grou
 from esdedup.models import Metric
 from esdedup.search.limits import ACTING, LOOKING, MAX_PER_BUCKET, RECALL
 from esdedup.sketch.scheme import Scheme
-from esdedup.stores import BulkPolicy, Cluster, reached
-from esdedup.stores.connection import Connection, connection_to
+from esdedup.stores import Cluster, reached
+from esdedup.stores.connection import Connection, connection_to, seconds
 
 
 def _place(variable: str, help: str, *names: str, panel: str = "Connection", **more: Any) -> Any:
@@ -54,6 +54,14 @@ CertFingerprint = Annotated[
 ]
 CloudId = Annotated[str | None, _place("CLOUD_ID", "Elastic Cloud's id.")]
 Timeout = Annotated[float, _place("TIMEOUT", "Seconds that a request may take.", min=0.1)]
+RetryFor = Annotated[
+    str,
+    _place(
+        "RETRY_FOR",
+        "Send failed requests again for so long: 30s, 5m, 1h; 0: never.",
+        metavar="TIME",
+    ),
+]
 
 FieldOption = Annotated[
     str | None,
@@ -90,7 +98,6 @@ FilterOption = Annotated[
 ]
 Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask.")]
 DryRun = Annotated[bool, Option("--dry-run", help="Show what would be done, and change nothing.")]
-Retries = Annotated[int, Option(min=0, help="How often a failed request is sent again.")]
 Workers = Annotated[int, Option(min=1, help="Processes on this machine.")]
 MaxRate = Annotated[float | None, Option(help="Most documents a second, to spare the cluster.")]
 Work = Annotated[
@@ -166,6 +173,7 @@ class _Cluster:
 
     url: Url = None
     timeout: Timeout = 60.0
+    retry_for: RetryFor = "5m"
     username: Username = None
     password: Password = field(default=None, repr=False)
     api_key: ApiKey = field(default=None, repr=False)
@@ -190,6 +198,10 @@ class _Cluster:
         if not self.url and not self.cloud_id:
             raise UsageError("name the cluster: --url or ESDEDUP_URL")
         given = {each.name: getattr(self, each.name) for each in fields(_Cluster)}
+        try:
+            given["retry_for"] = seconds(self.retry_for)
+        except ValueError as error:
+            raise UsageError(f"--retry-for: {error}") from error
         return connection_to(fingerprint=given.pop("cert_fingerprint"), **given)
 
 
@@ -204,9 +216,9 @@ class ClusterTarget(_Cluster):
         """The addresses of the cluster, without credentials."""
         return self.connection().shown
 
-    def connected(self, policy: BulkPolicy | None = None) -> AbstractContextManager[Cluster]:
+    def connected(self) -> AbstractContextManager[Cluster]:
         """The cluster, closed at the end."""
-        return reached(self.connection(), policy)
+        return reached(self.connection())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,14 +233,9 @@ class Target(_Cluster):
         """The cluster or the file that holds the index."""
         return self.connection() if self.url or self.cloud_id else self.db
 
-    def open(
-        self,
-        scheme: Scheme | None = None,
-        text_field: Sequence[str] | None = None,
-        policy: BulkPolicy | None = None,
-    ) -> Index:
+    def open(self, scheme: Scheme | None = None, text_field: Sequence[str] | None = None) -> Index:
         """The index that the options name."""
-        return open(self.where, self.index, scheme=scheme, text_field=text_field, policy=policy)
+        return open(self.where, self.index, scheme=scheme, text_field=text_field)
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from esdedup.search.limits import Limits
 from esdedup.search.warnings import cut_buckets, lacking_recall, without_tokens
 from esdedup.stores.own_files import open_private
 from esdedup.stores.stop_list import stopped_tokens
-from esdedup.text.characters import visible
+from esdedup.text.characters import JSON_ESCAPES, message_of, visible
 
 Kind = Literal["number", "key", "line", "text"]
 Advance = Callable[[int], None]
@@ -42,8 +42,6 @@ WIDTH_WITHOUT_TERMINAL = 120
 _KEPT_WIDTH = 40
 _LEAST_LINE = 10
 _SNIPPET = 80
-_ESCAPED = {point: f"\\u{point:04x}" for point in range(127, 160)}
-"""Control characters that JSON would hold as they are; all of them stand in strings."""
 
 
 def count(number: int, one: str, many: str | None = None) -> str:
@@ -58,7 +56,7 @@ def wants_json(choice: bool | None) -> bool:
 
 def print_json(document: dict[str, Any]) -> None:
     """One line of JSON on standard output."""
-    line = json.dumps(document, ensure_ascii=only_plain()).translate(_ESCAPED)
+    line = json.dumps(document, ensure_ascii=only_plain()).translate(JSON_ESCAPES)
     sys.stdout.write(line + "\n")
 
 
@@ -136,7 +134,7 @@ def write_page(option: str, path: Path, page: str) -> None:
 
 def message(text: str) -> None:
     """A message to standard error."""
-    typer.echo(visible(text), err=True)
+    typer.echo(message_of(text), err=True)
 
 
 def place_of(index: Index) -> dict[str, str]:
@@ -192,7 +190,7 @@ def warn_after(recall: float, capped: Capped, limits: Limits) -> None:
 
 def agreed(question: str, yes: bool) -> bool:
     """Asks a question on a terminal. Returns True at once if `yes` is set, else the answer."""
-    return yes or (sys.stdin.isatty() and typer.confirm(question, err=True))
+    return yes or (sys.stdin.isatty() and typer.confirm(message_of(question), err=True))
 
 
 @contextmanager

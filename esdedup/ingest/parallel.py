@@ -15,6 +15,8 @@ import shutil
 import signal
 import sys
 import threading
+import traceback
+import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
@@ -25,6 +27,9 @@ from tempfile import NamedTemporaryFile, TemporaryDirectory
 from typing import Any, TypeVar
 
 from esdedup.exceptions import EsdedupError, StoreError
+from esdedup.text.characters import message_of
+
+log = logging.getLogger("esdedup")
 
 Item = TypeVar("Item")
 Done = TypeVar("Done")
@@ -169,11 +174,25 @@ def _taken(future: Future[Path]) -> Any:
     return done
 
 
+class _Messages(logging.StreamHandler[Any]):
+    """Writes messages to standard error; what they quote is not obeyed by a terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return message_of(super().format(record))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        # A bar of progress puts another stream in the place of the first.
+        self.stream = sys.stderr
+        super().emit(record)
+
+
 def be_a_program() -> None:
-    """Sets up garbage collection and logging of a process that is esdedup's alone."""
+    """Sets up garbage collection, logging and warnings of a process that is esdedup's alone."""
     # Documents have no cycles. Searching many of them for cycles takes a sixth of the time.
     gc.set_threshold(100_000, 20, 20)
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(message)s")
+    logging.basicConfig(handlers=[_Messages()], level=logging.WARNING, format="%(message)s")
+    warnings.showwarning = lambda text, kind, *_: log.warning("%s: %s", kind.__name__, text)
+    sys.excepthook = lambda *error: log.critical("%s", "".join(traceback.format_exception(*error)))
     # The client logs failed requests, which our own messages report.
     logging.getLogger("elastic_transport").setLevel(logging.CRITICAL)
 

@@ -118,8 +118,17 @@ class Bulk:
         return Part(b"", items, self._refusal)
 
     async def _enriched(self, actions: Sequence[Action]) -> bytes:
-        """The lines of actions, with tokens. Raises Failed if a scheme can't be looked up."""
+        """The lines of actions, with tokens. Raises Failed if a scheme can't be looked up.
+
+        Raises it too for an index name with half a surrogate pair: Elasticsearch 9.5 tries to make
+        the index, fails to store that, and elects masters for a minute.
+        """
         headers = self._request.headers
+        for action in actions:
+            name = action.item.index if action.item else None
+            if name is not None and any("\ud800" <= each <= "\udfff" for each in name):
+                reason = f"the index name {name!r} is not Unicode"
+                raise http.Failed.error(400, "invalid_index_name_exception", reason)
         names = {action.item.index for action in actions if action.item and action.source}
         metas = {name: await self._schemes.meta(name, headers) for name in names}
         sources = [

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 
 from esdedup.stores.base import Store
 from esdedup.stores.connection import Connection, connection_to
+from esdedup.stores.elastic.bulk import BulkPolicy
 from esdedup.stores.elastic.client import Cluster
-from esdedup.stores.elastic.retry import BulkPolicy
 from esdedup.stores.elastic.store import ClusterStore
 from esdedup.stores.sqlite.store import LocalStore
 
@@ -36,15 +36,20 @@ def open_cluster(connection: Connection, index: str, policy: BulkPolicy | None =
     return ClusterStore(connect(connection, policy), index)
 
 
-def connect(connection: Connection, policy: BulkPolicy | None = None) -> Cluster:
+def connect(
+    connection: Connection, policy: BulkPolicy | None = None, *, known: bool = False
+) -> Cluster:
     """Connects to a cluster, and asks it which product it runs.
+
+    known: it has answered before. Otherwise a refused connection or an unknown host name is an
+    error at once, because the address may be wrong.
 
     Raises StoreUnavailable, AuthenticationFailed or UsageError if it can't be reached.
     """
     # Imported here, because the client takes longer to load than all the rest.
     from esdedup.stores.elastic.transport import Client
 
-    return Cluster(Client(connection), connection, policy)
+    return Cluster(Client(connection, known=known), connection, policy)
 
 
 @contextmanager

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 from esdedup.exceptions import UsageError
+
+_SECONDS = {"h": 3600, "m": 60, "s": 1}
+_SPAN = re.compile(r"(\d+(?:\.\d+)?)([hms]?)")
+_ADDRESS = re.compile(r"[^/\\]*:[^/\\]*@|[^/\\]+:\d+/?$|[a-z]{2,}:/", re.IGNORECASE)
+_BLANK = re.compile(r"[\s\x00-\x1f\x7f]")
+_LONGEST_LABEL = 63
 
 
 @dataclass(frozen=True)
@@ -18,7 +25,8 @@ class Connection:
     password, API key (encoded, or "id:key"), and bearer token.
     ca_certs: a file of certificate authorities to trust. fingerprint: the SHA-256 of the server's
     certificate, in hexadecimal, with or without colons; it replaces verification. timeout: seconds
-    that one request may take.
+    that one request may take. retry_for: seconds in which a failed request is sent again; 0 for
+    never.
     Raises UsageError for values that contradict each other or have another form.
     """
 
@@ -31,18 +39,16 @@ class Connection:
     fingerprint: str | None = None
     cloud_id: str | None = None
     timeout: float = 60.0
+    retry_for: float = 300.0
 
     def __post_init__(self) -> None:
         if bool(self.urls) == bool(self.cloud_id):
             raise UsageError("give either a URL or a cloud id")
         for url in self.urls:
-            parts = urlsplit(url)
-            try:
-                port_fits = parts.port is None or parts.port > 0
-            except ValueError:
-                port_fits = False
-            if parts.scheme not in ("http", "https") or not parts.hostname or not port_fits:
-                raise UsageError(f"URL {url!r}: use http://host:port or https://host:port")
+            if "@" in _split(url, url).netloc:
+                raise UsageError(f"URL {masked(url)!r}: give the user name and password apart")
+        if not self.retry_for >= 0:
+            raise UsageError(f"retry_for {self.retry_for}: use 0 seconds or more")
         if (self.username is None) != (self.password is None):
             raise UsageError("give both a user name and a password")
         given = [self.username, self.api_key, self.bearer_token]
@@ -66,9 +72,10 @@ def connection_to(url: str | None, **options: Any) -> Connection:
     url: one address, or several of the same cluster with commas between them. options: the other
     fields of Connection.
     """
+    given = url or ""
     addresses, found = [], None
-    for address in filter(None, map(str.strip, (url or "").split(","))):
-        parts = urlsplit(address)
+    for address in filter(None, map(str.strip, given.split(","))):
+        parts = _split(address, given)
         user, at, host = parts.netloc.rpartition("@")
         addresses.append(urlunsplit(parts._replace(netloc=host)).rstrip("/"))
         if at and found is None:
@@ -77,3 +84,53 @@ def connection_to(url: str | None, **options: Any) -> Connection:
     if found and not any(options.get(name) for name in ("username", "api_key", "bearer_token")):
         options["username"], options["password"] = found
     return Connection(tuple(addresses), **options)
+
+
+def _split(address: str, given: str) -> SplitResult:
+    """The parts of an address. given: it was part of this. Raises UsageError if it is wrong."""
+    try:
+        parts = urlsplit(address)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        host, port = "", None
+    labels = host.removesuffix(".").split(".") if ":" not in host else [host]
+    fits = all(0 < len(label) <= _LONGEST_LABEL for label in labels)
+    # `urlsplit` drops some control characters.
+    if not fits or port == 0 or parts.scheme not in ("http", "https") or _BLANK.search(address):
+        raise UsageError(f"URL {masked(given)!r}: use http://host:port or https://host:port")
+    return parts
+
+
+def check_file_name(name: str) -> None:
+    """Raises UsageError if the name of a local file is an address, perhaps with a password."""
+    if _ADDRESS.match(name):
+        raise UsageError(
+            f"{masked(name)!r} is an address, not a file: write https:// or http:// before it"
+        )
+
+
+def masked(address: str) -> str:
+    """The address for messages: all that may be a secret, up to the last @, is left out."""
+    before, at, host = address.rpartition("@")
+    if not at:
+        return address
+    scheme = re.match("https?://", before)
+    return f"{scheme[0] if scheme else ''}***@{host}"
+
+
+def seconds(text: str) -> float:
+    """Returns the seconds in a text such as 30s, 5m, 1h or 0. Raises ValueError if it is wrong."""
+    found = _SPAN.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"{text!r} is not a time such as 30s, 5m, 1h or 0")
+    return float(found[1]) * _SECONDS.get(found[2], 1)
+
+
+def span(length: float) -> str:
+    """Returns seconds in words, such as 4m 30s."""
+    left, parts = max(1, round(length)), []
+    for unit, size in _SECONDS.items():
+        if left >= size:
+            parts.append(f"{left // size}{unit}")
+            left %= size
+    return " ".join(parts)

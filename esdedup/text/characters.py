@@ -25,7 +25,14 @@ of South-East Asia that put no spaces between words). A MARK belongs to the char
 IGNORED characters (format controls, soft hyphen) are dropped."""
 
 
-_SHOWN = {point: "\ufffd" for point in (*range(32), *range(127, 160)) if point not in (9, 10)}
+_CONTROLS = (*range(32), *range(127, 160), *range(0xD800, 0xE000))
+"""Controls of a terminal, and surrogates, which no encoding writes."""
+_BIDI = (0x061C, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
+"""Controls that change the order of the characters around them, and separators of lines."""
+_SHOWN = {point: "\ufffd" for point in _CONTROLS if point not in (9, 10)}
+_SHOWN |= {point: f"<U+{point:04X}>" for point in _BIDI}
+JSON_ESCAPES = {point: f"\\u{point:04x}" for point in (*_CONTROLS[32:], *_BIDI)}
+"""The same characters for lines of JSON, which hold them in strings only."""
 
 
 @functools.cache
@@ -53,5 +60,13 @@ def code_points(text: str) -> U32:
 
 
 def visible(text: str) -> str:
-    """The text with control characters shown, which a terminal would obey."""
+    """The text with control characters shown, which a terminal or a page would obey.
+
+    Tabs and line feeds are kept. Every text for people goes through this or `message_of`.
+    """
     return text.translate(_SHOWN)
+
+
+def message_of(text: str) -> str:
+    """The text as one message: `visible`, and no line after the first looks like another one."""
+    return visible(text).replace("\n", "\n  ")

@@ -11,9 +11,10 @@ the original, and the result says so.
 from __future__ import annotations
 
 import bisect
+import heapq
 import itertools
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -35,6 +36,8 @@ _PIECE = 400
 """Characters of one piece of an excerpt. A longer one loses its middle."""
 _KEPT_END = 100
 """Characters kept at the end of such a piece."""
+_BLOCK = 1 << 16
+"""Characters or words that are Python objects at the same time: a text may have millions."""
 
 
 class Word(NamedTuple):
@@ -45,12 +48,48 @@ class Word(NamedTuple):
     shared: bool
 
 
+@dataclass(frozen=True, eq=False)
+class Words:
+    """The words of a text in order, each text[starts[i]:ends[i]]; all arrays have shape (words,).
+
+    shared: marks words that lie in a shingle that the other text has too.
+    """
+
+    starts: I64
+    ends: I64
+    shared: Mask
+
+    def __len__(self) -> int:
+        return self.starts.size
+
+    def __iter__(self) -> Iterator[Word]:
+        for some in _blocks(len(self)):
+            columns = (each[some].tolist() for each in (self.starts, self.ends, self.shared))
+            yield from itertools.starmap(Word, zip(*columns, strict=True))
+
+    def runs(self) -> Iterator[tuple[int, int, bool]]:
+        """Yields the longest runs of words [first, last) that are all shared, or all not."""
+        if not len(self):
+            return
+        edges = np.flatnonzero(self.shared[1:] != self.shared[:-1]) + 1
+        for some in _blocks(edges.size + 1):
+            lasts = [*edges[some].tolist(), *([len(self)] if some.stop > edges.size else [])]
+            first = int(edges[some.start - 1]) if some.start else 0
+            for last in lasts:
+                yield first, last, bool(self.shared[first])
+                first = last
+
+
 class Piece(NamedTuple):
-    """A piece of a text. If `text` is empty, `left_out` words are left out here."""
+    """A piece of a text. If `text` is empty, something is left out here.
+
+    left_out: number of words. rest: number of characters, of the whole rest of the text.
+    """
 
     text: str
     shared: bool
     left_out: int = 0
+    rest: int = 0
 
 
 class Excerpt(NamedTuple):
@@ -69,34 +108,55 @@ class MarkedText:
     """A text, with the words that it shares with another.
 
     text: the original text, or the normalised one if `original` is False.
-    words: in order; characters, if the shingles are of characters. Two may overlap if one character
-        is normalised to several words.
+    words: characters, if the shingles are of characters. Two may overlap if one character is
+        normalised to several words.
     shared: stretches of words in shared shingles, in order. White space between two words of one
         such shingle belongs to them; punctuation and stop words do not.
     """
 
     text: str
     original: bool
-    words: tuple[Word, ...]
+    words: Words
     shared: tuple[Span, ...]
 
-    def pieces(self, context: int | None = None) -> list[Piece]:
+    def pieces(self, context: int | None = None, most: int | None = None) -> list[Piece]:
         """The text in pieces, in order, each shared or not.
 
         context: keep this many words at either end of a long run of shared words; None: all.
+        most: end after this many characters; None: all.
         """
-        cuts = [] if context is None else _cuts(self.words, context)
-        left_out = {start: count for start, _, count in cuts}
-        cut_spans = [(start, end) for start, end, _ in cuts]
-        spans = [(0, len(self.text)), *self.shared, *cut_spans]
-        edges = sorted({edge for span in spans for edge in span})
         found: list[Piece] = []
-        for start, end in itertools.pairwise(edges):
-            if start in left_out:
-                found.append(Piece("", True, left_out[start]))
-            if not _is_inside(cut_spans, start):
-                found.append(Piece(self.text[start:end], _is_inside(self.shared, start)))
+        at, room = 0, len(self.text) if most is None else most
+        for start, end, left_out in self._cuts(context):
+            stop = min(start, at + room)
+            found += self._split(at, stop)
+            if stop < start:
+                return [*found, Piece("", False, rest=len(self.text) - stop)]
+            room -= stop - at
+            at = end
+            if left_out:
+                found.append(Piece("", True, left_out))
         return found
+
+    def _cuts(self, context: int | None) -> Iterator[tuple[int, int, int]]:
+        """The middles of long shared runs, (start, end, words), and the empty end of the text."""
+        if context is not None:
+            yield from _cuts(self.words, context)
+        yield len(self.text), len(self.text), 0
+
+    def _split(self, start: int, end: int) -> Iterator[Piece]:
+        """The pieces of text[start:end], without gaps."""
+        first = bisect.bisect_right(self.shared, start, key=lambda span: span[1])
+        for span in itertools.islice(self.shared, first, None):
+            if span[0] >= end:
+                break
+            if start < span[0]:
+                yield Piece(self.text[start : span[0]], False)
+            start, stop = max(start, span[0]), min(end, span[1])
+            yield Piece(self.text[start:stop], True)
+            start = stop
+        if start < end:
+            yield Piece(self.text[start:end], False)
 
 
 def mark_shared(
@@ -136,43 +196,66 @@ def _marked(
 ) -> MarkedText:
     """shared: marks the text's shingles that the other text has, shape (shingles,)."""
     _, starts, ends = places
-    origins = _origins(text, normalised, normalisation)
-    if origins is not None and starts.size:
-        starts, ends = origins[0][starts], origins[1][ends - 1]
-    shown = normalised if origins is None else text
+    original = _original(text, normalised, normalisation, starts, ends)
+    if original is not None:
+        starts, ends = original
+    shown = normalised if original is None else text
     first = np.flatnonzero(shared)
-    columns = starts.tolist(), ends.tolist(), _covered(first, size, starts.size).tolist()
-    words = tuple(itertools.starmap(Word, zip(*columns, strict=True)))
+    words = Words(starts, ends, _covered(first, size, starts.size))
     # A word is linked if it lies in one shared shingle with the next word.
-    linked = _covered(first, size - 1, starts.size).tolist()
-    stretches: list[Span] = []
-    for at, word in enumerate(words):
-        if not word.shared:
-            continue
-        before = stretches[-1][1] if stretches else 0
-        gap = shown[before : word.start]
-        if stretches and (not gap or (linked[at - 1] and gap.isspace())):
-            stretches[-1] = stretches[-1][0], max(word.end, before)
-        else:
-            stretches.append((word.start, word.end))
-    return MarkedText(shown, origins is not None, words, tuple(stretches))
+    linked = _covered(first, size - 1, starts.size)
+    return MarkedText(shown, original is not None, words, _stretches(shown, words, linked))
 
 
-def _origins(text: str, normalised: str, normalisation: Normalisation) -> tuple[I64, I64] | None:
-    """The origin of each character of a normalised text: (starts, ends) in the original.
+def _stretches(text: str, words: Words, linked: Mask) -> tuple[Span, ...]:
+    """The stretches of shared words. linked: marks words linked to the next, shape (words,)."""
+    at = np.flatnonzero(words.shared)
+    if not at.size:
+        return ()
+    starts, ends = words.starts[at], np.maximum.accumulate(words.ends[at])
+    joined = starts[1:] <= ends[:-1]
+    gaps = np.flatnonzero(~joined & linked[at[1:] - 1])
+    for some in _blocks(gaps.size):
+        edges = ends[gaps[some]].tolist(), starts[gaps[some] + 1].tolist()
+        joined[gaps[some]] = [text[a:b].isspace() for a, b in zip(*edges, strict=True)]
+    breaks = np.flatnonzero(~joined)
+    firsts = starts[np.concatenate(([0], breaks + 1))]
+    lasts = ends[np.concatenate((breaks, [at.size - 1]))]
+    return tuple(zip(firsts.tolist(), lasts.tolist(), strict=True))
+
+
+def _blocks(count: int) -> Iterator[slice]:
+    return (slice(first, first + _BLOCK) for first in range(0, count, _BLOCK))
+
+
+def _original(
+    text: str, normalised: str, normalisation: Normalisation, starts: I64, ends: I64
+) -> tuple[I64, I64] | None:
+    """The places of words in the original text, from those in the normalised one.
 
     None if the units of the text, each normalised by itself, do not give the normalised text.
     """
     if text.isascii():
-        starts = np.arange(len(text))
-        return starts, starts + 1
-    edges = [at for at, character in enumerate(text) if not at or not _acts_backwards(character)]
-    edges.append(len(text))
-    parts = normalise([text[a:b] for a, b in itertools.pairwise(edges)], normalisation)
-    if "".join(parts) != normalised:
-        return None
-    lengths = np.fromiter(map(len, parts), np.int64, len(parts))
-    return np.repeat(np.array(edges[:-1]), lengths), np.repeat(np.array(edges[1:]), lengths)
+        return starts, ends
+    lasts = ends - 1
+    firsts, stops = np.empty_like(starts), np.empty_like(ends)
+    begun = done = 0
+    while begun < len(text):
+        end = min(begun + _BLOCK, len(text))
+        while end < len(text) and _acts_backwards(text[end]):
+            end += 1
+        inside = range(begun + 1, end)
+        edges = [begun, *(at for at in inside if not _acts_backwards(text[at])), end]
+        parts = normalise([text[a:b] for a, b in itertools.pairwise(edges)], normalisation)
+        lengths = np.fromiter(map(len, parts), np.int64, len(parts))
+        size = int(lengths.sum())
+        if "".join(parts) != normalised[done : done + size]:
+            return None
+        for places, origins, found in ((starts, edges[:-1], firsts), (lasts, edges[1:], stops)):
+            some = slice(*np.searchsorted(places, [done, done + size]).tolist())
+            found[some] = np.repeat(np.array(origins), lengths)[places[some] - done]
+        begun, done = end, done + size
+    return (firsts, stops) if done == len(normalised) else None
 
 
 def _acts_backwards(character: str) -> bool:
@@ -186,33 +269,25 @@ def _acts_backwards(character: str) -> bool:
     )
 
 
-def _cuts(words: Sequence[Word], context: int) -> list[tuple[int, int, int]]:
+def _cuts(words: Words, context: int) -> Iterator[tuple[int, int, int]]:
     """The middles of long runs of shared words: (start, end, words)."""
-    found = []
-    for run in _runs(words, shared=True):
-        left_out = len(run) - 2 * context
-        if left_out >= _FEWEST_WORDS_CUT:
-            start, end = run[context - 1].end, run[-context].start
+    for first, last, shared in words.runs():
+        left_out = last - first - 2 * context
+        if shared and left_out >= _FEWEST_WORDS_CUT:
+            start, end = int(words.ends[first + context - 1]), int(words.starts[last - context])
             if start < end:
-                found.append((start, end, left_out))
-    return found
+                yield start, end, left_out
 
 
-def _runs(words: Sequence[Word], *, shared: bool) -> Iterator[list[Word]]:
-    for each, run in itertools.groupby(words, lambda word: word.shared):
-        if each == shared:
-            yield list(run)
-
-
-def _is_inside(spans: Sequence[Span], at: int) -> bool:
-    before = bisect.bisect_right(spans, at, key=lambda span: span[0])
-    return before > 0 and at < spans[before - 1][1]
+def _differing(words: Words) -> Iterator[Span]:
+    for first, last, shared in words.runs():
+        if not shared:
+            yield int(words.starts[first]), int(words.ends[first:last].max())
 
 
 def differing(text: MarkedText) -> list[Span]:
     """Stretches of words that lie in no shared shingle, with the characters between them."""
-    runs = _runs(text.words, shared=False)
-    return [(run[0].start, max(word.end for word in run)) for run in runs]
+    return list(_differing(text.words))
 
 
 def excerpts(text: MarkedText, most: int) -> tuple[Excerpt, ...]:
@@ -241,20 +316,21 @@ def excerpts(text: MarkedText, most: int) -> tuple[Excerpt, ...]:
 
 
 def _excerpts(text: MarkedText) -> Iterator[Excerpt]:
-    cuts = {
-        (start, end)
+    cuts = (
+        (start, end, False)
         for start, end, _ in _cuts(text.words, _CONTEXT)
         if end - start >= _FEWEST_CHARACTERS_CUT
-    }
+    )
+    differing = ((start, end, True) for start, end in _differing(text.words))
     at = 0
-    for span in sorted({*cuts, *differing(text)}):
+    for *span, differs in heapq.merge(cuts, differing):
         # Two words may overlap if one character is normalised to several.
         start, end = (max(edge, at) for edge in span)
         yield Excerpt(text.text[at:start])
-        if span in cuts:
-            yield Excerpt("", left_out=end - start)
-        else:
+        if differs:
             yield Excerpt(text.text[start:end], differs=True)
+        else:
+            yield Excerpt("", left_out=end - start)
         at = end
     yield Excerpt(text.text[at:])
 

@@ -478,7 +478,7 @@ def test_a_cluster_that_has_enough_is_waited_for(url: str, name: str) -> None:
         assert ran.json[0]["written"] + ran.json[0]["unchanged"] == 100
         proxy.fail_next(50, 503)
         fill(url, name, {"f": {"text": words(1)}})
-        ran = esdedup_command(proxy.url, "backfill", "-i", name, "--retries", "1")
+        ran = esdedup_command(proxy.url, "backfill", "-i", name, "--retry-for", "1s")
         assert ran.status == 1
         assert "Run the same command again" in ran.err
     assert esdedup_command(url, "check", "-i", name).json[0]["with_tokens"] == 200

@@ -427,7 +427,11 @@ def test_a_reader_that_goes_away_is_no_crash() -> None:
     write_lines(Path("many.jsonl"), [{"id": str(n), "text": "same words here"} for n in range(300)])
     run("index", "many.jsonl")
     done = subprocess.run(
-        f"{ESDEDUP} pairs | head -n 1", shell=True, capture_output=True, text=True, check=True
+        f"{ESDEDUP} pairs --all-equal -t 0.8 | head -n 1",
+        shell=True,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert json.loads(done.stdout)["similarity"] == 1
     assert done.stderr == ""
@@ -536,14 +540,15 @@ def test_rejected_and_broken_requests_are_sent_again(url: str, name: str) -> Non
     with Proxy(url, product) as proxy:
         proxy.fail_next(1, 429)
         proxy.drop_after(2)
-        done = run("index", "lines.txt", "--url", proxy.url, "--index", name)
+        here = ("--url", proxy.url, "--index", name)
+        done = run("index", "lines.txt", *here)
         (report,) = rows(done)
         assert report["created"] + report["unchanged"] == 2_500
         assert report["failed"] == 0
         assert "trying again" in done.err
         proxy.fail_next(9, 503)
-        late = run("index", "lines.txt", "--url", proxy.url, "-i", name, "--retries", "1", status=1)
-        assert "Gave up after 1 retries" in late.err
+        late = run("index", "lines.txt", *here, "--retry-for", "1s", status=1)
+        assert "Gave up after 1s" in late.err
         assert "Run the same command again" in late.err
     (stats,) = rows(run("stats", "--url", url, "--index", name))
     assert stats["documents"] == 2_506
@@ -555,7 +560,7 @@ def test_a_server_that_dies_loses_nothing_acknowledged(killable: Node) -> None:
         {"id": str(n), "text": f"text number {n}", "pad": "x" * 16_000} for n in range(1_500)
     ]
     write_lines(Path("big.jsonl"), records)
-    command = ["index", "big.jsonl", "--url", killable.url, "--retries", "1"]
+    command = ["index", "big.jsonl", "--url", killable.url, "--retry-for", "1s"]
     process = start_command(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def written() -> bool:

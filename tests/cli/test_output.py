@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import json
+import logging
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import esdedup
+from esdedup.index import Index
+from esdedup.text.characters import JSON_ESCAPES, visible
 from tests.helpers.commands import Ran, run_command, words
+from tests.servers.proxy import Answer, Proxy
 
-EVIL = "\x1b]0;title\x07\x1b[2J\x9b31m\x08\r\x7f红"
-"""A title, a cleared screen, and colours by an escape of one character."""
+EVIL = "\x1b]0;title\x07\x1b[2J\x9b31m\x08\r\x7f\u202e\u2066红"
+"""A title, a cleared screen, colours by an escape of one character, and reversed characters."""
 
 DOCUMENTS = [
     {"id": f"{name}\x1b[2J", "text": f"{EVIL} {words(1)} {number}"}
@@ -71,7 +80,91 @@ def test_json_holds_what_documents_hold(file: Path) -> None:
     assert match["source"]["text"] == DOCUMENTS[1]["text"]
 
 
+def test_pages_show_control_characters(file: Path) -> None:
+    ids = [document["id"] for document in DOCUMENTS]
+    assert ran(file, "explain", *ids, "--html", "pair.html").status == 0
+    assert ran(file, "report", "-o", "report.html").status == 0
+    for page in ("pair.html", "report.html"):
+        text = Path(page).read_text("utf-8")
+        assert "<bdi>a\ufffd[2J</bdi>" in text
+        assert "&lt;U+202E&gt;&lt;U+2066&gt;" in text
+        assert_plain(Ran(0, text, ""))
+
+
+@pytest.fixture
+def proxy() -> Iterator[Proxy]:
+    """A server that answers only what a test says."""
+    with Proxy("http://127.0.0.1:1") as made:
+        yield made
+
+
+FORGED = f"busy{EVIL}\nError: all is well"
+
+
+@pytest.mark.parametrize(("status", "retry_for"), [(503, "0.1s"), (500, "0"), (401, "0")])
+def test_reasons_of_a_server_are_shown(proxy: Proxy, status: int, retry_for: str) -> None:
+    error = {"type": "x", "reason": FORGED}
+    headers = [("Content-Type", "application/json"), ("Warning", '299 - "\x1b[2J\x9b"')]
+    proxy.answer_next(99, Answer(status, headers, json.dumps({"error": error}).encode()))
+    failed = run_command("stats", "--url", proxy.url, "--retry-for", retry_for)
+    assert failed.status in (1, 2)
+    assert_plain(failed)
+    # No line of the server begins like one of ours.
+    assert [line for line in failed.err.splitlines() if line.startswith("Error")][1:] == []
+
+
+def test_names_and_arguments_are_shown(proxy: Proxy) -> None:
+    for arguments in (
+        ("stats", "--db", "absent/\x1b[2J"),
+        ("stats", "--url", f"http://{EVIL}:9200"),
+        ("stats", "--url", proxy.url, "-i", f"a*{EVIL}", "--retry-for", "0"),
+        ("stats", f"--wrong{EVIL}"),
+        (f"wrong{EVIL}",),
+        ("pairs", "--recall", EVIL),
+        ("explain", "a", EVIL),
+        ("index", f"absent{EVIL}"),
+    ):
+        failed = run_command(*arguments)
+        assert failed.status in (1, 2), arguments
+        assert "Traceback" not in failed.err
+        assert_plain(failed)
+
+
+def test_warnings_and_logs_are_shown(file: Path) -> None:
+    def statistics(index: Index) -> esdedup.Statistics:
+        logging.getLogger("some.client").warning("%s", FORGED)
+        warnings.warn(FORGED, stacklevel=1)
+        return index.store.statistics(index.meta)
+
+    with mock.patch.object(Index, "statistics", statistics), warnings.catch_warnings():
+        warnings.simplefilter("always")
+        done = ran(file, "stats")
+    assert done.status == 0
+    assert "UserWarning: busy\ufffd]0;title" in done.err
+    assert_plain(done)
+    assert "\nError" not in done.err
+
+
+@given(st.text(st.characters()))
+def test_nothing_that_a_terminal_obeys_is_visible(text: str) -> None:
+    shown = visible(text)
+    assert visible(shown) == shown
+    assert not any(character in CONTROLS for character in shown)
+    if not any(character in CONTROLS for character in text):
+        assert shown == text
+    # JSON means the same text.
+    line = json.dumps(text, ensure_ascii=False).translate(JSON_ESCAPES)
+    assert json.loads(line) == text
+    assert not any(character in CONTROLS or character == "\n" for character in line)
+    line.encode()
+
+
+CONTROLS = {chr(point) for point in (*range(32), *range(127, 160), *range(0xD800, 0xE000))}
+CONTROLS |= {*"\u061c\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"}
+CONTROLS -= {"\t", "\n"}
+
+
 def assert_plain(ran: Ran) -> None:
     """Nothing that a terminal obeys."""
     for text in (ran.out, ran.err):
-        assert not {*text} & {"\x1b", "\x9b", "\x07", "\x08", "\r", "\x7f"}
+        assert not {*text} & CONTROLS

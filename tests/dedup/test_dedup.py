@@ -23,7 +23,7 @@ from esdedup.dedup.remove import DedupReport, dedup, prepare
 from esdedup.dedup.undo import UndoReport, undo
 from esdedup.ingest.documents import with_tokens
 from esdedup.models import FIELD, Document, Failure, Held
-from esdedup.stores import BulkPolicy, Store
+from esdedup.stores import Store
 from esdedup.stores.elastic.store import ClusterStore
 from esdedup.stores.mapping import index_mapping
 from tests.conftest import delete_index
@@ -456,7 +456,7 @@ def test_an_answer_that_was_lost(
     fill(store, sources(4))
     before = whole(store)
     with Proxy(str(place.target), product_of(store)) as proxy:
-        far = Place(proxy.url, place.index).open(BulkPolicy(base=0.01))
+        far = Place(proxy.url, place.index).open()
         proxy.drop_after(1)
         report = apply(action, by=far)
         assert (report.done, report.failures) == (12 if action == "mark" else 8, [])

@@ -20,7 +20,7 @@ import pytest
 import esdedup
 from esdedup.ingest.documents import with_tokens
 from esdedup.models import Document
-from esdedup.stores import BulkPolicy, connect
+from esdedup.stores import connect
 from esdedup.stores.connection import connection_to
 from esdedup.stores.mapping import IndexMeta
 from tests.helpers.commands import call, esdedup_command, fill, words
@@ -324,7 +324,7 @@ def test_a_cluster_that_loses_a_node(cluster: Cluster, start: Start, tmp_path: P
     assert report["read"] >= CLUSTER_DOCUMENTS
     assert_whole(other, "bare", documents)
     # A part of an index must never be taken for the whole.
-    store = connect(connection_to(urls), BulkPolicy(retries=2, base=0.1))
+    store = connect(connection_to(urls, retry_for=0.5))
     with pytest.raises(esdedup.StoreUnavailable), store.point_in_time("/single"):
         pass
     store.client.close()
@@ -362,7 +362,7 @@ def test_the_only_node_is_restarted(
 @pytest.mark.nightly
 def test_the_only_node_is_killed(killable_elasticsearch: Node, bare: Sources, start: Start) -> None:
     node = killable_elasticsearch
-    run = start(node.url, *SLOWLY, "--retries", "1")
+    run = start(node.url, *SLOWLY, "--retry-for", "1s")
     await_tokens(run, "only", 20)
     node.kill()
     status, _ = run.end()
@@ -384,6 +384,6 @@ def test_addresses_that_do_not_answer(server: str, request: pytest.FixtureReques
     urls = ",".join([f"http://127.0.0.1:{free_port()}", f"http://127.0.0.1:{free_port()}", url])
     # The order is the client's, by chance.
     for _ in range(5):
-        store = connect(connection_to(urls), BulkPolicy(base=0.01))
+        store = connect(connection_to(urls))
         with contextlib.closing(store.client):
             assert store.ask("GET", "/_cluster/health")[0] == 200

@@ -12,6 +12,7 @@ import os
 import sys
 import urllib.error
 import urllib.request
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,11 +130,13 @@ def _process_settings_kept() -> Iterator[None]:
     loggers = [logging.getLogger(name) for name in (None, "elastic_transport")]
     levels = [logger.level for logger in loggers]
     handlers, thresholds = loggers[0].handlers, gc.get_threshold()
+    hooks = warnings.showwarning, sys.excepthook
     loggers[0].handlers = []
     try:
         yield
     finally:
         loggers[0].handlers = handlers
+        warnings.showwarning, sys.excepthook = hooks
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
         gc.set_threshold(*thresholds)

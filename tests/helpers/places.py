@@ -13,7 +13,7 @@ import pytest
 
 import esdedup
 from esdedup.models import FIELD, CandidateQuery, Candidates, Document
-from esdedup.stores import BulkPolicy, LocalStore, Store, open_cluster
+from esdedup.stores import LocalStore, Store, open_cluster
 from esdedup.stores.mapping import IndexMeta
 
 META = IndexMeta(esdedup.Scheme())
@@ -29,10 +29,11 @@ class Place:
     target: str | Path
     index: str
 
-    def open(self, policy: BulkPolicy | None = None) -> Store:
+    def open(self, **options: Any) -> Store:
+        """Opens the store. options: of the Connection, for a cluster."""
         if isinstance(self.target, Path):
             return LocalStore(self.target, self.index)
-        return open_cluster(esdedup.Connection((self.target,)), self.index, policy)
+        return open_cluster(esdedup.Connection((self.target,), **options), self.index)
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
         """Sends a request; `path` begins after the name of the index."""

@@ -317,6 +317,35 @@ def test_a_page_is_overwritten_but_no_folder(file: Path) -> None:
     assert f"Error: --html {folder}: Is a directory" in done.err
 
 
+def test_long_texts_are_cut_and_the_reader_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shared = " ".join(f"w{number}" for number in range(60_000))
+    both = [f"{shared} {side} {side * 10} {shared}" for side in ("left", "right")]
+    other = " ".join(f"o{number}" for number in range(60_000))
+    texts = {"a": both[0], "b": both[1], "c": other}
+    path = tmp_path / "documents.db"
+    with esdedup.open(path) as index:
+        index.add([{"id": id, "text": text} for id, text in texts.items()])
+    done = command(path, "a", "b", "--html", "page.html", "--table")
+    page = Path("page.html").read_text("utf-8")
+    for shown in (page, done.out):
+        # The difference is in the midst of the texts.
+        assert "left" * 10 in shown
+        assert "right" * 10 in shown
+        assert "shared words left out" in shown
+        assert len(shown) < 60_000
+    assert f"a: the page page.html shows at most 200,000 of the text's {len(both[0]):,}" in done.err
+    done = command(path, "a", "c", "--html", "page.html", "--table")
+    page = Path("page.html").read_text("utf-8")
+    assert len(page) < 2_000_000
+    for text in (both[0], other):
+        assert f"{len(text) - 200_000:,} characters left out" in page
+        assert f"{len(text) - 20_000:,} characters left out" in done.out
+        assert f"shows at most 20,000 of the text's {len(text):,} characters" in done.err
+
+
 def test_errors(file: Path) -> None:
     assert "give the ids of two documents" in command(file, "a", "a", status=2).err
     assert "has no document 'x'" in command(file, "a", "x", status=1).err

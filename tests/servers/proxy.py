@@ -40,23 +40,24 @@ class Answer:
 
 @dataclass
 class _Faults:
-    """Faults of the next _bulk requests, shared by all connections."""
+    """Faults of the next requests, shared by all connections."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     failures_left: int = 0
-    failure_status: int = HTTPStatus.SERVICE_UNAVAILABLE
+    failure: Answer | None = None
+    failing: str = "/_bulk"
     passes_until_drop: int = 0
     bulk_requests: int = 0
     mappings_left: int | None = None
 
-    def arrived(self) -> int | None:
-        """Counts a _bulk request; the status to answer with if it shall not be passed on."""
+    def arrived(self, path: str) -> Answer | None:
+        """Counts a request; the answer if it shall not be passed on."""
         with self.lock:
-            self.bulk_requests += 1
-            if not self.failures_left:
+            self.bulk_requests += path.endswith("/_bulk")
+            if not self.failures_left or not path.endswith(self.failing):
                 return None
             self.failures_left -= 1
-            return self.failure_status
+            return self.failure
 
     def answered(self) -> bool:
         """Counts a _bulk request that was passed on; whether to break off its answer."""
@@ -124,9 +125,16 @@ class Proxy:
 
     def fail_next(self, n: int, status: int) -> None:
         """Answers the next n _bulk requests with this status; the server does not see them."""
+        kind = "es_rejected_execution_exception"
+        answer = _error(self.product, status, kind, "a fault that the test asked for")
+        self.answer_next(n, answer, "/_bulk")
+
+    def answer_next(self, n: int, answer: Answer, path: str = "") -> None:
+        """Answers the next n requests itself, of paths that end with this."""
         with self.faults.lock:
             self.faults.failures_left = n
-            self.faults.failure_status = status
+            self.faults.failure = answer
+            self.faults.failing = path
 
     def drop_after(self, n: int) -> None:
         """Breaks off the answer to the n-th _bulk request from now, which the server has done."""
@@ -226,10 +234,9 @@ class _Handler(BaseHTTPRequestHandler):
         mapping = self.command == "PUT" and urlsplit(self.path).path.endswith("/_mapping")
         if mapping and proxy.faults.refuses_mapping():
             return _error(self._product, 500, "fault", "a fault that the test asked for")
-        failure = proxy.faults.arrived() if bulk else None
+        failure = proxy.faults.arrived(urlsplit(self.path).path)
         if failure is not None:
-            kind = "es_rejected_execution_exception"
-            return _error(self._product, failure, kind, "a fault that the test asked for")
+            return failure
         answer = self._pass_on(body)
         answer.cut = bulk and proxy.faults.answered()
         return answer

@@ -39,7 +39,7 @@ def opened() -> list[esdedup.Index]:
         esdedup.open("news.db", "news", scheme=esdedup.Scheme(), text_field="body"),
         esdedup.open(Path("news.db")),
         esdedup.open("http://localhost:9200", "news", username="ann", password="secret"),
-        esdedup.open(connection, "news", policy=esdedup.BulkPolicy(retries=2)),
+        esdedup.open(connection, "news", policy=esdedup.BulkPolicy(actions=2)),
     ]
 
 

@@ -15,7 +15,6 @@ from esdedup.cli.files import DeadLetterFile, dead_letter_path
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.ingest.files import BadRecord
 from esdedup.models import Share
-from esdedup.stores import BulkPolicy
 from esdedup.stores.changes import ChangeReport
 
 
@@ -40,7 +39,6 @@ def backfill_command(
     scheme: options.SchemeOption = None,
     dry_run: options.DryRun = False,
     dead_letter: options.DeadLetterPath = None,
-    retries: options.Retries = 6,
     as_json: options.AsJson = None,
 ) -> None:
     """Give the documents of an attached index their tokens.
@@ -55,7 +53,7 @@ def backfill_command(
     if sidecar is None and (scheme is not None or text_field is not None):
         raise UsageError("--scheme and --text-field go with --sidecar; an index has its own")
     plan: BackfillPlan | SidecarPlan
-    with target.connected(BulkPolicy(retries=retries)) as cluster:
+    with target.connected() as cluster:
         if sidecar is not None:
             if stale or slice or workers > 1 or max_rate is not None or dry_run:
                 raise UsageError(

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from esdedup.analysis.explain import ExplainedSegments, Explanation
+from esdedup.analysis.explain import MOST_ON_PAGE, ExplainedSegments, Explanation
 from esdedup.cli import output
 from esdedup.cli.options import AsJson, Target, with_target
 from esdedup.text.characters import visible
@@ -19,6 +19,8 @@ from esdedup.text.highlight import MarkedText
 _CONTEXT = 12
 """Words kept at either end of a long run of shared ones."""
 
+_MOST = 20_000
+"""Characters of each text on a terminal."""
 _SHARED = "black on green"
 _DIFFERS = "bold red"
 _BITS_A_LINE = 64
@@ -27,7 +29,7 @@ Left = Annotated[str, typer.Argument(metavar="ID1", help="The id of a document."
 Right = Annotated[str, typer.Argument(metavar="ID2", help="The id of another.")]
 Html = Annotated[
     Path | None,
-    typer.Option("--html", metavar="FILE", help="Write a page with the whole texts too."),
+    typer.Option("--html", metavar="FILE", help="Write a page with the texts too."),
 ]
 
 
@@ -46,6 +48,7 @@ def explain(
         pair = index.explain(left, right)
     if html is not None:
         output.write_page("--html", html, pair.html())
+        _warn_of_rest(f"the page {html}", pair, MOST_ON_PAGE)
     if output.wants_json(as_json):
         output.print_json(pair.to_json())
     else:
@@ -78,8 +81,18 @@ def _show(pair: Explanation) -> None:
         console.print()
         console.print(Text(visible(side.id), style="bold"))
         console.print(_marked(side.text, marks, pair.units))
+    _warn_of_rest("this", pair, _MOST)
     for warning in pair.warnings:
         console.print(Text(f"\n{visible(warning)}", style="yellow"))
+
+
+def _warn_of_rest(where: str, pair: Explanation, most: int) -> None:
+    """Tells on standard error how much is not shown of texts that are too long."""
+    for side in (pair.left, pair.right):
+        if (count := len(side.text.text)) > most:
+            output.message(
+                f"{side.id}: {where} shows at most {most:,} of the text's {count:,} characters"
+            )
 
 
 def _show_bits(console: Console, segments: ExplainedSegments) -> None:
@@ -115,9 +128,11 @@ def _shared(text: str, marks: tuple[str, str]) -> tuple[str, str]:
 
 def _marked(text: MarkedText, marks: tuple[str, str], units: str) -> Text:
     shown = Text()
-    for piece in text.pieces(_CONTEXT):
+    for piece in text.pieces(_CONTEXT, _MOST):
         if piece.left_out:
             shown.append(f" … {piece.left_out:,} shared {units} left out … ", "dim italic")
+        elif piece.rest:
+            shown.append(f" … {piece.rest:,} characters left out", "dim italic")
         elif piece.shared:
             shown.append_tokens([_shared(visible(piece.text), marks)])
         else:

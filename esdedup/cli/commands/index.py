@@ -22,7 +22,6 @@ from esdedup.ingest.ingest import IngestReport, ingest
 from esdedup.ingest.near_duplicates import DuplicatePolicy, OnDuplicate
 from esdedup.ingest.repeated_ids import RepeatedIds
 from esdedup.search.limits import ACTING
-from esdedup.stores import BulkPolicy
 
 
 @options.with_target
@@ -43,7 +42,6 @@ def index(
     metric: options.MetricOption = "jaccard",
     threshold: options.Acting = None,
     distance: options.Distance = None,
-    retries: options.Retries = 6,
     as_json: options.AsJson = None,
 ) -> None:
     """Index documents with their near-duplicate tokens.
@@ -65,7 +63,7 @@ def index(
     last, ids = IngestReport(), RepeatedIds()
     path = reading.dead_letter or dead_letter_path(target.index)
     with (
-        target.open(scheme, reading.text_field, BulkPolicy(retries=retries)) as opened,
+        target.open(scheme, reading.text_field) as opened,
         DeadLetterFile(path) as letters,
         output.progress("Indexing", total_bytes(files)) as (advance, documents),
     ):

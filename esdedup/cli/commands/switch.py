@@ -14,7 +14,6 @@ from esdedup.cli import options
 from esdedup.cli.commands.backfill import run, show
 from esdedup.cli.files import DeadLetterFile, dead_letter_path
 from esdedup.cli.output import agreed, count, message
-from esdedup.stores import BulkPolicy
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.mapping import index_mapping
 
@@ -28,7 +27,6 @@ def switch_command(
     max_rate: options.MaxRate = None,
     keep: Annotated[bool, Option("--keep", help="Leave the old tokens in place for now.")] = False,
     yes: options.Yes = False,
-    retries: options.Retries = 6,
     as_json: options.AsJson = None,
 ) -> None:
     """Change the scheme or text field of an index in use.
@@ -41,8 +39,7 @@ def switch_command(
     wanted = options.scheme_in(scheme)
     effort = Effort(workers, rate=max_rate)
     path = dead_letter_path(target.index)
-    bulk = BulkPolicy(retries=retries)
-    with target.connected(bulk) as cluster, DeadLetterFile(path) as letters:
+    with target.connected() as cluster, DeadLetterFile(path) as letters:
         plan = plan_switch(cluster, target.index, wanted, text_field)
         if plan.stage == "done":
             message(f"{target.index!r} has scheme {plan.meta.scheme.id} already")

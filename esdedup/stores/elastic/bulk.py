@@ -2,19 +2,20 @@
 
 An item that was refused for load (429, 503) is sent again after a wait, and only such an item; the
 clients' own helpers do not do that by default. Every item ends as written, or as a failure with its
-reason.
+reason. A document that is created again after an answer was lost conflicts with itself: `unsure`
+marks that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from esdedup.exceptions import StoreError, StoreUnavailable, UsageError
 from esdedup.models import Failure, WriteReport
 from esdedup.stores.elastic.errors import TooLarge, error_of, passes, reason_of
-from esdedup.stores.elastic.retry import BulkPolicy, wait
+from esdedup.stores.elastic.retry import Retries
 
 _FATAL = (
     "cluster_block_exception",
@@ -25,6 +26,17 @@ _FATAL = (
 """Types of errors with which an index refuses every document, and not only this one."""
 
 Send = Callable[[bytes], Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class BulkPolicy:
+    """The largest bulk request.
+
+    actions: their number. bytes: of the body; a larger document goes alone.
+    """
+
+    actions: int = 1_000
+    bytes: int = 5_000_000
 
 
 class CreatesOnly(StoreError):
@@ -40,7 +52,7 @@ class Action:
 
 
 def write_actions(
-    actions: Sequence[Action], send: Send, policy: BulkPolicy, where: str
+    actions: Sequence[Action], send: Send, policy: BulkPolicy, retries: Retries, where: str
 ) -> WriteReport:
     """Sends actions until each one is written or has failed.
 
@@ -54,12 +66,11 @@ def write_actions(
     report = WriteReport()
     for chunk in _chunks(actions, policy):
         try:
-            report += _write_chunk(chunk, send, policy, where)
+            report += _write_chunk(chunk, send, retries, where)
         except StoreUnavailable as error:
             done = report.created + report.updated
             raise StoreUnavailable(
-                f"{error}. Gave up after {policy.retries} retries;"
-                f" {done} of these {len(actions)} documents were acknowledged"
+                f"{error}; {done} of these {len(actions)} documents were acknowledged"
             ) from error
     return report
 
@@ -77,9 +88,10 @@ def _chunks(actions: Sequence[Action], policy: BulkPolicy) -> Iterator[list[Acti
         yield chunk
 
 
-def _write_chunk(pending: list[Action], send: Send, policy: BulkPolicy, where: str) -> WriteReport:
-    report = WriteReport()
-    for retry in range(policy.retries + 1):
+def _write_chunk(pending: list[Action], send: Send, retries: Retries, where: str) -> WriteReport:
+    report, attempts = WriteReport(), retries.attempts()
+    unsure = False
+    while True:
         try:
             answer = send(b"".join(action.lines for action in pending))
         except TooLarge as error:
@@ -87,23 +99,28 @@ def _write_chunk(pending: list[Action], send: Send, policy: BulkPolicy, where: s
                 return report + WriteReport(failures=[Failure(pending[0].id, str(error))])
             middle = len(pending) // 2
             for half in (pending[:middle], pending[middle:]):
-                report += _write_chunk(half, send, policy, where)
+                report += _write_chunk(half, send, retries, where)
             return report
         except StoreUnavailable as error:
-            if retry == policy.retries:
-                raise
-            wait(policy, retry, str(error))
+            if not attempts.wait(error):
+                raise attempts.given_up(error) from error
+            unsure = True
             continue
         written, rejected = _sort_items(pending, answer["items"], where)
+        if unsure:
+            failures = [replace(each, unsure=True) for each in written.failures]
+            written = replace(written, failures=failures)
         report += written
         if not rejected:
             return report
+        if len(rejected) < len(pending):
+            # The server is busy, and does its work.
+            attempts = retries.attempts()
         pending = [action for action, _ in rejected]
-        if retry < policy.retries:
-            wait(policy, retry, f"{len(pending)} documents rejected: {rejected[0][1]}")
-    after = f"after {policy.retries} retries"
-    late = [Failure(action.id, f"{why}; {after}") for action, why in rejected]
-    return report + WriteReport(failures=late)
+        many = f"{where}: {len(pending)} documents rejected: {rejected[0][1]}"
+        if not attempts.wait(StoreUnavailable(many)):
+            late = [(one, attempts.given_up(StoreUnavailable(why))) for one, why in rejected]
+            return report + WriteReport(failures=[Failure(one.id, str(why)) for one, why in late])
 
 
 def _sort_items(

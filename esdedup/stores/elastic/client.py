@@ -8,13 +8,12 @@ from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from esdedup.exceptions import StoreError, StoreUnavailable
+from esdedup.exceptions import EsdedupError, StoreError, StoreUnavailable
 from esdedup.models import WriteReport
 from esdedup.stores.connection import Connection
-from esdedup.stores.elastic.bulk import Action, write_actions
+from esdedup.stores.elastic.bulk import Action, BulkPolicy, write_actions
 from esdedup.stores.elastic.errors import error_of, reason_of
 from esdedup.stores.elastic.queries import QUERIES_AT_ONCE
-from esdedup.stores.elastic.retry import BulkPolicy, retrying
 from esdedup.stores.to_json import to_json
 
 if TYPE_CHECKING:
@@ -34,10 +33,12 @@ class Cluster:
         self.client = client
         self.connection = connection
         self.policy = policy or BulkPolicy()
+        self.retries = client.retries
 
     def ask(self, *request: Any, **options: Any) -> tuple[int, Any]:
         """Sends a request, as `Client.request`, that may be sent twice without harm."""
-        return retrying(functools.partial(self.client.request, *request, **options), self.policy)
+        call = functools.partial(self.client.request, *request, **options)
+        return self.retries.until_answered(call)
 
     def count(self, path: str, query: Mapping[str, Any] | None = None) -> int:
         """Returns the number of documents of an index that match."""
@@ -45,17 +46,18 @@ class Cluster:
         def count() -> int:
             body = {"query": query} if query else {}
             _, answer = self.client.request("POST", f"{path}/_count", body)
-            shards = answer["_shards"]
-            # OpenSearch does not count a shard without a node as failed.
-            if missing := shards["total"] - shards["successful"]:
-                why = [f": {reason_of(each['reason'])}" for each in shards.get("failures", ())]
-                raise StoreUnavailable(
-                    f"{self.connection.shown}: {path[1:]}: {missing} of {shards['total']} shards"
-                    f" did not answer{''.join(why[:1])}"
-                )
-            return int(answer["count"])
+            with self.reading():
+                shards = answer["_shards"]
+                # OpenSearch does not count a shard without a node as failed.
+                if missing := shards["total"] - shards["successful"]:
+                    why = [f": {reason_of(each['reason'])}" for each in shards.get("failures", ())]
+                    raise StoreUnavailable(
+                        f"{self.connection.shown}: {path[1:]}: {missing} of {shards['total']}"
+                        f" shards did not answer{''.join(why[:1])}"
+                    )
+                return int(answer["count"])
 
-        return retrying(count, self.policy)
+        return self.retries.until_answered(count)
 
     def searches(
         self, path: str, bodies: Iterable[Mapping[str, Any]], where: str
@@ -67,13 +69,16 @@ class Cluster:
 
         def search() -> list[Mapping[str, Any]]:
             _, answer = self.client.request("POST", f"{path}/_msearch", b"".join(some))
-            for each in answer["responses"]:
-                if "error" in each:
-                    raise error_of(each.get("status", 500), each, where)
-            return list(answer["responses"])
+            with self.reading():
+                for each in answer["responses"]:
+                    if "error" in each:
+                        raise error_of(each.get("status", 500), each, where)
+                if len(answer["responses"]) != len(some):
+                    raise ValueError(f"{len(answer['responses'])} answers to {len(some)} searches")
+                return list(answer["responses"])
 
         while some := [header + line(body) for body in islice(waiting, QUERIES_AT_ONCE)]:
-            yield from retrying(search, self.policy)
+            yield from self.retries.until_answered(search)
 
     def get_many(
         self, body: Mapping[str, Any], path: str = "", params: Mapping[str, str] | None = None
@@ -82,14 +87,15 @@ class Cluster:
 
         def get() -> list[Mapping[str, Any]]:
             _, answer = self.client.request("POST", f"{path}/_mget", body, params)
-            for item in answer["docs"]:
-                if "error" in item and item["error"].get("type") != NEEDS_ROUTING:
-                    # An item has no status. A shard that moves is not a deleted document.
-                    status = 404 if "index_not_found" in reason_of(item) else 503
-                    raise error_of(status, item, self.connection.shown)
-            return [item for item in answer["docs"] if item.get("found")]
+            with self.reading():
+                for item in answer["docs"]:
+                    if "error" in item and item["error"].get("type") != NEEDS_ROUTING:
+                        # An item has no status. A shard that moves is not a deleted document.
+                        status = 404 if "index_not_found" in reason_of(item) else 503
+                        raise error_of(status, item, self.connection.shown)
+                return [item for item in answer["docs"] if item.get("found")]
 
-        return retrying(get, self.policy)
+        return self.retries.until_answered(get)
 
     @contextmanager
     def point_in_time(self, path: str) -> Iterator[str]:
@@ -122,7 +128,8 @@ class Cluster:
         # A part of the shards would be a silent truncation.
         partial = {"allow_partial_search_results": "false"}
         _, answer = self.ask("POST", "/_search", search, partial)
-        return answer["hits"]["hits"], answer["pit_id"]
+        with self.reading():
+            return list(answer["hits"]["hits"]), answer["pit_id"]
 
     def bulk(self, actions: Sequence[Action], where: str, path: str = "") -> WriteReport:
         """Sends bulk actions until each is written or has failed; see `write_actions`."""
@@ -130,7 +137,21 @@ class Cluster:
         def send(body: bytes) -> Mapping[str, Any]:
             return dict(self.client.request("POST", f"{path}/_bulk", body)[1])
 
-        return write_actions(actions, send, self.policy, where)
+        with self.reading():
+            return write_actions(actions, send, self.policy, self.retries, where)
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Raises StoreError if an answer has not the form of these servers' answers."""
+        try:
+            yield
+        except EsdedupError:
+            raise
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            raise StoreError(
+                f"{self.connection.shown}: an answer has not the form of Elasticsearch's or"
+                f" OpenSearch's: {type(error).__name__}: {error}"
+            ) from error
 
 
 def line(value: Any, of: str = "a request") -> bytes:

@@ -15,7 +15,7 @@ from esdedup.stores.mapping import IndexMeta, common_meta
 _SETTINGS = ("index.mapping.exclude_source_vectors", "index.mapping.source.mode")
 _VECTORS = ("dense_vector", "rank_vectors", "sparse_vector")
 _NAMES_IN_URL = 50
-_NO_NAME = re.compile(r'[*,?"<>| \\/#:]')
+_NO_NAME = re.compile(r'[*,?"<>| \\/#:\ud800-\udfff]')
 
 
 @dataclass(frozen=True)

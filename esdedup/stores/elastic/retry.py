@@ -1,58 +1,103 @@
-"""Sends a request again, after a wait, if the server is not ready (429, 502, 503, 504).
+"""Sends a request again, after a wait, if it got no answer or the server is not ready.
 
-`errors.error_of` makes such answers StoreUnavailable. Whole requests are sent again by `retrying`.
-Of a bulk request, `bulk` sends only the refused documents again. `BulkPolicy` governs all of them.
+Not ready are the statuses 429, 502, 503 and 504, of a request or of an item of a bulk request
+(`errors.error_of` makes them StoreUnavailable). Every request may be sent twice without harm:
+documents have ids, and a change names the version that it is for.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeVar
 
-from esdedup.exceptions import StoreUnavailable
+from esdedup.exceptions import StoreError, StoreUnavailable
+from esdedup.stores.connection import span
 
 log = logging.getLogger("esdedup")
+
+_FIRST_WAIT = 0.5
+_LONGEST_WAIT = 10.0
+_TOLD_EVERY = 30.0
+"""Seconds between two messages about waiting."""
 
 Answer = TypeVar("Answer")
 
 
-@dataclass(frozen=True)
-class BulkPolicy:
-    """Sizes of bulk requests, number of retries, and waits before them.
+class Retries:
+    """Sends the requests of one connection again, and tells of it now and then.
 
-    actions, bytes: maximum of one bulk request; a larger document goes alone. retries: after the
-    first try. base, cap: seconds; the wait before retry n is drawn from the upper half of
-    min(cap, base * 2**n).
+    total: seconds after the first failure of a request in which it is sent again; 0 for never.
     """
 
-    actions: int = 1_000
-    bytes: int = 5_000_000
-    retries: int = 6
-    base: float = 0.5
-    cap: float = 30.0
+    def __init__(self, total: float) -> None:
+        self.total = total
+        self._told_at = -math.inf
 
-    def delay(self, retry: int) -> float:
-        """Returns the seconds to wait before a retry, which counts from 0."""
-        longest = min(self.cap, self.base * 2.0**retry)
-        return longest * random.uniform(0.5, 1.0)
+    def attempts(self) -> Attempts:
+        """Returns the attempts at one request."""
+        return Attempts(self)
+
+    def until_answered(
+        self, call: Callable[[], Answer], but_not: tuple[type[StoreError], ...] = ()
+    ) -> Answer:
+        """Makes a call, again while it raises StoreUnavailable, until the time is up.
+
+        but_not: errors to raise at once.
+        """
+        attempts = self.attempts()
+        while True:
+            try:
+                return call()
+            except but_not:
+                raise
+            except StoreUnavailable as error:
+                if not attempts.wait(error):
+                    raise attempts.given_up(error) from error
+
+    def tell(self, reason: str, left: float) -> None:
+        """Logs that a request is sent again, unless that was logged just before."""
+        now = time.monotonic()
+        if now >= self._told_at + _TOLD_EVERY:
+            self._told_at = now
+            log.warning("%s; trying again for up to %s", reason, span(left))
 
 
-def wait(policy: BulkPolicy, retry: int, reason: str) -> None:
-    """Waits before a retry, and logs the reason."""
-    delay = policy.delay(retry)
-    log.warning("%s; trying again in %.1f s", reason, delay)
-    time.sleep(delay)
+class Attempts:
+    """The attempts at one request, from its first failure on."""
 
+    def __init__(self, retries: Retries) -> None:
+        self._retries = retries
+        self._failures = 0
+        self._until: float | None = None
 
-def retrying(call: Callable[[], Answer], policy: BulkPolicy) -> Answer:
-    """Makes a call, again while it raises StoreUnavailable, until the retries run out."""
-    for retry in range(policy.retries):
-        try:
-            return call()
-        except StoreUnavailable as error:
-            wait(policy, retry, str(error))
-    return call()
+    def wait(self, error: StoreError) -> bool:
+        """Waits before the next attempt. Returns False, and waits not at all, if time is up.
+
+        The wait doubles, and is drawn from its upper half, so that clients do not come all at once.
+        It is at least what the server asked for (Retry-After).
+        """
+        now = time.monotonic()
+        if self._until is None:
+            self._until = now + self._retries.total
+        left = self._until - now
+        asked = getattr(error, "retry_after", None) or 0.0
+        if left <= 0 or asked > left:
+            return False
+        delay = min(_LONGEST_WAIT, _FIRST_WAIT * 2.0**self._failures) * random.uniform(0.5, 1.0)
+        self._failures += 1
+        self._retries.tell(str(error), left)
+        # The last attempt comes when the time is up.
+        time.sleep(min(max(delay, asked), left))
+        return True
+
+    def given_up(self, error: StoreError) -> StoreUnavailable:
+        """Returns the error to raise after the last attempt."""
+        asked, total = getattr(error, "retry_after", None) or 0.0, self._retries.total
+        why = f"Gave up after {span(total)}"
+        if asked > total:
+            why = f"It asks to wait for {span(asked)}"
+        return StoreUnavailable(f"{error}. {why} (--retry-for)" if total else str(error))

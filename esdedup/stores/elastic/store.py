@@ -86,7 +86,8 @@ class ClusterStore:
 
     def meta(self) -> IndexMeta | None:
         mappings = self._mappings()
-        return None if mappings is None else common_meta(mappings, self.index)
+        with self.cluster.reading():
+            return None if mappings is None else common_meta(mappings, self.index)
 
     def create(self, meta: IndexMeta) -> None:
         mappings = self._mappings()
@@ -128,12 +129,23 @@ class ClusterStore:
             for each in documents
         ]
         try:
-            return self._bulk(verb, lines, {})
+            report = self._bulk(verb, lines, {})
+            return report if verb == "index" else self._with_lost_answers(report, dict(lines))
         except CreatesOnly:
             if verb == "create":
                 raise
             self._creates_only = True
             return self.write(documents)
+
+    def _with_lost_answers(self, report: WriteReport, lines: dict[str, bytes]) -> WriteReport:
+        """Counts documents as created that an earlier attempt created. lines: by id."""
+        unsure = [each.id for each in report.failures if each.conflict and each.unsure]
+        if not unsure:
+            return report
+        stored = {one.document.id: one.document.source for one in self.hold(unsure)}
+        made = {id for id in unsure if id in stored and stored[id] == json.loads(lines[id])}
+        failures = [each for each in report.failures if each.id not in made]
+        return replace(report, created=report.created + len(made), failures=failures)
 
     def update(self, documents: Sequence[Document]) -> WriteReport:
         # The server merges the fields, so that changes of other fields are not lost.
@@ -233,7 +245,8 @@ class ClusterStore:
 
     def candidates(self, queries: Sequence[CandidateQuery], limit: int) -> list[Candidates]:
         bodies = (candidates_body(query, limit) for query in queries)
-        return list(map(candidates_of, self.cluster.searches(self._path, bodies, self.where)))
+        with self.cluster.reading():
+            return list(map(candidates_of, self.cluster.searches(self._path, bodies, self.where)))
 
     def change(self, changes: Sequence[Change]) -> WriteReport:
         actions = [Action(str(row), lines_to_change(change)) for row, change in enumerate(changes)]
@@ -334,7 +347,8 @@ class ClusterStore:
         if status == 404 or not answer:
             return None
         self._several = len(answer) > 1 or any(name.startswith(".ds-") for name in answer)
-        return {index: found["mappings"] for index, found in answer.items()}
+        with self.cluster.reading():
+            return {index: found["mappings"] for index, found in answer.items()}
 
     def _is_several(self) -> bool:
         """Tells whether the name may stand for several indices, as a data stream's always may."""

@@ -8,32 +8,57 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlencode
 
-from elastic_transport import ConnectionTimeout, TlsError, TransportApiResponse, TransportError
+from elastic_transport import (
+    ApiResponseMeta,
+    ConnectionTimeout,
+    SerializationError,
+    SerializerCollection,
+    TlsError,
+    TransportApiResponse,
+    TransportError,
+)
 from elastic_transport.client_utils import basic_auth_to_header, url_to_node_config
 from elasticsearch import Elasticsearch
+from urllib3.exceptions import NewConnectionError
 
-from esdedup.exceptions import StoreUnavailable, UsageError
+from esdedup.exceptions import EsdedupError, StoreError, StoreUnavailable, UsageError
 from esdedup.stores.connection import Connection
-from esdedup.stores.elastic.errors import error_of
+from esdedup.stores.elastic.errors import error_of, passes, reason_of
+from esdedup.stores.elastic.retry import Retries
+
+_SHOWN_BYTES = 2_000
+"""Beginning of an answer that is not JSON, for messages."""
+
+
+class NotReached(StoreUnavailable):
+    """The host name is unknown, or the connection was refused."""
 
 
 class Client:
     """Sends requests to a cluster, which is asked first which product it runs.
 
-    product: the product's name and version, for messages.
+    known: the cluster has answered before; else NotReached is raised at once. product: the
+    product's name and version, for messages. retries: sends requests again, as the connection says.
     Raises StoreUnavailable, AuthenticationFailed or UsageError if it can't be reached.
     """
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, *, known: bool = False) -> None:
         self._shown = connection.shown
         self._headers = {"accept": "application/json", **_credentials(connection)}
         self._timeout = connection.timeout
         self._transport = _connect(connection).transport
+        self._transport.serializers = _Bodies(self._transport.serializers.serializers)
+        self.retries = Retries(connection.retry_for)
+        others = max(0, len(connection.urls) - 1)
         try:
-            name, version = self._identify(others=max(0, len(connection.urls) - 1))
+            name, version = self.retries.until_answered(
+                lambda: self._identify(others), but_not=() if known else (NotReached,)
+            )
         except BaseException:
             self.close()
             raise
@@ -47,16 +72,18 @@ class Client:
         """
         # Each address is tried once, because any node may be down.
         meta, body = self._perform("GET", "/", others=others)
-        if meta.status == 401:
-            raise error_of(401, body, self._shown)
-        version = body.get("version", {}) if isinstance(body, Mapping) else {}
+        if meta.status == 401 or passes(meta.status, body):
+            raise self._error(meta, body)
+        version = body.get("version") if isinstance(body, Mapping) else None
+        version = version if isinstance(version, Mapping) else {}
         number = str(version.get("number", ""))
         # A user may lack the privilege for `GET /`, and still have others.
         if meta.headers.get("x-elastic-product") == "Elasticsearch":
             return "Elasticsearch", number
         if version.get("distribution") == "opensearch" or meta.status == 403:
             return "OpenSearch", number
-        raise UsageError(f"{self._shown} is neither Elasticsearch nor OpenSearch")
+        answers = "" if meta.status == 200 else f": GET / gives {meta.status}: {reason_of(body)}"
+        raise UsageError(f"{self._shown} is neither Elasticsearch nor OpenSearch{answers}")
 
     def request(
         self,
@@ -69,13 +96,26 @@ class Client:
         """Returns the status and the body of the answer.
 
         body: an object, sent as JSON, or bytes, sent as lines of JSON. allowed: error statuses to
-        return. Raises the errors of `errors.error_of`, and StoreUnavailable if no answer came.
+        return. Raises the errors of `errors.error_of`, StoreUnavailable if no answer came, and
+        StoreError if it is not a JSON object, or later if that lacks what is looked up.
         """
         target = f"{path}?{urlencode(params, safe=',*')}" if params else path
         meta, answer = self._perform(method, target, body)
-        if meta.status >= 300 and meta.status not in allowed:
-            raise error_of(meta.status, answer, self._shown)
-        return meta.status, answer
+        is_object = isinstance(answer, Mapping)
+        if meta.status >= 300 and not (meta.status in allowed and is_object):
+            raise self._error(meta, answer)
+        if not is_object:
+            raise StoreError(
+                f"{self._shown}: the answer to {method} {path} is not a JSON object:"
+                f" {reason_of(answer)}"
+            )
+        return meta.status, _Object(answer, f"{self._shown}: the answer to {method} {path}")
+
+    def _error(self, meta: ApiResponseMeta, body: Any) -> EsdedupError:
+        error = error_of(meta.status, body, self._shown)
+        if isinstance(error, StoreUnavailable):
+            error.retry_after = _seconds(meta.headers.get("retry-after"))
+        return error
 
     def close(self) -> None:
         """Closes connections."""
@@ -101,7 +141,46 @@ class Client:
                 retry_on_timeout=others > 0,
             )
         except TransportError as error:
-            raise _unreachable(error, self._shown) from error
+            raise _unanswered(error, self._shown) from error
+        except ValueError as error:
+            # A host name that the client can't read.
+            raise UsageError(f"connection to {self._shown}: {error}") from error
+
+
+class _Bodies(SerializerCollection):
+    """Reads bodies of answers: JSON, or the beginning of a text, whatever an answer says it is.
+
+    A load balancer answers with pages of HTML, and a status that matters more.
+    """
+
+    def loads(self, data: bytes, mimetype: str | None = None) -> Any:
+        try:
+            return super().loads(data, mimetype)
+        except (SerializationError, RecursionError):
+            return data[:_SHOWN_BYTES].decode("utf-8", "replace")
+
+
+class _Object(dict[str, Any]):
+    """An answer. Raises StoreError in place of KeyError."""
+
+    def __init__(self, answer: Mapping[str, Any], of: str) -> None:
+        super().__init__(answer)
+        self._of = of
+
+    def __missing__(self, name: str) -> Any:
+        raise StoreError(f"{self._of} lacks {name!r}")
+
+
+def _seconds(retry_after: str | None) -> float | None:
+    """The seconds that a header Retry-After asks for: a number, or a date (RFC 9110, 10.2.3)."""
+    if retry_after is None:
+        return None
+    if retry_after.strip().isdigit():
+        return float(retry_after)
+    try:
+        return (parsedate_to_datetime(retry_after) - datetime.now(UTC)).total_seconds()
+    except (TypeError, ValueError):
+        return None
 
 
 def _connect(connection: Connection) -> Elasticsearch:
@@ -133,12 +212,15 @@ def _credentials(connection: Connection) -> dict[str, str]:
     return {}
 
 
-def _unreachable(error: TransportError, shown: str) -> StoreUnavailable:
+def _unanswered(error: TransportError, shown: str) -> StoreError:
     """The error for a request that got no answer."""
+    if isinstance(error, SerializationError):
+        return StoreError(f"{shown}: the request can't be sent: {error.message}")
     if isinstance(error, ConnectionTimeout):
         return StoreUnavailable(f"{shown}: no answer in time: {error.message}")
     if not isinstance(error, TlsError):
-        return StoreUnavailable(f"{shown}: can't be reached: {error.message}")
+        kind = NotReached if isinstance(error.__cause__, NewConnectionError) else StoreUnavailable
+        return kind(f"{shown}: can't be reached: {error.message}")
     if "WRONG_VERSION_NUMBER" in error.message:
         advice = "The server does not speak TLS there: try http://"
     else:
@@ -146,4 +228,5 @@ def _unreachable(error: TransportError, shown: str) -> StoreUnavailable:
             "Name the authority that signed the certificate (--ca-certs) or the certificate's"
             " fingerprint (--cert-fingerprint)"
         )
-    return StoreUnavailable(f"{shown}: no secure connection: {error.message}. {advice}")
+    reason = error.message.rstrip(".")
+    return StoreError(f"{shown}: no secure connection: {reason}. {advice}")

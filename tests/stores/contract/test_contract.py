@@ -20,7 +20,7 @@ import pytest
 import esdedup
 from esdedup.ingest.documents import with_tokens
 from esdedup.models import FIELD, CandidateQuery, Candidates, Document, WriteReport
-from esdedup.stores import BulkPolicy, Store
+from esdedup.stores import Store
 from esdedup.stores.fields import value_at
 from esdedup.stores.mapping import IndexMeta
 from tests.conftest import delete_index
@@ -840,7 +840,7 @@ WORKS: dict[str, Callable[[Store], object]] = {
 def test_an_index_that_is_not_there(place: Place, open_store: OpenStore, work: str) -> None:
     if work in ("write", "create") and isinstance(place.target, str):
         return  # A cluster makes an index that is written to, unless it is told not to.
-    store = open_store(BulkPolicy(retries=1, base=0.01))
+    store = open_store(retry_for=0.1)
     with pytest.raises(esdedup.IndexNotFound, match=place.index):
         WORKS[work](store)
     assert open_store().meta() is None
@@ -848,7 +848,7 @@ def test_an_index_that_is_not_there(place: Place, open_store: OpenStore, work: s
 
 WRONG_NAMES = [
     "", " ", "a b", "a,b", "a*", "?", "<now>", "a/b", "a\\b", "#a", 'a"b', "Upper", ".", "..",
-    "_under", "-minus", "+plus", "a:b", "x" * 300,
+    "_under", "-minus", "+plus", "a:b", "x" * 300, "\ud800",
 ]  # fmt: skip
 
 
@@ -856,7 +856,7 @@ WRONG_NAMES = [
 @pytest.mark.parametrize("name", WRONG_NAMES)
 def test_names_that_no_index_can_have(place: Place, name: str) -> None:
     def work() -> None:
-        store = Place(place.target, name).open(BulkPolicy(retries=0))
+        store = Place(place.target, name).open(retry_for=0)
         try:
             store.create(META)
         finally:

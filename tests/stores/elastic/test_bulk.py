@@ -14,6 +14,7 @@ from esdedup.ingest.files import BadRecord, Record
 from esdedup.ingest.ingest import ingest
 from esdedup.models import Document
 from esdedup.stores.elastic.bulk import Action, write_actions
+from esdedup.stores.elastic.retry import Retries
 from tests.servers.node import Node
 
 NAME = "bulk"
@@ -22,8 +23,8 @@ NAME = "bulk"
 @pytest.fixture
 def index(killable: Node) -> Iterator[esdedup.Index]:
     """An index on a node that takes requests of at most 10 MB."""
-    policy = esdedup.BulkPolicy(bytes=30_000_000, retries=1, base=0.01)
-    with esdedup.open(killable.url, NAME, policy=policy) as made:
+    policy = esdedup.BulkPolicy(bytes=30_000_000)
+    with esdedup.open(killable.url, NAME, policy=policy, retry_for=0.1) as made:
         made.create()
         yield made
 
@@ -81,7 +82,7 @@ def test_chunks_by_count_and_bytes() -> None:
 
     actions = [Action(str(n), b"x" * size + b"\n") for n, size in enumerate([5, 5, 5, 90, 5, 5])]
     policy = esdedup.BulkPolicy(actions=3, bytes=40)
-    report = write_actions(actions, send, policy, "here")
+    report = write_actions(actions, send, policy, Retries(0), "here")
     assert report.created == 6
     assert [[len(line) - 1 for line in lines] for lines in sent] == [[5, 5, 5], [90], [5, 5]]
 

@@ -1,48 +1,209 @@
-"""When requests are sent again. That servers' rejections are, is in test_commands.py."""
+"""When requests are sent again, and for how long. Of items of bulk requests: test_commands.py."""
 
 from __future__ import annotations
 
 import itertools
+import logging
+import os
+import signal
+import subprocess
+import threading
 import time
+import uuid
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 
 import pytest
 
-from esdedup import BulkPolicy, StoreUnavailable
-from esdedup.stores.elastic.retry import retrying
+import esdedup
+from esdedup import StoreUnavailable
+from esdedup.models import Document
+from esdedup.stores.connection import seconds, span
+from esdedup.stores.elastic.retry import Retries
+from tests.conftest import delete_index
+from tests.helpers.commands import esdedup_command, run_command, words
+from tests.helpers.processes import start_command
+from tests.servers.node import Node
+from tests.servers.ports import free_port
+from tests.servers.proxy import Answer, Proxy
+
+HTML = [("Content-Type", "text/html")]
 
 
-@pytest.mark.parametrize(("failures", "retries"), [(0, 0), (2, 2), (2, 5)])
-def test_a_call_is_made_until_it_succeeds(failures: int, retries: int) -> None:
-    calls: list[float] = []
+def unavailable(status: int, *headers: tuple[str, str]) -> Answer:
+    """The answer of a load balancer, which names no product."""
+    return Answer(status, [*HTML, *headers], b"<html>Service Unavailable</html>")
 
+
+@pytest.fixture
+def proxy(elasticsearch_url: str) -> Iterator[Proxy]:
+    with Proxy(elasticsearch_url) as made:
+        yield made
+
+
+@pytest.fixture
+def name(elasticsearch_url: str) -> Iterator[str]:
+    made = f"esdedup-retry-{uuid.uuid4().hex[:12]}"
+    yield made
+    delete_index(elasticsearch_url, made)
+
+
+def failing(times: int, calls: list[float]) -> Callable[[], str]:
     def call() -> str:
         calls.append(time.monotonic())
-        if len(calls) <= failures:
+        if len(calls) <= times:
             raise StoreUnavailable("not ready")
         return "answer"
 
-    assert retrying(call, BulkPolicy(retries=retries, base=0.02)) == "answer"
+    return call
+
+
+def test_a_call_is_made_until_it_succeeds(caplog: pytest.LogCaptureFixture) -> None:
+    calls: list[float] = []
+    assert Retries(60).until_answered(failing(2, calls)) == "answer"
     waits = [b - a for a, b in itertools.pairwise(calls)]
-    assert len(waits) == failures
-    # Half of 0.02 s, then of 0.04 s, at the least.
-    assert all(waited >= 0.01 * 2**n for n, waited in enumerate(waits))
+    # The upper half of 0.5 s, then of 1 s.
+    assert [0.25 <= waits[0] <= 0.8, 0.5 <= waits[1] <= 1.3] == [True, True]
+    # Once, and not for each attempt.
+    assert caplog.messages == ["not ready; trying again for up to 1m"]
 
 
-def test_retries_run_out() -> None:
-    calls = 0
+def test_the_time_runs_out() -> None:
+    calls: list[float] = []
+    with pytest.raises(StoreUnavailable, match=r"not ready. Gave up after 1s \(--retry-for\)"):
+        Retries(0.6).until_answered(failing(99, calls))
+    assert len(calls) >= 2
+    assert 0.6 <= calls[-1] - calls[0] <= 1
+    calls.clear()
+    with pytest.raises(StoreUnavailable, match=r"not ready$"):
+        Retries(0).until_answered(failing(99, calls))
+    assert len(calls) == 1
 
-    def call() -> None:
-        nonlocal calls
-        calls += 1
-        raise StoreUnavailable("gone")
 
-    with pytest.raises(StoreUnavailable, match="gone"):
-        retrying(call, BulkPolicy(retries=3, base=0.001))
-    assert calls == 4
+def test_an_interrupt_ends_the_waiting() -> None:
+    # Ctrl-C, in the midst of a wait.
+    timer = threading.Timer(0.1, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer.start()
+    calls: list[float] = []
+    with pytest.raises(KeyboardInterrupt):
+        Retries(60).until_answered(failing(99, calls))
+    timer.join()
+    assert len(calls) == 1
 
 
-def test_waits_double_up_to_the_cap() -> None:
-    policy = BulkPolicy(base=1, cap=5)
-    for retry, longest in enumerate((1, 2, 4, 5, 5)):
-        for _ in range(50):
-            assert longest / 2 <= policy.delay(retry) <= longest
+@pytest.mark.parametrize(
+    ("text", "length"),
+    [("30s", 30), ("5m", 300), ("1h", 3600), ("0", 0), ("1.5", 1.5), ("2m ", 120)],
+)
+def test_times(text: str, length: float) -> None:
+    assert seconds(text) == length
+
+
+@pytest.mark.parametrize("text", ["", "m", "5 minutes", "-1s", "1d", "nan", "1e3"])
+def test_texts_that_are_no_times(text: str) -> None:
+    wrong = run_command("stats", "--url", "http://h:1", "--retry-for", text)
+    assert wrong.status == 2
+    assert "--retry-for" in wrong.err
+    assert "30s, 5m, 1h or 0" in wrong.err
+
+
+def test_times_in_words() -> None:
+    assert [span(each) for each in (0.2, 59.6, 300, 3725)] == ["1s", "1m", "5m", "1h 2m 5s"]
+
+
+@pytest.mark.parametrize("status", [429, 502, 503])
+def test_the_first_request_is_sent_again(proxy: Proxy, name: str, status: int) -> None:
+    proxy.answer_next(1, unavailable(status))
+    ran = esdedup_command(proxy.url, "stats", "-i", name)
+    # The answer of the cluster itself: there is no such index.
+    assert (ran.status, name in ran.err) == (1, True), ran.err
+    assert f"not ready ({status})" in ran.err
+    assert "trying again for up to 5m" in ran.err
+    assert "neither" not in ran.err
+
+
+@pytest.mark.parametrize("path", ["/_count", "/_mget", "/_search", "/_msearch"])
+def test_every_request_is_sent_again(proxy: Proxy, name: str, path: str) -> None:
+    with esdedup.open(proxy.url, name) as index:
+        index.add([{"id": "1", "text": words(1)}, {"id": "2", "text": words(1)}])
+        proxy.answer_next(1, unavailable(502), path)
+        assert index.statistics().documents == 2
+        assert [match.id for match in index.similar(id="1").matches] == ["2"]
+        assert len(list(index.pairs())) == 1
+        assert proxy.faults.failures_left == 0
+
+
+@pytest.mark.parametrize("form", ["seconds", "date"])
+def test_the_server_says_how_long_to_wait(proxy: Proxy, form: str) -> None:
+    at = format_datetime(datetime.now(UTC) + timedelta(seconds=2), usegmt=True)
+    proxy.answer_next(1, unavailable(503, ("Retry-After", "1" if form == "seconds" else at)))
+    start = time.monotonic()
+    esdedup_command(proxy.url, "stats")
+    assert 1 <= time.monotonic() - start <= 10
+
+
+def test_a_server_that_asks_for_more_than_the_time(proxy: Proxy) -> None:
+    proxy.answer_next(1, unavailable(429, ("Retry-After", "3600")))
+    start = time.monotonic()
+    ran = esdedup_command(proxy.url, "stats", "--retry-for", "1m")
+    assert ran.status == 1
+    assert "asks to wait for 1h" in ran.err
+    assert time.monotonic() - start < 10
+
+
+def test_a_wrong_address_fails_at_once() -> None:
+    start = time.monotonic()
+    for address in (f"http://127.0.0.1:{free_port()}", "http://nowhere.invalid:9200"):
+        ran = esdedup_command(address, "stats")
+        assert ran.status == 1
+        assert f"{address}: can't be reached" in ran.err
+        assert "trying again" not in ran.err
+    assert time.monotonic() - start < 10
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404])
+def test_permanent_errors_are_not_tried_again(proxy: Proxy, name: str, status: int) -> None:
+    proxy.answer_next(1, unavailable(status), f"/{name}/_mapping")
+    ran = esdedup_command(proxy.url, "stats", "-i", name)
+    assert ran.status == 1
+    assert "trying again" not in ran.err
+
+
+def test_a_create_whose_answer_was_lost(proxy: Proxy, name: str) -> None:
+    source = {"text": "one two", "n": 2**60}
+    with esdedup.open(proxy.url, name) as index:
+        index.create()
+        assert index.store.write([Document("taken", source)], create=True).created == 1
+        proxy.drop_after(1)
+        documents = [Document("made", source), Document("taken", {**source, "n": 1})]
+        report = index.store.write(documents, create=True)
+    # The first is ours, the other somebody else's.
+    assert report.created == 1
+    assert [(each.id, each.conflict) for each in report.failures] == [("taken", True)]
+    assert proxy.bulk_requests >= 3
+
+
+def test_a_request_without_an_answer_in_time(killable: Node) -> None:
+    node = killable
+    assert node.pid is not None
+    os.kill(node.pid, signal.SIGSTOP)
+    arguments = ("stats", "--url", node.url, "--timeout", "1", "-i", "late")
+    process = start_command(*arguments, stderr=subprocess.PIPE)
+    assert process.stderr is not None
+    assert "no answer in time" in process.stderr.readline()
+    os.kill(node.pid, signal.SIGCONT)
+    assert "'late' at" in process.communicate(timeout=60)[1]
+
+
+def test_waiting_is_told_now_and_then(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "sleep", lambda length: now.__setitem__(0, now[0] + length))
+    caplog.set_level(logging.WARNING)
+    with pytest.raises(StoreUnavailable):
+        Retries(300).until_answered(failing(10_000, []))
+    assert now[0] == 1300
+    assert 8 <= len(caplog.messages) <= 10

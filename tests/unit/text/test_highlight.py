@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -186,6 +187,37 @@ def test_long_shared_runs_are_cut() -> None:
         (". Two", False, 0),
     ]
     assert "".join(piece.text for piece in left.pieces(context=50)) == left.text
+
+
+@given(TEXTS, TEXTS, UNITS)
+def test_long_texts_are_marked_in_blocks(left: str, right: str, shingling: Shingling) -> None:
+    def found() -> list[object]:
+        return [
+            (text.original, [*text.words], text.shared, spans.excerpts(text, 50))
+            for text in mark_shared((left, right), PLAIN, shingling, 1)
+        ]
+
+    whole = found()
+    with mock.patch.object(spans, "_BLOCK", 2):
+        assert found() == whole
+
+
+@given(TEXTS, TEXTS, st.integers(0, 40), st.sampled_from([None, 1, 2]))
+def test_pieces_end_after_some_characters(
+    left: str, right: str, most: int, context: int | None
+) -> None:
+    marked, _ = mark_shared((f"{left} {right}" * 3, right), PLAIN, Shingling("word", 1), 1)
+    pieces, every = marked.pieces(context, most), marked.pieces(context)
+    kept, whole = ("".join(piece.text for piece in some) for some in (pieces, every))
+    assert whole.startswith(kept)
+    assert len(kept) == min(most, len(whole))
+    if len(kept) < len(whole):
+        rest = pieces[-1].rest
+        assert marked.text[: len(marked.text) - rest].endswith(kept[-1:])
+        assert context is not None or rest == len(marked.text) - len(kept)
+        assert all(piece.text or piece.left_out for piece in pieces[:-1])
+    else:
+        assert pieces == every
 
 
 @given(TEXTS, TEXTS)

@@ -1,0 +1,160 @@
+"""Bodies of `_bulk` of any form: nothing is lost or changed, and nothing breaks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+from unittest import mock
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import esdedup
+from esdedup.proxy import bulk
+from esdedup.proxy.app import Service
+from esdedup.proxy.splice import Source, with_tokens
+from esdedup.proxy.upstream import Upstream
+from esdedup.stores.mapping import IndexMeta
+from tests.conftest import delete_index
+from tests.servers.ports import free_port
+
+META = IndexMeta(esdedup.Scheme())
+NDJSON = {"content-type": "application/x-ndjson"}
+TEXTS = st.text(max_size=8) | st.sampled_from(["one two three four", "\u202e", "\ud83d"])
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | TEXTS,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["text", "doc", "upsert", "esdedup", "n"]), inner)
+    ),
+    max_leaves=6,
+)
+SOURCES = st.dictionaries(st.sampled_from(["text", "n", "doc", "upsert", "esdedup"]), VALUES)
+NAMES = st.sampled_from(["", "a b", "../x", "*", "\u202e", 3, None])
+VERBS = st.sampled_from(["index", "create", "update", "delete"])
+JSON_LINES = st.builds(json.dumps, SOURCES | VALUES, ensure_ascii=st.booleans()).map(
+    lambda line: line.encode("utf-8", "surrogatepass")
+)
+LINES = (
+    JSON_LINES
+    | st.builds(lambda verb, id: json.dumps({verb: {"_id": id}}).encode(), VERBS, TEXTS)
+    | st.builds(lambda verb, name: json.dumps({verb: {"_index": name}}).encode(), VERBS, NAMES)
+    | st.sampled_from([b"", b" ", b"{", b"[1]", b'{"index":3}', b"\xff", b'{"index":{}} x', b"\0"])
+    | st.binary(max_size=10)
+)
+
+
+@st.composite
+def bodies(draw: st.DrawFn) -> bytes:
+    """Lines of a bulk body in any order, some of them cut, with any ends of lines."""
+    lines = draw(st.lists(LINES, max_size=12))
+    ends = draw(st.sampled_from([b"\n", b"\r\n", b"\n\n"]))
+    whole = ends.join(lines) + draw(st.sampled_from([b"", ends]))
+    return whole[: draw(st.integers(0, len(whole)))] if draw(st.booleans()) else whole
+
+
+@given(bodies(), st.integers(1, 7))
+def test_every_byte_of_a_body_is_in_an_action(body: bytes, size: int) -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        for first in range(0, len(body), size):
+            yield body[first : first + size]
+
+    async def read() -> list[bulk.Action]:
+        return [action async for action in bulk._actions_of(chunks(), "i")]
+
+    actions = asyncio.run(read())
+    assert b"".join(action.line + action.source for action in actions).rstrip(b"\n") == body.rstrip(
+        b"\n"
+    )
+    sources = [Source(one.source, META, bool(n % 2)) for n, one in enumerate(actions)]
+    for source, done in zip(sources, with_tokens(sources), strict=True):
+        assert without_tokens(done, source.update) == without_tokens(source.body, source.update)
+        if b"text" not in source.body:
+            assert done == source.body
+
+
+def without_tokens(body: bytes, update: bool) -> Any:
+    """The value of a source without our field; the bytes if it is not JSON."""
+    try:
+        found = json.loads(body)
+    except ValueError:
+        return body
+    for part in (found.get("doc"), found.get("upsert")) if update and is_object(found) else [found]:
+        if is_object(part):
+            part.pop("esdedup", None)
+    # Not by ==, because NaN is not equal to itself.
+    return json.dumps(found)
+
+
+def is_object(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+@pytest.fixture(scope="module")
+def index(elasticsearch_url: str) -> Iterator[tuple[str, str]]:
+    """The address of a server, and an index there with esdedup's fields."""
+    name = f"esdedup-any-{uuid.uuid4().hex[:12]}"
+    with esdedup.open(elasticsearch_url, name) as made:
+        made.create()
+    yield elasticsearch_url, name
+    delete_index(elasticsearch_url, name)
+
+
+def send(url: str, name: str, body: bytes) -> httpx.Response:
+    """Sends a body through the proxy, in parts of two actions."""
+
+    async def exchange() -> httpx.Response:
+        upstream = Upstream(url)
+        transport = httpx.ASGITransport(Service(upstream))  # type: ignore[arg-type]
+        async with httpx.AsyncClient(transport=transport, base_url="http://proxy") as client:
+            answer = await client.post(f"/{name}/_bulk", content=body, headers=NDJSON)
+        await upstream.close()
+        return answer
+
+    with mock.patch.object(bulk, "_PART_ACTIONS", 2):
+        return asyncio.run(asyncio.wait_for(exchange(), 30))
+
+
+@pytest.mark.parametrize("verb", ["index", "delete"])
+def test_a_name_that_stops_a_cluster_does_not_reach_it(verb: str) -> None:
+    line = json.dumps({verb: {"_index": "a\ud800", "_id": "1"}}).encode()
+    # Nobody listens there.
+    answer = send(f"http://127.0.0.1:{free_port()}", "i", b"%b\n{}\n" % line)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["type"] == "invalid_index_name_exception"
+
+
+@given(bodies())
+def test_any_body_is_answered(index: tuple[str, str], body: bytes) -> None:
+    answer = send(*index, body)
+    assert answer.status_code < 500, (answer.status_code, answer.text)
+    assert isinstance(answer.json(), dict)
+
+
+ACTIONS = st.lists(
+    st.tuples(VERBS, st.integers(0, 5).map(str), st.dictionaries(st.just("n"), st.integers(0, 9))),
+    min_size=1,
+    max_size=9,
+)
+
+
+@given(ACTIONS)
+def test_every_action_has_its_answer(
+    index: tuple[str, str], actions: list[tuple[str, str, dict[str, int]]]
+) -> None:
+    lines: list[Any] = []
+    for verb, id, source in actions:
+        lines.append({verb: {"_id": id}})
+        if verb != "delete":
+            lines.append({"doc": source} if verb == "update" else source)
+    answer = send(*index, b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+    assert answer.status_code == 200, answer.text
+    items = [
+        (verb, result["_id"]) for item in answer.json()["items"] for verb, result in item.items()
+    ]
+    assert items == [(verb, id) for verb, id, _ in actions]
