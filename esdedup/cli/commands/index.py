@@ -21,7 +21,9 @@ from esdedup.exceptions import UsageError
 from esdedup.ingest.ingest import IngestReport, ingest
 from esdedup.ingest.near_duplicates import DuplicatePolicy, OnDuplicate
 from esdedup.ingest.repeated_ids import RepeatedIds
-from esdedup.search.limits import ACTING
+from esdedup.search.limits import ACTING, Limits, require_minhash
+from esdedup.search.warnings import lacking_recall
+from esdedup.sketch.banding import expected_recall
 
 
 @options.with_target
@@ -98,6 +100,7 @@ def index(
                 ids=ids,
             )
             opened.store.refresh()
+        used = opened.scheme
     output.print_counts(
         asdict(report),
         output.wants_json(as_json),
@@ -107,6 +110,10 @@ def index(
     )
     warn_of_repeated(ids)
     warn_without_words(report.without_words)
+    if policy.action != "keep" and metric == "jaccard":
+        minhash = require_minhash(used)
+        expected = expected_recall(least, minhash.bands, minhash.rows)
+        output.warn(lacking_recall(expected, Limits(threshold=least)))
     if report.truncated:
         output.message(
             f"{output.count(report.truncated, 'document')} with more candidates than the"
