@@ -88,7 +88,7 @@ def test_another_scheme_or_field_is_refused_by_name(open_index: Open) -> None:
     other = esdedup.Scheme(shingling=esdedup.Shingling("char", 5))
     with pytest.raises(esdedup.SchemeMismatch, match=r"shingling\.size 3, not 5"):
         open_index(scheme=other).create()
-    with pytest.raises(esdedup.SchemeMismatch, match="'text', not 'body'"):
+    with pytest.raises(esdedup.SchemeMismatch, match="'text', not the field 'body'"):
         open_index(text_field="body").create()
     assert open_index().scheme == esdedup.Scheme()
 

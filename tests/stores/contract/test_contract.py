@@ -77,7 +77,7 @@ OTHERS = [
     (IndexMeta(esdedup.Scheme(shingling=esdedup.Shingling(size=4))), r"shingling\.size 3, not 4"),
     (IndexMeta(esdedup.Scheme(minhash=esdedup.MinHash(bands=20))), r"minhash\.bands 23, not 20"),
     (IndexMeta(esdedup.Scheme(simhash=None)), r"simhash\.layout\.blocks 4, not absent"),
-    (IndexMeta(esdedup.Scheme(), ("body",)), r"'text', not 'body'"),
+    (IndexMeta(esdedup.Scheme(), ("body",)), r"'text', not the field 'body'"),
 ]
 
 
