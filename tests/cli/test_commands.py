@@ -469,7 +469,7 @@ def test_a_cluster_answers_as_the_local_file_does(
     assert stats["index"] == name
     assert ("Elasticsearch" in stats["store"]) or ("OpenSearch" in stats["store"])
     done = run("index", "articles.jsonl", "--text-field", "body", status=2)
-    assert "field 'text', not 'body'" in done.err
+    assert "field 'text', not the field 'body'" in done.err
 
 
 def json_lines(text: str) -> list[Any]:
