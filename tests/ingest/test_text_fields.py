@@ -92,7 +92,6 @@ def test_names_that_are_none(name: str) -> None:
     assert f"text field {name!r}" in ran.err
 
 
-@pytest.mark.on_every_server
 def test_updates_of_some_of_the_fields(place: Place) -> None:
     with esdedup.open(place.target, place.index, text_field=FIELDS) as index:
         index.add(DOCUMENTS)

@@ -329,7 +329,7 @@ def test_aliases_other_fields_and_schemes(setup: Setup, names: list[str]) -> Non
     first, second = names
     url = setup.proxy.url
     scheme = esdedup.Scheme.from_json({**esdedup.Scheme().to_json(), "seed": 7})
-    attach(setup.direct, first, scheme=scheme, text_field="body.text")
+    attach(setup.direct, first, scheme=scheme, text_field=["title", "body.text"])
     alias = f"alias-{first}"
     add = [
         {"add": {"index": name, "alias": alias, "is_write_index": name == first}} for name in names
@@ -340,6 +340,9 @@ def test_aliases_other_fields_and_schemes(setup: Setup, names: list[str]) -> Non
     found = stored(url, first, "1")
     assert found == {"body": {"text": TEXT}, FIELD: tokens(TEXT, scheme)}
     assert found[FIELD] != tokens(TEXT)
+    both = {"body": [{"text": TEXT}, {"text": ["x"]}], "title": "t"}
+    bulk(url, [{"create": {"_index": alias, "_id": "0"}}, both])
+    assert stored(url, first, "0") == {**both, FIELD: tokens(f"t\n{TEXT}\nx", scheme)}
     attach(url, second)  # Through the proxy, which asks again then.
     bulk(url, [{"create": {"_index": alias, "_id": "2"}}, {"body": {"text": TEXT}}])
     assert stored(url, first, "2") == found

@@ -8,6 +8,7 @@ earlier one sees afterwards that its change was replaced.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -17,8 +18,12 @@ from esdedup.stores.elastic.client import Cluster
 from esdedup.stores.elastic.indices import mappings_of, path_of
 from esdedup.stores.mapping import IndexMeta, index_mapping, meta_of
 
-SETTLE_SECONDS = 1.0
-"""Longer than a client takes from reading a mapping to putting its own."""
+SETTLE_SECONDS = 3.0
+"""Longer than a client takes from reading a mapping to putting its own: 0.06 seconds on a server
+that is not busy."""
+_SLOW = 3.0
+
+log = logging.getLogger("esdedup")
 
 
 def put_metas(cluster: Cluster, changes: Mapping[str, tuple[IndexMeta | None, IndexMeta]]) -> None:
@@ -29,7 +34,9 @@ def put_metas(cluster: Cluster, changes: Mapping[str, tuple[IndexMeta | None, In
     explanation.
     """
     put: dict[str, IndexMeta] = {}
+    longest = 0.0
     for index, (before, after) in changes.items():
+        began = time.monotonic()
         mapping = mappings_of(cluster, [index])[index]
         found = meta_of(mapping)
         if found == after:
@@ -38,7 +45,15 @@ def put_metas(cluster: Cluster, changes: Mapping[str, tuple[IndexMeta | None, In
             raise _changed(index, found)
         _put(cluster, index, index_mapping(after, mapping.get("_meta")))
         put[index] = after
-    time.sleep(SETTLE_SECONDS if put else 0.0)
+        longest = max(longest, time.monotonic() - began)
+    if longest > _SLOW:
+        log.warning(
+            "To change the mapping took %.0f s. If another client changed it at the same time, that"
+            " client may not know that its change was replaced",
+            longest,
+        )
+    # Other clients are as slow if the cluster is.
+    time.sleep(max(SETTLE_SECONDS, 2 * longest) if put else 0.0)
     for index, mapping in mappings_of(cluster, [*put]).items():
         if (found := meta_of(mapping)) != put[index]:
             raise _changed(index, found)
