@@ -170,9 +170,10 @@ def test_permanent_errors_are_not_tried_again(proxy: Proxy, name: str, status: i
     assert "trying again" not in ran.err
 
 
-def test_a_create_whose_answer_was_lost(proxy: Proxy, name: str) -> None:
-    source = {"text": "one two", "n": 2**60}
-    with esdedup.open(proxy.url, name) as index:
+def test_a_create_whose_answer_was_lost(request: pytest.FixtureRequest, url: str) -> None:
+    name, source = f"esdedup-retry-{uuid.uuid4().hex[:12]}", {"text": "one two", "n": 2**60}
+    request.addfinalizer(lambda: delete_index(url, name))
+    with Proxy(url) as proxy, esdedup.open(proxy.url, name) as index:
         index.create()
         assert index.store.write([Document("taken", source)], create=True).created == 1
         proxy.drop_after(1)
