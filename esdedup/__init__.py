@@ -48,7 +48,7 @@ from esdedup.stores import BulkPolicy, Store
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.connection import Connection
 from esdedup.stores.mapping import IndexMeta
-from esdedup.text.highlight import Excerpt, MarkedText, Piece, Word
+from esdedup.text.highlight import Excerpt, MarkedText, Piece, Word, Words
 from esdedup.text.normalise import Normalisation
 from esdedup.text.shingles import Shingling
 
@@ -63,5 +63,5 @@ __all__ = [
     "Normalisation", "OpenIndex", "Pair", "PermissionDenied", "Piece", "Place", "Query",
     "RecordError", "Report", "Result", "Scheme", "SchemeMismatch", "Share", "Shingling", "SimHash",
     "SimilarPairs", "SizeRange", "Statistics", "Store", "StoreError", "StoreUnavailable",
-    "UndoReport", "UsageError", "Verdict", "Word", "enrich", "open",
+    "UndoReport", "UsageError", "Verdict", "Word", "Words", "enrich", "open",
 ]  # fmt: skip

@@ -58,7 +58,7 @@ RetryFor = Annotated[
     str,
     _place(
         "RETRY_FOR",
-        "Send failed requests again for so long: 30s, 5m, 1h; 0: never.",
+        "Send failed requests again for this time: 30s, 5m, 1h, 0.",
         metavar="TIME",
     ),
 ]

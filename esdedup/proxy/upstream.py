@@ -10,6 +10,7 @@ import httpx
 
 from esdedup.exceptions import UsageError
 from esdedup.proxy.http import Answer, Failed, Headers, Request
+from esdedup.stores.connection import split_address
 
 _CONNECT_SECONDS = 10.0
 _KEPT_CONNECTIONS = 100
@@ -110,12 +111,10 @@ def _end_to_end(headers: Headers) -> Headers:
 
 
 def _checked(url: str) -> httpx.URL:
+    address = url if "://" in url else f"http://{url}"
+    if "@" in split_address(address, url).netloc:
+        raise UsageError("the upstream's address holds credentials: they come from the clients")
     try:
-        found = httpx.URL(url if "://" in url else f"http://{url}")
+        return httpx.URL(address)
     except httpx.InvalidURL as error:
         raise UsageError(f"upstream {url!r}: {error}") from error
-    if found.scheme not in ("http", "https") or not found.host:
-        raise UsageError(f"upstream {url!r}: give http(s)://host:port")
-    if found.userinfo:
-        raise UsageError("the upstream's address holds credentials: they come from the clients")
-    return found

@@ -45,7 +45,7 @@ class Connection:
         if bool(self.urls) == bool(self.cloud_id):
             raise UsageError("give either a URL or a cloud id")
         for url in self.urls:
-            if "@" in _split(url, url).netloc:
+            if "@" in split_address(url, url).netloc:
                 raise UsageError(f"URL {masked(url)!r}: give the user name and password apart")
         if not self.retry_for >= 0:
             raise UsageError(f"retry_for {self.retry_for}: use 0 seconds or more")
@@ -75,7 +75,7 @@ def connection_to(url: str | None, **options: Any) -> Connection:
     given = url or ""
     addresses, found = [], None
     for address in filter(None, map(str.strip, given.split(","))):
-        parts = _split(address, given)
+        parts = split_address(address, given)
         user, at, host = parts.netloc.rpartition("@")
         addresses.append(urlunsplit(parts._replace(netloc=host)).rstrip("/"))
         if at and found is None:
@@ -86,8 +86,8 @@ def connection_to(url: str | None, **options: Any) -> Connection:
     return Connection(tuple(addresses), **options)
 
 
-def _split(address: str, given: str) -> SplitResult:
-    """The parts of an address. given: it was part of this. Raises UsageError if it is wrong."""
+def split_address(address: str, given: str) -> SplitResult:
+    """The parts of an address. given: contains it, for messages. Raises UsageError if wrong."""
     try:
         parts = urlsplit(address)
         host, port = parts.hostname or "", parts.port

@@ -413,7 +413,7 @@ def test_without_its_packages_the_command_says_how_to_install_them(missing: str)
 @pytest.mark.parametrize(
     ("upstream", "said"),
     [
-        ("ftp://127.0.0.1", "http(s)://host:port"),
+        ("ftp://127.0.0.1", "http://host:port"),
         ("http://u:p@127.0.0.1", "credentials"),
         ("http://127.0.0.1:x", "127.0.0.1:x"),
     ],

@@ -9,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import esdedup
+from esdedup.proxy.upstream import Upstream
 from esdedup.stores.connection import connection_to
 from tests.helpers.commands import run_command
 
@@ -76,6 +77,13 @@ def test_a_connection_holds_no_password_in_its_address() -> None:
     found = connection_to("http://elastic:pass%2Cword@h:1")
     assert (found.password, found.shown) == ("pass,word", "http://h:1")
     assert "pass" not in repr(found)
+
+
+@pytest.mark.parametrize("url", [url for url in WRONG if url != "localhost:9200"])
+def test_the_upstream_of_the_proxy(url: str) -> None:
+    with pytest.raises(esdedup.UsageError) as caught:
+        Upstream(url)
+    assert "s3cr" not in str(caught.value)
 
 
 @given(st.text(), st.sampled_from(["", "http://", "https://", "http://[", "://"]), st.text())
