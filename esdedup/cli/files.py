@@ -30,8 +30,8 @@ Files = Annotated[
     list[str],
     typer.Argument(
         metavar="FILES",
-        help="JSON lines, CSV, TSV, or plain text with one text a line. May end in .gz or .zst."
-        " - is standard input.",
+        help="JSON lines or an array, CSV, TSV, or plain text with one text a line. May end in .gz"
+        " or .zst. - is standard input.",
         show_default=False,
     ),
 ]

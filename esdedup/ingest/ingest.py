@@ -305,13 +305,18 @@ class _Writer:
         reasons.
         """
         rows = {document.id: row for row, document in enumerate(documents)}
-        written = self.store.write([documents[row] for row in rows.values()], create=True)
+        forms: dict[str, Encoded] = {}
+        for id, row in rows.items():
+            one = documents[row]
+            form = one.form if isinstance(one, Encoded) else self.store.encode(one)
+            forms[id] = Encoded(id, form)
+        written = self.store.write(list(forms.values()), create=True)
         taken = [each for each in written.failures if each.conflict]
         refused = [each for each in written.failures if not each.conflict]
         unchanged = 0
         for first in range(0, len(taken), _COMPARED_AT_ONCE):
             known = {
-                each.id: (self.store.decode(documents[rows[each.id]]), own[rows[each.id]])
+                each.id: (self.store.decode(forms[each.id]), own[rows[each.id]])
                 for each in taken[first : first + _COMPARED_AT_ONCE]
             }
             done = self._replace(taken[first : first + _COMPARED_AT_ONCE], known)

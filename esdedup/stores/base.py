@@ -53,8 +53,8 @@ class Store(Protocol):
         """Returns a document as it is written, maybe in a worker process. Raises RecordError."""
 
     @staticmethod
-    def decode(document: Document | Encoded) -> Document:
-        """Returns a document as it is read after it was written. Raises RecordError."""
+    def decode(document: Encoded) -> Document:
+        """Returns a document as it is read after it was written, with its tokens."""
 
     def write(
         self, documents: Sequence[Document | Encoded], *, create: bool = False

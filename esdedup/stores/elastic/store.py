@@ -116,9 +116,8 @@ class ClusterStore:
         return line(document.source, f"document {document.id!r}")
 
     @staticmethod
-    def decode(document: Document | Encoded) -> Document:
-        form = document.form if isinstance(document, Encoded) else ClusterStore.encode(document)
-        return Document(document.id, json.loads(form))
+    def decode(document: Encoded) -> Document:
+        return Document(document.id, json.loads(document.form))
 
     def write(
         self, documents: Sequence[Document | Encoded], *, create: bool = False

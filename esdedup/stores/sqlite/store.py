@@ -98,9 +98,8 @@ class LocalStore:
         return as_columns(document)
 
     @staticmethod
-    def decode(document: Document | Encoded) -> Document:
-        form = document.form if isinstance(document, Encoded) else as_columns(document)
-        id, source, _, tokens = form
+    def decode(document: Encoded) -> Document:
+        id, source, _, tokens = document.form
         return Document(id, {**json.loads(source), FIELD: json.loads(tokens)})
 
     def write(
