@@ -115,6 +115,7 @@ def test_near_duplicates_go_by_the_order(
         target = ["--index", f"by-{workers}", "--workers", workers]
         done = run_command("index", "some.jsonl", *options, *target, "--json")
         (report,) = done.json
+        assert report.pop("index") == f"by-{workers}"
         assert report["duplicates"] > 20
         letters = (folder / f"by-{workers}.dead-letter.jsonl").read_text("utf-8").splitlines()
         with esdedup.open("esdedup.db", f"by-{workers}") as index:
