@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
 import io
 import os
@@ -64,6 +65,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+_OF_OUTPUT = {errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
+"""The errors of a standard output that takes no more."""
 _COMMANDS = {
     "index": index.index,
     "similar": similar.similar,
@@ -121,21 +124,33 @@ def _options(
 def main() -> None:
     """Runs the command line; the exit status is 2 for wrong usage and 1 for any other failure."""
     be_a_program()
+    if sys.stdout is None:
+        _fail("standard output is closed", 1)
     if only_plain() and isinstance(sys.stdout, io.TextIOWrapper):
         # Tables lose characters; JSON escapes them.
         sys.stdout.reconfigure(errors="replace")
     try:
-        app(prog_name="esdedup")
+        try:
+            app(prog_name="esdedup")
+        finally:
+            # Later, Python could only print a traceback.
+            sys.stdout.flush()
     except UsageError as error:
         _fail(error, 2)
     except EsdedupError as error:
         _fail(error, 1)
     except KeyboardInterrupt:
         _fail("interrupted", 130)
-    except BrokenPipeError:
-        # The reader of the output has gone, as `head` does; the rest can't be flushed either.
+    except OSError as error:
+        # Errors of files have their names.
+        if error.errno not in _OF_OUTPUT or error.filename is not None:
+            raise
+        # The rest of the output can't be flushed either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+        if error.errno == errno.EPIPE:
+            # The reader of the output has gone, as `head` does.
+            sys.exit(1)
+        _fail(f"standard output: {error.strerror}", 1)
 
 
 def _fail(error: object, status: int) -> None:

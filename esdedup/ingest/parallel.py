@@ -18,7 +18,7 @@ import threading
 import traceback
 import warnings
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -34,6 +34,8 @@ log = logging.getLogger("esdedup")
 Item = TypeVar("Item")
 Done = TypeVar("Done")
 Submit = Callable[..., "Future[Path]"]
+_LOOK = 0.1
+"""Seconds for which Ctrl-C may have to wait."""
 
 
 def in_order(workers: int, work: Callable[[Item], Done], items: Iterable[Item]) -> Generator[Done]:
@@ -58,7 +60,7 @@ def in_order(workers: int, work: Callable[[Item], Done], items: Iterable[Item]) 
         waiting: deque[Future[Path]] = deque()
         for item in readable():
             waiting.append(submit(work, item))
-            while waiting and (waiting[0].done() or len(waiting) > 2 * workers):
+            while waiting and (len(waiting) > 2 * workers or _ended([waiting[0]], 0)):
                 yield _taken(waiting.popleft())
         while waiting:
             yield _taken(waiting.popleft())
@@ -77,7 +79,8 @@ def in_pieces(
     with _processes(workers) as submit:
         running = {submit(work, item) for item in items}
         while running:
-            ended, running = wait(running, return_when=FIRST_COMPLETED)
+            ended = _ended(running)
+            running -= ended
             for future in ended:
                 done, rest = _taken(future)
                 if rest is not None:
@@ -165,9 +168,22 @@ def _stored(work: Callable[[Any], Any], item: Any, folder: str) -> Path:
         raise
 
 
+def _ended(futures: Collection[Future[Path]], seconds: float = _LOOK) -> set[Future[Path]]:
+    """The futures that have ended, after at most some seconds.
+
+    Ctrl-C comes after that. Within, it could leave the lock of a future taken, and the pool would
+    wait for that for ever.
+    """
+    with _interrupts_later():
+        return wait(futures, seconds, FIRST_COMPLETED).done
+
+
 def _taken(future: Future[Path]) -> Any:
     """Waits for the result of a call, and removes its file."""
-    path = future.result()
+    while not _ended([future]):
+        pass
+    with _interrupts_later():
+        path = future.result()
     with path.open("rb") as file:
         done = pickle.load(file)
     path.unlink()

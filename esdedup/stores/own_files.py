@@ -29,10 +29,10 @@ def open_private(path: Path, mode: str, *, follow: bool = True, **options: Any) 
 def file_name(text: str) -> str:
     """The text as a part of a file's name, such as the name of an index.
 
-    Characters that may lead elsewhere are percent-encoded. The end of a long text becomes a hash.
-    Other texts have other names.
+    Characters that may lead elsewhere, or hide the file, are percent-encoded. The end of a long
+    text becomes a hash. Other texts have other names.
     """
-    name = re.sub(r"[^\w.,=@+~ -]", _percent_encoded, text)
+    name = re.sub(r"^\.|[^\w.,=@+~ -]", _percent_encoded, text)
     if len(name.encode()) <= _MOST_BYTES:
         return name
     kept = name.encode()[: _MOST_BYTES - 17].decode(errors="ignore")

@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 from unittest import mock
 
 import numpy as np
@@ -86,27 +86,29 @@ def run_command(
     input: str = "",
     environment: Mapping[str, str] | None = None,
     terminal: bool = False,
+    out: TextIO | None = None,
 ) -> Ran:
     """Runs a command in this process, as if its input and output were pipes, or a terminal.
 
-    Settings of the process that the program changes are restored.
+    out: a file for its output, which is not read then. Settings of the process that the program
+    changes are restored.
     """
     status: Any = 0
-    out, err = _Output(terminal), _Output(terminal)
+    kept, err = _Output(terminal), _Output(terminal)
     with (
         _process_settings_kept(),
         mock.patch.dict(os.environ, environment or {}),
         mock.patch.object(sys, "argv", ["esdedup", *arguments]),
         mock.patch.object(typer.main, "get_command", _get_command),
         mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(input.encode()))),
-        contextlib.redirect_stdout(out),
+        contextlib.redirect_stdout(out or kept),
         contextlib.redirect_stderr(err),
     ):
         try:
             main()
         except SystemExit as exit:
             status = exit.code
-    return Ran(int(status or 0), out.getvalue(), err.getvalue())
+    return Ran(int(status or 0), kept.getvalue(), err.getvalue())
 
 
 _get_command = functools.cache(typer.main.get_command)

@@ -25,7 +25,7 @@ from esdedup.sketch.minhash import MinHash
 from esdedup.stores.mapping import IndexMeta, common_meta, index_mapping
 from esdedup.stores.stop_list import MAX_STOPPED, stop_entries, stopped_buckets
 from tests.conftest import delete_index
-from tests.helpers.commands import Ran, call, esdedup_command, words
+from tests.helpers.commands import Ran, call, esdedup_command, run_command, words
 from tests.helpers.places import STORES
 
 DOCUMENTS = 3_000
@@ -72,7 +72,7 @@ class Filled:
 
     def run(self, *arguments: str) -> Ran:
         if isinstance(self.target, Path):
-            return esdedup_command("", *arguments, "--db", str(self.target), "-i", self.name)
+            return run_command(*arguments, "--db", str(self.target), "-i", self.name)
         return esdedup_command(self.target, *arguments, "-i", self.name)
 
 

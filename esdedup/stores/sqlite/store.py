@@ -187,7 +187,8 @@ class LocalStore:
         source, chosen = columns_for(paths)
         with self._opened(self._database.snapshot()) as tables:
             # A document stays in its stripe of numbers, whatever documents come or go.
-            for stripe in range(share.number - 1, tables.last() // _PAGE + 1, share.of):
+            stripe, last = share.number - 1, tables.last() // _PAGE
+            while stripe <= last:
                 rows = tables.db.execute(
                     f"SELECT id, {source}, tokens FROM {tables.documents}"
                     " WHERE scheme = ? AND number >= ? AND number < ? ORDER BY number",
@@ -195,6 +196,9 @@ class LocalStore:
                 ).fetchall()
                 if rows:
                     yield [Document(id, chosen(own, ours)) for id, own, ours in rows]
+                # The next stripe of this share that may hold any, past many deleted ones.
+                following = max(stripe + 1, tables.next((stripe + 1) * _PAGE) // _PAGE)
+                stripe += -(-(following - stripe) // share.of) * share.of
 
     def bucket_sizes(self, kind: str, tokens: Sequence[str], meta: IndexMeta) -> list[int]:
         with self._searching() as tables:

@@ -29,6 +29,9 @@ LISTED_AT_ONCE = 100_000
 _VARIABLES = 500
 """Maximum number of values in one SQL statement; SQLite's own limit is far above."""
 
+_SPARSE = 100
+"""Numbers a document, from which on a sample is not drawn from all numbers, most of them free."""
+
 _DIGEST = "json_extract(tokens, '$.digest')"
 _ORIGINAL = "json_extract(tokens, '$.original')"
 """The id of the document that a document is marked as a duplicate of, in SQL."""
@@ -76,6 +79,11 @@ class Tables:
         last = f"SELECT coalesce(max(number), 0) FROM {self.documents}"
         return int(self.db.execute(last).fetchone()[0])
 
+    def next(self, number: int) -> int:
+        """The lowest number of a document from a number on, or 0 if there is none."""
+        lowest = f"SELECT coalesce(min(number), 0) FROM {self.documents} WHERE number >= ?"
+        return int(self.db.execute(lowest, (number,)).fetchone()[0])
+
     def _listed(self) -> int:
         """The number up to which documents are listed."""
         return int(self.db.execute(f"SELECT number FROM {self._name('listed')}").fetchone()[0])
@@ -122,7 +130,12 @@ class Tables:
     def sample(self, scheme: str, count: int, seed: int) -> list[tuple[str, str, str]]:
         """The id, fields and tokens of at most `count` random documents of a scheme."""
         # Drawn by number, because ordering a whole table at random would read all of it.
-        drawn = _shuffled(self.last(), seed)
+        last = self.last()
+        drawn = _shuffled(range(1, last + 1), seed)
+        (documents,) = self.db.execute(f"SELECT count(*) FROM {self.documents}").fetchone()
+        if last > _SPARSE * documents:
+            numbers = self.db.execute(f"SELECT number FROM {self.documents} ORDER BY number")
+            drawn = _shuffled([number for (number,) in numbers], seed)
         found: list[tuple[str, str, str]] = []
         while len(found) < count and (some := list(itertools.islice(drawn, _VARIABLES))):
             rows = self.db.execute(
@@ -172,7 +185,9 @@ class Tables:
 
     def list_more(self) -> None:
         """Lists the next documents, at most LISTED_AT_ONCE."""
-        first = self._listed()
+        listed = self._listed()
+        # Past numbers that deleted documents left free.
+        first = max(listed, self.next(listed + 1) - 1)
         last = min(self.last(), first + LISTED_AT_ONCE)
         for kind in TOKEN_KINDS:
             # In the order of the tree, which takes them in faster.
@@ -283,16 +298,16 @@ def is_unicode(text: str) -> bool:
     return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def _shuffled(last: int, seed: int) -> Iterator[int]:
-    """The numbers 1 to `last` in random order, each once."""
+def _shuffled(numbers: Sequence[int], seed: int) -> Iterator[int]:
+    """Different numbers in random order, each once."""
     source = random.Random(seed)
     drawn: set[int] = set()
-    while 2 * len(drawn) < last:
-        number = source.randrange(last) + 1
+    while 2 * len(drawn) < len(numbers):
+        number = numbers[source.randrange(len(numbers))]
         if number not in drawn:
             drawn.add(number)
             yield number
     # If few numbers are left, most draws would be of numbers that came already.
-    rest = [number for number in range(1, last + 1) if number not in drawn]
+    rest = [number for number in numbers if number not in drawn]
     source.shuffle(rest)
     yield from rest

@@ -247,6 +247,21 @@ def test_rows_that_we_did_not_write_are_told(ours: Path, change: str, commands: 
         assert f"{ours}: it is damaged" in ran.err
 
 
+def test_numbers_with_great_gaps_take_no_time(ours: Path) -> None:
+    """As deleted documents leave them, or a damage."""
+    target = ["--index", "news", "--db", str(ours)]
+    commands = [["pairs"], ["stats", "--hot", "3"], ["tune", "--sample", "20"]]
+    expected = [len(run_command(*command, *target).out) for command in commands]
+    db = sqlite3.connect(ours)
+    db.execute("UPDATE \"documents:news\" SET number = 1 << 60 WHERE id = 'd59'")
+    db.commit()
+    db.close()
+    found = [run_command(*command, *target) for command in commands]
+    assert [ran.status for ran in found] == [0, 0, 0]
+    assert len(found[0].out) == expected[0]
+    assert found[0].json
+
+
 # Several threads
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import gzip
 import itertools
 import multiprocessing
+import signal
+import sys
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -125,3 +128,27 @@ def test_short_lines_are_no_endless_chunk(tmp_path: Path) -> None:
     file.write_text("a\n" * (2 * BATCH_DOCUMENTS + 5))
     chunks = list(chunks_in(str(file)))
     assert [len(list(chunk.records())) for chunk in chunks] == [BATCH_DOCUMENTS] * 2 + [5]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(("call", "work"), [(in_order, slow_square), (in_pieces, count_down)])
+def test_an_interrupt_leaves_no_future_locked(
+    call: Any, work: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python may raise right after a lock was taken, and before anything would release it."""
+    entered = threading.Condition.__enter__
+    left = 0
+
+    def interrupted(condition: threading.Condition) -> bool:
+        nonlocal left
+        held = entered(condition)
+        asking = sys._getframe(1).f_globals["__name__"] == "concurrent.futures._base"
+        if asking and threading.current_thread() is threading.main_thread():
+            left += 1
+            if left == 3:
+                signal.raise_signal(signal.SIGINT)
+        return held
+
+    monkeypatch.setattr(threading.Condition, "__enter__", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        list(call(2, work, [3] * 8))
