@@ -73,7 +73,6 @@ def test_reports_name_the_cluster(folder: Path, url: str) -> None:
             ["group"],
             ["dedup", "--apply", "--action", "delete", "--yes", "--log", "log"],
             ["undo", "log", "--yes"],
-            ["switch", "--text-field", "id", "--yes"],
         ]
         for command in commands:
             ran = run_command(*command, *target)
