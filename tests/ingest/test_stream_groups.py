@@ -38,7 +38,7 @@ Texts = dict[str, str]
 Marks = dict[str, dict[str, Any]]
 
 
-class Killed(Exception):
+class Killed(BaseException):
     """Stands for the end of a process between two records."""
 
 

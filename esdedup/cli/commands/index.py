@@ -70,8 +70,8 @@ def index(
         output.progress("Indexing", total_bytes(files)) as (advance, documents),
     ):
         # Before the index is made, because it keeps the name of the field.
-        stored = opened.store.meta()
-        text_field = reading.text_field or (stored.text_field if stored else "text")
+        made = opened.store.meta() is not None
+        text_field = opened.meta.text_field if made else reading.text_field or "text"
         chunks = reading.chunks(files, text_field, advance)
         opened.create()
 
