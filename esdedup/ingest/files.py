@@ -211,17 +211,17 @@ def _read_lines(
         elif format == "text":
             yield _checked(name, number, line, {"text": line})
         else:
-            yield _object(name, number, line, partial(decoder.decode, line))
+            yield _object(name, number, line, decoder)
 
 
 def _decoder() -> json.JSONDecoder:
     return json.JSONDecoder(parse_constant=_refuse_number, parse_float=_finite)
 
 
-def _object(name: str, number: int, raw: str, decode: Callable[[], Any]) -> Record | BadRecord:
-    """Returns the record of a JSON object. raw: its text. decode: parses it."""
+def _object(name: str, number: int, raw: str, decoder: json.JSONDecoder) -> Record | BadRecord:
+    """Returns the record of a JSON object. raw: its text."""
     try:
-        source = decode()
+        source = decoder.decode(raw)
         if not isinstance(source, dict):
             raise RecordError(f"a JSON object is expected, not {_json_name(source)}")
         if "\\u" in raw or not raw.isascii():
@@ -260,7 +260,7 @@ def _read_array(name: str, stream: BinaryIO) -> Iterator[Record | BadRecord]:
                 f"{name}: element {number} of the array is not valid JSON: {error}. What follows it"
                 " was not read"
             ) from error
-        yield _object(name, number, raw, partial(decoder.decode, raw))
+        yield _object(name, number, raw, decoder)
     if text.next():
         raise InputError(f"{name}: there is more after the array: give one array, or lines of JSON")
 

@@ -183,7 +183,7 @@ def _prepare(
 
 
 def _without_words(documents: Sequence[Document], field: str) -> int:
-    return sum(document.tokens_in(field).keys().isdisjoint(TOKEN_KINDS) for document in documents)
+    return sum(document.source[field].keys().isdisjoint(TOKEN_KINDS) for document in documents)
 
 
 def _items_in(

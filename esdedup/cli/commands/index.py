@@ -70,8 +70,8 @@ def index(
         output.progress("Indexing", total_bytes(files)) as (advance, documents),
     ):
         # Before the index is made, because it keeps the name of the field.
-        stored = opened.store.meta()
-        names = reading.text_field or (stored.text_fields if stored else ["text"])
+        made = opened.store.meta() is not None
+        names = opened.meta.text_fields if made else reading.text_field or ["text"]
         chunks = reading.chunks(files, names, advance)
         opened.create()
 
