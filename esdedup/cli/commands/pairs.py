@@ -123,8 +123,8 @@ def _answer(
     waiting = found.every() if all_equal else iter(found)
     if found.copies and not all_equal:
         message(
-            f"{count(found.copies, 'document')} with the text of an earlier one: each is listed"
-            " once, with the first of its text. --all-equal lists every pair"
+            f"{count(found.copies, 'document has', 'documents have')} the text of an earlier one:"
+            " listed with the first of each text only. --all-equal lists every pair"
         )
     measure = "distance" if limits.metric == "hamming" else "similarity"
     if as_json:
