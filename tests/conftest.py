@@ -269,6 +269,13 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
 
 
 @pytest.fixture
+def target(place: Place) -> list[str]:
+    """The options that name a place."""
+    where = ["--db", str(place.target)] if isinstance(place.target, Path) else []
+    return [*(where or ["--url", str(place.target)]), "--index", place.index]
+
+
+@pytest.fixture
 def open_store(place: Place) -> Iterator[OpenStore]:
     opened: list[Store] = []
 

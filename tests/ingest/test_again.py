@@ -26,13 +26,6 @@ DOCUMENTS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.fixture
-def target(place: Place) -> list[str]:
-    """The options that name a place."""
-    where = ["--db", str(place.target)] if isinstance(place.target, Path) else []
-    return [*(where or ["--url", str(place.target)]), "--index", place.index]
-
-
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)

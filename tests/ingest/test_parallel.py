@@ -31,13 +31,6 @@ from tests.helpers.processes import (
 )
 
 
-@pytest.fixture
-def target(place: Place) -> list[str]:
-    """The options that name a place."""
-    where = ["--db", str(place.target)] if isinstance(place.target, Path) else []
-    return [*(where or ["--url", str(place.target)]), "--index", place.index]
-
-
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
