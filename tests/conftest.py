@@ -55,6 +55,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for marker in (
         "on_every_server: runs on Elasticsearch 8 and OpenSearch without --all",
         "nightly: runs with --all only",
+        "fuzz: takes input of any kind; all these run a minute, and an hour with --all",
         "xdist_group(name): runs in the same process as the rest of the group",
     ):
         config.addinivalue_line("markers", marker)

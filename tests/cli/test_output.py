@@ -17,6 +17,7 @@ import esdedup
 from esdedup.index import Index
 from esdedup.text.characters import JSON_ESCAPES, visible
 from tests.helpers.commands import Ran, run_command, words
+from tests.helpers.fuzz import fuzz
 from tests.servers.proxy import Answer, Proxy
 
 EVIL = "\x1b]0;title\x07\x1b[2J\x9b31m\x08\r\x7f\u202e\u2066红"
@@ -145,6 +146,7 @@ def test_warnings_and_logs_are_shown(file: Path) -> None:
     assert "\nError" not in done.err
 
 
+@fuzz
 @given(st.text(st.characters()))
 def test_nothing_that_a_terminal_obeys_is_visible(text: str) -> None:
     shown = visible(text)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import esdedup
@@ -19,6 +19,7 @@ from esdedup.sketch.simhash import SimHash
 from esdedup.sketch.weights import given_weights
 from esdedup.stores.mapping import IndexMeta
 from tests.helpers.commands import Ran, run_command, write_lines
+from tests.helpers.fuzz import fuzz
 
 WHOLE: dict[str, Any] = json.loads(
     json.dumps(
@@ -110,8 +111,8 @@ def test_any_text_is_refused(text: str) -> None:
     assert run_command("pairs", "same.jsonl", "--scheme", "scheme.json").status == 2
 
 
+@fuzz
 @given(path=st.sampled_from(PATHS), value=JSON | st.just(...))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_value_is_taken_or_refused(path: tuple[str, ...], value: Any) -> None:
     scheme = with_value(path, value)
     ran = pairs(json.dumps(scheme))
@@ -124,8 +125,9 @@ def test_any_value_is_taken_or_refused(path: tuple[str, ...], value: Any) -> Non
         assert json.dumps(inner) == json.dumps(value)
 
 
+@fuzz
 @given(
-    name=st.sampled_from(["scheme", "text_field", "field", "next", "former", "spent", "stop"]),
+    name=st.sampled_from(["scheme", "text_fields", "field", "next", "former", "spent", "stop"]),
     value=JSON | st.just(...),
 )
 def test_any_description_of_an_index_is_taken_or_refused(name: str, value: Any) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import esdedup
@@ -28,6 +28,7 @@ from esdedup.stores.elastic.store import ClusterStore
 from esdedup.stores.mapping import index_mapping
 from tests.conftest import delete_index
 from tests.helpers.commands import Ran, call, run_command, words
+from tests.helpers.fuzz import fuzz
 from tests.helpers.places import META, OTHER, Place, clusters, local
 from tests.servers.proxy import Proxy
 
@@ -640,9 +641,9 @@ def test_the_log_of_a_run_that_failed_has_an_end(store: Store, others: Place, ap
 # Changed bytes: nothing is hidden
 
 
+@fuzz
 @local
 @given(at=st.floats(0, 1, exclude_max=True), value=st.integers(0, 255), data=st.data())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_changed_byte_of_a_log_is_told(
     place: Place, store: Store, at: float, value: int, data: st.DataObject
 ) -> None:

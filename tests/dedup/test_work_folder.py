@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import esdedup
@@ -17,6 +17,7 @@ from esdedup.dedup.groups import Grouping, find_groups
 from esdedup.dedup.work_folder import WorkFolder
 from esdedup.index import Place
 from tests.helpers.commands import run_command, words
+from tests.helpers.fuzz import fuzz
 
 FILES = ["job.json", "share-0001.npz", "state.npz", "values"]
 
@@ -150,8 +151,8 @@ def test_names_of_files_do_not_lead_elsewhere(folder: Path, index: str) -> None:
 # Damaged files
 
 
+@fuzz
 @given(data=st.data())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_damaged_folder_is_told(folder: Path, data: st.DataObject) -> None:
     whole, work = folder / "whole", folder / "work"
     if not whole.exists():

@@ -21,6 +21,7 @@ from esdedup.proxy.splice import Source, with_tokens
 from esdedup.proxy.upstream import Upstream
 from esdedup.stores.mapping import IndexMeta
 from tests.conftest import delete_index
+from tests.helpers.fuzz import fuzz
 from tests.servers.ports import free_port
 
 META = IndexMeta(esdedup.Scheme())
@@ -58,6 +59,7 @@ def bodies(draw: st.DrawFn) -> bytes:
     return whole[: draw(st.integers(0, len(whole)))] if draw(st.booleans()) else whole
 
 
+@fuzz
 @given(bodies(), st.integers(1, 7))
 def test_every_byte_of_a_body_is_in_an_action(body: bytes, size: int) -> None:
     async def chunks() -> AsyncIterator[bytes]:
@@ -129,6 +131,7 @@ def test_a_name_that_stops_a_cluster_does_not_reach_it(verb: str) -> None:
     assert answer.json()["error"]["type"] == "invalid_index_name_exception"
 
 
+@fuzz
 @given(bodies())
 def test_any_body_is_answered(index: tuple[str, str], body: bytes) -> None:
     answer = send(*index, body)
@@ -143,6 +146,7 @@ ACTIONS = st.lists(
 )
 
 
+@fuzz
 @given(ACTIONS)
 def test_every_action_has_its_answer(
     index: tuple[str, str], actions: list[tuple[str, str, dict[str, int]]]

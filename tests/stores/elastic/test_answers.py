@@ -17,6 +17,7 @@ from esdedup.stores import connect, open_cluster
 from esdedup.stores.base import Store
 from esdedup.stores.mapping import IndexMeta
 from tests.helpers.commands import Ran, run_command
+from tests.helpers.fuzz import fuzz
 from tests.servers.proxy import Answer, Proxy
 
 JSON = ("Content-Type", "application/json")
@@ -103,6 +104,7 @@ def store(proxy: Proxy) -> Iterator[Store]:
     made.close()
 
 
+@fuzz
 @given(SHAPES | st.binary(max_size=20), st.sampled_from(WORKS), st.sampled_from([200, 404, 500]))
 def test_answers_of_another_shape(
     proxy: Proxy, store: Store, shape: Any, work: Callable[[Store], Any], status: int

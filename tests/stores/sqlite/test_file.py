@@ -13,12 +13,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import esdedup
 from esdedup.stores import LocalStore
 from tests.helpers.commands import run_command, words, write_lines
+from tests.helpers.fuzz import fuzz
 
 NOBODY = 65534
 
@@ -177,8 +178,8 @@ def test_changes_beside_a_file_that_can_only_be_read_are_not_passed_over(
 # Damaged
 
 
+@fuzz
 @given(data=st.data(), count=st.integers(1, 40))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_damaged_file_is_told(ours: Path, folder: Path, data: st.DataObject, count: int) -> None:
     damaged = folder / "damaged.db"
     raw = bytearray(ours.read_bytes())

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import esdedup.ingest.files
 from esdedup.exceptions import InputError, UsageError
 from esdedup.ingest.files import BadRecord, Format, Record, chunks_in, read_records
+from tests.helpers.fuzz import fuzz
 
 PARTS = [
     b'{"id": "a", "text": "one two"}',
@@ -86,6 +87,7 @@ def words(text: str) -> set[str]:
     return set(re.findall("[0-9A-Za-z]+", text))
 
 
+@fuzz
 @given(data=content, format=formats)
 def test_nothing_is_lost(
     tmp_path_factory: pytest.TempPathFactory, data: bytes, format: Format
@@ -106,6 +108,7 @@ def test_nothing_is_lost(
         assert words(text) <= words("\n".join(map(plain, found)))
 
 
+@fuzz
 @given(data=content, format=formats, how=damage, kind=st.sampled_from(["gz", "zst"]))
 def test_a_damaged_archive_is_told(
     tmp_path_factory: pytest.TempPathFactory,
@@ -138,6 +141,7 @@ def test_a_damaged_archive_is_told(
         assert [each.line for each in found] == [each.line for each in same]
 
 
+@fuzz
 @given(data=content, format=formats, encoding=st.sampled_from(["utf-16", "utf-8", "big5", "utf-7"]))
 def test_any_bytes_in_any_encoding(
     tmp_path_factory: pytest.TempPathFactory, data: bytes, format: Format, encoding: str
@@ -150,6 +154,7 @@ def test_any_bytes_in_any_encoding(
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n"), min_size=1)
 
 
+@fuzz
 @given(
     lines=st.lists(texts.filter(lambda text: bool(text.strip()))),
     encoding=st.sampled_from(["utf-8", "utf-16", "utf-16-be", "utf-32", "gb18030"]),

@@ -56,7 +56,7 @@ def test_chunks_hold_the_records_of_their_file(
         chunks = list(chunks_in(str(file), format))
     read = list(itertools.chain.from_iterable(chunk.records() for chunk in chunks))
     assert read == list(read_records(str(file), format))
-    if size == 1 and lines and format in ("jsonl", "text"):
+    if size == 1 and len(lines) > 1 and format in ("jsonl", "text"):
         assert len(chunks) > 1
 
 
