@@ -158,7 +158,7 @@ def pairs_among(
 
 
 def _by_hamming(prints: U64, meta: IndexMeta, limits: Limits) -> tuple[_Found, Capped]:
-    """The pairs of fingerprints, shape (n, words), and what the cap cut. Equal ones count once."""
+    """The pairs of fingerprints, shape (n, words), and the buckets that the cap cuts short."""
     cap = limits.max_per_bucket
     everything = np.ones(len(prints), np.bool_)
     classes = Classes.by(prints, everything, everything)

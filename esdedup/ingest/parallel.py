@@ -191,7 +191,7 @@ def _taken(future: Future[Path]) -> Any:
 
 
 class _Messages(logging.StreamHandler[Any]):
-    """Writes messages to standard error; what they quote is not obeyed by a terminal."""
+    """Writes messages to standard error, without control characters."""
 
     def format(self, record: logging.LogRecord) -> str:
         return message_of(super().format(record))

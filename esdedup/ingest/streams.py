@@ -23,12 +23,12 @@ from esdedup.exceptions import InputError, UsageError
 STDIN = "-"
 COMPRESSED = (".gz", ".zst")
 MOST_BYTES = 64 << 20
-"""Of a line. It is in memory several times while it is read, and a server takes no request of more
-than 100 MB."""
+"""The longest line. It is in memory several times while it is read, and a server takes no request
+of more than 100 MB."""
 
 _HEAD_BYTES = 1_000
 _PACKED_BYTES = 2 << 10
-"""Of a .zst at a time. These may be 64 MB when unpacked, so that more would be too much memory."""
+"""Bytes of a .zst that are unpacked at a time. They may become 64 MB."""
 _BLOCK_BYTES = 1 << 16
 _INVALID = "esdedup.invalid"
 codecs.register_error(_INVALID, lambda error: ("\udcff", error.end))  # type: ignore[attr-defined]

@@ -132,7 +132,7 @@ def text_digests(normalised: Iterable[str]) -> list[str]:
 def digest_words(digests: Sequence[object]) -> U64:
     """Two numbers for each digest, to compare on this machine only: shape (n, 2).
 
-    Raises ValueError for what is not a digest, naming it.
+    Raises ValueError that names the first value that is not a digest.
     """
     for each in digests:
         if not (isinstance(each, str) and _DIGEST.fullmatch(each)):

@@ -10,7 +10,7 @@ from typing import IO, Any
 import xxhash
 
 _MOST_BYTES = 150
-"""Of a part of a file's name; systems allow 255 for a whole one."""
+"""The longest part of a file's name; systems allow 255 bytes for a whole one."""
 
 
 def open_private(path: Path, mode: str, *, follow: bool = True, **options: Any) -> IO[Any]:
