@@ -251,9 +251,10 @@ class Result:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two similar documents, left < right by id; similarity and distance as in Match.
+    """Two similar documents; similarity and distance as in Match.
 
-    equal: their normalised texts are equal.
+    left: the id that comes first in order; of equal texts, the earlier document. equal: the
+    normalised texts are equal.
     """
 
     left: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import IO, Annotated
 import typer
 
 from esdedup.cli.options import SchemeOption, TextField, Workers
-from esdedup.cli.output import Advance, count, message
+from esdedup.cli.output import Advance, count, first_bytes, message
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.ingest.files import BadRecord, Chunk, Format, Record, chunks_in, format_of
 from esdedup.ingest.repeated_ids import RepeatedIds
@@ -143,17 +143,19 @@ def with_text(chunks: Iterator[Chunk], text_fields: Sequence[str]) -> Iterator[C
     """Returns the same chunks after a look at the first records.
 
     Raises UsageError if the first thousand records, or all of fewer, lack the fields of the text:
-    their names are wrong, and all records would be thrown out.
+    their names are wrong, and all records would be thrown out. Warns if they lack one of several.
     """
     begun: list[Chunk] = []
     names: dict[str, None] = {}
+    missing = [*text_fields]
     seen = 0
     for chunk in chunks:
         begun.append(chunk)
         for record in chunk.records():
             if isinstance(record, BadRecord):
                 continue
-            if any(value_at(record.source, name) is not None for name in text_fields):
+            missing = [name for name in missing if value_at(record.source, name) is None]
+            if not missing:
                 return itertools.chain(begun, chunks)
             names |= dict.fromkeys(record.source)
             seen += 1
@@ -163,11 +165,14 @@ def with_text(chunks: Iterator[Chunk], text_fields: Sequence[str]) -> Iterator[C
             break
     if seen:
         listed = ", ".join(itertools.islice(names, _NAMES)) + (", ..." * (len(names) > _NAMES))
-        raise UsageError(
-            f"none of the first {count(seen, 'record')} has {quoted(text_fields)}; name"
-            f" the field of the text by --text-field. There are: {listed or 'none'}"
-        )
-    return iter(begun)
+        lacking = f"none of the first {count(seen, 'record')} has {quoted(missing)}"
+        if len(missing) == len(text_fields):
+            raise UsageError(
+                f"{lacking}; name the field of the text by --text-field. There are:"
+                f" {listed or 'none'}"
+            )
+        message(f"{lacking[0].upper()}{lacking[1:]}. There are: {listed}")
+    return itertools.chain(begun, chunks)
 
 
 class Reasons:
@@ -187,10 +192,16 @@ class Reasons:
 
 
 class DeadLetterFile(ExitStack):
-    """Appends bad records as JSON lines. The file is made when the first one comes."""
+    """Appends bad records as JSON lines. The file is made when the first one comes.
+
+    Raises UsageError if the file holds something else.
+    """
 
     def __init__(self, path: Path) -> None:
         super().__init__()
+        with suppress(OSError):
+            if (begin := first_bytes(path, 10)) and begin != b'{"file": "':
+                raise UsageError(f"dead-letter file {path}: it holds something else: name another")
         self.path = path
         self._reasons = Reasons(f"... more in {path}")
         self._file: IO[str] | None = None

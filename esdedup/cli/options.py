@@ -10,6 +10,7 @@ import functools
 import inspect
 import json
 import os
+from collections import ChainMap
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
@@ -34,7 +35,9 @@ def _place(variable: str, help: str, *names: str, panel: str = "Connection", **m
 
 
 _index = functools.partial(_place, panel="Index")
-Db = Annotated[Path, _index("DB", "A local file.", dir_okay=False)]
+Db = Annotated[
+    Path | None, _index("DB", "A local file.", dir_okay=False, show_default=DEFAULT_FILE)
+]
 Url = Annotated[
     str | None, _index("URL", "A cluster, http(s)://host:port; more nodes with commas.")
 ]
@@ -185,13 +188,11 @@ class _Cluster:
     def __post_init__(self) -> None:
         """Raises UsageError for an empty value, which may be a failed expansion in a script."""
         for each in fields(self):
-            value, variable = getattr(self, each.name), f"ESDEDUP_{each.name.upper()}"
+            value, variable = getattr(self, each.name), _variable_of(each.name)
             # Variables that are empty count as absent before they come here.
             if value == each.default and os.environ.get(variable, "-").strip() == "":
                 raise UsageError(f"{variable} is set, but empty: unset it, or give it a value")
-            if isinstance(value, str | Path) and str(value).strip() in ("", "."):
-                option = f"--{each.name.replace('_', '-')}"
-                raise UsageError(f"{option} or {variable} is empty: leave it out, or name it")
+            require_value(f"{option_of(each.name)} or {variable}", value)
 
     def connection(self) -> Connection:
         """The connection to the cluster. Raises UsageError if no address is given."""
@@ -226,12 +227,23 @@ class Target(_Cluster):
     """The options of a command on an index in a cluster or a file."""
 
     index: IndexName = DEFAULT_INDEX
-    db: Db = Path(DEFAULT_FILE)
+    db: Db = None
 
     @property
     def where(self) -> Connection | Path:
-        """The cluster or the file that holds the index."""
-        return self.connection() if self.url or self.cloud_id else self.db
+        """The cluster or the file that holds the index.
+
+        An option counts before an environment variable. Raises UsageError if both are named alike.
+        """
+        cluster = "url" if self.url else "cloud_id"
+        address = self.url or self.cloud_id
+        if self.db is None or address is None:
+            return self.connection() if address else self.db or Path(DEFAULT_FILE)
+        typed = [str(self.db) != _variable("db"), address != _variable(cluster)]
+        if typed[0] == typed[1]:
+            names = map(option_of if typed[0] else _variable_of, ("db", cluster))
+            raise UsageError(f"{' and '.join(names)} name two places: leave one out")
+        return self.db if typed[0] else self.connection()
 
     def open(self, scheme: Scheme | None = None, text_field: Sequence[str] | None = None) -> Index:
         """The index that the options name."""
@@ -263,6 +275,27 @@ class GroupingOptions:
     def grouping(self) -> Grouping:
         """The grouping that the options name. Raises UsageError if one is out of range."""
         return grouping_of(self.arguments())
+
+
+def option_of(name: str) -> str:
+    """The option that an argument comes from."""
+    return f"--{name.replace('_', '-')}"
+
+
+def _variable_of(name: str) -> str:
+    return f"ESDEDUP_{name.upper()}"
+
+
+def _variable(name: str) -> str | None:
+    return os.environ.get(_variable_of(name))
+
+
+def require_value(option: str, value: object) -> None:
+    """Raises UsageError for an empty value, which may be a failed expansion in a script."""
+    # An empty path is the current folder by the time it comes here.
+    empty = ("", ".") if isinstance(value, Path) else ("",)
+    if isinstance(value, str | Path) and str(value).strip() in empty:
+        raise UsageError(f"{option} is empty: leave it out, or name it")
 
 
 def check_metric_options(metric: str, threshold: float | None, distance: int | None) -> None:
@@ -303,6 +336,9 @@ def with_target(command: Callable[..., None]) -> Callable[..., None]:
             name: kind(**{option.name: arguments.pop(option.name) for option in fields(kind)})
             for name, kind in kinds.items()
         }
+        others = [vars(each) for each in sets.values() if not isinstance(each, _Cluster)]
+        for name, value in {**arguments, **dict(ChainMap(*others))}.items():
+            require_value(option_of(name), value)
         command(**sets, **arguments)
 
     run.__doc__ = command.__doc__

@@ -25,7 +25,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from esdedup.exceptions import EsdedupError, UsageError
+from esdedup.exceptions import EsdedupError, InputError, UsageError
 from esdedup.index import Index
 from esdedup.models import Metric
 from esdedup.search.buckets import Capped
@@ -120,12 +120,24 @@ def check_page(option: str, path: Path) -> None:
         raise UsageError(f"{option} {path}: there is no folder {path.parent}")
 
 
+def first_bytes(path: Path, size: int) -> bytes:
+    """The beginning of a file, or nothing if there is no such file."""
+    if not path.is_file():
+        return b""
+    with path.open("rb") as file:
+        return file.read(size)
+
+
 def write_page(option: str, path: Path, page: str) -> None:
     """Writes a page of HTML, which only its owner may read if it is new.
 
-    Raises UsageError, naming the option, if it can't be written.
+    Raises UsageError, naming the option, if it can't be written, or if the file holds something
+    else than such a page.
     """
     try:
+        begin = first_bytes(path, 10)
+        if begin and begin != page[:10].encode():
+            raise UsageError(f"{option} {path}: it exists, and holds something else: name another")
         with open_private(path, "w", encoding="utf-8", errors="xmlcharrefreplace") as file:
             file.write(page)
     except OSError as error:
@@ -188,9 +200,14 @@ def warn_after(recall: float, capped: Capped, limits: Limits) -> None:
     )
 
 
+def can_answer() -> bool:
+    """Tells if somebody can answer a question. A service may have no standard input at all."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
 def agreed(question: str, yes: bool) -> bool:
     """Asks a question on a terminal. Returns True at once if `yes` is set, else the answer."""
-    return yes or (sys.stdin.isatty() and typer.confirm(message_of(question), err=True))
+    return yes or (can_answer() and typer.confirm(message_of(question), err=True))
 
 
 @contextmanager
@@ -202,6 +219,9 @@ def resumable(before: Callable[[], str], otherwise: str = "") -> Iterator[None]:
     advice = "Before this: {}. Run the same command again to go on{}"
     try:
         yield
+    except (UsageError, InputError) as error:
+        # The same command would fail again.
+        raise type(error)(f"{error}\nBefore this: {before()}") from error
     except EsdedupError as error:
         raise type(error)(f"{error}\n{advice.format(before(), otherwise)}") from error
     except KeyboardInterrupt:

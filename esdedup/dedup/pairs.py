@@ -104,8 +104,10 @@ class SimilarPairs:
             yield from zip(*(each[rows].tolist() for each in (left, right, value)), strict=True)
 
     def _pair(self, left: int, right: int, value: float) -> Pair:
-        a, b = sorted((self.ids[left], self.ids[right]))
         equal = bool(self.first[left] == self.first[right])
+        a, b = self.ids[min(left, right)], self.ids[max(left, right)]
+        if not equal and b < a:
+            a, b = b, a
         by_jaccard = self.metric == "jaccard"
         return Pair(a, b, value if by_jaccard else None, None if by_jaccard else int(value), equal)
 

@@ -48,12 +48,14 @@ def opened(path: str, encoding: str | None = None) -> Iterator[tuple[BinaryIO, i
     """
     check_encoding(encoding)
     try:
-        file: Any = sys.stdin.buffer if path == STDIN else Path(path).open("rb")  # noqa: SIM115
+        file: Any = standard_input() if path == STDIN else Path(path).open("rb")  # noqa: SIM115
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
     suffix = PurePath(path).suffix.lower()
     stream = file
     try:
+        if suffix in COMPRESSED and not file.peek(1):
+            raise EOFError("it is empty")
         if suffix == ".gz":
             stream = gzip.GzipFile(fileobj=file)
         elif suffix == ".zst":
@@ -70,6 +72,13 @@ def opened(path: str, encoding: str | None = None) -> Iterator[tuple[BinaryIO, i
     finally:
         if path != STDIN:
             file.close()
+
+
+def standard_input() -> BinaryIO:
+    """Standard input. Raises UsageError if it is closed."""
+    if sys.stdin is None:
+        raise UsageError("standard input is closed: name a file")
+    return sys.stdin.buffer
 
 
 def name_of(path: str) -> str:

@@ -264,16 +264,16 @@ def test_an_archive_that_breaks_off(folder: Path) -> None:
 
 def test_schemes(folder: Path) -> None:
     (folder / "stop.txt").write_text("The\n的\n", "utf-8")
-    (folder / "weights.json").write_text('{"weights": {"the new": 3.5}, "default": 1}')
-    (folder / "df.json").write_text('{"documents": 10, "frequencies": {"the new": 9}}')
+    (folder / "given.json").write_text('{"weights": {"the new": 3.5}, "default": 1}')
+    (folder / "frequencies.json").write_text('{"documents": 10, "frequencies": {"the new": 9}}')
     variants = {
         "char": ["--shingle", "char:5", "--threshold", "0.8", "--seed", "9"],
         "bands": ["--bands", "8", "--rows", "4", "--token-bits", "48", "--no-simhash"],
         "manku": ["--segments", "6c3", "--no-minhash", "--stop-words", "stop.txt"],
         "wide": ["--segments", "4x32", "--features", "1", "--weighting", "binary"],
         "two": ["--segments", "2x32", "--normalise", "NFC", "--no-casefold"],
-        "weights": ["--weights", "weights.json"],
-        "df": ["--weights", "df.json"],
+        "weights": ["--weights", "given.json"],
+        "df": ["--weights", "frequencies.json"],
         "idf": ["--idf-from", "articles.jsonl"],
     }
     ids = set()

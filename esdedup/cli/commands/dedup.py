@@ -253,7 +253,7 @@ def undo_command(
 
 def _require_answer(yes: bool, what: str) -> None:
     """Raises UsageError if a question will be asked and nobody can answer."""
-    if not yes and not sys.stdin.isatty():
+    if not yes and not output.can_answer():
         raise UsageError(f"{what} asks before it changes anything, and nobody can answer: --yes")
 
 

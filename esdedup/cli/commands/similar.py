@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from esdedup.cli.output import count, message, print_json, print_table, snippet,
 from esdedup.exceptions import RecordError, UsageError
 from esdedup.index import Index
 from esdedup.ingest.files import BadRecord, Record, read_records
-from esdedup.ingest.streams import STDIN, check_encoding
+from esdedup.ingest.streams import STDIN, check_encoding, standard_input
 from esdedup.models import FIELD, Metric, Query, Result
 from esdedup.search.limits import LOOKING, MAX_CANDIDATES, RECALL, Limits
 from esdedup.search.warnings import lacking, percent
@@ -292,7 +291,7 @@ def _query_of(
 def _read(file: str, encoding: str | None) -> str:
     check_encoding(encoding)
     try:
-        data = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
+        data = standard_input().read() if file == STDIN else Path(file).read_bytes()
         return data.decode(encoding or "utf-8-sig")
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror}") from error
