@@ -402,7 +402,7 @@ def _check_unicode(source: Any) -> None:
         if 0xDC80 <= point <= 0xDCFF:
             raise RecordError(
                 f"byte 0x{point - 0xDC00:02x} is not valid UTF-8; name another encoding by"
-                " --encoding, such as latin-1"
+                " --encoding, such as latin-1 or gb18030"
             ) from None
         raise RecordError(f"\\u{point:04x} is half of a surrogate pair") from None
 

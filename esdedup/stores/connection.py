@@ -96,6 +96,7 @@ def split_address(address: str, given: str) -> SplitResult:
     labels = host.removesuffix(".").split(".") if ":" not in host else [host]
     fits = all(0 < len(label) <= _LONGEST_LABEL for label in labels)
     # `urlsplit` drops some control characters.
+    fits = fits and not parts.query and not parts.fragment
     if not fits or port == 0 or parts.scheme not in ("http", "https") or _BLANK.search(address):
         raise UsageError(f"URL {masked(given)!r}: use http://host:port or https://host:port")
     return parts
@@ -110,10 +111,11 @@ def check_file_name(name: str) -> None:
 
 
 def masked(address: str) -> str:
-    """The address for messages: all that may be a secret, up to the last @, is left out."""
+    """The address for messages, without what may be a secret: up to the last @, and after a ?."""
     before, at, host = address.rpartition("@")
+    host = re.sub(r"\?.*", "?***", host)
     if not at:
-        return address
+        return host
     scheme = re.match("https?://", before)
     return f"{scheme[0] if scheme else ''}***@{host}"
 
