@@ -96,3 +96,9 @@ def test_any_address(user: str, scheme: str, host: str) -> None:
     except esdedup.UsageError as error:
         shown = str(error)
     assert "hunter2" not in shown
+
+
+def test_a_query_in_an_address_is_refused_and_not_shown() -> None:
+    with pytest.raises(esdedup.UsageError) as caught:
+        connection_to("http://user:a?b@host:9200?api_key=s3cret")
+    assert "http://***@host:9200?***" in str(caught.value)
