@@ -67,9 +67,8 @@ def test_a_document_that_is_no_mapping_is_named(index: esdedup.Index) -> None:
 def test_a_value_that_is_not_json_is_named(
     tmp_path: Path, document: dict[str, Any], reason: str
 ) -> None:
-    with esdedup.open(tmp_path / "a.db") as index:
-        with pytest.raises(RecordError, match=reason):
-            index.add([document])
+    with esdedup.open(tmp_path / "a.db") as index, pytest.raises(RecordError, match=reason):
+        index.add([document])
 
 
 def test_a_duplicate_with_values_of_python_is_refused_as_others(index: esdedup.Index) -> None:
