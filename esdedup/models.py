@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, NamedTuple, Self, get_args
 
+from esdedup.arguments import check_fields
 from esdedup.exceptions import UsageError
 
 Metric = Literal["jaccard", "hamming"]
@@ -29,6 +30,7 @@ class Share:
     of: int = 1
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.of > MOST_SLICES:
             raise UsageError(f"slice {self.number}/{self.of}: use at most {MOST_SLICES} slices")
         if not 1 <= self.number <= self.of:

@@ -38,7 +38,7 @@ def sources(index: esdedup.Index) -> dict[str, Any]:
 def test_a_single_document_is_refused(tmp_path: Path, documents: Any) -> None:
     with esdedup.open(tmp_path / "a.db") as index:
         for refuse in (index.add, index.update):
-            with pytest.raises(UsageError, match="give a list of documents"):
+            with pytest.raises(UsageError, match="documents: give a list"):
                 refuse(documents)
         assert index.store.meta() is None
 

@@ -236,7 +236,7 @@ def test_documents_of_python() -> None:
     with esdedup.open() as index:
         index.add([{"id": "a", "text": SAME}])
         for given in ({"id": "a", "text": SAME}, SAME, None, 7):
-            with pytest.raises(esdedup.UsageError, match="give a list of documents"):
+            with pytest.raises(esdedup.UsageError, match="documents: give a list"):
                 index.add(given)  # type: ignore[arg-type]
         for wrong in (
             {"text": "x \ud800"},
@@ -245,6 +245,6 @@ def test_documents_of_python() -> None:
         ):
             with pytest.raises(esdedup.RecordError):
                 index.add([wrong])
-        with pytest.raises(esdedup.UsageError, match="give a list of ids"):
+        with pytest.raises(esdedup.UsageError, match="ids: give a list"):
             index.delete("a")
         assert index.similar(f"{SAME} \ud800").matches[0].id == "a"
