@@ -118,8 +118,8 @@ class Scheme:
     def from_json(document: Mapping[str, Any]) -> Scheme:
         """Reads what `to_json` returns. Raises UsageError for another form, naming the part."""
         whole = _object(document, "it")
-        _require_version(whole.get("version"))
         try:
+            _require_version(whole["version"])
             shingling = _object(whole["shingling"], "shingling")
             if not isinstance(words := shingling.get("stop_words", []), list) or not all(
                 isinstance(word, str) for word in words
