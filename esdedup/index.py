@@ -249,6 +249,7 @@ class Index:
         """
         if not isinstance(on_duplicate, DuplicatePolicy):
             on_duplicate = DuplicatePolicy(on_duplicate)
+        check_type("id_field", id_field, "str")
         records = _records(documents, id_field)
         self.create()
         report = ingest(
@@ -272,6 +273,7 @@ class Index:
         Raises RecordError, after the others were written, if a document has no id or does not
         exist.
         """
+        check_type("id_field", id_field, "str")
         records, meta = _records(documents), self.meta
         partial = [partial_document(each.source, id_field, meta) for each in records]
         report = self.store.update([document for document, _ in partial])

@@ -14,6 +14,11 @@ from esdedup import DuplicatePolicy, Limits, MinHash, Scheme, UsageError
 URL = "http://localhost:1"
 
 
+def some(value: Any) -> Any:
+    """A value of any type, also for the type checker."""
+    return value
+
+
 @pytest.fixture
 def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.chdir(tmp_path)
@@ -43,16 +48,16 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         ("sampled: use a whole number", lambda index: index.hot_buckets(sampled=1.5)),
         ("count: use a whole number or None", lambda index: index.hot_buckets("3")),
         ("documents: give a list", lambda index: index.add({"text": "x"})),
+        ("id_field: use text", lambda index: index.add([{"text": "x"}], id_field=5)),
+        ("id_field: use text", lambda index: index.update([{"text": "x"}], id_field=None)),
+        ("examples: use a whole number", lambda index: index.report(examples="3")),
+        ("sample: use a whole number", lambda index: index.store.sample([], index.meta, 1.5, 0)),
+        ("text: use text", lambda index: index.similar_many([esdedup.Query(some(5))], Limits())),
     ],
 )
 def test_of_an_index(index: Any, named: str, call: Callable[[Any], object]) -> None:
     with pytest.raises(UsageError, match=named):
         call(index)
-
-
-def some(value: Any) -> Any:
-    """A value of any type, also for the type checker."""
-    return value
 
 
 @pytest.mark.parametrize(
