@@ -36,7 +36,7 @@ class Connection:
     password: str | None = field(default=None, repr=False)
     api_key: str | None = field(default=None, repr=False)
     bearer_token: str | None = field(default=None, repr=False)
-    ca_certs: str | None = None
+    ca_certs: str | Path | None = None
     fingerprint: str | None = None
     cloud_id: str | None = None
     timeout: float = 60.0
