@@ -11,10 +11,11 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Self, TypedDict, Unpack
+from typing import Any, Self, TypedDict, Unpack, get_args
 
 from esdedup.analysis.explain import Explanation, explain
 from esdedup.analysis.report import Report, Wanted, report
+from esdedup.arguments import check_list, check_type
 from esdedup.dedup.groups import Grouping, Groups, Method, find_groups
 from esdedup.dedup.log import Action, LogReader, LogWriter, RunHeader
 from esdedup.dedup.marks import mark_groups, require_settled
@@ -34,7 +35,7 @@ from esdedup.search.hot_buckets import SAMPLED, HotBuckets, hot_buckets
 from esdedup.search.limits import ACTING, LOOKING, MAX_PER_BUCKET, RECALL, Limits
 from esdedup.search.nearest import nearest
 from esdedup.search.similar import request_body, similar
-from esdedup.sketch.scheme import Scheme
+from esdedup.sketch.scheme import Scheme, require_scheme
 from esdedup.stores import BulkPolicy, LocalStore, Store, open_cluster, reached
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.connection import Connection, check_file_name, connection_to
@@ -169,6 +170,7 @@ class Index:
         text_field: TextFields | None = None,
         place: Place | None = None,
     ) -> None:
+        require_scheme(scheme)
         self.store = store
         self._scheme = scheme
         self._text_fields = None if text_field is None else names_of(text_field)
@@ -247,6 +249,7 @@ class Index:
         """
         if not isinstance(on_duplicate, DuplicatePolicy):
             on_duplicate = DuplicatePolicy(on_duplicate)
+        check_type("id_field", id_field, "str")
         records = _records(documents, id_field)
         self.create()
         report = ingest(
@@ -270,6 +273,7 @@ class Index:
         Raises RecordError, after the others were written, if a document has no id or does not
         exist.
         """
+        check_type("id_field", id_field, "str")
         records, meta = _records(documents), self.meta
         partial = [partial_document(each.source, id_field, meta) for each in records]
         report = self.store.update([document for document, _ in partial])
@@ -294,8 +298,7 @@ class Index:
 
     def delete(self, ids: Sequence[str]) -> int:
         """Deletes documents with their tokens, and returns the number that existed."""
-        if isinstance(ids, str):
-            raise UsageError("give a list of ids, not a single one")
+        check_list("ids", ids)
         deleted = self.store.delete([_id(id) for id in ids])
         self.store.refresh()
         return deleted
@@ -344,6 +347,8 @@ class Index:
 
         Raises UsageError unless exactly one of them is given.
         """
+        check_type("text", text, "str | None")
+        check_list("filters", filters)
         if text is not None and id is None:
             return Query(text, filters=filters)
         if text is not None or id is None:
@@ -439,6 +444,9 @@ class Index:
         Raises UsageError if the arguments contradict each other, and what `groups` and
         `Dedup.apply` raise.
         """
+        if action not in get_args(Action):
+            raise UsageError(f"action {action!r}: use delete, mark or move")
+        check_type("log", log, "str | Path | None")
         if (action == "move") != (to is not None):
             raise UsageError('action "move" and an index to move to (--to) go together')
         if to is not None:
@@ -464,10 +472,12 @@ class Index:
         Raises UsageError if the log can't be read or is of another index, and the errors of the
         store. The same call again then goes on.
         """
-        reader = log if isinstance(log, LogReader) else LogReader(Path(log))
-        self.check_log(reader, force=force)
-        with self.beside(reader.header.to) as destination:
-            return undo(self.store, reader, destination, on_report)
+        if not isinstance(log, LogReader):
+            check_type("log", log, "str | Path")
+            log = LogReader(Path(log))
+        self.check_log(log, force=force)
+        with self.beside(log.header.to) as destination:
+            return undo(self.store, log, destination, on_report)
 
     def check_log(self, log: LogReader, *, force: bool = False) -> None:
         """Raises UsageError if a log is not of this index. force: only if of another name."""
@@ -583,7 +593,9 @@ def open(
     elif credentials:
         raise UsageError(f"{sorted(credentials)[0]} goes with the URL of a cluster")
     elif not isinstance(target, Connection):
+        check_type("target", target, "str | Path")
         check_file_name(str(target))
+    check_type("index", index, "str")
     place = Place(target if isinstance(target, Connection) else Path(target), index, policy)
     return Index(place.store(), scheme, text_field, place)
 
@@ -599,6 +611,7 @@ def grouping_of(options: GroupOptions) -> Grouping:
 @contextmanager
 def _working(path: str | Path | None) -> Iterator[WorkFolder | None]:
     """A work folder that is removed if nothing fails."""
+    check_type("work", path, "str | Path | None")
     if path is None:
         yield None
         return
@@ -611,8 +624,7 @@ def _records(
     documents: Iterable[Mapping[str, Any]], id_field: str | None = None
 ) -> Iterator[Record]:
     """The records of documents. id_field: give a random id to documents without this field."""
-    if isinstance(documents, (Mapping, str)) or not isinstance(documents, Iterable):
-        raise UsageError("give a list of documents, not a single one")
+    check_list("documents", documents)
 
     def record(number: int, source: Mapping[str, Any]) -> Record:
         if not isinstance(source, Mapping):

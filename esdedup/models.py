@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, NamedTuple, Self, get_args
 
+from esdedup.arguments import check_fields, check_type
 from esdedup.exceptions import UsageError
 
 Metric = Literal["jaccard", "hamming"]
@@ -29,6 +30,7 @@ class Share:
     of: int = 1
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.of > MOST_SLICES:
             raise UsageError(f"slice {self.number}/{self.of}: use at most {MOST_SLICES} slices")
         if not 1 <= self.number <= self.of:
@@ -81,6 +83,7 @@ def tokens_in(source: Mapping[str, Any], field: str) -> Mapping[str, Any]:
 
 def check_sample(count: int) -> None:
     """Raises UsageError for a number of documents that a sample can't have."""
+    check_type("sample", count, "int")
     if not 1 <= count <= MOST_SAMPLED:
         raise UsageError(f"sample {count}: use 1 to {MOST_SAMPLED} documents")
 
@@ -91,13 +94,16 @@ class Query:
 
     exclude: the id of a document to leave out. filters: queries in the cluster's own language that
     a document must match too, such as a range of dates or a tenant. originals: leave out documents
-    that are marked as duplicates.
+    that are marked as duplicates. Raises UsageError for other types.
     """
 
     text: str
     exclude: str | None = None
     filters: Sequence[Mapping[str, Any]] = ()
     originals: bool = False
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from esdedup.analysis.distribution import BINS, Bin, SizeRange, bars
 from esdedup.analysis.html import page
 from esdedup.analysis.sampling import sample_neighbours
 from esdedup.analysis.to_json import object_of
+from esdedup.arguments import check_fields
 from esdedup.dedup.groups import Grouping, Groups, find_groups
 from esdedup.dedup.verify import texts_in
 from esdedup.dedup.work_folder import OnStep, WorkFolder
@@ -92,6 +93,9 @@ class Wanted:
     examples: int = 8
     hot: int = 10
     sample: int = 1_000
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 @dataclass(frozen=True)

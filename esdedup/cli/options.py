@@ -27,6 +27,7 @@ from esdedup.search.limits import ACTING, LOOKING, MAX_PER_BUCKET, RECALL
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores import Cluster, reached
 from esdedup.stores.connection import Connection, connection_to, seconds
+from esdedup.stores.to_json import json_fault
 
 
 def _place(variable: str, help: str, *names: str, panel: str = "Connection", **more: Any) -> Any:
@@ -311,13 +312,16 @@ def scheme_in(path: Path | None) -> Scheme | None:
     if path is None:
         return None
     try:
-        return Scheme.from_json(json.loads(path.read_text("utf-8")))
+        if not (text := path.read_text("utf-8")).strip():
+            raise UsageError("it is empty")
+        return Scheme.from_json(json.loads(text))
     except OSError as error:
         raise UsageError(f"scheme file {path}: {error.strerror}") from error
-    except RecursionError as error:
-        raise UsageError(f"scheme file {path}: it is nested too deeply") from error
-    except ValueError as error:
-        raise UsageError(f"scheme file {path}: {error}") from error
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, character {error.colno}"
+        raise UsageError(f"scheme file {path}: {json_fault(error)} at {place}") from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"scheme file {path}: {json_fault(error)}") from error
 
 
 def with_target(command: Callable[..., None]) -> Callable[..., None]:

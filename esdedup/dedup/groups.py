@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from esdedup.arguments import check_fields
 from esdedup.dedup.candidate_pairs import BandCandidates, Classes, HammingPairs
 from esdedup.dedup.representative import KeepRule
 from esdedup.dedup.union_find import follow, join, singletons
@@ -53,6 +54,7 @@ class Grouping:
     exact: bool = False
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.method not in ("components", "leader"):
             raise UsageError(f"method {self.method!r}: use components or leader")
 

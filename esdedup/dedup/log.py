@@ -24,7 +24,7 @@ import zstandard
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.models import Document, Failure, Held
 from esdedup.stores.own_files import open_private
-from esdedup.stores.to_json import to_json
+from esdedup.stores.to_json import json_fault, to_json
 
 Action = Literal["delete", "mark", "move"]
 
@@ -240,7 +240,9 @@ class LogReader:
                     continue
                 done = frozenset(found["done"])
             except (KeyError, TypeError, ValueError, AttributeError) as error:
-                self._damaged(number, f"a line of another form: {error}")
+                # The other errors are in words of Python.
+                why = f": {error}" if isinstance(error, ValueError) else ""
+                self._damaged(number, f"a line of another form{why}")
                 break
             yield [each for each in planned if each.id in done]
             planned = []
@@ -269,7 +271,7 @@ class LogReader:
                         self._digest.update(line + b"\n")
                         read += 1
             except (ValueError, RecursionError, zstandard.ZstdError, zlib.error) as error:
-                self._damaged(read, error)
+                self._damaged(read, json_fault(error))
 
 
 def _unpacked(path: Path, raw: BinaryIO) -> Iterator[bytes]:

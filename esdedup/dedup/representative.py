@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from esdedup.arguments import check_type
 from esdedup.exceptions import UsageError
 from esdedup.models import Document, natural
 from esdedup.stores.fields import text_at, value_at
@@ -37,6 +38,7 @@ class KeepRule:
     @staticmethod
     def parse(text: str) -> KeepRule:
         """The rule named by text such as "newest:published". Raises UsageError if it is unknown."""
+        check_type("keep", text, "str")
         word, colon, field = text.partition(":")
         if colon and field and word in ("first", "last", "oldest", "newest"):
             return KeepRule("field", word in ("last", "newest"), field)

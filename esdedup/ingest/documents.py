@@ -70,8 +70,10 @@ def partial_document(
     made of them alone. Raises RecordError if the id is missing.
     """
     id = value_at(fields, id_field)
+    if id is None:
+        raise RecordError(f"the id field {id_field!r} is missing")
     if not isinstance(id, (str, int)) or isinstance(id, bool):
-        raise RecordError(f"the id field {id_field!r} is missing, or neither text nor a number")
+        raise RecordError(f"the id field {id_field!r} is neither text nor a whole number")
     source = dict(fields)
     partly = False
     # Marks of the former text go too. The document is a group of its own.
@@ -138,7 +140,9 @@ def _id_of(record: Record, id_field: str | None) -> tuple[str, bool]:
         if id_field is not None:
             raise RecordError(f"the id field {id_field!r} is missing")
         return _checked_id(record.place), False
-    if isinstance(value, bool) or not isinstance(value, (str, int)) or value == "":
+    if value == "":
+        raise RecordError(f"the id field {id_field or 'id'!r} is empty")
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
         raise RecordError(f"the id field {id_field or 'id'!r} is neither text nor a whole number")
     return _checked_id(str(value)), True
 
@@ -155,5 +159,9 @@ def _checked_id(id: str) -> str:
 
 def bad_record(record: Record, reason: str) -> BadRecord:
     """Returns a record for the dead letter."""
-    raw = json.dumps(record.source, ensure_ascii=False)
+    try:
+        raw = json.dumps(record.source, ensure_ascii=False)
+    except (TypeError, ValueError):
+        # A program gave a value that JSON can't hold.
+        raw = repr(record.source)
     return BadRecord(record.file, record.line, raw, reason)

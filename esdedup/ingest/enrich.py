@@ -13,11 +13,12 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Ma
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol, overload
 
+from esdedup.arguments import check_list
 from esdedup.exceptions import DuplicateFound, UsageError
 from esdedup.ingest.documents import text_given
 from esdedup.ingest.near_duplicates import DuplicatePolicy, Originals
 from esdedup.ingest.recent import Verdict
-from esdedup.sketch.scheme import Scheme
+from esdedup.sketch.scheme import Scheme, require_scheme
 from esdedup.sketch.sketch import sketch, token_fields
 from esdedup.stores.base import Store
 from esdedup.stores.fields import text_at
@@ -94,6 +95,7 @@ def enrich(
     enricher = _Enricher(text_field, scheme, index, on_duplicate or DuplicatePolicy())
     if isinstance(actions, AsyncIterable):
         return _enrich_async(actions, enricher)
+    check_list("actions", actions)
     return _enrich_sync(actions, enricher)
 
 
@@ -142,6 +144,7 @@ class _Enricher:
         index: OpenIndex | None,
         policy: DuplicatePolicy,
     ) -> None:
+        require_scheme(scheme)
         looks = policy.action != "keep"
         if index is None and looks:
             raise UsageError("to look for near-duplicates, enrich needs the open index (index=)")

@@ -22,6 +22,7 @@ from typing import Any, BinaryIO, Literal, NoReturn, TypeVar
 
 from esdedup.exceptions import InputError, RecordError, UsageError
 from esdedup.ingest.streams import COMPRESSED, MOST_BYTES, STDIN, Head, lines_of, name_of, opened
+from esdedup.stores.to_json import json_fault
 
 Format = Literal["jsonl", "csv", "tsv", "text"]
 BATCH_DOCUMENTS = 10_000
@@ -227,10 +228,10 @@ def _object(name: str, number: int, raw: str, decoder: json.JSONDecoder) -> Reco
         if "\\u" in raw or not raw.isascii():
             _check_unicode(source)
     except json.JSONDecodeError as error:
-        reason = f"not valid JSON: {error.msg} at character {error.colno}"
+        reason = f"{json_fault(error)} at character {error.colno}"
         return BadRecord(name, number, raw, reason)
     except (ValueError, RecursionError) as error:
-        return BadRecord(name, number, raw, str(error))
+        return BadRecord(name, number, raw, json_fault(error))
     return Record(name, number, source)
 
 
@@ -257,8 +258,8 @@ def _read_array(name: str, stream: BinaryIO) -> Iterator[Record | BadRecord]:
             raw = text.value()
         except (ValueError, RecursionError) as error:
             raise InputError(
-                f"{name}: element {number} of the array is not valid JSON: {error}. What follows it"
-                " was not read"
+                f"{name}: element {number} of the array is {json_fault(error)}. What follows it was"
+                " not read"
             ) from error
         yield _object(name, number, raw, decoder)
     if text.next():
@@ -338,7 +339,11 @@ def _read_rows(name: str, format: Format, stream: BinaryIO) -> Iterator[Record |
         except StopIteration:
             return
         except (csv.Error, RecordError) as error:
-            reason = str(error) if isinstance(error, RecordError) else f"not valid CSV: {error}"
+            reason = str(error)
+            if isinstance(error, csv.Error):
+                lone = "new-line character" in reason
+                what = "lines end with CR alone: end them with LF" if lone else reason
+                reason = f"not valid {format.upper()}: {what}"
             if header is None:
                 said = f"{name}: the first row, which names the fields, is {reason}"
                 raise InputError(said) from error

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
+from esdedup.arguments import check_fields
 from esdedup.exceptions import UsageError
 from esdedup.ingest.documents import MARKS
 from esdedup.ingest.recent import Earlier, Likeness, Measure, Near, Row, Verdict
@@ -61,6 +62,7 @@ class DuplicatePolicy:
     distance: int | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.action not in get_args(PolicyAction):
             raise UsageError(f"on duplicate {self.action!r}: use keep, mark, skip, fail or group")
         if self.metric == "jaccard" and self.distance is not None:

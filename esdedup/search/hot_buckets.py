@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from esdedup.arguments import check_list, check_type
 from esdedup.exceptions import UsageError
 from esdedup.models import Document
 from esdedup.stores.base import Store
@@ -87,6 +88,10 @@ def hot_buckets(
 
     Raises UsageError if the scheme has none of the kinds.
     """
+    check_list("kinds", kinds)
+    check_type("count", count, "int | None")
+    check_type("over", over, "int")
+    check_type("sampled", sampled, "int")
     has = [kind for kind in ("minhash", "simhash") if getattr(meta.scheme, kind) is not None]
     if not (wanted := [kind for kind in kinds if kind in has]):
         raise UsageError(f"the index has no {' or '.join(kinds)} tokens")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from esdedup.arguments import check_fields
 from esdedup.exceptions import UsageError
 from esdedup.models import Metric
 from esdedup.sketch.minhash import MinHash
@@ -52,6 +53,7 @@ class Limits:
     max_per_bucket: int = MAX_PER_BUCKET
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.metric not in ("jaccard", "hamming"):
             raise UsageError(f"metric {self.metric!r}: use jaccard or hamming")
         if self.threshold is not None:

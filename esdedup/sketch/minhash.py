@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from esdedup.arguments import check_fields
 from esdedup.exceptions import UsageError
 from esdedup.sketch.tokens import MAX_TOKENS
 from esdedup.text.arrays import F64, U32, U64, Ragged
@@ -55,6 +56,7 @@ class MinHash:
     signature: int = 0
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if not 1 <= self.permutations <= MOST_PERMUTATIONS:
             raise UsageError(f"permutations {self.permutations}: use 1 to {MOST_PERMUTATIONS}")
         if self.bands < 1 or self.rows < 1:

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import xxhash
 
+from esdedup.arguments import check_fields
 from esdedup.exceptions import SchemeMismatch, UsageError
 from esdedup.models import TOKEN_KINDS, TokenKind
 from esdedup.sketch.banding import choose_banding
@@ -47,6 +48,7 @@ class Scheme:
     version: int = VERSION
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.minhash is None and self.simhash is None:
             raise UsageError("a scheme needs MinHash or SimHash tokens, or both")
         if not 0 <= self.seed < 2**64:
@@ -116,8 +118,8 @@ class Scheme:
     def from_json(document: Mapping[str, Any]) -> Scheme:
         """Reads what `to_json` returns. Raises UsageError for another form, naming the part."""
         whole = _object(document, "it")
-        _require_version(whole.get("version"))
         try:
+            _require_version(whole["version"])
             shingling = _object(whole["shingling"], "shingling")
             if not isinstance(words := shingling.get("stop_words", []), list) or not all(
                 isinstance(word, str) for word in words
@@ -165,6 +167,12 @@ class Scheme:
                 f" ({other.id}): {'; '.join(differences)}. Leave the scheme out to use the"
                 " index's own, or use another index"
             )
+
+
+def require_scheme(value: object) -> None:
+    """Raises UsageError if an argument is neither a scheme nor None."""
+    if value is not None and not isinstance(value, Scheme):
+        raise UsageError(f"scheme: use an esdedup.Scheme, not {type(value).__name__}")
 
 
 def _object(value: Any, name: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from esdedup.arguments import check_fields
 from esdedup.exceptions import UsageError
 from esdedup.sketch.tokens import MAX_TOKENS
 from esdedup.text.arrays import U64
@@ -38,6 +39,7 @@ class Layout:
     choose: int = 1
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.bits not in (64, 128):
             raise UsageError(f"fingerprint bits {self.bits}: use 64 or 128")
         words = self.bits // 64

@@ -16,6 +16,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from esdedup.arguments import check_fields
 from esdedup.exceptions import UsageError
 from esdedup.sketch.segments import Layout
 from esdedup.sketch.weights import FeatureWeights
@@ -49,6 +50,7 @@ class SimHash:
     table: FeatureWeights | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if not 1 <= self.feature_size <= 64:
             raise UsageError(f"feature size {self.feature_size}: use 1 to 64")
         if self.weighting not in get_args(Weighting):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
+from esdedup.arguments import check_fields
 from esdedup.exceptions import UsageError
 
 _SECONDS = {"h": 3600, "m": 60, "s": 1}
@@ -35,13 +36,14 @@ class Connection:
     password: str | None = field(default=None, repr=False)
     api_key: str | None = field(default=None, repr=False)
     bearer_token: str | None = field(default=None, repr=False)
-    ca_certs: str | None = None
+    ca_certs: str | Path | None = None
     fingerprint: str | None = None
     cloud_id: str | None = None
     timeout: float = 60.0
     retry_for: float = 300.0
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if bool(self.urls) == bool(self.cloud_id):
             raise UsageError("give either a URL or a cloud id")
         for url in self.urls:

@@ -83,7 +83,8 @@ def text_of(source: Mapping[str, Any], text_fields: Sequence[str]) -> str:
         verb = "are" if len(text_fields) > 1 else "is"
         raise RecordError(f"{quoted(text_fields)} {verb} missing")
     field, kind = next(iter(kinds.items()))
-    raise RecordError(f"the field {field!r} is not text but {kind}")
+    is_what = "a list without text" if kind in ("list", "tuple") else f"not text but {kind}"
+    raise RecordError(f"the field {field!r} is {is_what}")
 
 
 def quoted(text_fields: Sequence[str]) -> str:

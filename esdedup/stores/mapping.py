@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Any
 
+from esdedup.arguments import check_list, check_type
 from esdedup.exceptions import SchemeMismatch, StoreError, UsageError
 from esdedup.models import FIELD, TOKEN_KINDS
 from esdedup.sketch.scheme import Scheme
@@ -48,11 +49,7 @@ class IndexMeta:
     def __post_init__(self) -> None:
         if not _FIELD_NAME.fullmatch(self.field):
             raise UsageError(f"field {self.field!r}: use {FIELD} or {FIELD}_something")
-        for name in self.text_fields or ("",):
-            if not name or _FIELD_NAME.fullmatch(name.split(".")[0]):
-                raise UsageError(f"text field {name!r}: name a field of your documents")
-            if self.text_fields.count(name) > 1:
-                raise UsageError(f"text field {name!r}: name it once")
+        names_of(self.text_fields)
 
     @property
     def all(self) -> list[IndexMeta]:
@@ -117,8 +114,17 @@ class IndexMeta:
 
 
 def names_of(text_field: TextFields) -> tuple[str, ...]:
-    """Returns the names of one or several text fields."""
-    return (text_field,) if isinstance(text_field, str) else tuple(text_field)
+    """Returns the names of one or several text fields. Raises UsageError for others."""
+    names = (text_field,) if isinstance(text_field, str) else text_field
+    check_list("text field", names)
+    names = tuple(names)
+    for name in names or ("",):
+        check_type("text field", name, "str")
+        if not name or _FIELD_NAME.fullmatch(name.split(".")[0]):
+            raise UsageError(f"text field {name!r}: name a field of your documents")
+        if names.count(name) > 1:
+            raise UsageError(f"text field {name!r}: name it once")
+    return names
 
 
 def field_mapping(scheme: Scheme) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from esdedup.arguments import check_list, check_type
 from esdedup.exceptions import UsageError
 from esdedup.models import CandidateQuery
 from esdedup.sketch.scheme import Scheme
@@ -25,6 +26,7 @@ def stop_entries(tokens: Sequence[str], scheme: Scheme) -> tuple[str, ...]:
     tokens: each with its kind, unless it can only be of one. Raises UsageError if one is not a
     token of the scheme, and for too many.
     """
+    check_list("tokens", tokens)
     entries = tuple(sorted({_entry(token, scheme) for token in tokens}))
     if len(entries) > MAX_STOPPED:
         raise UsageError(
@@ -73,6 +75,7 @@ def _forms(scheme: Scheme) -> dict[str, tuple[int, int]]:
 
 
 def _entry(text: str, scheme: Scheme) -> str:
+    check_type("token", text, "str")
     kind, colon, token = text.rpartition(":")
     forms = _forms(scheme)
     fitting = [own for own in forms if kind in ("", own) and is_token(token, own, scheme)]

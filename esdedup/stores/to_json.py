@@ -1,10 +1,11 @@
-"""Writes documents as JSON, with the types that the servers' own clients take too."""
+"""Writes documents as JSON, and says in words why a text is not JSON."""
 
 from __future__ import annotations
 
 import datetime
 import decimal
 import json
+import sys
 import uuid
 from typing import Any
 
@@ -16,7 +17,8 @@ from esdedup.exceptions import RecordError
 def to_json(value: Any, of: str) -> str:
     """Returns compact JSON, with characters beyond ASCII as they are.
 
-    Dates and times become ISO 8601, decimals numbers, UUIDs strings, numpy values plain ones.
+    It takes the types that the servers' own clients take too. Dates and times become ISO 8601,
+    decimals numbers, UUIDs strings, numpy values plain ones.
     of: a name of the value, for the message. Raises RecordError for values that a server does not
     take as JSON: other types, NaN, infinity, half of a surrogate pair.
     """
@@ -27,6 +29,19 @@ def to_json(value: Any, of: str) -> str:
     except (TypeError, ValueError, RecursionError) as error:
         raise RecordError(f"{of} can't be written as JSON: {error}") from error
     return text
+
+
+def json_fault(error: Exception) -> str:
+    """Returns the reason of an error of `json`, without the place, as in "not valid JSON: ..."."""
+    if isinstance(error, RecursionError):
+        return "not valid JSON: nested too deeply"
+    if isinstance(error, json.JSONDecodeError):
+        return f"not valid JSON: {error.msg.removesuffix(' at').removesuffix(' starting')}"
+    if isinstance(error, UnicodeDecodeError):
+        return "not UTF-8"
+    if "set_int_max_str_digits" in str(error):
+        return f"a number has more than {sys.get_int_max_str_digits()} digits"
+    return str(error)
 
 
 def _plain(value: Any) -> Any:

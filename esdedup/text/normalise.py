@@ -15,6 +15,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from esdedup.arguments import check_fields
 from esdedup.exceptions import UsageError
 from esdedup.text.arrays import U32
 from esdedup.text.characters import code_points, unassigned
@@ -35,6 +36,7 @@ class Normalisation:
     casefold: bool = True
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.form not in get_args(Form):
             raise UsageError(f"normalisation form {self.form!r}: use NFKC, NFC or none")
 

@@ -15,6 +15,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from esdedup.arguments import check_fields
 from esdedup.exceptions import UsageError
 from esdedup.text.arrays import U64, Ragged, offsets_of, run_starts
 from esdedup.text.hashing import PRIME64_1, avalanche
@@ -42,6 +43,7 @@ class Shingling:
     segmenter: str = ""
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.unit not in get_args(Unit):
             raise UsageError(f"shingle unit {self.unit!r}: use word, char or jieba")
         if not 1 <= self.size <= 64:

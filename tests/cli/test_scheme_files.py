@@ -111,6 +111,27 @@ def test_any_text_is_refused(text: str) -> None:
     assert run_command("pairs", "same.jsonl", "--scheme", "scheme.json").status == 2
 
 
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        (b"", "it is empty"),
+        (b" \n", "it is empty"),
+        (b"\xff\xfe{}", "not UTF-8"),
+        (b'{"seed": 1.5}', "version is missing"),
+        (b"[" * 100_000, "not valid JSON: nested too deeply"),
+        (b'{"seed":\n"1', "not valid JSON: Unterminated string at line 2, character 1"),
+        (b"1" * 5_000, "a number has more than 4300 digits"),
+    ],
+)
+def test_a_file_that_is_no_scheme_is_told_why(raw: bytes, reason: str) -> None:
+    Path("scheme.json").write_bytes(raw)
+    ran = run_command("pairs", "same.jsonl", "--scheme", "scheme.json")
+    assert ran.status == 2
+    assert f"scheme file scheme.json: {reason}" in ran.err.replace(
+        "not a scheme of this esdedup: ", ""
+    )
+
+
 @fuzz
 @given(path=st.sampled_from(PATHS), value=JSON | st.just(...))
 def test_any_value_is_taken_or_refused(path: tuple[str, ...], value: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 import time
@@ -823,6 +824,7 @@ def in_terminal(arguments: list[str], typed: str) -> tuple[str, int]:
     "line",
     [
         "5",
+        "[1]",
         '"done"',
         "null",
         "{}",
@@ -848,7 +850,9 @@ def test_a_log_with_a_line_of_another_form_is_damaged_there(line: str, tmp_path:
     reader = LogReader(log)
     assert [each.id for page in reader.pages() for each in page] == ["0"]
     assert reader.damage is not None
-    assert "damaged after line 3" in reader.damage
+    assert "damaged after line 3: " in reader.damage
+    # Python's own words tell nobody anything.
+    assert not re.search("int|indices|iterable|recursion|'", reader.damage.split("line 3")[1])
     log.write_text(lines[0].replace('"began"', '"begun"') + "\n")
     with pytest.raises(esdedup.StoreError, match="first line is damaged"):
         LogReader(log)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 import subprocess
 import sys
+import uuid
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +38,7 @@ def sources(index: esdedup.Index) -> dict[str, Any]:
 def test_a_single_document_is_refused(tmp_path: Path, documents: Any) -> None:
     with esdedup.open(tmp_path / "a.db") as index:
         for refuse in (index.add, index.update):
-            with pytest.raises(UsageError, match="give a list of documents"):
+            with pytest.raises(UsageError, match="documents: give a list"):
                 refuse(documents)
         assert index.store.meta() is None
 
@@ -44,6 +47,38 @@ def test_a_document_that_is_no_mapping_is_named(index: esdedup.Index) -> None:
     texts: Any = [DOCUMENTS[0], "a text"]
     with pytest.raises(RecordError, match="document 2: use a mapping, not str"):
         index.add(texts)
+
+
+@pytest.mark.parametrize(
+    ("document", "reason"),
+    [
+        (
+            {"id": uuid.UUID(int=5), "text": "x"},
+            "document 1: the id field 'id' is neither text nor",
+        ),
+        ({"id": "", "text": "x"}, "document 1: the id field 'id' is empty"),
+        ({"id": "a", "text": b"x"}, "document 1: the field 'text' is not text but bytes"),
+        ({"id": "a", "text": []}, "document 1: the field 'text' is a list without text"),
+        ({"id": "a", "text": "x", "more": {1}}, "document 'a' can't be written as JSON: a set"),
+        ({"id": "a", "text": "x", "more": b"x"}, "document 'a' can't be written as JSON: a bytes"),
+        ({"id": "a", "text": "x", "more": math.nan}, "document 'a' can't be written as JSON"),
+    ],
+)
+def test_a_value_that_is_not_json_is_named(
+    tmp_path: Path, document: dict[str, Any], reason: str
+) -> None:
+    with esdedup.open(tmp_path / "a.db") as index, pytest.raises(RecordError, match=reason):
+        index.add([document])
+
+
+def test_a_duplicate_with_values_of_python_is_refused_as_others(index: esdedup.Index) -> None:
+    with pytest.raises(RecordError, match="document 1: it is"):
+        index.add([{**DOCUMENTS[0], "id": "b", "at": datetime.now(UTC)}], on_duplicate="fail")
+
+
+def test_an_update_that_is_not_json_is_no_damage(index: esdedup.Index) -> None:
+    with pytest.raises(RecordError, match="document 'd1' can't be written as JSON: a set"):
+        index.update([{"id": "d1", "esdedup": {"note": {1}}}])
 
 
 def test_documents_without_an_id_get_a_random_one(tmp_path: Path) -> None:

@@ -236,7 +236,7 @@ def test_documents_of_python() -> None:
     with esdedup.open() as index:
         index.add([{"id": "a", "text": SAME}])
         for given in ({"id": "a", "text": SAME}, SAME, None, 7):
-            with pytest.raises(esdedup.UsageError, match="give a list of documents"):
+            with pytest.raises(esdedup.UsageError, match="documents: give a list"):
                 index.add(given)  # type: ignore[arg-type]
         for wrong in (
             {"text": "x \ud800"},
@@ -245,6 +245,27 @@ def test_documents_of_python() -> None:
         ):
             with pytest.raises(esdedup.RecordError):
                 index.add([wrong])
-        with pytest.raises(esdedup.UsageError, match="give a list of ids"):
+        with pytest.raises(esdedup.UsageError, match="ids: give a list"):
             index.delete("a")
         assert index.similar(f"{SAME} \ud800").matches[0].id == "a"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("a.jsonl", '{"text":' + "[" * 100_000, "not valid JSON: nested too deeply"),
+        ("a.jsonl", f'{{"n":{"1" * 5_000}}}', "a number has more than 4300 digits"),
+        ("a.jsonl", '{"text":"abc', "not valid JSON: Unterminated string at character 9"),
+        ("a.csv", "id,text\n1,one two\r2,three\r", "not valid CSV: lines end with CR alone"),
+        ("a.csv", "id,text\r1,one two\r", "not valid CSV: lines end with CR alone"),
+        ("a.tsv", "id\ttext\r1\tone two\r", "not valid TSV: lines end with CR alone"),
+        ("a.json", '[{"text":' + "[" * 100_000, "element 1 of the array is not valid JSON: nested"),
+        ("a.json", f'[{{"n":{"1" * 5_000}}}]', "a.json:1: a number has more than 4300 digits"),
+    ],
+)
+def test_reasons_are_in_plain_words(name: str, text: str, reason: str) -> None:
+    Path(name).write_text(text, newline="")
+    ran = run_command("index", name)
+    assert (ran.status, reason in ran.err) == (1, True), ran.err
+    assert "sys." not in ran.err
+    assert " at at " not in ran.err

@@ -79,8 +79,8 @@ def test_a_local_index(workers: str) -> None:
 def test_files_without_an_index() -> None:
     ran = run("pairs", "documents.jsonl", *OPTIONS, status=1)
     assert pairs(ran) == EQUAL
-    assert "'body' is not text but list" in ran.err
-    assert "'title' is not text but list" in ran.err
+    assert "'body' is a list without text" in ran.err
+    assert "'title' is a list without text" in ran.err
     made = ("--idf-from", "documents.jsonl", *OPTIONS)
     assert "2 records without a text" in run("scheme", *made).err
 

@@ -47,7 +47,7 @@ def test_a_list_of_objects_holds_the_strings_of_each(found: list[Any], dotted: b
     [
         ({"n": 1}, "the fields 'title', 'body' are missing"),
         ({"title": None, "body": 5}, "the field 'body' is not text but int"),
-        ({"title": [], "body": [None, 1]}, "the field 'title' is not text but list"),
+        ({"title": [], "body": [None, 1]}, "the field 'title' is a list without text"),
     ],
 )
 def test_a_document_without_a_text(source: dict[str, Any], said: str) -> None:

@@ -258,7 +258,7 @@ def as_columns(document: Document) -> Columns:
         document.id,
         to_json(source, f"document {document.id!r}"),
         document.tokens.get("scheme"),
-        json.dumps(document.tokens),
+        to_json(document.tokens, f"document {document.id!r}"),
     )
 
 

@@ -1,0 +1,41 @@
+"""Checks the types of arguments of Python programs, before a wrong one fails far from its call."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from typing import Any
+
+from esdedup.exceptions import UsageError
+
+# A bool is an int in Python, so it comes first.
+_TYPES = {"None": type(None), "bool": bool, "int": int, "float": float, "str": str}
+_TYPES["Path"] = os.PathLike
+_WORDS = {"bool": "True or False", "int": "a whole number", "float": "a number", "str": "text"}
+_WORDS |= {"None": "None", "Path": "a path"}
+
+
+def check_type(name: str, value: object, annotation: str) -> None:
+    """Raises UsageError if a value is not of a type such as "int | None". name: of the argument.
+
+    The value is not shown, because it may be a password.
+    """
+    wanted = annotation.split(" | ")
+    found = next((each for each, kind in _TYPES.items() if isinstance(value, kind)), "")
+    if found not in wanted and not (found == "int" and "float" in wanted):
+        words = " or ".join(_WORDS[each] for each in wanted)
+        raise UsageError(f"{name}: use {words}, not {type(value).__name__}")
+
+
+def check_fields(made: Any) -> None:
+    """Raises UsageError if a field of a dataclass is not of its plain type, such as float."""
+    for each in fields(made):
+        if set(str(each.type).split(" | ")) <= _WORDS.keys():
+            check_type(each.name, getattr(made, each.name), str(each.type))
+
+
+def check_list(name: str, values: object) -> None:
+    """Raises UsageError if an argument that takes several values is a single one."""
+    if isinstance(values, (Mapping, str, bytes)) or not isinstance(values, Iterable):
+        raise UsageError(f"{name}: give a list, not a single {type(values).__name__}")
