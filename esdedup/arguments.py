@@ -10,10 +10,22 @@ from typing import Any
 from esdedup.exceptions import UsageError
 
 # A bool is an int in Python, so it comes first.
-_TYPES = {"None": type(None), "bool": bool, "int": int, "float": float, "str": str}
-_TYPES["Path"] = os.PathLike
-_WORDS = {"bool": "True or False", "int": "a whole number", "float": "a number", "str": "text"}
-_WORDS |= {"None": "None", "Path": "a path"}
+_TYPES: dict[str, type] = {
+    "None": type(None),
+    "bool": bool,
+    "int": int,
+    "float": float,
+    "str": str,
+    "Path": os.PathLike,
+}
+_WORDS = {
+    "None": "None",
+    "bool": "True or False",
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text",
+    "Path": "a path",
+}
 
 
 def check_type(name: str, value: object, annotation: str) -> None:
