@@ -221,6 +221,12 @@ def sockets(url: str, column: int) -> list[str]:
     return [row[4] for row in rows if row[column].endswith(port) and row[3] == "01"]
 
 
+def stopped(pid: int | None) -> bool:
+    """Whether all threads of a process are stopped."""
+    threads = Path(f"/proc/{pid}/task").iterdir()
+    return all("State:\tT" in (thread / "status").read_text() for thread in threads)
+
+
 def unread(url: str) -> bool:
     """Whether a server has not read what was sent to it."""
     return any(int(queues.split(":")[1], 16) for queues in sockets(url, 1))
@@ -247,6 +253,8 @@ def test_a_client_that_hangs_up_ends_its_request(
         address = ("127.0.0.1", httpx.URL(proxy.url).port or 0)
         for request in requests:
             os.kill(node.pid, signal.SIGSTOP)
+            # Until then a thread of it may read the request.
+            wait_for(lambda: stopped(node.pid), "stopped")
             with socket.create_connection(address) as client:
                 client.sendall(request)
                 if request in reaching:

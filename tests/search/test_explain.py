@@ -307,7 +307,7 @@ def test_the_policy_lets_the_page_s_own_styles_in() -> None:
 
 def test_a_page_is_overwritten_but_no_folder(file: Path) -> None:
     target = file.parent / "page.html"
-    target.write_text("before")
+    target.write_text("<!doctype html> before")
     command(file, "a", "b", "--html", str(target))
     assert target.read_text("utf-8").startswith("<!doctype html>")
     folder = file.parent / "folder"
