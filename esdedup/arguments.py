@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
@@ -33,6 +34,9 @@ def check_type(name: str, value: object, annotation: str) -> None:
 
     The value is not shown, because it may be a password.
     """
+    # Queries and the like are made in large numbers.
+    if type(value) in _exact(annotation):
+        return
     wanted = annotation.split(" | ")
     found = next((each for each, kind in _TYPES.items() if isinstance(value, kind)), "")
     if found not in wanted and not (found == "int" and "float" in wanted):
@@ -42,9 +46,20 @@ def check_type(name: str, value: object, annotation: str) -> None:
 
 def check_fields(made: Any) -> None:
     """Raises UsageError if a field of a dataclass is not of its plain type, such as float."""
-    for each in fields(made):
-        if set(str(each.type).split(" | ")) <= _WORDS.keys():
-            check_type(each.name, getattr(made, each.name), str(each.type))
+    for name, annotation in _plain_fields(made.__class__):
+        check_type(name, getattr(made, name), annotation)
+
+
+@functools.cache
+def _exact(annotation: str) -> frozenset[type]:
+    return frozenset(_TYPES[each] for each in annotation.split(" | "))
+
+
+@functools.cache
+def _plain_fields(kind: Any) -> list[tuple[str, str]]:
+    """The names and annotations of the fields of a dataclass whose types are plain."""
+    annotations = [(each.name, str(each.type)) for each in fields(kind)]
+    return [each for each in annotations if set(each[1].split(" | ")) <= _WORDS.keys()]
 
 
 def check_list(name: str, values: object) -> None:

@@ -60,9 +60,8 @@ def plan_attach(
 
     name: an index, alias or data stream. scheme, text_field, field: for indices that have none; by
     default those of the others behind the name, else the default ones. text_field: one name, or
-    several, whose texts are joined. Raises SchemeMismatch if
-    indices hold something else, IndexNotFound if there is no such name, and UsageError if no field
-    of that name holds a text.
+    several, whose texts are joined. Raises SchemeMismatch if indices hold something else,
+    IndexNotFound if the name does not exist, and UsageError if no field of that name holds a text.
     """
     with reached(target) as cluster:
         named = resolve(cluster, name)
@@ -97,8 +96,8 @@ def plan_next(
 ) -> TemplatePlan:
     """Returns the component template for the next indices of a name; nothing is changed yet.
 
-    If there is no index of that name yet, text_field must be given. Arguments and errors are those
-    of `plan_attach`.
+    Before the first index of that name is made, text_field must be given. Arguments and errors are
+    those of `plan_attach`.
     """
     with reached(target) as cluster:
         try:

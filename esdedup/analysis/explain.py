@@ -34,8 +34,8 @@ from esdedup.text.shingles import Unit
 
 MOST_ON_PAGE = 200_000
 """Characters of each text on a page. A browser shows a few megabytes with effort."""
-_CONTEXT = 12
-"""Words that a page keeps at either end of a shared run of a text that is too long for it."""
+CONTEXT = 12
+"""Words kept at either end of a long run of shared ones, if not the whole text is shown."""
 
 StoredTokens = Literal["current", "stale", "other scheme", "none"]
 """Tokens that a document holds: of its text, of another text, of another scheme, or none."""
@@ -68,7 +68,7 @@ class ExplainedDocument:
     def on_page(self) -> list[Piece]:
         """The pieces of the text for a page: the whole text, unless it is too long."""
         whole = len(self.text.text) <= MOST_ON_PAGE
-        return self.text.pieces(None if whole else _CONTEXT, MOST_ON_PAGE)
+        return self.text.pieces(None if whole else CONTEXT, MOST_ON_PAGE)
 
 
 @dataclass(frozen=True)

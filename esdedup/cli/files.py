@@ -13,7 +13,7 @@ from typing import IO, Annotated
 
 import typer
 
-from esdedup.cli.options import SchemeOption, TextField, Workers
+from esdedup.cli.options import SchemeOption, TextField, Workers, option_of
 from esdedup.cli.output import Advance, count, first_bytes, message
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.ingest.files import BadRecord, Chunk, Format, Record, chunks_in, format_of
@@ -117,7 +117,7 @@ class FileOptions:
         """Raises UsageError if an option is given, for a command without files."""
         for option in fields(self):
             if getattr(self, option.name) != option.default:
-                raise UsageError(f"--{option.name.replace('_', '-')} goes with FILES")
+                raise UsageError(f"{option_of(option.name)} goes with FILES")
 
 
 def dead_letter_path(index: str) -> Path:
@@ -149,21 +149,19 @@ def with_text(chunks: Iterator[Chunk], text_fields: Sequence[str]) -> Iterator[C
     names: dict[str, None] = {}
     missing = [*text_fields]
     seen = 0
-    for chunk in chunks:
-        begun.append(chunk)
-        for record in chunk.records():
-            if isinstance(record, BadRecord):
-                continue
-            missing = [name for name in missing if value_at(record.source, name) is None]
-            if not missing:
-                return itertools.chain(begun, chunks)
-            names |= dict.fromkeys(record.source)
-            seen += 1
-            if seen == _ENOUGH:
-                break
-        if seen == _ENOUGH:
+
+    def records() -> Iterator[Record]:
+        for chunk in chunks:
+            begun.append(chunk)
+            yield from (each for each in chunk.records() if isinstance(each, Record))
+
+    for record in itertools.islice(records(), _ENOUGH):
+        seen += 1
+        missing = [name for name in missing if value_at(record.source, name) is None]
+        if not missing:
             break
-    if seen:
+        names |= dict.fromkeys(record.source)
+    if seen and missing:
         listed = ", ".join(itertools.islice(names, _NAMES)) + (", ..." * (len(names) > _NAMES))
         lacking = f"none of the first {count(seen, 'record')} has {quoted(missing)}"
         if len(missing) == len(text_fields):

@@ -191,7 +191,8 @@ class _Cluster:
         for each in fields(self):
             value, variable = getattr(self, each.name), _variable_of(each.name)
             # Variables that are empty count as absent before they come here.
-            if value == each.default and os.environ.get(variable, "-").strip() == "":
+            given = _variable(each.name)
+            if value == each.default and given is not None and not given.strip():
                 raise UsageError(f"{variable} is set, but empty: unset it, or give it a value")
             require_value(f"{option_of(each.name)} or {variable}", value)
 

@@ -43,7 +43,7 @@ class Classes:
 
         digests: shape (n, 2). filled: False for texts without words, which only equal others.
         """
-        return Classes.by(digests, filled, (digests != digest_words([NO_TEXT])).any(axis=1))
+        return Classes.by(digests, filled, _has_text(digests))
 
     @staticmethod
     def by_prints(prints: U64, digests: U64, filled: Mask) -> Classes:
@@ -51,7 +51,7 @@ class Classes:
         keys = np.zeros((len(prints), max(2, prints.shape[1])), np.uint64)
         keys[filled, : prints.shape[1]] = prints[filled]
         keys[~filled, :2] = digests[~filled]
-        return Classes.by(keys, filled, filled | (digests != digest_words([NO_TEXT])).any(axis=1))
+        return Classes.by(keys, filled, filled | _has_text(digests))
 
     @staticmethod
     def by(keys: U64, filled: Mask, chosen: Mask) -> Classes:
@@ -86,6 +86,12 @@ class Classes:
         """The columns of `values`, shape (m, n), of the compared rows: shape (m, filled)."""
         # Values are mapped from a file: they are copied only if some are left out.
         return values if self.filled == self.of.size else values[:, self.compared]
+
+
+def _has_text(digests: U64) -> Mask:
+    """Marks the digests of texts with any character, shape (n,)."""
+    found: Mask = (digests != digest_words([NO_TEXT])).any(axis=1)
+    return found
 
 
 class BandCandidates:

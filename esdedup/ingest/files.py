@@ -150,7 +150,7 @@ def _chunks(name: str, kind: Format, stream: io.BufferedReader) -> Iterator[Chun
 
 
 def _read_whole(name: str, kind: Format, stream: BinaryIO) -> Iterator[Record | BadRecord]:
-    """Yields records that can't be told apart without what comes before them."""
+    """Yields records that can only be told apart from the beginning of the file on."""
     return _read_array(name, stream) if kind == "jsonl" else _read_rows(name, kind, stream)
 
 

@@ -122,55 +122,64 @@ def _other_encoding(head: bytes) -> str | None:
     return None
 
 
-class _Unpacked(io.RawIOBase):
-    """The content of a .zst, of several frames perhaps. The library takes a cut one for whole."""
+class _Made(io.RawIOBase):
+    """A stream of blocks that `_more` makes of another stream; an empty one is the last."""
 
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._frame = zstandard.ZstdDecompressor().decompressobj()
-        self._begun = False
+    def __init__(self) -> None:
         self._ready = memoryview(b"")
+
+    def _more(self) -> bytes:
+        raise NotImplementedError
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        while not self._ready:
+        self._ready = self._ready or memoryview(self._more())
+        size = min(len(buffer), len(self._ready))
+        buffer[:size] = self._ready[:size]
+        self._ready = self._ready[size:]
+        return size
+
+
+class _Unpacked(_Made):
+    """The content of a .zst, of several frames perhaps. The library takes a cut one for whole."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        super().__init__()
+        self._file = file
+        self._frame = zstandard.ZstdDecompressor().decompressobj()
+        self._begun = False
+
+    def _more(self) -> bytes:
+        block = b""
+        while not block:
             packed = self._frame.unused_data if self._frame.eof else b""
             packed = packed or self._file.read(_PACKED_BYTES)
             if not packed:
                 if self._begun and not self._frame.eof:
                     raise EOFError("it ends within a frame")
-                return 0
+                return b""
             if self._frame.eof:
                 self._frame = zstandard.ZstdDecompressor().decompressobj()
             self._begun = True
-            self._ready = memoryview(self._frame.decompress(packed))
-        size = min(len(buffer), len(self._ready))
-        buffer[:size] = self._ready[:size]
-        self._ready = self._ready[size:]
-        return size
+            block = self._frame.decompress(packed)
+        return block
 
 
-class _Transcoded(io.RawIOBase):
+class _Transcoded(_Made):
     """A stream of another encoding, as UTF-8."""
 
     def __init__(self, stream: BinaryIO, encoding: str) -> None:
+        super().__init__()
         self._stream = stream
         self._decoder = codecs.getincrementaldecoder(encoding)(_INVALID)
-        self._ready = memoryview(b"")
         self._ended = False
 
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not self._ready and not self._ended:
+    def _more(self) -> bytes:
+        text = ""
+        while not text and not self._ended:
             block = self._stream.read(_BLOCK_BYTES)
             self._ended = not block
             text = self._decoder.decode(block, final=self._ended)
-            self._ready = memoryview(text.encode("utf-8", "surrogatepass"))
-        size = min(len(buffer), len(self._ready))
-        buffer[:size] = self._ready[:size]
-        self._ready = self._ready[size:]
-        return size
+        return text.encode("utf-8", "surrogatepass")

@@ -18,6 +18,7 @@ from esdedup.proxy import http
 from esdedup.proxy.metadata import Schemes
 from esdedup.proxy.splice import Source, with_tokens
 from esdedup.proxy.upstream import Upstream
+from esdedup.text.characters import is_unicode
 
 _PART_BYTES = 8 << 20
 _PART_ACTIONS = 10_000
@@ -126,7 +127,7 @@ class Bulk:
         headers = self._request.headers
         for action in actions:
             name = action.item.index if action.item else None
-            if name is not None and any("\ud800" <= each <= "\udfff" for each in name):
+            if name is not None and not is_unicode(name):
                 reason = f"the index name {name!r} is not Unicode"
                 raise http.Failed.error(400, "invalid_index_name_exception", reason)
         names = {action.item.index for action in actions if action.item and action.source}

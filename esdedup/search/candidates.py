@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 
@@ -69,8 +70,18 @@ def segment_queries(
     return _queries(meta, "simhash", groups, queries)
 
 
+def digest_queries(
+    meta: IndexMeta, digests: Sequence[str], queries: Sequence[Query]
+) -> list[CandidateQuery]:
+    """Queries for documents of the same digest."""
+    return _queries(meta, "digest", ([[digest]] for digest in digests), queries)
+
+
 def _queries(
-    meta: IndexMeta, kind: TokenKind, groups: Iterable[list[list[str]]], queries: Sequence[Query]
+    meta: IndexMeta,
+    kind: TokenKind | Literal["digest"],
+    groups: Iterable[list[list[str]]],
+    queries: Sequence[Query],
 ) -> list[CandidateQuery]:
     """The queries for groups of tokens, one list of groups for each query."""
     return [

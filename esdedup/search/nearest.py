@@ -102,9 +102,7 @@ def nearest(
         levels.append((1, band_queries(meta, sketches.values, queries, "signature")))
     filled = np.flatnonzero(sketches.filled).tolist()
     results = [Result([], 0, False)] * len(queries)
-    wordless = np.flatnonzero(~sketches.filled).tolist()
-    answers = of_equal_texts(store, meta, [queries[row] for row in wordless], limits)
-    for row, result in zip(wordless, answers, strict=True):
+    for row, result in of_equal_texts(store, meta, queries, sketches, limits):
         results[row] = result
     for first in range(0, len(filled), QUERIES_AT_ONCE):
         looks = {row: _Look(limits) for row in filled[first : first + QUERIES_AT_ONCE]}

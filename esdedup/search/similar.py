@@ -7,16 +7,17 @@ similarity) or fingerprints (for Hamming distance) are compared here.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from esdedup.exceptions import UsageError
-from esdedup.models import Candidate, CandidateQuery, Match, Query, Result
+from esdedup.models import Candidate, Match, Query, Result
 from esdedup.search.candidates import (
     candidate_queries,
+    digest_queries,
     with_least_bands,
     without_hot_buckets,
     without_stopped,
@@ -30,7 +31,7 @@ from esdedup.search.limits import (
 )
 from esdedup.sketch.banding import expected_recall
 from esdedup.sketch.simhash import from_hex
-from esdedup.sketch.sketch import normalised_digests, shingle_sets, sketch
+from esdedup.sketch.sketch import NO_TEXT, Sketches, shingle_sets, sketch
 from esdedup.stores.base import Store
 from esdedup.stores.elastic.queries import QUERIES_AT_ONCE, candidates_body
 from esdedup.stores.fields import text_at
@@ -58,7 +59,6 @@ def similar(
     for row, query in zip(filled, narrow, strict=True):
         wanted[row] = query
     wanted = [with_least_bands(query, scheme, limits) for query in wanted]
-    wordless = np.flatnonzero(~sketches.filled).tolist()
     # For Hamming distance, no document is missed.
     most = 0 if by_bands else distance_for(require_simhash(scheme), limits.distance)
     results = []
@@ -88,51 +88,43 @@ def similar(
             )
         # The candidates are freed before the next ones are fetched.
         del found, each, near
-    answers = of_equal_texts(store, meta, [queries[row] for row in wordless], limits)
-    for row, result in zip(wordless, answers, strict=True):
+    for row, result in of_equal_texts(store, meta, queries, sketches, limits):
         results[row] = result
     return results
 
 
 def of_equal_texts(
-    store: Store, meta: IndexMeta, queries: Sequence[Query], limits: Limits
-) -> list[Result]:
-    """The documents of the same text as each query; none if no character of the text counts."""
+    store: Store, meta: IndexMeta, queries: Sequence[Query], sketches: Sketches, limits: Limits
+) -> Iterator[tuple[int, Result]]:
+    """Answers the queries by texts without any shingle: (row, documents of the same text).
+
+    sketches: of the texts of all queries. An empty text equals none.
+    """
+    rows = np.flatnonzero(~sketches.filled).tolist()
     normalisation, by_bands = meta.scheme.normalisation, limits.metric == "jaccard"
-    texts, digests = normalised_digests([query.text for query in queries], normalisation)
-    results = [Result([], 0, False, 1.0 if by_bands else None)] * len(queries)
-    asked = [row for row, text in enumerate(texts) if text]
-    wanted = [
-        CandidateQuery(
-            "digest",
-            [[digests[row]]],
-            queries[row].exclude,
-            meta.field,
-            queries[row].filters,
-            originals=queries[row].originals,
-        )
-        for row in asked
-    ]
-    found = store.candidates(wanted, limits.candidates) if wanted else []
-    for row, each in zip(asked, found, strict=True):
-        documents = [candidate.document for candidate in each.found]
-        stored = [text_at(document.source, meta.text_fields) or "" for document in documents]
-        # Others may have changed the text and left the digest.
-        same = normalise(stored, normalisation)
-        similarity, distance = (1.0, None) if by_bands else (None, 0)
-        matches = [
-            Match(document.id, similarity, distance, 0, document.source)
-            for document, text in zip(documents, same, strict=True)
-            if text == texts[row]
-        ]
-        matches.sort(key=by_similarity)
-        results[row] = replace(
-            results[row],
-            matches=matches[: limits.matches],
-            candidates=len(documents),
-            truncated=each.truncated,
-        )
-    return results
+    similarity, distance = (1.0, None) if by_bands else (None, 0)
+    empty = Result([], 0, False, similarity)
+    yield from ((row, empty) for row in rows)
+    asked = [row for row in rows if sketches.digests[row] != NO_TEXT]
+    for first in range(0, len(asked), QUERIES_AT_ONCE):
+        some = asked[first : first + QUERIES_AT_ONCE]
+        digests = [sketches.digests[row] for row in some]
+        wanted = digest_queries(meta, digests, [queries[row] for row in some])
+        found = store.candidates(wanted, limits.candidates)
+        own = normalise([queries[row].text for row in some], normalisation)
+        for row, text, each in zip(some, own, found, strict=True):
+            documents = [candidate.document for candidate in each.found]
+            stored = [text_at(document.source, meta.text_fields) or "" for document in documents]
+            # Others may have changed the text and left the digest.
+            same = normalise(stored, normalisation)
+            matches = [
+                Match(document.id, similarity, distance, 0, document.source)
+                for document, other in zip(documents, same, strict=True)
+                if other == text
+            ]
+            matches.sort(key=by_similarity)
+            near, count = matches[: limits.matches], len(documents)
+            yield row, replace(empty, matches=near, candidates=count, truncated=each.truncated)
 
 
 def request_body(meta: IndexMeta, query: Query, limits: Limits) -> dict[str, Any]:

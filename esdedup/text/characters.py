@@ -70,3 +70,8 @@ def visible(text: str) -> str:
 def message_of(text: str) -> str:
     """The text as one message: `visible`, and no line after the first looks like another one."""
     return visible(text).replace("\n", "\n  ")
+
+
+def is_unicode(text: str) -> bool:
+    """Tells whether a text is free of half surrogate pairs, which neither SQLite nor JSON takes."""
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)

@@ -48,7 +48,7 @@ ARTICLES = [
 
 
 def place() -> dict[str, str]:
-    """What reports say of the place of the index."""
+    """The entries of reports that name the index and its place."""
     return {"index": "documents", "address": str(Path("esdedup.db").absolute())}
 
 

@@ -222,7 +222,7 @@ def sockets(url: str, column: int) -> list[str]:
 
 
 def stopped(pid: int | None) -> bool:
-    """Whether all threads of a process are stopped."""
+    """Tells if all threads of a process are stopped."""
     threads = Path(f"/proc/{pid}/task").iterdir()
     return all("State:\tT" in (thread / "status").read_text() for thread in threads)
 

@@ -92,7 +92,7 @@ def template_command(
     Example: esdedup template --index logs --install
 
     It is a component template. Your own index templates are not changed: name it in their
-    composed_of. Before the first index is made, --text-field and --scheme say what it shall have.
+    composed_of. Before the first index is made, --text-field and --scheme describe it.
     """
     wanted = options.scheme_in(scheme)
     with target.connected() as cluster:

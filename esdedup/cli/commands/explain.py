@@ -10,14 +10,11 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from esdedup.analysis.explain import MOST_ON_PAGE, ExplainedSegments, Explanation
+from esdedup.analysis.explain import CONTEXT, MOST_ON_PAGE, ExplainedSegments, Explanation
 from esdedup.cli import output
 from esdedup.cli.options import AsJson, Target, with_target
 from esdedup.text.characters import visible
 from esdedup.text.highlight import MarkedText
-
-_CONTEXT = 12
-"""Words kept at either end of a long run of shared ones."""
 
 _MOST = 20_000
 """Characters of each text on a terminal."""
@@ -128,7 +125,7 @@ def _shared(text: str, marks: tuple[str, str]) -> tuple[str, str]:
 
 def _marked(text: MarkedText, marks: tuple[str, str], units: str) -> Text:
     shown = Text()
-    for piece in text.pieces(_CONTEXT, _MOST):
+    for piece in text.pieces(CONTEXT, _MOST):
         if piece.left_out:
             shown.append(f" … {piece.left_out:,} shared {units} left out … ", "dim italic")
         elif piece.rest:

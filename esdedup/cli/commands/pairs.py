@@ -84,8 +84,8 @@ def _refuse_target(context: typer.Context) -> None:
     for option in fields(options.Target):
         source = context.get_parameter_source(option.name)
         if source is not None and source.name == "COMMANDLINE":
-            name = option.name.replace("_", "-")
-            raise UsageError(f"--{name} goes with an index: leave it out, or FILES")
+            name = options.option_of(option.name)
+            raise UsageError(f"{name} goes with an index: leave it out, or FILES")
 
 
 def _in_files(

@@ -29,8 +29,8 @@ log = logging.getLogger("esdedup")
 def put_metas(cluster: Cluster, changes: Mapping[str, tuple[IndexMeta | None, IndexMeta]]) -> None:
     """Puts our fields and `_meta` into the mappings of indices.
 
-    changes: what each index says now, None if nothing, and what it shall say. Raises StoreError if
-    an index says something else, before or afterwards, and the server's refusal with an
+    changes: by index, its `IndexMeta` now, None if it has none, and the one to put. Raises
+    StoreError if an index has another one, before or afterwards, and the server's refusal with an
     explanation.
     """
     put: dict[str, IndexMeta] = {}

@@ -78,7 +78,7 @@ class Attempts:
         """Waits before the next attempt. Returns False, and waits not at all, if time is up.
 
         The wait doubles, and is drawn from its upper half, so that clients do not come all at once.
-        It is at least what the server asked for (Retry-After).
+        It is at least the time that the server asked for (Retry-After).
         """
         now = time.monotonic()
         if self._until is None:

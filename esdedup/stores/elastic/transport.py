@@ -97,7 +97,7 @@ class Client:
 
         body: an object, sent as JSON, or bytes, sent as lines of JSON. allowed: error statuses to
         return. Raises the errors of `errors.error_of`, StoreUnavailable if no answer came, and
-        StoreError if it is not a JSON object, or later if that lacks what is looked up.
+        StoreError if it is not a JSON object, or later if it lacks an entry.
         """
         target = f"{path}?{urlencode(params, safe=',*')}" if params else path
         meta, answer = self._perform(method, target, body)

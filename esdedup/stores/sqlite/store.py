@@ -37,7 +37,8 @@ from esdedup.stores.base import KEPT
 from esdedup.stores.changes import CHANGED
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.sqlite.database import Database
-from esdedup.stores.sqlite.tables import Tables, as_columns, columns_for, is_unicode, merged
+from esdedup.stores.sqlite.tables import Tables, as_columns, columns_for, merged
+from esdedup.text.characters import is_unicode
 
 log = logging.getLogger("esdedup")
 

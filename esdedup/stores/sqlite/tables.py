@@ -22,6 +22,7 @@ from esdedup.exceptions import RecordError
 from esdedup.models import FIELD, TOKEN_KINDS, Candidate, CandidateQuery, Candidates, Document, Held
 from esdedup.stores.fields import only
 from esdedup.stores.to_json import to_json
+from esdedup.text.characters import is_unicode
 
 LISTED_AT_ONCE = 100_000
 """Number of documents; they take some seconds, for which other writers wait."""
@@ -291,11 +292,6 @@ def merged(old: Any, new: Any) -> Any:
     if not (isinstance(old, Mapping) and isinstance(new, Mapping)):
         return new
     return {**old, **{key: merged(old.get(key), value) for key, value in new.items()}}
-
-
-def is_unicode(text: str) -> bool:
-    """Tells whether a text is free of half surrogate pairs, which neither SQLite nor JSON takes."""
-    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _shuffled(numbers: Sequence[int], seed: int) -> Iterator[int]:
