@@ -110,14 +110,15 @@ class Query:
 class CandidateQuery:
     """A query for documents that share tokens, ranked by the number of groups they share.
 
-    kind: the field of the tokens, or "digest" to look for digests, in one group. groups: lists of
-    tokens, one for each band or segment. A document shares a group if it holds any of its tokens.
+    kind: the field of the tokens, or "wordless" to look for the digest of a text without words.
+    groups: lists of tokens, one for each band or segment. A document shares a group if it holds any
+    of its tokens.
     exclude, filters, originals: as in `Query`. field: the object field that holds the tokens.
     least: number of groups that a document must share, at least 1. stopped: number of groups that
     lack tokens, because the buckets of these are too large to be looked at.
     """
 
-    kind: TokenKind | Literal["digest"]
+    kind: TokenKind | Literal["wordless"]
     groups: list[list[str]]
     exclude: str | None = None
     field: str = FIELD

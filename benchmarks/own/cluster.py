@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import itertools
 import json
 import resource
 import statistics
@@ -177,12 +178,11 @@ class Bench:
     def terms_bodies(self, texts: list[str], hits: list[int]) -> list[Figures]:
         """Plain queries for the documents that hold a text's tokens."""
         meta = self.index.meta
-        bands = sketch(texts, meta.scheme).bands
-        assert bands is not None
-        recalls = band_queries(meta, bands, [Query(text) for text in texts])
+        sketches = sketch(texts, meta.scheme, swaps=Limits().swaps_for(meta.scheme))
+        recalls = band_queries(meta, sketches, [Query(text) for text in texts])
         return [
             {
-                "query": {"terms": {f"{meta.field}.minhash": [token for (token,) in one.groups]}},
+                "query": {"terms": {f"{meta.field}.minhash": [*itertools.chain(*one.groups)]}},
                 "size": max(1, size),
                 "_source": {"excludes": TOKEN_PATHS},
             }
@@ -218,9 +218,8 @@ class Bench:
     def _recall_bodies(self, texts: list[str]) -> list[Figures]:
         """The recall query that `similar` sends."""
         meta = self.index.meta
-        bands = sketch(texts, meta.scheme).bands
-        assert bands is not None
-        recalls = band_queries(meta, bands, [Query(text) for text in texts])
+        sketches = sketch(texts, meta.scheme, swaps=Limits().swaps_for(meta.scheme))
+        recalls = band_queries(meta, sketches, [Query(text) for text in texts])
         return [candidates_body(one, Limits().candidates) for one in recalls]
 
     def recall(self, size: int) -> Figures:
@@ -232,11 +231,15 @@ class Bench:
         similarities = jaccard(sets, rows, rows + COPIES)
         minhash = meta.scheme.minhash
         assert minhash is not None
-        expected = np.array(
-            [candidate_probability(s, minhash.bands, minhash.rows) for s in similarities.tolist()]
-        )
         # Every candidate is a match that shares a shingle, whatever its similarity.
         limits = Limits(threshold=1e-9, matches=1_000)
+        swaps = limits.swaps_for(meta.scheme)
+        expected = np.array(
+            [
+                candidate_probability(s, minhash.bands, minhash.rows, swaps)
+                for s in similarities.tolist()
+            ]
+        )
         results = self.index.similar_many([Query(text) for text in copies], limits)
         assert not any(result.truncated for result in results)
         found = np.array(

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from esdedup.sketch.banding import background_candidates, candidate_probability, steepest_similarity
+from esdedup.sketch.banding import (
+    MOST_SWAPS,
+    background_candidates,
+    candidate_probability,
+    probes,
+    steepest_similarity,
+)
 from esdedup.sketch.scheme import Scheme
 
 CHANCE_SIMILARITY = 0.02
@@ -21,19 +27,23 @@ def describe(
     if scheme.minhash is not None:
         minhash = scheme.minhash
         bands, each = minhash.bands, minhash.rows
-        recalls = ", ".join(
-            f"{100 * candidate_probability(similarity, bands, each):.1f}% at {similarity}"
-            for similarity in (0.3, 0.5, 0.7, 0.8, 0.9)
-        )
-        expected = f"{background_candidates(documents, chance, bands, each):,.1f}"
-        cost = f"about {expected} at {documents:,.0f} documents that are {chance} alike by chance"
         single = f", {minhash.signature} single values" if minhash.signature else ""
         banding = f"{bands} bands of {each} rows of {minhash.permutations} permutations{single}"
-        rows += [
-            ("MinHash", banding),
-            ("recall by Jaccard", f"{recalls}; steepest at {steepest_similarity(bands, each):.2f}"),
-            ("chance candidates a query", cost),
-        ]
+        rows.append(("MinHash", f"{banding}; steepest at {steepest_similarity(bands, each):.2f}"))
+        for swaps in range(MOST_SWAPS + 1):
+            recalls = ", ".join(
+                f"{100 * candidate_probability(similarity, bands, each, swaps):.1f}%"
+                f" at {similarity}"
+                for similarity in (0.3, 0.5, 0.7, 0.8, 0.9)
+            )
+            expected = background_candidates(documents, chance, bands, each, swaps)
+            rows.append(
+                (
+                    f"recall with {bands * probes(each, swaps):,} terms a query",
+                    f"{recalls}; about {expected:,.1f} candidates at {documents:,.0f} documents"
+                    f" that are {chance} alike by chance",
+                )
+            )
     if scheme.simhash is not None:
         layout = scheme.simhash.layout
         segments = f"{layout.bits} bits, segments {layout}, {len(layout.widths)} tokens"

@@ -10,7 +10,7 @@ import numpy as np
 from esdedup.analysis.tuning import Neighbours, from_pairs, least_met, with_found
 from esdedup.exceptions import UsageError
 from esdedup.models import Document, Query
-from esdedup.search.limits import ONE_BAND, Limits
+from esdedup.search.limits import Limits
 from esdedup.search.similar import similar
 from esdedup.sketch.sketch import shingle_sets
 from esdedup.stores.base import Store
@@ -91,7 +91,7 @@ def sample_neighbours(
         # Without the stop list, because the S-curve of all bands tells how many are not found.
         whole = replace(meta, stop=())
         limits = Limits(
-            "jaccard", least, matches=candidates, candidates=candidates, recall=ONE_BAND
+            "jaccard", least, matches=candidates, candidates=candidates, least=1, swaps=0
         )
         queries = [Query(text, document.id) for document, text in found]
         values: list[float] = []

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from esdedup.exceptions import UsageError
-from esdedup.sketch.banding import bands_needed, candidate_probability, choose_banding
+from esdedup.sketch import banding
+from esdedup.sketch.banding import SWAPS
 from esdedup.sketch.minhash import MinHash
 from esdedup.sketch.segments import Layout
 from esdedup.sketch.simhash import SimHash
@@ -29,17 +30,15 @@ _BINS = 20
 _FEWEST_PAIRS = 30
 _CELLS_A_BLOCK = 1 << 19
 """Pairs of texts whose shared shingles are counted at once."""
-# Bytes of a document in an index of Elasticsearch, `_source` included, merged: measured, see
-# docs/explanation/scale.md and `benchmarks/index_size.py` at commit 4d72008. 23 tokens of bands and
-# 4 of segments take 461 bytes, 20 and 4 take 415. Tokens of 36 bits in place of 30 take 40 more for
-# 20 of them. No segments and no fingerprint take 70 less. 128 single values take 1,390, see
-# docs/explanation/design.md.
-_BYTES_A_BAND_TOKEN = 15.0
+# Bytes of a document in an index of Elasticsearch, `_source` included, merged, by the sizes of
+# 100,000 documents: 12 bands and 4 segments take 250.9, 23 and 4 take 416.6, 12 without segments
+# 211.1. Tokens of 36 bits in place of 30 take 40 more for 20 of them. 128 single values take 1,390,
+# see docs/explanation/design.md.
+_BYTES_A_BAND_TOKEN = 15.06
 _BYTES_MORE_A_SIX_BITS = 2.0
-_BYTES_A_SEGMENT_TOKEN = 11.0
+_BYTES_A_SEGMENT_TOKEN = 9.9
 _BYTES_A_VALUE = 10.9
-_BYTES_A_FINGERPRINT = 25.0
-_BYTES_OF_THE_FIELD = 45.0
+_BYTES_OF_THE_FIELD = 30.5
 
 
 @dataclass(frozen=True)
@@ -97,22 +96,25 @@ def unrelated(documents: float, similarity: float) -> Neighbours:
     return Neighbours(np.array([similarity]), expected, np.zeros(1, np.int64), documents)
 
 
-def expectation(neighbours: Neighbours, threshold: float, minhash: MinHash) -> Expectation:
+def expectation(
+    neighbours: Neighbours, threshold: float, minhash: MinHash, swaps: int = 0
+) -> Expectation:
     """Predicts the candidates of a query by the bands of a scheme."""
-    met = neighbours.expected * meeting(neighbours.similarity, minhash)
+    met = neighbours.expected * meeting(neighbours.similarity, minhash, swaps)
     near = neighbours.similarity >= threshold
     similar = float(neighbours.expected[near].sum())
     found, candidates = float(met[near].sum()), float(met.sum())
     return Expectation(candidates, similar, max(0.0, similar - found), candidates - found)
 
 
-def meeting(similarity: F64, minhash: MinHash) -> F64:
-    """Chance that two documents share a band's token: the shape of `similarity`.
+def meeting(similarity: F64, minhash: MinHash, swaps: int = 0) -> F64:
+    """Chance that a query meets a document in a band: the shape of `similarity`.
 
-    It is the S-curve of `banding.candidate_probability`, raised by collisions of short tokens.
+    It is that of `banding.candidate_probability`, raised by collisions of short tokens.
     """
-    alike = similarity**minhash.rows
-    one = alike + (1.0 - alike) * 2.0**-minhash.token_bits
+    rows = minhash.rows
+    alike = np.array([banding.meeting(each, rows, swaps) for each in similarity.tolist()])
+    one = alike + (1.0 - alike) * banding.probes(rows, swaps) * 2.0**-minhash.token_bits
     with np.errstate(divide="ignore"):  # Equal documents always meet: the logarithm of 0.
         met: F64 = -np.expm1(minhash.bands * np.log1p(-one))
     return met
@@ -252,12 +254,14 @@ class Choice:
     """Bands and rows that reach the recall, with their cost.
 
     tokens: of a document, those of segments and single values included. bytes: of a document,
-    estimated. recall_at_threshold: chance that a pair exactly at the threshold meets. expected: by
-    a query. chosen: True for the choice of `banding.choose_banding`, or of the given rows.
+    estimated. terms: of a query by bands, with `banding.SWAPS`. recall_at_threshold: chance that
+    such a query meets a document exactly at the threshold. expected: by such a query. chosen: True
+    for the choice of `banding.choose_banding`, or of the given rows.
     """
 
     minhash: MinHash
     tokens: int
+    terms: int
     bytes: float
     recall_at_threshold: float
     expected: Expectation
@@ -279,19 +283,20 @@ def choices(
 
     Raises UsageError if no number of rows reaches the recall, or if the given one does not.
     """
-    _, best = choose_banding(threshold, recall, minhash.permutations)
+    _, best = banding.choose_banding(threshold, recall, minhash.permutations)
     wanted = best if rows is None else rows
     others = minhash.signature + (0 if simhash is None else len(simhash.layout.widths))
     found = []
     for each in range(1, best + 1):
-        bands = bands_needed(threshold, recall, each)
+        bands = banding.bands_needed(threshold, recall, each, SWAPS)
         if bands is None or bands * each > minhash.permutations or bands > MAX_TOKENS:
             continue
         made = replace(minhash, bands=bands, rows=each)
         size = bytes_a_document(made, simhash)
-        chance = candidate_probability(threshold, bands, each)
-        expected = expectation(neighbours, threshold, made)
-        found.append(Choice(made, bands + others, size, chance, expected, each == wanted))
+        chance = banding.candidate_probability(threshold, bands, each, SWAPS)
+        expected = expectation(neighbours, threshold, made, SWAPS)
+        terms = bands * banding.probes(each, SWAPS)
+        found.append(Choice(made, bands + others, terms, size, chance, expected, each == wanted))
     if not any(choice.chosen for choice in found):
         possible = ", ".join(str(choice.minhash.rows) for choice in found)
         raise UsageError(
@@ -307,5 +312,4 @@ def bytes_a_document(minhash: MinHash, simhash: SimHash | None) -> float:
     bands = minhash.bands * (_BYTES_A_BAND_TOKEN + longer) + minhash.signature * _BYTES_A_VALUE
     if simhash is None:
         return _BYTES_OF_THE_FIELD + bands
-    segments = len(simhash.layout.widths) * _BYTES_A_SEGMENT_TOKEN
-    return _BYTES_OF_THE_FIELD + bands + segments + _BYTES_A_FINGERPRINT * simhash.layout.bits / 64
+    return _BYTES_OF_THE_FIELD + bands + len(simhash.layout.widths) * _BYTES_A_SEGMENT_TOKEN

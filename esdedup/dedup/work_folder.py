@@ -28,7 +28,7 @@ from esdedup.dedup.union_find import singletons
 from esdedup.exceptions import EsdedupError, StoreError, UsageError
 from esdedup.models import Document, Metric, Share
 from esdedup.search.limits import require_minhash, require_simhash
-from esdedup.sketch.simhash import from_hex
+from esdedup.sketch.segments import fingerprints_of
 from esdedup.sketch.sketch import digest_words
 from esdedup.sketch.tokens import decode
 from esdedup.stores.base import Store
@@ -80,9 +80,7 @@ class Reading:
     def paths(self) -> list[str]:
         """The dotted names of the fields to read: digest, tokens, then those of the keep rule."""
         field = self.meta.field
-        # With digests alone, the shortest tokens show whether a text has any shingle.
-        short = self.metric is None and self.meta.scheme.simhash is not None
-        tokens = "fingerprint" if short or self.metric == "hamming" else "minhash"
+        tokens = {"jaccard": "minhash", "hamming": "simhash", None: "wordless"}[self.metric]
         return [f"{field}.digest", f"{field}.{tokens}", *self.keep.paths(self.meta.text_fields)]
 
     @property
@@ -325,14 +323,17 @@ def _columns(
         ) from error
     found = [value_at(document.source, tokens_path) for document in batch]
     tokens = [value for value in found if value is not None]
-    filled = np.array([value is not None for value in found], np.bool_)
+    # With digests alone, only texts without words have something to read.
+    filled = np.array([(value is None) == (reading.metric is None) for value in found], np.bool_)
     values = np.zeros((len(batch), reading.width), reading.kind)
     try:
         if tokens and reading.metric == "jaccard":
             minhash = require_minhash(reading.meta.scheme)
             values[filled] = decode(tokens, minhash.bands, minhash.token_bits)
         elif tokens and reading.metric == "hamming":
-            values[filled] = from_hex(tokens)
+            layout = require_simhash(reading.meta.scheme)
+            segments = decode(tokens, len(layout.widths), layout.segment_bits)
+            values[filled] = fingerprints_of(segments, layout)
     except ValueError as error:
         raise StoreError(f"{store.where}: tokens do not fit the index's scheme: {error}") from error
     return digests, filled, values

@@ -22,7 +22,7 @@ TAKEN_BY_LINE = (
     "another text was indexed from this line of this file before; give the documents ids of their"
     " own (--id-field)"
 )
-OURS = ("scheme", "digest", *TOKEN_KINDS, "fingerprint")
+OURS = ("scheme", "digest", "wordless", *TOKEN_KINDS)
 """Fields made of a text."""
 MARKS = ("group", "original", "similarity", "distance")
 """Fields that an ingest policy or `group` adds."""

@@ -251,7 +251,7 @@ def added_fields(
     partial: True for a text in the `doc` of an update. An update merges objects, so that the field
     of an empty text must have nulls to remove old tokens.
     """
-    cleared = dict.fromkeys([*scheme.kinds, *(["fingerprint"] if scheme.simhash else [])])
+    cleared = dict.fromkeys([*scheme.kinds, "wordless"])
     return [
         {**cleared, **tokens} if merged else tokens
         for tokens, merged in zip(token_fields(sketch(texts, scheme), scheme), partial, strict=True)

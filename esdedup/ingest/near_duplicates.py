@@ -2,7 +2,7 @@
 
 A document is compared with the documents of the store, and with those that came just before
 (`recent`), because searches may not see them yet. The later one is the duplicate. Equal texts are
-found first, by their digests alone.
+found first, as documents that share all tokens.
 
 Grouping is the leader algorithm (Hartigan, "Clustering Algorithms", Wiley 1975, chapter 3). Here a
 document joins the nearest representative, not the first one that is near enough.
@@ -11,7 +11,7 @@ document joins the nearest representative, not the first one that is near enough
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -19,11 +19,13 @@ from esdedup.arguments import check_fields
 from esdedup.exceptions import UsageError
 from esdedup.ingest.documents import MARKS
 from esdedup.ingest.recent import Earlier, Likeness, Measure, Near, Row, Verdict
-from esdedup.models import CandidateQuery, Document, Metric, Query, natural, tokens_in
-from esdedup.search.limits import ACTING, ONE_BAND, Limits
+from esdedup.models import Metric, Query, natural, tokens_in
+from esdedup.search.candidates import equal_text_queries
+from esdedup.search.limits import ACTING, Limits, narrowed_scheme
 from esdedup.search.similar import similar
-from esdedup.sketch.sketch import NO_TEXT, normalised_digests
+from esdedup.sketch.sketch import NO_TEXT, normalised_digests, sketch
 from esdedup.stores.base import Store
+from esdedup.stores.elastic.queries import QUERIES_AT_ONCE
 from esdedup.stores.fields import text_at, value_at
 from esdedup.stores.mapping import IndexMeta
 from esdedup.text.arrays import U64
@@ -34,9 +36,6 @@ PolicyAction = Literal["keep", "mark", "skip", "fail", "group"]
 _RECENT_DOCUMENTS = 20_000
 _RECENT_CHARACTERS = 100_000_000
 """A generation of recent documents. Bulk helpers run behind by a few thousand at most."""
-_DIGESTS_AT_ONCE = 200
-_OF_ONE_TEXT = 10
-"""Documents of one text to read. Any of them will do, but the first ones may have changed."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ class DuplicatePolicy:
         """The limits of the search in the store."""
         most = self.candidates
         # One band, because documents that came just before are compared if they share one.
-        return Limits(self.metric, self.threshold, self.distance, most, most, ONE_BAND)
+        return Limits(self.metric, self.threshold, self.distance, most, most, least=1)
 
     @property
     def writes(self) -> bool:
@@ -302,14 +301,18 @@ class _Batch:
         return known | {row.id: (row.digest, row.verdict) for row in own}
 
     def _of_equal_texts(self, texts: Mapping[str, str]) -> dict[str, list[Near]]:
-        """Finds documents of the store of equal texts: by digest, a few of each."""
+        """Finds documents of the store of equal texts, by the digests of these."""
         near: dict[str, list[Near]] = {}
-        digests = list(texts)
-        for first in range(0, len(digests), _DIGESTS_AT_ONCE):
-            for documents in self._with_digests(digests[first : first + _DIGESTS_AT_ONCE]):
-                found = [text_at(document.source, self.meta.text_fields) for document in documents]
+        queries = [Query(text) for text in texts.values()]
+        scheme = narrowed_scheme(self.meta.scheme, self.policy.metric)
+        wanted = equal_text_queries(self.meta, sketch([*texts.values()], scheme), queries)
+        for first in range(0, len(wanted), QUERIES_AT_ONCE):
+            some = wanted[first : first + QUERIES_AT_ONCE]
+            for found in self.store.candidates(some, self.policy.candidates):
+                documents = [each.document for each in found.found]
+                found_texts = [text_at(each.source, self.meta.text_fields) for each in documents]
                 # Another client's update may have removed the text and left the tokens.
-                stored = [text or "" for text in found]
+                stored = [text or "" for text in found_texts]
                 normalised = normalise(stored, self.meta.scheme.normalisation)
                 for document, text in zip(documents, normalised, strict=True):
                     ours = document.tokens_in(self.meta.field)
@@ -319,14 +322,3 @@ class _Batch:
                         verdict = Verdict.stored(document.id, ours)
                         near.setdefault(digest, []).append(Near(document.id, verdict))
         return near
-
-    def _with_digests(self, digests: list[str]) -> Iterator[list[Document]]:
-        query = CandidateQuery("digest", [digests], field=self.meta.field)
-        (found,) = self.store.candidates([query], 2 * len(digests))
-        if not found.truncated:
-            yield [each.document for each in found.found]
-            return
-        # One text of thousands of documents would hide the others.
-        for digest in digests:
-            (found,) = self.store.candidates([replace(query, groups=[[digest]])], _OF_ONE_TEXT)
-            yield [each.document for each in found.found]

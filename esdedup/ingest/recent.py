@@ -11,7 +11,7 @@ import numpy as np
 
 from esdedup.ingest.documents import MARKS
 from esdedup.search.buckets import band_pairs, segment_pairs
-from esdedup.search.limits import Limits, distance_for, narrowed_scheme, require_simhash
+from esdedup.search.limits import Limits, comparing_scheme, distance_for, require_simhash
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.segments import probe_masks, segment_values
 from esdedup.sketch.sketch import normalised_digests, shingle_sets, sketch
@@ -30,8 +30,8 @@ class Likeness:
 
     def __init__(self, scheme: Scheme, limits: Limits) -> None:
         limits.check_for_pairs(scheme)
-        # The tokens of the other metric are made when a document is written.
-        self._scheme = narrowed_scheme(scheme, limits.metric)
+        # The tokens to store are made when a document is written.
+        self._scheme = comparing_scheme(scheme, limits)
         self._limits = limits
         self._by_bands = limits.metric == "jaccard"
 

@@ -6,6 +6,7 @@ body of the search. For the local file `stores.sqlite.tables` makes the SQL stat
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Literal
@@ -14,7 +15,6 @@ import numpy as np
 
 from esdedup.models import CandidateQuery, Query, TokenKind
 from esdedup.search.limits import Limits, distance_for, require_minhash, require_simhash
-from esdedup.sketch.banding import least_bands
 from esdedup.sketch.minhash import VALUE_BITS
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.segments import probe_masks, segment_values
@@ -39,18 +39,37 @@ def candidate_queries(
         return segment_queries(meta, sketches.fingerprints, queries, distance)
     require_minhash(meta.scheme)
     if sketches.values is not None:
-        return band_queries(meta, sketches.values, queries, "signature")
-    assert sketches.bands is not None
-    return band_queries(meta, sketches.bands, queries)
+        return value_queries(meta, sketches.values, queries)
+    return band_queries(meta, sketches, queries)
 
 
 def band_queries(
-    meta: IndexMeta, values: U64, queries: Sequence[Query], kind: TokenKind = "minhash"
+    meta: IndexMeta, sketches: Sketches, queries: Sequence[Query]
 ) -> list[CandidateQuery]:
-    """Queries for documents that share bands, or values of the signature, shape (n, values)."""
-    bits = VALUE_BITS if kind == "signature" else require_minhash(meta.scheme).token_bits
-    groups = ([[token] for token in row] for row in encode(values, bits))
-    return _queries(meta, kind, groups, queries)
+    """Queries for documents that share bands, by all probes of each band if there are any."""
+    minhash = require_minhash(meta.scheme)
+    if sketches.probes is None or sketches.probed is None:
+        assert sketches.bands is not None
+        return _queries(meta, "minhash", _singles(sketches.bands, minhash.token_bits), queries)
+    count, bands, probes = sketches.probes.shape
+    positions = np.repeat(np.arange(bands), probes)
+    values = sketches.probes.reshape(count, bands * probes)
+    rows = encode_at(values, positions, bands, minhash.token_bits) if count else []
+    starts = range(0, bands * probes, probes)
+    groups = [[tokens[start : start + probes] for start in starts] for tokens in rows]
+    for row, band in np.argwhere(~sketches.probed.all(axis=2)).tolist():
+        wanted = sketches.probed[row, band]
+        groups[row][band] = [*itertools.compress(groups[row][band], wanted.tolist())]
+    return _queries(meta, "minhash", groups, queries)
+
+
+def value_queries(meta: IndexMeta, values: U64, queries: Sequence[Query]) -> list[CandidateQuery]:
+    """Queries for documents that share single values of the signature, shape (n, values)."""
+    return _queries(meta, "signature", _singles(values, VALUE_BITS), queries)
+
+
+def _singles(values: U64, bits: int) -> list[list[list[str]]]:
+    return [[[token] for token in row] for row in encode(values, bits)]
 
 
 def segment_queries(
@@ -70,16 +89,30 @@ def segment_queries(
     return _queries(meta, "simhash", groups, queries)
 
 
-def digest_queries(
-    meta: IndexMeta, digests: Sequence[str], queries: Sequence[Query]
+def equal_text_queries(
+    meta: IndexMeta, sketches: Sketches, queries: Sequence[Query]
 ) -> list[CandidateQuery]:
-    """Queries for documents of the same digest."""
-    return _queries(meta, "digest", ([[digest]] for digest in digests), queries)
+    """Queries for documents that share all bands or segments, or that have the same wordless text.
+
+    Documents of an equal text are among these, with the same digest.
+    """
+    if sketches.bands is not None:
+        minhash = require_minhash(meta.scheme)
+        found = _queries(meta, "minhash", _singles(sketches.bands, minhash.token_bits), queries)
+    else:
+        assert sketches.fingerprints is not None
+        found = segment_queries(meta, sketches.fingerprints, queries, 0)
+    digests = ([[digest]] for digest in sketches.digests)
+    wordless = _queries(meta, "wordless", digests, queries)
+    return [
+        replace(one, least=len(one.groups)) if filled else other
+        for one, other, filled in zip(found, wordless, sketches.filled.tolist(), strict=True)
+    ]
 
 
 def _queries(
     meta: IndexMeta,
-    kind: TokenKind | Literal["digest"],
+    kind: TokenKind | Literal["wordless"],
     groups: Iterable[list[list[str]]],
     queries: Sequence[Query],
 ) -> list[CandidateQuery]:
@@ -92,13 +125,19 @@ def _queries(
     ]
 
 
+def whole_groups(query: CandidateQuery, scheme: Scheme) -> int:
+    """The number of bands, or single values, of a query that lost no token."""
+    if query.kind == "minhash":
+        return require_minhash(scheme).bands - query.stopped
+    return len(query.groups)
+
+
 def with_least_bands(query: CandidateQuery, scheme: Scheme, limits: Limits) -> CandidateQuery:
     """The query with the most shared bands that it may demand at the recall, of those it has."""
     if limits.metric == "hamming" or limits.threshold is None or not query.groups:
         return query
-    rows = require_minhash(scheme).rows
-    least = least_bands(limits.threshold, limits.recall, len(query.groups), rows)
-    return replace(query, least=least)
+    rows, swaps = require_minhash(scheme).rows, limits.swaps_for(scheme)
+    return replace(query, least=limits.least_of(len(query.groups), rows, swaps))
 
 
 def without_stopped(meta: IndexMeta, queries: Sequence[CandidateQuery]) -> list[CandidateQuery]:

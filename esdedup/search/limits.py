@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from esdedup.arguments import check_fields
 from esdedup.exceptions import UsageError
 from esdedup.models import Metric
-from esdedup.sketch.minhash import MinHash
+from esdedup.sketch.banding import choose_banding, least_bands, swaps_for
+from esdedup.sketch.minhash import MOST_PERMUTATIONS, MinHash
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.segments import Layout
 
@@ -19,8 +21,9 @@ MAX_PER_BUCKET = 1_000
 """By default pairs and groups compare a document with at most this many others of a bucket."""
 MAX_CANDIDATES = 10_000
 RECALL = 0.999
-ONE_BAND = 1.0 - 1e-12
-"""A recall so high that one shared band makes a candidate, at all but the highest thresholds."""
+NEAREST = 0.1
+"""The similarity by which swaps are chosen if there is no threshold."""
+_PERMUTATIONS = 160
 MAX_PROBES = 65_536
 """The maximum number of terms that servers take in one query by default."""
 
@@ -35,10 +38,12 @@ class Limits:
     matches: maximum number of matches of a query.
     candidates: maximum number of documents to fetch and verify for a query.
     recall: share of the documents at the threshold to find. A higher recall asks for fewer shared
-    bands, and gets more candidates.
+    bands and more swaps (`banding`), and gets more candidates.
     max_bucket: leave out bands or segments whose bucket holds more documents, but keep one; None
     to leave out only the stop list. It costs one more round trip. Only for queries.
     max_per_bucket: compare a document with at most this many others of a bucket. Not for queries.
+    least: number of bands to share; None for the most that reach the recall.
+    swaps: of queries; None for the fewest that reach the recall.
 
     Raises UsageError if a value is out of range.
     """
@@ -51,6 +56,8 @@ class Limits:
     recall: float = RECALL
     max_bucket: int | None = None
     max_per_bucket: int = MAX_PER_BUCKET
+    least: int | None = None
+    swaps: int | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -81,6 +88,19 @@ class Limits:
             raise UsageError("a threshold is needed here: use a similarity above 0, up to 1")
         return self.threshold
 
+    def swaps_for(self, scheme: Scheme) -> int:
+        """The swaps of queries by bands: for the nearest documents, the most."""
+        if self.swaps is not None:
+            return self.swaps
+        minhash, threshold = require_minhash(scheme), self.threshold or NEAREST
+        return swaps_for(threshold, self.recall, minhash.bands, minhash.rows)
+
+    def least_of(self, bands: int, rows: int, swaps: int = 0) -> int:
+        """The number of bands, of so many that are looked up, to share at the threshold."""
+        if self.least is not None:
+            return self.least
+        return least_bands(self.least_similarity, self.recall, bands, rows, swaps)
+
     def check_for_pairs(self, scheme: Scheme) -> None:
         """Raises UsageError if these limits can't be used for pairs and groups, in this scheme."""
         if self.max_bucket is not None:
@@ -90,6 +110,22 @@ class Limits:
         else:
             require_minhash(scheme)
             _ = self.least_similarity
+
+
+def comparing_scheme(scheme: Scheme, limits: Limits) -> Scheme:
+    """The scheme to compare texts by that no stored tokens bind: with as many bands as it takes.
+
+    Its bands find documents at the threshold with the recall asked for, without swaps. More rows a
+    band take longer to sketch, and fewer leave more candidates to verify.
+    """
+    if limits.metric == "hamming" or limits.least_similarity == 1.0:
+        return narrowed_scheme(scheme, limits.metric)
+    threshold, recall = limits.least_similarity, limits.recall
+    for permutations in (_PERMUTATIONS, MOST_PERMUTATIONS):
+        with suppress(UsageError):
+            bands, rows = choose_banding(threshold, recall, permutations, 0)
+            return replace(scheme, minhash=MinHash(permutations, bands, rows), simhash=None)
+    return narrowed_scheme(scheme, limits.metric)
 
 
 def narrowed_scheme(scheme: Scheme, metric: Metric, nearest: bool = False) -> Scheme:

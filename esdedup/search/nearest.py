@@ -17,14 +17,29 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from esdedup.models import CandidateQuery, Candidates, Match, Query, Result
-from esdedup.search.candidates import band_queries, without_stopped
+from esdedup.search.candidates import (
+    band_queries,
+    value_queries,
+    whole_groups,
+    without_stopped,
+)
 from esdedup.search.limits import Limits, narrowed_scheme, require_minhash
 from esdedup.search.similar import by_similarity, jaccard_matches, of_equal_texts
 from esdedup.sketch.banding import expected_recall, least_bands
+from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import sketch
 from esdedup.stores.base import Store
 from esdedup.stores.elastic.queries import QUERIES_AT_ONCE
 from esdedup.stores.mapping import IndexMeta
+
+
+@dataclass(frozen=True)
+class _Level:
+    """A search for each query. rows: of the signature that make a token. swaps: of its probes."""
+
+    rows: int
+    swaps: int
+    queries: list[CandidateQuery]
 
 
 @dataclass
@@ -52,17 +67,23 @@ class _Look:
         """The similarity of the k-th match, or None if there are fewer."""
         return self.near[-1].similarity if len(self.near) == self.limits.matches else None
 
-    def least(self, tokens: int, rows: int) -> int:
-        """The number of `tokens`, of `rows` each, that a document nearer than the k-th shares."""
+    def least(self, query: CandidateQuery, level: _Level) -> int:
+        """The number of tokens that a document nearer than the k-th shares with a query."""
         similarity = self.farthest()
         if similarity is None:
             return 1
-        return least_bands(similarity, self.limits.recall, tokens, rows)
+        tokens = len(query.groups)
+        return least_bands(similarity, self.limits.recall, tokens, level.rows, level.swaps)
 
     def add(
-        self, query: CandidateQuery, rows: int, candidates: Candidates, matches: list[Match]
+        self,
+        query: CandidateQuery,
+        level: _Level,
+        candidates: Candidates,
+        matches: list[Match],
+        scheme: Scheme,
     ) -> None:
-        """Takes in what a query found. rows: rows a token. matches: of the candidates."""
+        """Takes in what a query found. matches: of the candidates."""
         both = {match.id: match for match in (*self.near, *matches) if match.similarity}
         self.near = sorted(both.values(), key=by_similarity)[: self.limits.matches]
         self.seen.update(match.id for match in matches)
@@ -73,8 +94,8 @@ class _Look:
             # Some that share as many tokens as the last candidate were not fetched.
             least = candidates.found[-1].matched + 1
         if (similarity := self.farthest()) is not None:
-            # The query holds no tokens of the stop list.
-            recall = expected_recall(similarity, len(query.groups), rows, least)
+            tokens = whole_groups(query, scheme)
+            recall = expected_recall(similarity, tokens, level.rows, least, level.swaps)
             self.recall = max(recall, self.recall or 0.0)
 
 
@@ -89,35 +110,35 @@ def nearest(
 
     Raises UsageError if the index has no MinHash tokens.
     """
-    rows_of_a_band = require_minhash(meta.scheme).rows
+    swaps = limits.swaps_for(meta.scheme)
     scheme = narrowed_scheme(meta.scheme, "jaccard", nearest=True)
-    sketches = sketch([query.text for query in queries], scheme, with_shingles=True)
+    texts = [query.text for query in queries]
+    sketches = sketch(texts, scheme, with_shingles=True, swaps=swaps)
     sets = sketches.shingles
-    assert sketches.bands is not None
     assert sets is not None
-    bands = without_stopped(meta, band_queries(meta, sketches.bands, queries))
-    # Each level has the rows of the signature that make one token, and a search for each query.
-    levels = [(rows_of_a_band, bands)]
+    bands = without_stopped(meta, band_queries(meta, sketches, queries))
+    levels = [_Level(require_minhash(meta.scheme).rows, swaps, bands)]
     if sketches.values is not None:
-        levels.append((1, band_queries(meta, sketches.values, queries, "signature")))
+        # Documents meet in single values often enough without swaps.
+        levels.append(_Level(1, 0, value_queries(meta, sketches.values, queries)))
     filled = np.flatnonzero(sketches.filled).tolist()
     results = [Result([], 0, False)] * len(queries)
     for row, result in of_equal_texts(store, meta, queries, sketches, limits):
         results[row] = result
     for first in range(0, len(filled), QUERIES_AT_ONCE):
         looks = {row: _Look(limits) for row in filled[first : first + QUERIES_AT_ONCE]}
-        for rows, searches in levels:
+        for level in levels:
             asked = {
-                row: replace(query, least=look.least(len(query.groups), rows))
+                row: replace(query, least=look.least(query, level))
                 for row, look in looks.items()
-                if (query := searches[row]).groups and not look.done
+                if (query := level.queries[row]).groups and not look.done
             }
             if not asked:
                 continue
             found = store.candidates(list(asked.values()), limits.candidates)
             for (row, query), candidates in zip(asked.items(), found, strict=True):
                 matches = jaccard_matches(meta, sets[row], candidates.found)
-                looks[row].add(query, rows, candidates, matches)
+                looks[row].add(query, level, candidates, matches, meta.scheme)
             # The candidates are freed before the next ones are fetched.
             del found, candidates
         for row, look in looks.items():

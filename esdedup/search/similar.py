@@ -6,7 +6,6 @@ similarity) or fingerprints (for Hamming distance) are compared here.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from esdedup.exceptions import UsageError
-from esdedup.models import Candidate, Match, Query, Result
+from esdedup.models import Candidate, Document, Match, Query, Result
 from esdedup.search.candidates import (
     candidate_queries,
-    digest_queries,
+    equal_text_queries,
+    whole_groups,
     with_least_bands,
     without_hot_buckets,
     without_stopped,
@@ -30,8 +30,13 @@ from esdedup.search.limits import (
     require_simhash,
 )
 from esdedup.sketch.banding import expected_recall
-from esdedup.sketch.simhash import from_hex
-from esdedup.sketch.sketch import NO_TEXT, Sketches, shingle_sets, sketch
+from esdedup.sketch.sketch import (
+    NO_TEXT,
+    Sketches,
+    shingle_sets,
+    sketch,
+    stored_fingerprints,
+)
 from esdedup.stores.base import Store
 from esdedup.stores.elastic.queries import QUERIES_AT_ONCE, candidates_body
 from esdedup.stores.fields import text_at
@@ -51,7 +56,9 @@ def similar(
     """
     scheme, by_bands = meta.scheme, limits.metric == "jaccard"
     texts = [query.text for query in queries]
-    sketches = sketch(texts, narrowed_scheme(scheme, limits.metric), with_shingles=by_bands)
+    swaps = limits.swaps_for(scheme) if by_bands else 0
+    narrowed = narrowed_scheme(scheme, limits.metric)
+    sketches = sketch(texts, narrowed, with_shingles=by_bands, swaps=swaps)
     wanted = candidate_queries(meta, sketches, queries, limits)
     filled = np.flatnonzero(sketches.filled).tolist()
     some = [wanted[row] for row in filled]
@@ -65,8 +72,8 @@ def similar(
     for query in wanted:
         recall = None
         if by_bands:
-            bands, rows = len(query.groups), require_minhash(scheme).rows
-            recall = expected_recall(limits.least_similarity, bands, rows, query.least)
+            bands, rows = whole_groups(query, scheme), require_minhash(scheme).rows
+            recall = expected_recall(limits.least_similarity, bands, rows, query.least, swaps)
         results.append(Result([], 0, False, recall, stopped=query.stopped))
     asked = [row for row in filled if wanted[row].groups]
     for first in range(0, len(asked), QUERIES_AT_ONCE):
@@ -108,10 +115,10 @@ def of_equal_texts(
     asked = [row for row in rows if sketches.digests[row] != NO_TEXT]
     for first in range(0, len(asked), QUERIES_AT_ONCE):
         some = asked[first : first + QUERIES_AT_ONCE]
-        digests = [sketches.digests[row] for row in some]
-        wanted = digest_queries(meta, digests, [queries[row] for row in some])
+        texts = [queries[row] for row in some]
+        wanted = equal_text_queries(meta, sketches.of(some), texts)
         found = store.candidates(wanted, limits.candidates)
-        own = normalise([queries[row].text for row in some], normalisation)
+        own = normalise([query.text for query in texts], normalisation)
         for row, text, each in zip(some, own, found, strict=True):
             documents = [candidate.document for candidate in each.found]
             stored = [text_at(document.source, meta.text_fields) or "" for document in documents]
@@ -130,16 +137,17 @@ def of_equal_texts(
 def request_body(meta: IndexMeta, query: Query, limits: Limits) -> dict[str, Any]:
     """The body of a `_search` that finds the candidates of a query, for any client to send.
 
-    The score of a hit is the number of tokens that it shares with the text. The sender has to
-    verify the hits. A text without any shingle finds nothing, nor does one whose tokens are all in
-    the stop list.
+    The score of a hit is the number of bands or segments that it shares with the text. The sender
+    has to verify the hits. A text without any shingle finds nothing, nor does one whose tokens are
+    all in the stop list.
 
     Raises UsageError if `max_bucket` is set: only a search can ask for the sizes of buckets.
     """
     if limits.max_bucket is not None:
         raise UsageError("max bucket asks for sizes before it searches: it goes with similar")
     scheme = narrowed_scheme(meta.scheme, limits.metric, limits.threshold is None)
-    sketches = sketch([query.text], scheme)
+    swaps = limits.swaps_for(scheme) if limits.metric == "jaccard" else 0
+    sketches = sketch([query.text], scheme, swaps=swaps)
     (wanted,) = without_stopped(meta, candidate_queries(meta, sketches, [query], limits))
     body = candidates_body(with_least_bands(wanted, meta.scheme, limits), limits.candidates)
     if not sketches.filled[0] or not wanted.groups:
@@ -179,19 +187,21 @@ def _hamming_matches(
     """The candidates within a Hamming distance of `most`, the closest first, ties by id.
 
     own: the fingerprint of the query's text, shape (words,). A candidate is left out if others
-    wrote tokens without a fingerprint, or something else in its place.
+    wrote some other segments.
     """
-    form = re.compile(f"[0-9a-fA-F]{{{16 * own.size}}}")
-    fingerprints = [each.document.tokens_in(meta.field).get("fingerprint") for each in candidates]
-    found = [
-        (each, text)
-        for each, text in zip(candidates, fingerprints, strict=True)
-        if isinstance(text, str) and form.fullmatch(text)
-    ]
-    distances = hamming(from_hex([text for _, text in found]), own[None, :])
+    layout = require_simhash(meta.scheme)
+    rows = [each.document.tokens_in(meta.field).get("simhash") for each in candidates]
+    prints, whole = stored_fingerprints(rows, layout)
+    found = [each for each, fits in zip(candidates, whole.tolist(), strict=True) if fits]
     matches = [
-        Match(candidate.document.id, None, value, candidate.matched, candidate.document.source)
-        for (candidate, _), value in zip(found, distances.tolist(), strict=True)
+        Match(each.document.id, None, value, each.matched, _without_segments(meta, each.document))
+        for each, value in zip(found, hamming(prints, own[None, :]).tolist(), strict=True)
         if value <= most
     ]
     return sorted(matches, key=lambda match: (match.distance, match.id))
+
+
+def _without_segments(meta: IndexMeta, document: Document) -> dict[str, Any]:
+    ours = {**document.tokens_in(meta.field)}
+    ours.pop("simhash", None)
+    return {**document.source, meta.field: ours}

@@ -1,7 +1,9 @@
-"""MinHash signatures and their bands.
+"""MinHash signatures, their bands, and the probes of queries.
 
 Broder, "On the resemblance and containment of documents", 1997, section 3; banding: Leskovec,
-Rajaraman, Ullman, "Mining of Massive Datasets", section 3.4.
+Rajaraman, Ullman, "Mining of Massive Datasets", section 3.4; probes near a bucket: Lv, Josephson,
+Wang, Charikar, Li, "Multi-probe LSH: efficient indexing for high-dimensional similarity search",
+VLDB 2007, section 4. `banding.meeting` says how much probes find.
 
 The k permutations are h_i(x) = a_i * x + b_i mod 2**32, with a_i odd, over the upper 32 bits x of
 the shingle hashes. The seed fixes a_i and b_i (`hashing.keys`). Shingle hashes are already mixed.
@@ -12,6 +14,7 @@ So this simplest family reaches the binomial error, also on sets of 5 shingles:
 from __future__ import annotations
 
 import functools
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +22,7 @@ import numpy as np
 from esdedup.arguments import check_fields
 from esdedup.exceptions import UsageError
 from esdedup.sketch.tokens import MAX_TOKENS
-from esdedup.text.arrays import F64, U32, U64, Ragged
+from esdedup.text.arrays import F64, U32, U64, Mask, Ragged
 from esdedup.text.hashing import PRIME64_1, avalanche, keys
 
 EMPTY = np.uint32(0xFFFFFFFF)
@@ -50,7 +53,7 @@ class MinHash:
     """
 
     permutations: int = 128
-    bands: int = 23
+    bands: int = 12
     rows: int = 3
     token_bits: int = 30
     signature: int = 0
@@ -107,17 +110,65 @@ def _permutations(count: int, seed: int) -> tuple[U32, U32]:
     return multipliers, keys(count, "minhash-addend", seed).astype(np.uint32)
 
 
+def smallest(shingles: Ragged, permutations: int, seed: int, count: int) -> U32:
+    """The `count` smallest values of each permutation: shape (count, rows, permutations), uint32.
+
+    The first are the signatures. shingles: rows of different hashes, as `shingles.distinct` gives
+    them. A row with fewer hashes has EMPTY in the places that are left.
+    """
+    filled = np.flatnonzero(shingles.counts)
+    found = np.full((count, permutations, len(shingles)), EMPTY, np.uint32)
+    values = (shingles.hashes >> np.uint64(32)).astype(np.uint32)
+    at_once = min(permutations, max(2, _VALUES_AT_ONCE // max(1, values.size)))
+    multipliers, addends = _permutations(permutations, seed)
+    counts = shingles.counts[filled]
+    for first in range(0, permutations, at_once) if filled.size else ():
+        some = slice(first, first + at_once)
+        permuted = values * multipliers[some, None] + addends[some, None]
+        for place in range(count):
+            minima = np.minimum.reduceat(permuted, shingles.offsets[filled], axis=1)
+            found[place, some, filled] = minima.T
+            permuted[permuted == np.repeat(minima, counts, axis=1)] = EMPTY
+    return found.transpose(0, 2, 1)
+
+
 def band_hashes(signature: U32, bands: int, rows: int, bits: int) -> U64:
     """A hash of each band: shape (n, bands), uint64 below 2**bits.
 
     It is the upper `bits` bits of avalanche(fold(rows)), folded as shingles are.
     signature: shape (n, at least bands * rows).
     """
-    banded = signature[:, : bands * rows].reshape(len(signature), bands, rows).astype(np.uint64)
-    folded = banded[:, :, 0].copy()
-    for row in range(1, rows):
+    banded = signature[:, : bands * rows].reshape(len(signature), bands, rows)
+    return _folded(banded, bits)
+
+
+def probe_hashes(smallest: U32, bands: int, rows: int, bits: int, swaps: int) -> tuple[U64, Mask]:
+    """The hashes that a query looks for in each band, its own first: shape (n, bands, probes).
+
+    In a probe, the values of some rows are the second-smallest, or third-smallest, and so on, in
+    place of the minimum: a document that lacks the shingle of the minimum may have that one. Each
+    place down counts as one swap, and a probe has at most `swaps` of them. Those with fewer come
+    first. `banding.probes` gives their number. The mask, of the same shape, is False for a probe
+    that a text has too few shingles for.
+
+    smallest: shape (at least swaps + 1, n, at least bands * rows).
+    """
+    length = bands * rows
+    banded = smallest[:, :, :length].reshape(len(smallest), -1, bands, rows)
+    places = itertools.product(range(swaps + 1), repeat=rows)
+    few = sorted((each for each in places if sum(each) <= swaps), key=sum)
+    # Shape (probes, rows), to pick values of the shape (probes, rows, n, bands).
+    picked = banded[np.array(few), :, :, np.arange(rows)]
+    values = picked.transpose(2, 3, 0, 1)
+    return _folded(values, bits), (values != EMPTY).all(axis=-1)
+
+
+def _folded(values: U32, bits: int) -> U64:
+    """The hash of the values along the last axis, of `bits` bits."""
+    folded = values[..., 0].astype(np.uint64)
+    for row in range(1, values.shape[-1]):
         folded *= PRIME64_1
-        folded += banded[:, :, row]
+        folded += values[..., row]
     return avalanche(folded) >> np.uint64(64 - bits)
 
 

@@ -17,7 +17,7 @@ import xxhash
 from esdedup.arguments import check_fields
 from esdedup.exceptions import SchemeMismatch, UsageError
 from esdedup.models import TOKEN_KINDS, TokenKind
-from esdedup.sketch.banding import choose_banding
+from esdedup.sketch.banding import SWAPS, choose_banding
 from esdedup.sketch.minhash import MinHash
 from esdedup.sketch.segments import Layout
 from esdedup.sketch.simhash import SimHash
@@ -63,18 +63,20 @@ class Scheme:
         permutations: int = 128,
         token_bits: int = 30,
         signature: int = 0,
+        swaps: int = SWAPS,
         **others: Any,
     ) -> Scheme:
         """The scheme whose bands find a pair at `threshold` with probability `recall`.
 
-        It takes the most rows a band that do so, as `banding.choose_banding` explains.
+        `banding.choose_banding` explains the choice.
 
         threshold: Jaccard similarity, between 0 and 1.
         recall: mean share of the pairs at just this similarity that are found, between 0 and 1.
+        swaps: of the queries that find them; 0 if stored tokens alone are to meet.
         permutations, token_bits, signature: as in MinHash. others: further parameters of Scheme.
         Raises UsageError for values out of range, or if `permutations` do not reach the recall.
         """
-        bands, rows = choose_banding(threshold, recall, permutations)
+        bands, rows = choose_banding(threshold, recall, permutations, swaps)
         return Scheme(minhash=MinHash(permutations, bands, rows, token_bits, signature), **others)
 
     @functools.cached_property

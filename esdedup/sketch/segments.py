@@ -148,6 +148,25 @@ def segment_values(fingerprint: U64, layout: Layout) -> U64:
     return np.stack(columns, axis=1)
 
 
+def fingerprints_of(segments: U64, layout: Layout) -> U64:
+    """The fingerprints, shape (n, bits // 64), of which `segment_values` made these segments.
+
+    segments: shape (n, segments). Every block is in some segment.
+    """
+    widths = layout.block_bits
+    words = np.zeros((len(segments), layout.bits // 64), np.uint64)
+    for block, end in enumerate(itertools.accumulate(widths)):
+        column, chosen = next(
+            (column, chosen) for column, chosen in enumerate(layout.combinations) if block in chosen
+        )
+        # The bits of the segment's later blocks are below those of this one.
+        below = sum(widths[each] for each in chosen if each > block)
+        value = (segments[:, column] >> np.uint64(below)) & np.uint64((1 << widths[block]) - 1)
+        word, offset = divmod(end - 1, 64)
+        words[:, word] |= value << np.uint64(63 - offset)
+    return words
+
+
 def probe_masks(width: int, radius: int) -> U64:
     """All masks of `width` bits with at most `radius` bits set, fewest first: shape (m,)."""
     bits = [1 << bit for bit in range(width)]

@@ -10,7 +10,6 @@ Weights are whole numbers and sums are exact, so a fingerprint is the same on ev
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
@@ -114,9 +113,3 @@ def to_hex(fingerprint: U64) -> list[str]:
     digits = fingerprint.astype(">u8").tobytes().hex()
     width = 16 * fingerprint.shape[1]
     return [digits[i : i + width] for i in range(0, len(digits), width)]
-
-
-def from_hex(strings: Sequence[str]) -> U64:
-    """Reads the strings of `to_hex`: shape (n, words). Raises ValueError for any other form."""
-    words = [[int(s[i : i + 16], 16) for i in range(0, len(s), 16)] for s in strings]
-    return np.array(words, np.uint64) if words else np.empty((0, 1), np.uint64)

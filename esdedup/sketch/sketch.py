@@ -7,20 +7,21 @@ and SimHash `fingerprints`. `token_fields` writes them as the `esdedup` field of
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from esdedup.sketch.minhash import VALUE_BITS, band_hashes, signatures
+from esdedup.sketch.minhash import VALUE_BITS, band_hashes, probe_hashes, signatures, smallest
 from esdedup.sketch.scheme import Scheme
-from esdedup.sketch.segments import segment_values
-from esdedup.sketch.simhash import fingerprints, to_hex
-from esdedup.sketch.tokens import encode
+from esdedup.sketch.segments import Layout, fingerprints_of, segment_values
+from esdedup.sketch.simhash import fingerprints
+from esdedup.sketch.tokens import decode, encode
 from esdedup.text.arrays import U64, Mask, Ragged, blocks
 from esdedup.text.normalise import Normalisation, normalise
 from esdedup.text.shingles import distinct, shingle
@@ -32,6 +33,7 @@ processor's cache, and the C library keeps their memory for the next block. With
 it gave the memory back each time, and got it again page by page."""
 
 
+_Array = TypeVar("_Array", U64, Mask)
 _DIGEST = re.compile("[A-Za-z0-9_-]{22}")
 
 
@@ -42,7 +44,8 @@ class Sketches:
     digests: of the normalised texts, as `text_digests` writes them. filled: True for a text with
     shingles, shape (n,); others get no tokens. bands: band hashes, shape (n, bands). fingerprints:
     shape (n, bits // 64). shingles: the sets of shingle hashes, sorted. values: hashes of single
-    values of the signature, shape (n, count).
+    values of the signature, shape (n, count). probes: the hashes that a query looks for in each
+    band, shape (n, bands, probes); probed: False for those that a text is too short for.
     """
 
     digests: list[str]
@@ -51,14 +54,30 @@ class Sketches:
     fingerprints: U64 | None
     shingles: Ragged | None = None
     values: U64 | None = None
+    probes: U64 | None = None
+    probed: Mask | None = None
 
     def __len__(self) -> int:
         return len(self.digests)
 
+    def of(self, rows: Sequence[int]) -> Sketches:
+        """The sketches of some of the texts, without shingles and probes."""
+        chosen = np.array(rows, np.int64)
+        parts = (self.bands, self.fingerprints, self.values)
+        bands, prints, values = (None if part is None else part[chosen] for part in parts)
+        digests = [self.digests[row] for row in rows]
+        return Sketches(digests, self.filled[chosen], bands, prints, None, values)
 
-def sketch(texts: Sequence[str], scheme: Scheme, *, with_shingles: bool = False) -> Sketches:
-    """The sketches of texts. with_shingles: keep the sets of shingles too, if there is MinHash."""
-    parts = [_sketch_block(texts[block], scheme, with_shingles) for block in _blocks(texts)]
+
+def sketch(
+    texts: Sequence[str], scheme: Scheme, *, with_shingles: bool = False, swaps: int = 0
+) -> Sketches:
+    """The sketches of texts.
+
+    with_shingles: keep the sets of shingles too, if there is MinHash. swaps: of the probes to make,
+    if the texts are queries.
+    """
+    parts = [_sketch_block(texts[block], scheme, with_shingles, swaps) for block in _blocks(texts)]
     if len(parts) == 1:
         return parts[0]
     shingles = [part.shingles for part in parts if part.shingles is not None]
@@ -69,25 +88,45 @@ def sketch(texts: Sequence[str], scheme: Scheme, *, with_shingles: bool = False)
         fingerprints=_joined([part.fingerprints for part in parts]),
         shingles=Ragged.joined(shingles) if shingles else None,
         values=_joined([part.values for part in parts]),
+        probes=_joined([part.probes for part in parts]),
+        probed=_joined([part.probed for part in parts]),
     )
 
 
-def _sketch_block(texts: Sequence[str], scheme: Scheme, with_shingles: bool) -> Sketches:
+def _sketch_block(
+    texts: Sequence[str], scheme: Scheme, with_shingles: bool, swaps: int
+) -> Sketches:
     normalised, tokens = _tokens(texts, scheme)
     minhash, simhash = scheme.minhash, scheme.simhash
-    bands = values = prints = sets = None
+    bands = values = prints = sets = probes = probed = None
     if minhash is not None:
         shingles = shingle(tokens, scheme.shingling.size)
+        if with_shingles or swaps:
+            sets = distinct(shingles)
         # The signature is only as long as the tokens need.
         length = max(minhash.bands * minhash.rows, minhash.signature)
-        signature = signatures(shingles, length, scheme.seed)
-        bands = band_hashes(signature, minhash.bands, minhash.rows, minhash.token_bits)
+        form = minhash.bands, minhash.rows, minhash.token_bits
+        if swaps and sets is not None:
+            least = smallest(sets, length, scheme.seed, swaps + 1)
+            signature = least[0]
+            probes, probed = probe_hashes(least, *form, swaps)
+        else:
+            signature = signatures(shingles, length, scheme.seed)
+        bands = band_hashes(signature, *form)
         if minhash.signature:
             values = band_hashes(signature, minhash.signature, 1, VALUE_BITS)
-        sets = distinct(shingles) if with_shingles else None
     if simhash is not None:
         prints = fingerprints(shingle(tokens, simhash.feature_size), simhash)
-    return Sketches(text_digests(normalised), tokens.counts > 0, bands, prints, sets, values)
+    return Sketches(
+        text_digests(normalised),
+        tokens.counts > 0,
+        bands,
+        prints,
+        sets if with_shingles else None,
+        values,
+        probes,
+        probed,
+    )
 
 
 def _tokens(texts: Sequence[str], scheme: Scheme) -> tuple[list[str], Ragged]:
@@ -95,7 +134,7 @@ def _tokens(texts: Sequence[str], scheme: Scheme) -> tuple[list[str], Ragged]:
     return normalised, tokenise(normalised, scheme.shingling, scheme.seed)
 
 
-def _joined(parts: list[U64 | None]) -> U64 | None:
+def _joined(parts: Sequence[_Array | None]) -> _Array | None:
     present = [part for part in parts if part is not None]
     return np.concatenate(present) if present else None
 
@@ -157,10 +196,16 @@ def normalised_digests(
 
 
 def token_fields(sketches: Sketches, scheme: Scheme) -> list[dict[str, Any]]:
-    """The value of the `esdedup` field of each document."""
+    """The value of the `esdedup` field of each document.
+
+    The segments of a fingerprint hold all of its bits (`segments.fingerprints_of`). A text without
+    words has only its digest, indexed as `wordless`; others are found by their tokens.
+    """
     fields: list[dict[str, Any]] = [
         {"scheme": scheme.id, "digest": digest} for digest in sketches.digests
     ]
+    for row in np.flatnonzero(~sketches.filled).tolist():
+        fields[row]["wordless"] = sketches.digests[row]
     filled = np.flatnonzero(sketches.filled)
     columns: dict[str, Sequence[Any]] = {}
     if scheme.minhash is not None and sketches.bands is not None:
@@ -170,8 +215,23 @@ def token_fields(sketches: Sketches, scheme: Scheme) -> list[dict[str, Any]]:
     if scheme.simhash is not None and sketches.fingerprints is not None:
         layout, chosen = scheme.simhash.layout, sketches.fingerprints[filled]
         columns["simhash"] = encode(segment_values(chosen, layout), layout.segment_bits)
-        columns["fingerprint"] = to_hex(chosen)
     for name, column in columns.items():
         for row, value in zip(filled.tolist(), column, strict=True):
             fields[row][name] = value
     return fields
+
+
+def stored_fingerprints(rows: Sequence[Any], layout: Layout) -> tuple[U64, Mask]:
+    """The fingerprints of lists of segment tokens, and which of the rows are such lists.
+
+    Returns shapes (m, bits // 64) and (n,), with m rows that are. Others may write anything.
+    """
+    form = len(layout.widths), layout.segment_bits
+    found = []
+    whole = np.zeros(len(rows), np.bool_)
+    for row, tokens in enumerate(rows):
+        with contextlib.suppress(TypeError, ValueError):
+            found.append(decode([tokens], *form))
+            whole[row] = True
+    segments = np.concatenate([np.empty((0, form[0]), np.uint64), *found])
+    return fingerprints_of(segments, layout), whole

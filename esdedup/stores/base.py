@@ -103,9 +103,10 @@ class Store(Protocol):
         """
 
     def candidates(self, queries: Sequence[CandidateQuery], limit: int) -> list[Candidates]:
-        """Returns for each query at most `limit` documents that share most groups, without tokens.
+        """Returns for each query at most `limit` documents that share most groups.
 
-        Documents that share fewer groups than the query's `least` are left out.
+        They come without tokens, but with their segments if these were asked for. Documents that
+        share fewer groups than the query's `least` are left out.
         """
 
     def scan(

@@ -57,8 +57,15 @@ def stopped_buckets(stop: Sequence[str], kind: str, scheme: Scheme) -> tuple[I64
 
 
 def without(query: CandidateQuery, tokens: Collection[str]) -> CandidateQuery:
-    """Returns a query without some tokens; its `stopped` counts the groups that lost any."""
-    groups = [[token for token in group if token not in tokens] for group in query.groups]
+    """Returns a query without some tokens; its `stopped` counts the groups that lost any.
+
+    A band without its own token, the first of its group, is left out with all of its probes.
+    """
+    by_bands = query.kind == "minhash"
+    groups = [
+        [] if by_bands and group[0] in tokens else [each for each in group if each not in tokens]
+        for group in query.groups
+    ]
     lost = sum(len(left) < len(group) for left, group in zip(groups, query.groups, strict=True))
     return replace(query, groups=[group for group in groups if group], stopped=lost)
 

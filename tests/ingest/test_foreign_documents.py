@@ -37,10 +37,10 @@ def foreign(index: esdedup.Index) -> dict[str, dict[str, Any]]:
         "plain": ours,
         "array": [ours],
         "two": [ours, {"digest": "0"}],
-        "bare": {**ours, "fingerprint": None},
-        "short": {**ours, "fingerprint": "12ab"},
-        "no-hex": {**ours, "fingerprint": "0x" + "_" * 14},
-        "number": {**ours, "fingerprint": 7},
+        "few": {**ours, "simhash": ours["simhash"][:2]},
+        "twice": {**ours, "simhash": [*ours["simhash"], ours["simhash"][0]]},
+        "one": {**ours, "simhash": ours["simhash"][0]},
+        "mixed": {**ours, "simhash": [*ours["simhash"][:3], 7]},
     }
     return {id: {"text": words(1), FIELD: form} for id, form in forms.items()}
 

@@ -24,7 +24,7 @@ from esdedup.dedup.marks import mark_groups
 from esdedup.ingest import ingest
 from esdedup.ingest import near_duplicates as duplicates
 from esdedup.ingest.files import BadRecord, Record
-from esdedup.search.limits import ONE_BAND, Limits
+from esdedup.search.limits import Limits
 from esdedup.sketch.sketch import shingle_sets, sketch
 from esdedup.text.jaccard import hamming, jaccard
 from tests.conftest import delete_index
@@ -461,7 +461,7 @@ def test_leaders_of_a_whole_index_are_those_of_its_documents_in_their_order(
         made.append(" ".join(text) if at < 23 else "")
     documents = [{"id": f"d{number}", "text": text} for number, text in enumerate(made)]
     policy = DuplicatePolicy("group", threshold)
-    grouping = Grouping(Limits(threshold=threshold, recall=ONE_BAND))
+    grouping = Grouping(Limits(threshold=threshold, least=1))
     if by_distance:
         policy = DuplicatePolicy("group", metric="hamming", distance=6)
         grouping = Grouping(Limits("hamming", distance=6))

@@ -19,7 +19,6 @@ from esdedup.exceptions import StoreError, UsageError
 from esdedup.ingest.documents import with_tokens
 from esdedup.models import Document
 from esdedup.search.hot_buckets import hot_buckets
-from esdedup.search.limits import ONE_BAND
 from esdedup.sketch.banding import expected_recall
 from esdedup.sketch.minhash import MinHash
 from esdedup.stores.mapping import IndexMeta, common_meta, index_mapping
@@ -126,12 +125,16 @@ def test_the_hottest_are_found_with_their_exact_sizes(filled: Filled) -> None:
     assert "hot" not in filled.run("stats").json[0]
 
 
+def by_one_band(index: esdedup.Index, id: str) -> esdedup.Result:
+    """The documents similar to one that share any band."""
+    limits = esdedup.Limits(threshold=0.8, matches=50, least=1, swaps=0)
+    return index.similar_many([index.query(id=id)], limits)[0]
+
+
 @pytest.mark.on_every_server
 def test_a_stop_list_makes_queries_cheaper_and_says_so(filled: Filled) -> None:
     with filled.open() as index:
-        before = {
-            n: index.similar(id=f"d{n}", threshold=0.8, k=50, recall=ONE_BAND) for n in range(9)
-        }
+        before = {n: by_one_band(index, f"d{n}") for n in range(9)}
     for n, result in before.items():
         assert [match.id for match in result.matches] == [f"again{n}"]
         assert (result.asked, result.stopped) == (23, 0)
@@ -148,7 +151,7 @@ def test_a_stop_list_makes_queries_cheaper_and_says_so(filled: Filled) -> None:
     with filled.open() as index:
         assert set(index.meta.stop) == large
         for n in range(9):
-            result = index.similar(id=f"d{n}", threshold=0.8, k=50, recall=ONE_BAND)
+            result = by_one_band(index, f"d{n}")
             assert [match.id for match in result.matches] == [f"again{n}"]
             assert result.asked + result.stopped == 23
             assert not result.blind
@@ -177,7 +180,7 @@ def test_a_stop_list_makes_queries_cheaper_and_says_so(filled: Filled) -> None:
     with filled.open() as index:
         assert index.meta.stop == ()
         assert "stop" not in index.meta.to_json()
-        result = index.similar(id="d0", threshold=0.8, recall=ONE_BAND)
+        result = by_one_band(index, "d0")
         # The one that came meanwhile shares the boilerplate too.
         assert (result.stopped, result.candidates) == (0, before[0].candidates + 1)
 

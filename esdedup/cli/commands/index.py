@@ -111,9 +111,9 @@ def index(
     warn_of_repeated(ids)
     warn_without_words(report.without_words)
     if policy.action != "keep" and metric == "jaccard":
-        minhash = require_minhash(used)
-        expected = expected_recall(least, minhash.bands, minhash.rows)
-        output.warn(lacking_recall(expected, Limits(threshold=least)))
+        limits, minhash = Limits(threshold=least), require_minhash(used)
+        expected = expected_recall(least, minhash.bands, minhash.rows, swaps=limits.swaps_for(used))
+        output.warn(lacking_recall(expected, limits))
     if report.truncated:
         output.message(
             f"{output.count(report.truncated, 'document')} with more candidates than the"

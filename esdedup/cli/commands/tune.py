@@ -26,6 +26,7 @@ from esdedup.cli.options import AsJson, Target, scheme_in, with_target
 from esdedup.cli.output import Kind, message, only_plain, print_json, print_table, steps, wants_json
 from esdedup.exceptions import UsageError
 from esdedup.models import MOST_SAMPLED
+from esdedup.sketch.banding import SWAPS
 from esdedup.sketch.minhash import MOST_PERMUTATIONS, MinHash
 from esdedup.sketch.scheme import Scheme
 
@@ -121,7 +122,7 @@ def tune(
         print_json(to_json(answer))
         return
     _print_chart(chosen.minhash, threshold, neighbours if sampled else None)
-    names = ["banding", "tokens", "bytes", f"at {threshold:g}", "candidates"]
+    names = ["banding", "tokens", "terms", "bytes", f"at {threshold:g}", "candidates"]
     if sampled is not None:
         names += ["recall", "missed", "wasted"]
     print_table(
@@ -164,7 +165,7 @@ def _sampled(target: Target, count: int, seed: int, candidates: int) -> tuple[Sc
 
 def _print_chart(minhash: MinHash, threshold: float, neighbours: Neighbours | None) -> None:
     """Prints the S-curve, and the neighbours on a logarithmic scale if known, by similarity."""
-    curve = similarity_histogram(meeting((np.arange(BINS) + 0.5) / BINS, minhash))
+    curve = similarity_histogram(meeting((np.arange(BINS) + 0.5) / BINS, minhash, SWAPS))
     columns: list[tuple[str, Kind]] = [("similarity", "key"), ("met", "number"), ("", "key")]
     rows = []
     for each, length in bars(curve):
@@ -195,6 +196,7 @@ def _cells(choice: Choice) -> list[str]:
     return [
         f"{'* ' * choice.chosen}{choice.minhash.bands} x {choice.minhash.rows}",
         str(choice.tokens),
+        f"{choice.terms:,}",
         f"{choice.bytes:.0f}",
         f"{100 * choice.recall_at_threshold:.1f}%",
         _number(expected.candidates),

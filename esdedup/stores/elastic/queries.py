@@ -19,7 +19,10 @@ QUERIES_AT_ONCE = 50
 
 
 def candidates_body(query: CandidateQuery, limit: int) -> dict[str, Any]:
-    """Returns the search for the `limit` documents that share most token groups with a query."""
+    """Returns the search for the `limit` documents that share most token groups with a query.
+
+    The documents come without tokens, but with their segments if these were asked for.
+    """
     field = f"{query.field}.{query.kind}"
     groups = [
         {"term": {field: group[0]}} if len(group) == 1 else {"terms": {field: group}}
@@ -40,12 +43,14 @@ def candidates_body(query: CandidateQuery, limit: int) -> dict[str, Any]:
         excluded.append({"exists": {"field": f"{query.field}.original"}})
     if excluded:
         condition["must_not"] = excluded
+    # Segments are compared, other tokens are not.
+    unread = [path for path in TOKEN_PATHS if query.kind != "simhash" or "simhash" not in path]
     return {
         "query": {"bool": condition},
         "size": limit,
         # Tells whether there are more than are fetched, without counting all of them.
         "track_total_hits": limit,
-        "_source": {"excludes": TOKEN_PATHS},
+        "_source": {"excludes": unread},
     }
 
 

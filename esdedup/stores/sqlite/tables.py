@@ -33,7 +33,7 @@ _VARIABLES = 500
 _SPARSE = 100
 """Numbers a document, from which on a sample is not drawn from all numbers, most of them free."""
 
-_DIGEST = "json_extract(tokens, '$.digest')"
+_WORDLESS = "json_extract(tokens, '$.wordless')"
 _ORIGINAL = "json_extract(tokens, '$.original')"
 """The id of the document that a document is marked as a duplicate of, in SQL."""
 
@@ -66,7 +66,10 @@ class Tables:
             f"CREATE TABLE {self.documents}(number INTEGER PRIMARY KEY,"
             " id TEXT NOT NULL UNIQUE, source TEXT NOT NULL, scheme TEXT, tokens TEXT)"
         )
-        self.db.execute(f"CREATE INDEX {self._name('digest')} ON {self.documents}({_DIGEST})")
+        self.db.execute(
+            f"CREATE INDEX {self._name('wordless')} ON {self.documents}({_WORDLESS})"
+            f" WHERE {_WORDLESS} IS NOT NULL"
+        )
         for kind in TOKEN_KINDS:
             self.db.execute(
                 f"CREATE TABLE {self._name(kind)}(token TEXT NOT NULL,"
@@ -206,8 +209,8 @@ class Tables:
         A document comes once for each token that it holds.
         """
         wanted = "IN (SELECT value FROM json_each(?1))"
-        if kind == "digest":
-            return f"SELECT number AS document FROM {self.documents} WHERE {_DIGEST} {wanted}"
+        if kind == "wordless":
+            return f"SELECT number AS document FROM {self.documents} WHERE {_WORDLESS} {wanted}"
         found = f"SELECT document FROM {self._name(kind)} WHERE token {wanted}"
         if not self.waiting():
             return found
@@ -236,7 +239,8 @@ class Tables:
                 f" LIMIT ?4) JOIN {self.documents} ON number = document ORDER BY met DESC, number",
                 (json.dumps(tokens), exclude, query.least, limit + 1),
             ).fetchall()
-            best = [Candidate(as_document(*row), met) for *row, met in found[:limit]]
+            kept = [query.kind] if query.kind == "simhash" else []
+            best = [Candidate(as_document(*row, *kept), met) for *row, met in found[:limit]]
             answers.append(Candidates(best, len(found) > limit))
         return answers
 
@@ -263,9 +267,10 @@ def as_columns(document: Document) -> Columns:
     )
 
 
-def as_document(id: str, source: str, tokens: str) -> Document:
-    """Returns a document as callers get it, without its lists of tokens."""
-    kept = {name: value for name, value in json.loads(tokens).items() if name not in TOKEN_KINDS}
+def as_document(id: str, source: str, tokens: str, with_kind: str = "") -> Document:
+    """Returns a document as callers get it, without its lists of tokens, but for one kind."""
+    gone = {*TOKEN_KINDS} - {with_kind}
+    kept = {name: value for name, value in json.loads(tokens).items() if name not in gone}
     return Document(id, {**json.loads(source), **({FIELD: kept} if kept else {})})
 
 

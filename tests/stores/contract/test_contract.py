@@ -285,7 +285,7 @@ def test_tokens_are_stored_and_not_returned(place: Place, store: Store) -> None:
     write(store, [made])
     tokens = {"minhash", "simhash"}
     kept = {name: value for name, value in made.tokens.items() if name not in tokens}
-    assert set(kept) == {"scheme", "digest", "fingerprint"}
+    assert set(kept) == {"scheme", "digest"}
     found = ask(store, query(*made.tokens["minhash"]))
     for each in (*store.get(["1"]), found.found[0].document):
         assert each.tokens == kept
@@ -509,24 +509,24 @@ def test_only_originals_where_they_are_asked_for(store: Store) -> None:
     assert len(ask(store, query("a")).found) == 23
 
 
-def test_documents_by_their_digests(store: Store) -> None:
-    write(store, [marked(document(f"d{n}", ["a"]), digest=f"{n % 5:016x}") for n in range(15)])
+def test_documents_without_words_by_their_digests(store: Store) -> None:
+    write(store, [marked(document(f"d{n}", ["a"]), wordless=f"{n % 5:016x}") for n in range(15)])
     write(store, [document("none"), Document("bare", {"text": ""})])
     digests = [f"{n:016x}" for n in (1, 3, 77)]
-    found = ask(store, CandidateQuery("digest", [digests]))
+    found = ask(store, CandidateQuery("wordless", [digests]))
     assert ids_of(found) == ["d1", "d11", "d13", "d3", "d6", "d8"]
-    assert {candidate.document.tokens["digest"] for candidate in found.found} == set(digests[:2])
+    assert {candidate.document.tokens["wordless"] for candidate in found.found} == set(digests[:2])
     assert all("minhash" not in candidate.document.tokens for candidate in found.found)
-    assert ids_of(ask(store, CandidateQuery("digest", [digests], exclude="d3"))) == [
+    assert ids_of(ask(store, CandidateQuery("wordless", [digests], exclude="d3"))) == [
         "d1", "d11", "d13", "d6", "d8"
     ]  # fmt: skip
-    few = ask(store, CandidateQuery("digest", [digests]), limit=5)
+    few = ask(store, CandidateQuery("wordless", [digests]), limit=5)
     assert (len(few.found), few.truncated) == (5, True)
-    write(store, [marked(document("d1", ["a"]), digest="f" * 16)])
-    assert ids_of(ask(store, CandidateQuery("digest", [digests[:1]]))) == ["d11", "d6"]
+    write(store, [marked(document("d1", ["a"]), wordless="f" * 16)])
+    assert ids_of(ask(store, CandidateQuery("wordless", [digests[:1]]))) == ["d11", "d6"]
     store.delete(["d6"])
     store.refresh()
-    assert ids_of(ask(store, CandidateQuery("digest", [digests[:1]]))) == ["d11"]
+    assert ids_of(ask(store, CandidateQuery("wordless", [digests[:1]]))) == ["d11"]
 
 
 def test_many_queries_are_answered_in_their_order(store: Store) -> None:
