@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -17,7 +17,7 @@ import numpy as np
 from esdedup.analysis.html import page
 from esdedup.analysis.to_json import object_of
 from esdedup.exceptions import RecordError, StoreError, UsageError
-from esdedup.sketch.banding import candidate_probability
+from esdedup.sketch.banding import MOST_SWAPS, candidate_probability
 from esdedup.sketch.minhash import estimate_jaccard, signatures
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.segments import segment_values
@@ -93,7 +93,9 @@ class ExplainedBands:
 
     estimate: of the Jaccard similarity, from full signatures. standard_error: sqrt(J (1 - J) / k)
     of such an estimate, with the exact similarity J and k permutations. chance: probability that
-    two texts of this similarity meet in any band. met: the equal bands.
+    two texts of this similarity have any equal band. met: the equal bands. probed: number of bands
+    that the left text as a query meets in the right one with the most swaps (`banding`), the equal
+    ones among them. probed_chance: probability that there is any.
     """
 
     permutations: int
@@ -103,6 +105,8 @@ class ExplainedBands:
     standard_error: float
     chance: float
     met: tuple[Meeting, ...]
+    probed: int
+    probed_chance: float
 
 
 @dataclass(frozen=True)
@@ -204,12 +208,11 @@ class Explanation:
         found = [("Jaccard similarity", f"{self.similarity:.3f}", f"{self.shared:,} {shingles}")]
         if (bands := self.minhash) is not None:
             error = f"standard error {bands.standard_error:.3f}, {bands.permutations} permutations"
-            # Only certainty is shown as 100%.
-            sure = 0.9995 <= bands.chance < 1.0
-            share = ">99.9%" if sure else f"{100 * bands.chance:.1f}%"
-            chance = f"{share} of pairs this similar meet in a band"
+            chances = f"{_share(bands.chance)} of pairs this similar have an equal band"
+            probed = f"{_share(bands.probed_chance)} of them meet in one"
             found.append(("MinHash estimate", f"{bands.estimate:.3f}", error))
-            found.append(("bands met", f"{len(bands.met)} of {bands.bands}", chance))
+            found.append(("equal bands", f"{len(bands.met)} of {bands.bands}", chances))
+            found.append(("bands met by swaps", f"{bands.probed} of {bands.bands}", probed))
         if (segments := self.simhash) is not None:
             always = f"up to {segments.guarantee}, a segment always meets"
             distance = f"{segments.distance} of {segments.bits} bits"
@@ -267,7 +270,7 @@ def explain(store: Store, meta: IndexMeta, left: str, right: str) -> Explanation
         union=one.shingles + other.shingles - shared,
         similarity=similarity,
         duplicates=one.digest == other.digest,
-        minhash=_bands(scheme, sketches, sets, similarity) if filled else None,
+        minhash=_bands(scheme, texts[0], sketches, sets, similarity) if filled else None,
         simhash=_segments(scheme, sketches) if filled else None,
     )
 
@@ -280,12 +283,22 @@ def _stored(tokens: Mapping[str, Any], scheme: Scheme, digest: str) -> StoredTok
     return "current" if tokens.get("digest") == digest else "stale"
 
 
+def _share(chance: float) -> str:
+    # Only certainty is shown as 100%.
+    return ">99.9%" if 0.9995 <= chance < 1.0 else f"{100 * chance:.1f}%"
+
+
 def _bands(
-    scheme: Scheme, sketches: Sketches, sets: Ragged, similarity: float
+    scheme: Scheme, query: str, sketches: Sketches, sets: Ragged, similarity: float
 ) -> ExplainedBands | None:
     minhash = scheme.minhash
     if minhash is None or sketches.bands is None:
         return None
+    asked = sketch([query], replace(scheme, simhash=None), swaps=MOST_SWAPS)
+    assert asked.probes is not None
+    assert asked.probed is not None
+    equal = (asked.probes[0] == sketches.bands[1, :, None]) & asked.probed[0]
+    form = minhash.bands, minhash.rows
     full = signatures(sets, minhash.permutations, scheme.seed)
     return ExplainedBands(
         permutations=minhash.permutations,
@@ -293,8 +306,10 @@ def _bands(
         rows=minhash.rows,
         estimate=float(estimate_jaccard(full[:1], full[1:])[0]),
         standard_error=math.sqrt(similarity * (1.0 - similarity) / minhash.permutations),
-        chance=candidate_probability(similarity, minhash.bands, minhash.rows),
+        chance=candidate_probability(similarity, *form),
         met=_met(sketches.bands, minhash.token_bits),
+        probed=int(equal.any(axis=1).sum()),
+        probed_chance=candidate_probability(similarity, *form, MOST_SWAPS),
     )
 
 

@@ -164,7 +164,9 @@ def without_hot_buckets(
     narrow = []
     for query in queries:
         left = without(query, large)
-        own = [t for group in query.groups for t in group if t in sizes]
+        # A band is left out without its own token, so that no probe can stand for it.
+        first = [group[:1] if kind == "minhash" else group for group in query.groups]
+        own = [token for group in first for token in group if token in sizes]
         if own and not left.groups:
             left = without(query, large - {min(own, key=lambda token: (sizes[token], token))})
         narrow.append(left)

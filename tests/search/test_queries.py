@@ -41,7 +41,7 @@ def test_a_body_for_any_client(url: str, name: str) -> None:
     ran = esdedup_command(url, "query", "-i", name, "--text", words(3))
     (body,) = ran.json
     hits = call(url, "POST", f"/{name}/_search", body)["hits"]
-    assert {hit["_id"]: hit["_score"] for hit in hits["hits"]} == {"a3": 23.0, "b3": 23.0}
+    assert {hit["_id"]: hit["_score"] for hit in hits["hits"]} == {"a3": 12.0, "b3": 12.0}
     assert "minhash" not in hits["hits"][0]["_source"]["esdedup"]
     tenant = json.dumps({"term": {"tenant": "b"}})
     (body,) = esdedup_command(url, "query", "-i", name, "--id", "a3", "--filter", tenant).json

@@ -122,7 +122,7 @@ def tune(
         print_json(to_json(answer))
         return
     _print_chart(chosen.minhash, threshold, neighbours if sampled else None)
-    names = ["banding", "tokens", "terms", "bytes", f"at {threshold:g}", "candidates"]
+    names = ["banding", "terms", "bytes", f"at {threshold:g}", "candidates"]
     if sampled is not None:
         names += ["recall", "missed", "wasted"]
     print_table(
@@ -195,7 +195,6 @@ def _cells(choice: Choice) -> list[str]:
     expected = choice.expected
     return [
         f"{'* ' * choice.chosen}{choice.minhash.bands} x {choice.minhash.rows}",
-        str(choice.tokens),
         f"{choice.terms:,}",
         f"{choice.bytes:.0f}",
         f"{100 * choice.recall_at_threshold:.1f}%",
