@@ -112,7 +112,7 @@ def test_enrich_and_the_proxy(caplog: pytest.LogCaptureFixture) -> None:
     made = list(esdedup.enrich([*given, part, whole], text_field=FIELDS))
     assert [each["_source"][FIELD] for each in made[:3]] == [tokens(WHOLE)] * 3
     assert made[3] == part
-    assert made[4]["doc"][FIELD] == tokens(WHOLE)
+    assert made[4]["doc"][FIELD] == {**tokens(WHOLE), "wordless": None}
     assert "1 updates hold only some of the text fields" in caplog.text
     caplog.clear()
     sources = [Source(json.dumps(each).encode(), META) for each in DOCUMENTS[:3]]
@@ -122,7 +122,7 @@ def test_enrich_and_the_proxy(caplog: pytest.LogCaptureFixture) -> None:
     done = with_tokens(sources)
     assert [json.loads(each)[FIELD] for each in done[:3]] == [tokens(WHOLE)] * 3
     assert done[3] == sources[3].body
-    assert json.loads(done[4])["doc"][FIELD] == tokens(WHOLE)
+    assert json.loads(done[4])["doc"][FIELD] == {**tokens(WHOLE), "wordless": None}
     assert "1 updates hold only some of the text fields" in caplog.text
 
 
