@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import itertools
+import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,8 +21,8 @@ from esdedup.sketch.minhash import VALUE_BITS, band_hashes, signatures
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.segments import segment_values
 from esdedup.sketch.simhash import fingerprints, to_hex
-from esdedup.sketch.tokens import encode
-from esdedup.text.arrays import U64, Mask, Ragged, blocks
+from esdedup.sketch.tokens import encode, write_into
+from esdedup.text.arrays import I64, U64, Mask, Ragged, blocks
 from esdedup.text.normalise import Normalisation, normalise
 from esdedup.text.shingles import distinct, shingle
 from esdedup.text.words import tokenise
@@ -175,3 +176,56 @@ def token_fields(sketches: Sketches, scheme: Scheme) -> list[dict[str, Any]]:
         for row, value in zip(filled.tolist(), column, strict=True):
             fields[row][name] = value
     return fields
+
+
+def token_json(sketches: Sketches, scheme: Scheme) -> list[str]:
+    """The values of `token_fields` as compact JSON, in a fifth of the time.
+
+    All documents with shingles have JSON of one form, which `token_fields` of the first one shows.
+    Their tokens are written into copies of it side by side.
+    """
+    filled = np.flatnonzero(sketches.filled)
+    others = np.flatnonzero(~sketches.filled)
+    empty = token_fields(_of_rows(sketches, others), scheme)
+    (form,) = token_fields(_of_rows(sketches, filled[:1]), scheme) or [{}]
+    template = _compact(form).encode("ascii")
+    text = np.empty((filled.size, len(template)), np.uint8)
+    text[:] = np.frombuffer(template, np.uint8)
+    minhash, simhash = scheme.minhash, scheme.simhash
+    chosen = _of_rows(sketches, filled)
+    for name, value in form.items():
+        start = template.index(f'"{name}":'.encode()) + len(name) + 3
+        if isinstance(value, list):
+            width = len(value[0])
+            shape, strides = (filled.size, len(value), width), (len(template), width + 3, 1)
+            into = np.ndarray(shape, np.uint8, text, start + 2, strides)
+            if name == "minhash" and minhash is not None and chosen.bands is not None:
+                write_into(into, chosen.bands, minhash.token_bits)
+            elif name == "signature" and chosen.values is not None:
+                write_into(into, chosen.values, VALUE_BITS)
+            elif simhash is not None and chosen.fingerprints is not None:
+                segments = segment_values(chosen.fingerprints, simhash.layout)
+                write_into(into, segments, simhash.layout.segment_bits)
+        elif name != "scheme":
+            prints = chosen.fingerprints
+            column = chosen.digests if name == "digest" or prints is None else to_hex(prints)
+            written = np.frombuffer("".join(column).encode("ascii"), np.uint8)
+            text[:, start + 1 : start + 1 + len(value)] = written.reshape(filled.size, -1)
+    whole, width = text.tobytes().decode("ascii"), len(template)
+    made = np.empty(len(sketches), np.object_)
+    made[filled] = [whole[at : at + width] for at in range(0, len(whole), width)]
+    made[others] = [_compact(each) for each in empty]
+    found: list[str] = made.tolist()
+    return found
+
+
+def _of_rows(sketches: Sketches, rows: I64) -> Sketches:
+    """The sketches of some of the texts, without shingles."""
+    parts = sketches.bands, sketches.fingerprints, sketches.values
+    bands, prints, values = (None if part is None else part[rows] for part in parts)
+    digests = [sketches.digests[row] for row in rows.tolist()]
+    return Sketches(digests, sketches.filled[rows], bands, prints, None, values)
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
