@@ -177,6 +177,8 @@ def _id_of(record: Record, id_field: str | None) -> tuple[str, bool]:
 
 
 def _checked_id(id: str) -> str:
+    if id.isascii() and len(id) <= MAX_ID_BYTES:
+        return id
     try:
         length = len(id.encode())
     except UnicodeEncodeError:

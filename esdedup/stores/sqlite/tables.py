@@ -13,7 +13,7 @@ import json
 import random
 import re
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import xxhash
@@ -235,8 +235,8 @@ class Tables:
             columns = f"{self.documents}.number, id"
             numbers = {id: number for number, id in self._by_id(columns, [row.id for row in rows])}
             taken = [at for at, row in enumerate(rows) if numbers[row.id] != first + at]
-        absent = {*taken}
-        self._mark((first + at, row) for at, row in enumerate(rows) if at not in absent)
+        marked = {at for at, row in enumerate(rows) if row[3:] != NO_MARKS}.difference(taken)
+        self._mark([(first + at, rows[at]) for at in sorted(marked)])
         return taken
 
     def replace(self, rows: Sequence[tuple[Numbered, Columns]]) -> None:
@@ -252,7 +252,7 @@ class Tables:
         listed = [(old, row) for old, row in rows if old[1].tokens != row.tokens]
         new = {number: json.loads(row.tokens) for (number, _), row in listed}
         self._list([old for old, _ in listed], new)
-        self._mark((number, row) for (number, old), row in rows if old[3:] != row[3:])
+        self._mark([(number, row) for (number, old), row in rows if old[3:] != row[3:]])
 
     def forget(self, rows: Sequence[Numbered]) -> None:
         """Deletes documents with their tokens."""
@@ -261,9 +261,8 @@ class Tables:
             gone = [(number,) for number, _ in rows]
             self.db.executemany(f"DELETE FROM {table} WHERE number = ?", gone)
 
-    def _mark(self, rows: Iterable[Numbered]) -> None:
+    def _mark(self, rows: Sequence[Numbered]) -> None:
         """Writes the marks of documents."""
-        rows = [*rows]
         marked = [(number, *row[3:]) for number, row in rows if row[3:] != NO_MARKS]
         self.db.executemany(f"INSERT OR REPLACE INTO {self.groups} VALUES(?, ?, ?, ?, ?)", marked)
         bare = [(number,) for number, row in rows if row[3:] == NO_MARKS]
@@ -366,10 +365,11 @@ def columns_of(document: Document | Encoded) -> Columns:
     """Returns the columns of a document. Raises RecordError if it can't be stored."""
     of = f"document {document.id!r}"
     if isinstance(document, Encoded):
-        if document.ours.keys() != {FIELD}:
+        tokens = document.ours.get(FIELD)
+        if tokens is None or len(document.ours) > 1:
             return columns_of(document.document)
-        values = map((document.marks or {}).get, MARKS)
-        return Columns(document.id, document.source, document.ours[FIELD], *values)
+        values = map(document.marks.get, MARKS) if document.marks else ()
+        return Columns(document.id, document.source, tokens, *values)
     if not is_unicode(document.id):
         raise RecordError(f"{of}: the id is not valid Unicode")
     source = {name: value for name, value in document.source.items() if name != FIELD}
