@@ -28,24 +28,6 @@ OURS = ("scheme", "digest", *TOKEN_KINDS, "fingerprint")
 """Fields made of a text."""
 
 
-def with_tokens(documents: Sequence[Document], meta: IndexMeta) -> list[Document]:
-    """Returns the documents with token fields, which replace any that they had.
-
-    While an index changes its text fields, a document may lack the text of one of them. It gets no
-    tokens of that one.
-    """
-    fields: list[dict[str, Any]] = [{} for _ in documents]
-    for one in meta.all:
-        texts = [text_at(document.source, one.text_fields) for document in documents]
-        tokens = iter(tokens_of([text for text in texts if text is not None], one.scheme))
-        for row, text in zip(fields, texts, strict=True):
-            row |= {} if text is None else {one.field: next(tokens)}
-    return [
-        Document(document.id, {**document.source, **row})
-        for document, row in zip(documents, fields, strict=True)
-    ]
-
-
 def tokens_of(texts: Sequence[str], scheme: Scheme) -> list[dict[str, Any]]:
     """Returns the value of the field of tokens for each text. Equal texts are sketched once."""
     return [dict(each) for each in _of_each(texts, scheme, token_fields)]

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 import esdedup
-from esdedup.ingest.documents import with_tokens
 from esdedup.models import Document
 from esdedup.stores import LocalStore
 from esdedup.stores.mapping import IndexMeta
+from tests.helpers.documents import with_tokens
 
 META = IndexMeta(esdedup.Scheme())
 
@@ -133,9 +133,8 @@ def test_what_is_no_database_is_told_so(path: Path, tmp_path: Path) -> None:
 
 def test_groups_are_written_and_documents_are_not(path: Path) -> None:
     with esdedup.open(path, "x") as index:
-        index.add(
-            [{"id": f"d{n}", "text": f"equal words of text number {n // 2}"} for n in range(9)]
-        )
+        texts = [f"equal words of text number {n // 2}" for n in range(9)]
+        index.add([{"id": f"d{n}", "text": text} for n, text in enumerate(texts)])
         db = sqlite3.connect(path)
         db.execute("CREATE TABLE written(id TEXT)")
         db.execute(
