@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -14,6 +15,8 @@ Metric = Literal["jaccard", "hamming"]
 TokenKind = Literal["minhash", "signature", "simhash"]
 TOKEN_KINDS: tuple[TokenKind, ...] = get_args(TokenKind)
 """The names of the fields of tokens, below FIELD."""
+MARKS = ("group", "original", "similarity", "distance")
+"""The names of the values, beside the tokens, that an ingest policy or `group` adds."""
 FIELD = "esdedup"
 """The object field of a document that holds all of our values, by default."""
 MOST_SLICES = 1024
@@ -66,10 +69,23 @@ class Document:
 
 
 class Encoded(NamedTuple):
-    """A document as its store writes it. form: what `Store.encode` returns."""
+    """A document as JSON, to be written without a look into it.
+
+    source: its own fields, an object without fields of ours. ours: the object with tokens, by the
+    name of its field. marks: values to add to each of these, or None.
+    """
 
     id: str
-    form: Any
+    source: str
+    ours: Mapping[str, str]
+    marks: Mapping[str, Any] | None = None
+
+    @property
+    def document(self) -> Document:
+        """The document that is read after this one was written, with its tokens."""
+        added = self.marks or {}
+        ours = {field: {**json.loads(each), **added} for field, each in self.ours.items()}
+        return Document(self.id, {**json.loads(self.source), **ours})
 
 
 def tokens_in(source: Mapping[str, Any], field: str) -> Mapping[str, Any]:
@@ -171,11 +187,15 @@ class Counts:
 
 @dataclass(frozen=True)
 class WriteReport(Counts):
-    """Counts of the documents of a write; they add up to the documents given."""
+    """Counts of the documents of a write; they add up to the documents given.
+
+    unchanged: documents that were only to be created, and that the store has just so already.
+    """
 
     created: int = 0
     updated: int = 0
     failures: list[Failure] = field(default_factory=list)
+    unchanged: int = 0
 
 
 @dataclass(frozen=True)

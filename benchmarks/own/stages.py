@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,19 +25,19 @@ import esdedup
 from benchmarks.lib import corpora, measuring, servers
 from benchmarks.lib import texts as made_up
 from esdedup.index import Index
-from esdedup.ingest.documents import with_tokens
-from esdedup.ingest.files import BATCH_DOCUMENTS, BadRecord, Record, read_records
+from esdedup.ingest.documents import Item, encoded, items_of
+from esdedup.ingest.files import BATCH_DOCUMENTS, BadRecord, read_records
 from esdedup.ingest.ingest import ingest
-from esdedup.models import Document
+from esdedup.models import Encoded
 from esdedup.sketch import sketch as sketching
 from esdedup.sketch.minhash import band_hashes, signatures
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.simhash import fingerprints
 from esdedup.stores.elastic.client import line
+from esdedup.stores.elastic.documents import document_line
 from esdedup.stores.elastic.store import ClusterStore
-from esdedup.stores.fields import text_at
 from esdedup.stores.mapping import IndexMeta
-from esdedup.stores.to_json import to_json
+from esdedup.stores.sqlite.tables import columns_of
 from esdedup.text.normalise import normalise
 from esdedup.text.shingles import shingle
 from esdedup.text.words import tokenise
@@ -67,9 +68,9 @@ class Clock:
 def through_stages(file: Path, index: Index, clock: Clock) -> None:
     """Indexes a file, stage by stage."""
     meta = index.meta
-    records: list[Record] = clock("read", _read, file)
-    for first in range(0, len(records), BATCH_DOCUMENTS):
-        batch = records[first : first + BATCH_DOCUMENTS]
+    items: list[Item] = clock("read", _read, file, meta)
+    for first in range(0, len(items), BATCH_DOCUMENTS):
+        batch = items[first : first + BATCH_DOCUMENTS]
         documents = [
             document
             for start in range(0, len(batch), AT_ONCE)
@@ -78,24 +79,22 @@ def through_stages(file: Path, index: Index, clock: Clock) -> None:
         write(documents, index, clock)
 
 
-def _read(file: Path) -> list[Record]:
-    return [record for record in read_records(str(file)) if isinstance(record, Record)]
+def _read(file: Path, meta: IndexMeta) -> list[Item]:
+    return items_of(read_records(str(file)), meta.text_fields, "id")[0]
 
 
-def sketched(records: list[Record], meta: IndexMeta, clock: Clock) -> list[Document]:
+def sketched(items: list[Item], meta: IndexMeta, clock: Clock) -> list[Encoded]:
     """Documents with their tokens, each step of `sketch` by itself."""
-    scheme = meta.scheme
-    plain = [Document(str(record.source["id"]), record.source) for record in records]
-    texts = [text_at(record.source, meta.text_fields) or "" for record in records]
-    parts = [_block(texts[block], scheme, clock) for block in sketching._blocks(texts)]
+    texts = [item.text for item in items]
+    parts = [_block(texts[block], meta.scheme, clock) for block in sketching._blocks(texts)]
     fields = [
-        made for part in parts for made in clock("tokens", sketching.token_fields, part, scheme)
+        made for part in parts for made in clock("tokens", sketching.token_json, part, meta.scheme)
     ]
     documents = [
-        Document(document.id, {**document.source, meta.field: tokens})
-        for document, tokens in zip(plain, fields, strict=True)
+        Encoded(item.id, item.record.json or "", {meta.field: tokens})
+        for item, tokens in zip(items, fields, strict=True)
     ]
-    assert documents[:100] == with_tokens(plain[:100], meta), "other tokens than the product's"
+    assert documents[:100] == encoded(items[:100], meta), "other tokens than the product's"
     return documents
 
 
@@ -115,28 +114,21 @@ def _block(texts: list[str], scheme: Scheme, clock: Clock) -> sketching.Sketches
     return sketching.Sketches(digests, tokens.counts > 0, bands, prints)
 
 
-def write(documents: list[Document], index: Index, clock: Clock) -> None:
+def write(documents: list[Encoded], index: Index, clock: Clock) -> None:
     """Serialises, for the clock alone, and writes; what that took beside it was sending."""
     before = clock.seconds["serialise"]
     clock("serialise", serialised, documents, isinstance(index.store, ClusterStore))
     took = clock.seconds["serialise"] - before
-    report = clock("send", index.store.write, documents)
+    report = clock("send", partial(index.store.write, create=True), documents)
     clock.seconds["send"] -= took
     assert report.created == len(documents), report
 
 
-def serialised(documents: list[Document], cluster: bool) -> int:
-    """Bytes of the documents as a bulk body, or as the JSON of a local file's rows."""
+def serialised(documents: list[Encoded], cluster: bool) -> list[Any]:
+    """The documents as lines of a bulk body, or as rows of a local file."""
     if cluster:
-        return sum(
-            len(line({"index": {"_id": document.id}})) + len(line(document.source, document.id))
-            for document in documents
-        )
-    size = 0
-    for document in documents:
-        own = {name: value for name, value in document.source.items() if name != "esdedup"}
-        size += len(to_json(own, document.id)) + len(json.dumps(document.tokens))
-    return size
+        return [line({"create": {"_id": one.id}}) + document_line(one) for one in documents]
+    return [*map(columns_of, documents)]
 
 
 def whole(file: Path, index: Index, clock: Clock) -> float:

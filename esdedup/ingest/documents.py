@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from esdedup.exceptions import RecordError
 from esdedup.ingest.files import BadRecord, Record
-from esdedup.models import TOKEN_KINDS, Document
+from esdedup.models import MARKS as MARKS
+from esdedup.models import TOKEN_KINDS, Document, Encoded
 from esdedup.sketch.scheme import Scheme
-from esdedup.sketch.sketch import sketch, token_fields
+from esdedup.sketch.sketch import Sketches, sketch, token_fields, token_json
 from esdedup.stores.fields import has_field, text_at, text_of, value_at
 from esdedup.stores.mapping import IndexMeta
+from esdedup.stores.to_json import to_json
 
+Made = TypeVar("Made")
 _SKETCHED_AT_ONCE = 2_000
 """Texts. Less memory is in use at a time, which saves a sixth of the work of whole batches."""
 MAX_ID_BYTES = 512
@@ -24,36 +26,23 @@ TAKEN_BY_LINE = (
 )
 OURS = ("scheme", "digest", "wordless", *TOKEN_KINDS)
 """Fields made of a text."""
-MARKS = ("group", "original", "similarity", "distance")
-"""Fields that an ingest policy or `group` adds."""
-
-
-def with_tokens(documents: Sequence[Document], meta: IndexMeta) -> list[Document]:
-    """Returns the documents with token fields, which replace any that they had.
-
-    While an index changes its text fields, a document may lack the text of one of them. It gets no
-    tokens of that one.
-    """
-    fields: list[dict[str, Any]] = [{} for _ in documents]
-    for one in meta.all:
-        texts = [text_at(document.source, one.text_fields) for document in documents]
-        tokens = iter(tokens_of([text for text in texts if text is not None], one.scheme))
-        for row, text in zip(fields, texts, strict=True):
-            row |= {} if text is None else {one.field: next(tokens)}
-    return [
-        Document(document.id, {**document.source, **row})
-        for document, row in zip(documents, fields, strict=True)
-    ]
 
 
 def tokens_of(texts: Sequence[str], scheme: Scheme) -> list[dict[str, Any]]:
     """Returns the value of the field of tokens for each text. Equal texts are sketched once."""
+    return [dict(each) for each in _of_each(texts, scheme, token_fields)]
+
+
+def _of_each(
+    texts: Sequence[str], scheme: Scheme, make: Callable[[Sketches, Scheme], Sequence[Made]]
+) -> Iterator[Made]:
+    """Yields what `make` makes of the sketch of each text. Equal texts are sketched once."""
     distinct = list(dict.fromkeys(texts))
-    made: dict[str, dict[str, Any]] = {}
+    made: dict[str, Made] = {}
     for first in range(0, len(distinct), _SKETCHED_AT_ONCE):
         some = distinct[first : first + _SKETCHED_AT_ONCE]
-        made.update(zip(some, token_fields(sketch(some, scheme), scheme), strict=True))
-    return [dict(made[text]) for text in texts]
+        made.update(zip(some, make(sketch(some, scheme), scheme), strict=True))
+    return map(made.__getitem__, texts)
 
 
 def cleared(scheme: Scheme) -> dict[str, Any]:
@@ -94,20 +83,42 @@ def text_given(fields: Mapping[str, Any], meta: IndexMeta) -> Literal["wholly", 
     return "wholly" if all(given) else "partly" if any(given) else "no"
 
 
-@dataclass(frozen=True)
-class Item:
-    """A record as a document. own_id: not made of its line. sketched: with its tokens, if made."""
+class Item(NamedTuple):
+    """A record as a document. own_id: the id is not made of the record's line."""
 
     record: Record
     id: str
     own_id: bool
     text: str
-    sketched: Document | None = None
 
-    @property
-    def document(self) -> Document:
-        """The document without tokens."""
-        return Document(self.id, self.record.source)
+
+def encoded(items: Sequence[Item], meta: IndexMeta) -> list[Encoded]:
+    """Returns the items with tokens. meta: that their texts were read for.
+
+    While an index changes its text fields, a document may lack the text of one of them. It gets no
+    tokens of that one. Raises RecordError if a value has no form in JSON.
+    """
+    sources = [_json_of(item, meta) for item in items]
+    ours: list[dict[str, str]] = [{} for _ in items]
+    for one in meta.all:
+        texts: list[str | None] = [item.text for item in items]
+        if one.text_fields != meta.text_fields:
+            texts = [text_at(item.record.source, one.text_fields) for item in items]
+        tokens = _of_each([text for text in texts if text is not None], one.scheme, token_json)
+        for row, text in zip(ours, texts, strict=True):
+            if text is not None:
+                row[one.field] = next(tokens)
+    return [*map(Encoded, (item.id for item in items), sources, ours)]
+
+
+def _json_of(item: Item, meta: IndexMeta) -> str:
+    """Returns the fields of an item as JSON, without fields of ours."""
+    record = item.record
+    ours = [one.field for one in meta.all if one.field in record.source]
+    if record.json is not None and not ours:
+        return record.json
+    source = {name: value for name, value in record.source.items() if name not in ours}
+    return to_json(source, f"document {item.id!r}")
 
 
 def items_of(
@@ -148,6 +159,8 @@ def _id_of(record: Record, id_field: str | None) -> tuple[str, bool]:
 
 
 def _checked_id(id: str) -> str:
+    if id.isascii() and len(id) <= MAX_ID_BYTES:
+        return id
     try:
         length = len(id.encode())
     except UnicodeEncodeError:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from esdedup.ingest.documents import (
     MARKS,
@@ -21,8 +21,8 @@ from esdedup.ingest.documents import (
     TAKEN_BY_LINE,
     Item,
     bad_record,
+    encoded,
     items_of,
-    with_tokens,
 )
 from esdedup.ingest.files import BadRecord, Chunk, Record, batches
 from esdedup.ingest.near_duplicates import DuplicatePolicy, Originals
@@ -30,7 +30,6 @@ from esdedup.ingest.parallel import in_order
 from esdedup.ingest.recent import Verdict
 from esdedup.ingest.repeated_ids import RepeatedIds
 from esdedup.models import (
-    TOKEN_KINDS,
     Change,
     Counts,
     Document,
@@ -79,7 +78,7 @@ class IngestReport(Counts):
 def ingest(
     store: Store,
     meta: IndexMeta,
-    records: Iterable[Record | BadRecord | Chunk],
+    records: Iterable[Record | BadRecord] | Iterable[Chunk],
     dead_letter: DeadLetter,
     *,
     workers: int = 1,
@@ -110,27 +109,20 @@ def ingest(
     current = fresh or (lambda: meta)
     policy = on_duplicate or DuplicatePolicy()
     originals = Originals(store, current, policy) if policy.action != "keep" else None
-    if workers > 1:
-        # A document that is to be marked can't be encoded yet.
-        encode = store.encode if originals is None else None
-        given = ((chunk, current()) for chunk in records)
-        made = in_order(workers, partial(_prepare, id_field, encode), given)
-    else:
-        single = itertools.chain.from_iterable(
-            each.records() if isinstance(each, Chunk) else [each] for each in records
-        )
-        made = (
-            _Batch(*items_of(some, current().text_fields, id_field)) for some in batches(single)
-        )
+    prepare = partial(_prepare, id_field, originals is not None, originals is None or workers > 1)
+    given = ((chunk, current()) for chunk in _chunks(records))
     report = IngestReport()
     ids = ids or RepeatedIds()
-    with closing(made):
+    with closing(in_order(workers, prepare, given)) as made:
         for batch in made:
-            writer = _Writer(store, current(), dead_letter, policy, originals)
-            report += writer.write(batch)
+            now = current()
+            if batch.meta != now:
+                # The index names another scheme by now.
+                batch = prepare((batch.chunk, now))
+            report += _Writer(store, dead_letter, policy, originals, batch).write()
             for record in batch.bad:
                 dead_letter(record)
-            read = len(batch.items) + len(batch.encoded) + len(batch.bad)
+            read = len(batch.ids) + len(batch.bad)
             repeated = ids.add(batch.ids, batch.place)
             report += IngestReport(read=read, failed=len(batch.bad), duplicate_ids=repeated)
             if on_batch is not None:
@@ -138,58 +130,67 @@ def ingest(
     return report
 
 
+def _chunks(records: Iterable[Record | BadRecord] | Iterable[Chunk]) -> Iterator[Chunk]:
+    """Yields the chunks, or single records in chunks."""
+    rest = iter(records)
+    for first in rest:
+        if isinstance(first, Chunk):
+            yield first
+        else:
+            single = cast("Iterable[Record | BadRecord]", itertools.chain([first], rest))
+            yield from (Chunk(partial(iter, some)) for some in batches(single))
+
+
 @dataclass(frozen=True)
 class _Batch:
-    """Documents to write together, and the records that are not documents.
+    """The documents of a chunk, and the records that are not documents.
 
-    sketched_for: the index's meta when the items were sketched, or None if they are not. encoded:
-    in place of items, the documents as the store writes them: all that a worker process need send.
-    own: for each of these, whether the id is its own. read: reads the items again, without tokens.
+    meta: the index's, when the chunk was read. own: for each document, whether its id is its own.
+    texts: of the documents, if a policy needs them. items: the documents without tokens, or
+    nothing if all of them have got their tokens already.
     """
 
-    items: list[Item]
+    chunk: Chunk
+    meta: IndexMeta
+    id_field: str | None
+    ids: list[str]
+    own: list[bool]
+    texts: list[str]
     bad: list[BadRecord]
-    sketched_for: IndexMeta | None = None
-    encoded: Sequence[Encoded] = ()
-    own: Sequence[bool] = ()
-    read: Callable[[], tuple[list[Item], list[BadRecord]]] | None = None
-    without_words: int = 0
+    items: list[Item]
+    documents: list[Encoded]
 
-    @property
-    def ids(self) -> list[str]:
-        """The ids of the documents."""
-        return [each.id for each in self.encoded or self.items]
+    def encoded(self, rows: Sequence[int]) -> list[Encoded]:
+        """Documents with their tokens."""
+        if self.documents:
+            return [self.documents[row] for row in rows]
+        return encoded([self.items[row] for row in rows], self.meta)
+
+    def records(self) -> list[Record]:
+        """The records of the documents, which are read again."""
+        items, _ = items_of(self.chunk.records(), self.meta.text_fields, self.id_field)
+        return [item.record for item in items]
 
     def place(self, row: int) -> str:
         """The place of a document's record."""
-        items = self.items if self.read is None else self.read()[0]
-        return items[row].record.place
+        return self.records()[row].place
 
 
 def _prepare(
-    id_field: str | None, encode: Callable[[Document], Any] | None, given: tuple[Any, IndexMeta]
+    id_field: str | None, with_texts: bool, with_tokens: bool, given: tuple[Chunk, IndexMeta]
 ) -> _Batch:
-    """Reads and sketches a chunk, in a worker process. encode: None if marks are still to come."""
+    """Reads a chunk, maybe in a worker process.
+
+    with_tokens: make the tokens of all documents. Without, only those that are written get tokens.
+    """
     chunk, meta = given
-    read = partial(_items_in, chunk, meta.text_fields, id_field)
-    items, bad = read()
-    documents = with_tokens([item.document for item in items], meta)
-    if encode is None:
-        sketched = zip(items, documents, strict=True)
-        return _Batch([replace(item, sketched=made) for item, made in sketched], bad, meta)
-    encoded = [Encoded(made.id, encode(made)) for made in documents]
-    own = [item.own_id for item in items]
-    return _Batch([], bad, meta, encoded, own, read, _without_words(documents, meta.field))
-
-
-def _without_words(documents: Sequence[Document], field: str) -> int:
-    return sum(document.source[field].keys().isdisjoint(TOKEN_KINDS) for document in documents)
-
-
-def _items_in(
-    chunk: Chunk, text_fields: Sequence[str], id_field: str | None
-) -> tuple[list[Item], list[BadRecord]]:
-    return items_of(chunk.records(), text_fields, id_field)
+    items, bad = items_of(chunk.records(), meta.text_fields, id_field)
+    ids, own = [item.id for item in items], [item.own_id for item in items]
+    texts = [item.text for item in items] if with_texts else []
+    documents = encoded(items, meta) if with_tokens else []
+    return _Batch(
+        chunk, meta, id_field, ids, own, texts, bad, [] if with_tokens else items, documents
+    )
 
 
 @dataclass(frozen=True)
@@ -201,133 +202,119 @@ class _Writer:
     """
 
     store: Store
-    meta: IndexMeta
     dead_letter: DeadLetter
     policy: DuplicatePolicy
     originals: Originals | None
+    batch: _Batch
     renews_marks: bool = False
 
-    def write(self, batch: _Batch) -> IngestReport:
-        """Writes the documents of a batch; the records are not counted as read."""
-        items = batch.items
-        if batch.read is not None:
-            if batch.sketched_for == self.meta:
-                report, refused = self._write(batch.encoded, batch.own)
-                if refused:
-                    self._refuse(batch.read()[0], refused)
-                return report + IngestReport(without_words=batch.without_words)
-            items, _ = batch.read()
-        elif batch.sketched_for not in (None, self.meta):
-            # The index names another scheme by now.
-            items = [replace(item, sketched=None) for item in items]
+    def write(self) -> IngestReport:
+        """Writes the documents of the batch; the records are not counted as read."""
+        rows = range(len(self.batch.ids))
         if self.originals is None:
-            return self._put(items)[0]
-        return self._write_unless_alike(items, self.originals)
+            return self._put(rows)[0]
+        return self._write_unless_alike(rows, self.originals)
 
-    def _write_unless_alike(self, items: list[Item], originals: Originals) -> IngestReport:
-        """Finds near-duplicates, and writes the items that the policy lets in."""
-        verdicts = originals.find([item.id for item in items], [item.text for item in items])
-        judged = list(zip(items, verdicts, strict=True))
-        marks = {item.id: verdict for item, verdict in judged}
-        written = [item for item, verdict in judged if self.policy.takes(verdict)]
+    def _write_unless_alike(self, rows: Sequence[int], originals: Originals) -> IngestReport:
+        """Finds near-duplicates, and writes the rows that the policy lets in."""
+        ids = {row: self.batch.ids[row] for row in rows}
+        found = originals.find(list(ids.values()), [self.batch.texts[row] for row in rows])
+        verdicts = dict(zip(rows, found, strict=True))
+        written = [row for row, verdict in verdicts.items() if self.policy.takes(verdict)]
+        # Of several documents of one id the last one is written.
+        marks = {ids[row]: verdict for row, verdict in verdicts.items()}
         turns = [written]
         if self.policy.groups:
             # Duplicates before representatives, so that no representative is in the store without
             # all documents before it. After a kill, documents that come again are compared with the
             # same representatives as the first time.
-            leaders = [item for item in written if marks[item.id].original is None]
-            turns = [[item for item in written if marks[item.id].original is not None], leaders]
+            leaders = [row for row in written if marks[ids[row]].original is None]
+            turns = [[row for row in written if marks[ids[row]].original is not None], leaders]
         report = IngestReport()
         failed: set[str] = set()
         for turn in turns:
-            done, ids = self._put(turn, marks)
+            done, refused_ids = self._put(turn, marks)
             report += done
-            failed |= ids
+            failed |= refused_ids
         originals.forget(failed)
         if self.policy.writes:
-            orphans = [item for item in written if marks[item.id].original in failed]
-            if orphans := [item for item in orphans if item.id not in failed]:
-                originals.doubt([item.id for item in orphans])
+            orphans = [row for row in written if marks[ids[row]].original in failed]
+            if orphans := [row for row in orphans if ids[row] not in failed]:
+                originals.doubt([ids[row] for row in orphans])
                 # They get new marks, and are counted already.
                 replace(self, renews_marks=True)._write_unless_alike(orphans, originals)
-        left_out = [row for row, verdict in enumerate(verdicts) if not self.policy.takes(verdict)]
+        left_out = {row: each for row, each in verdicts.items() if not self.policy.takes(each)}
         # The original was not written, so that each of these may be the first of its kind.
-        lost = {row for row in left_out if verdicts[row].original in failed}
-        settled = [verdict for row, verdict in enumerate(verdicts) if row not in lost]
-        refused = [(row, f"it is {verdicts[row].reason}") for row in left_out if row not in lost]
+        lost = {row for row, verdict in left_out.items() if verdict.original in failed}
+        settled = [verdict for row, verdict in verdicts.items() if row not in lost]
+        refused = {row: f"it is {left_out[row].reason}" for row in left_out if row not in lost}
         skipped = len(refused) if self.policy.action == "skip" else 0
         if not skipped:
-            self._refuse(items, refused)
+            self._refuse(refused)
         report += IngestReport(
             skipped=skipped,
             failed=len(refused) - skipped,
             duplicates=sum(verdict.original is not None for verdict in settled),
             exact=sum(verdict.exact for verdict in settled),
-            truncated=sum(verdict.truncated for verdict in verdicts),
+            truncated=sum(verdict.truncated for verdict in verdicts.values()),
         )
         if lost:
-            report += self._write_unless_alike([items[row] for row in sorted(lost)], originals)
+            report += self._write_unless_alike(sorted(lost), originals)
         return report
 
-    def _refuse(self, items: Sequence[Item], refused: Iterable[tuple[int, str]]) -> None:
-        for row, reason in refused:
-            self.dead_letter(bad_record(items[row].record, reason))
+    def _refuse(self, refused: Mapping[int, str]) -> None:
+        """Hands the records of rows to the dead letter, with the reasons."""
+        records = self.batch.records() if refused else []
+        for row, reason in refused.items():
+            self.dead_letter(bad_record(records[row], reason))
 
     def _put(
-        self, items: list[Item], marks: dict[str, Verdict] | None = None
+        self, rows: Sequence[int], marks: Mapping[str, Verdict] | None = None
     ) -> tuple[IngestReport, set[str]]:
-        """Writes items. Returns what became of them, and the ids that were refused."""
-        documents = [item.sketched for item in items if item.sketched is not None]
-        if len(documents) < len(items):
-            documents = with_tokens([item.document for item in items], self.meta)
+        """Writes rows. Returns what became of them, and the ids that were refused."""
+        documents = self.batch.encoded(rows)
         if marks is not None and self.policy.writes:
-            documents = [self._marked(document, marks[document.id]) for document in documents]
-        report, refused = self._write(documents, [item.own_id for item in items])
+            documents = [each._replace(marks=marks[each.id].fields()) for each in documents]
+        report, refused = self._write(documents, [self.batch.own[row] for row in rows])
         if not self.renews_marks:
             # Otherwise they are counted already.
-            report += IngestReport(without_words=_without_words(documents, self.meta.field))
-        self._refuse(items, refused)
-        return report, {items[row].id for row, _ in refused}
+            report += IngestReport(without_words=self._without_words(documents))
+        self._refuse({rows[at]: reason for at, reason in refused.items()})
+        return report, {documents[at].id for at in refused}
 
-    def _marked(self, document: Document, verdict: Verdict) -> Document:
-        ours = {one.field: document.tokens_in(one.field) for one in self.meta.all}
-        # While the index changes its text fields, a document may lack the text of one of them.
-        marked = {field: {**tokens, **verdict.fields()} for field, tokens in ours.items() if tokens}
-        return Document(document.id, {**document.source, **marked})
+    def _without_words(self, documents: Sequence[Encoded]) -> int:
+        """The number of documents with a text, and without tokens."""
+        field, name = self.batch.meta.field, f'"{self.batch.meta.scheme.kinds[0]}":'
+        return sum(name not in each.ours[field] for each in documents)
 
     def _write(
-        self, documents: Sequence[Document | Encoded], own: Sequence[bool]
-    ) -> tuple[IngestReport, list[tuple[int, str]]]:
+        self, documents: Sequence[Encoded], own: Sequence[bool]
+    ) -> tuple[IngestReport, dict[int, str]]:
         """Writes documents. own: for each, whether its id is its own.
 
         A new document is only created, which takes one request. Of those of one id, the last is
-        written. Returns what became of them, and the rows of those that were refused with the
-        reasons.
+        written. Returns what became of them, and the reasons for those that were refused, by their
+        place among the documents.
         """
         rows = {document.id: row for row, document in enumerate(documents)}
-        forms: dict[str, Encoded] = {}
-        for id, row in rows.items():
-            one = documents[row]
-            form = one.form if isinstance(one, Encoded) else self.store.encode(one)
-            forms[id] = Encoded(id, form)
-        written = self.store.write(list(forms.values()), create=True)
+        latest = [documents[row] for row in rows.values()]
+        written = self.store.write(latest, create=True)
         taken = [each for each in written.failures if each.conflict]
         refused = [each for each in written.failures if not each.conflict]
-        unchanged = 0
+        unchanged = written.unchanged
         for first in range(0, len(taken), _COMPARED_AT_ONCE):
-            known = {
-                each.id: (self.store.decode(forms[each.id]), own[rows[each.id]])
-                for each in taken[first : first + _COMPARED_AT_ONCE]
-            }
-            done = self._replace(taken[first : first + _COMPARED_AT_ONCE], known)
+            some = taken[first : first + _COMPARED_AT_ONCE]
+            places = {each.id: rows[each.id] for each in some}
+            known = {id: (documents[row].document, own[row]) for id, row in places.items()}
+            done = self._replace(some, known)
             refused += done.failures
             unchanged += done.unchanged
         reasons = {each.id: each.reason for each in refused}
-        failed = [
-            (row, reasons[document.id])
-            for row, document in enumerate(documents)
+        failed = {
+            row: reasons[document.id]
+            for row, document in enumerate(documents if reasons else ())
             if document.id in reasons
-        ]
+        }
         updated = len(documents) - written.created - unchanged - len(failed)
         report = IngestReport(0, written.created, updated, unchanged, failed=len(failed))
         return report, failed
@@ -348,8 +335,8 @@ class _Writer:
     def _decision(self, held: Held, document: Document, own: bool) -> Decision:
         """Compares a stored document with the new one."""
         stored, source = held.document.source, document.source
-        fields = [one.field for one in self.meta.all]
-        names = self.meta.text_fields
+        fields = [one.field for one in self.batch.meta.all]
+        names = self.batch.meta.text_fields
         if text_at(stored, names) != text_at(source, names):
             return Change(held, source, True, True) if own else Failure(held.id, TAKEN_BY_LINE)
         before = {field: tokens_in(stored, field) for field in fields}

@@ -116,7 +116,7 @@ def of_equal_texts(
     for first in range(0, len(asked), QUERIES_AT_ONCE):
         some = asked[first : first + QUERIES_AT_ONCE]
         texts = [queries[row] for row in some]
-        wanted = equal_text_queries(meta, sketches.of(some), texts)
+        wanted = equal_text_queries(meta, sketches.of(np.array(some)), texts)
         found = store.candidates(wanted, limits.candidates)
         own = normalise([query.text for query in texts], normalisation)
         for row, text, each in zip(some, own, found, strict=True):

@@ -10,6 +10,7 @@ import base64
 import contextlib
 import hashlib
 import itertools
+import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,8 +22,8 @@ from esdedup.sketch.minhash import VALUE_BITS, band_hashes, probe_hashes, signat
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.segments import Layout, fingerprints_of, segment_values
 from esdedup.sketch.simhash import fingerprints
-from esdedup.sketch.tokens import decode, encode
-from esdedup.text.arrays import U64, Mask, Ragged, blocks
+from esdedup.sketch.tokens import decode, encode, write_into
+from esdedup.text.arrays import I64, U64, Mask, Ragged, blocks
 from esdedup.text.normalise import Normalisation, normalise
 from esdedup.text.shingles import distinct, shingle
 from esdedup.text.words import tokenise
@@ -60,13 +61,12 @@ class Sketches:
     def __len__(self) -> int:
         return len(self.digests)
 
-    def of(self, rows: Sequence[int]) -> Sketches:
-        """The sketches of some of the texts, without shingles and probes."""
-        chosen = np.array(rows, np.int64)
-        parts = (self.bands, self.fingerprints, self.values)
-        bands, prints, values = (None if part is None else part[chosen] for part in parts)
-        digests = [self.digests[row] for row in rows]
-        return Sketches(digests, self.filled[chosen], bands, prints, None, values)
+    def of(self, rows: I64) -> Sketches:
+        """The sketches of some of the texts, without shingles and probes. rows: shape (m,)."""
+        parts = self.bands, self.fingerprints, self.values
+        bands, prints, values = (None if part is None else part[rows] for part in parts)
+        digests = [self.digests[row] for row in rows.tolist()]
+        return Sketches(digests, self.filled[rows], bands, prints, None, values)
 
 
 def sketch(
@@ -235,3 +235,46 @@ def stored_fingerprints(rows: Sequence[Any], layout: Layout) -> tuple[U64, Mask]
             whole[row] = True
     segments = np.concatenate([np.empty((0, form[0]), np.uint64), *found])
     return fingerprints_of(segments, layout), whole
+
+
+def token_json(sketches: Sketches, scheme: Scheme) -> list[str]:
+    """The values of `token_fields` as compact JSON, in a fifth of the time.
+
+    All documents with shingles have JSON of one form, which `token_fields` of the first one shows.
+    Their tokens are written into copies of it side by side.
+    """
+    filled = np.flatnonzero(sketches.filled)
+    others = np.flatnonzero(~sketches.filled)
+    empty = token_fields(sketches.of(others), scheme)
+    (form,) = token_fields(sketches.of(filled[:1]), scheme) or [{}]
+    template = _compact(form).encode("ascii")
+    text = np.empty((filled.size, len(template)), np.uint8)
+    text[:] = np.frombuffer(template, np.uint8)
+    minhash, simhash = scheme.minhash, scheme.simhash
+    chosen = sketches.of(filled)
+    for name, value in form.items():
+        start = template.index(f'"{name}":'.encode()) + len(name) + 3
+        if isinstance(value, list):
+            width = len(value[0])
+            shape, strides = (filled.size, len(value), width), (len(template), width + 3, 1)
+            into = np.ndarray(shape, np.uint8, text, start + 2, strides)
+            if name == "minhash" and minhash is not None and chosen.bands is not None:
+                write_into(into, chosen.bands, minhash.token_bits)
+            elif name == "signature" and chosen.values is not None:
+                write_into(into, chosen.values, VALUE_BITS)
+            elif simhash is not None and chosen.fingerprints is not None:
+                segments = segment_values(chosen.fingerprints, simhash.layout)
+                write_into(into, segments, simhash.layout.segment_bits)
+        elif name == "digest":
+            written = np.frombuffer("".join(chosen.digests).encode("ascii"), np.uint8)
+            text[:, start + 1 : start + 1 + len(value)] = written.reshape(filled.size, -1)
+    whole, width = text.tobytes().decode("ascii"), len(template)
+    made = np.empty(len(sketches), np.object_)
+    made[filled] = [whole[at : at + width] for at in range(0, len(whole), width)]
+    made[others] = [_compact(each) for each in empty]
+    found: list[str] = made.tolist()
+    return found
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))

@@ -9,6 +9,7 @@ de-duplicates the values of a field.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,16 +50,29 @@ def encode_at(values: U64, positions: I64, count: int, bits: int) -> list[list[s
     for first in range(0, len(values), _ROWS_AT_ONCE):
         rows = slice(first, first + _ROWS_AT_ONCE)
         at = positions if positions.ndim == 1 else positions[rows]
-        remaining = values[rows].copy()
-        text = np.empty((*remaining.shape, lead + digits), np.uint32)
-        for i in range(lead):
-            text[..., i] = _DIGITS[(at >> (6 * (lead - 1 - i))) & 63]
-        for i in reversed(range(lead, lead + digits)):
-            text[..., i] = _DIGITS.take((remaining & np.uint64(63)).view(np.int64))
-            remaining >>= np.uint64(6)
         # numpy's strings are code points of 32 bits.
+        text = np.empty((*values[rows].shape, lead + digits), np.uint32)
+        _write(text, values[rows], at, lead)
         strings += text.view(f"U{lead + digits}")[..., 0].tolist()
     return strings
+
+
+def write_into(text: NDArray[np.uint8], values: U64, bits: int) -> None:
+    """Writes what `encode` returns in ASCII: values, shape (n, count), into (n, count, width)."""
+    lead, positions = _form(values.shape[1], bits)[0], np.arange(values.shape[1])
+    for first in range(0, len(values), _ROWS_AT_ONCE):
+        rows = slice(first, first + _ROWS_AT_ONCE)
+        _write(text[rows], values[rows], positions, lead)
+
+
+def _write(text: NDArray[Any], values: U64, positions: I64, lead: int) -> None:
+    """Writes characters, shape (n, m, width), the first `lead` of which are of the position."""
+    alphabet, remaining = _DIGITS.astype(text.dtype), values.copy()
+    for i in range(lead):
+        text[..., i] = alphabet[(positions >> (6 * (lead - 1 - i))) & 63]
+    for i in reversed(range(lead, text.shape[-1])):
+        text[..., i] = alphabet.take((remaining & np.uint64(63)).view(np.int64))
+        remaining >>= np.uint64(6)
 
 
 def decode(tokens: Sequence[Sequence[str]], count: int, bits: int) -> U64:

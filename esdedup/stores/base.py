@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from esdedup.models import (
     WHOLE,
@@ -48,20 +48,13 @@ class Store(Protocol):
         field, even if another client was only just faster.
         """
 
-    @staticmethod
-    def encode(document: Document) -> Any:
-        """Returns a document as it is written, maybe in a worker process. Raises RecordError."""
-
-    @staticmethod
-    def decode(document: Encoded) -> Document:
-        """Returns a document as it is read after it was written, with its tokens."""
-
     def write(
         self, documents: Sequence[Document | Encoded], *, create: bool = False
     ) -> WriteReport:
         """Writes documents; what is reported as created or updated is durable.
 
-        create: leave a document whose id is taken as it is, and report a conflict. Raises
+        create: leave a document whose id is taken as it is, and report a conflict. A store that can
+        tell at once that it has an `Encoded` just so may count it as unchanged instead. Raises
         StoreUnavailable, with the number of documents acknowledged, when the retries run out.
         """
 

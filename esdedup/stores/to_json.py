@@ -23,7 +23,7 @@ def to_json(value: Any, of: str) -> str:
     take as JSON: other types, NaN, infinity, half of a surrogate pair.
     """
     try:
-        text = _ENCODER.encode(value)
+        text = ENCODER.encode(value)
         if not text.isascii():
             text.encode("utf-8")
     except (TypeError, ValueError, RecursionError) as error:
@@ -59,6 +59,6 @@ def _plain(value: Any) -> Any:
 
 
 # Shared, because making an encoder takes as long as writing a short document.
-_ENCODER = json.JSONEncoder(
+ENCODER = json.JSONEncoder(
     ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_plain
 )

@@ -22,13 +22,13 @@ from esdedup.dedup.groups import Grouping, find_groups
 from esdedup.dedup.log import Action, Entry, LogReader, LogWriter, RunHeader
 from esdedup.dedup.remove import DedupReport, dedup, prepare
 from esdedup.dedup.undo import UndoReport, undo
-from esdedup.ingest.documents import with_tokens
 from esdedup.models import FIELD, Document, Failure, Held
 from esdedup.stores import Store
 from esdedup.stores.elastic.store import ClusterStore
 from esdedup.stores.mapping import index_mapping
 from tests.conftest import delete_index
 from tests.helpers.commands import Ran, call, run_command, words
+from tests.helpers.documents import with_tokens
 from tests.helpers.fuzz import fuzz
 from tests.helpers.places import META, OTHER, Place, clusters, local
 from tests.servers.proxy import Proxy

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 import esdedup
 from esdedup.ingest.files import Record
 from esdedup.ingest.ingest import ingest
-from esdedup.models import Change
+from esdedup.models import Change, Document
 from esdedup.stores import Store
 from tests.helpers.commands import call, run_command, write_lines
 from tests.helpers.places import Place, plain
@@ -196,3 +197,25 @@ def test_the_last_of_an_id_stays(place: Place, store: Store) -> None:
         report = ingest(store, index.meta, records, letters.append)
         assert (report.created, report.updated, report.duplicate_ids) == (1, 4, 4)
         assert index.get("a").source["text"] == "text 4"
+
+
+@pytest.mark.on_every_server
+def test_a_line_is_stored_as_it_means(target: list[str], store: Store) -> None:
+    lines = [
+        '{"id": "plain", "text": "one \\n two", "n": 1.0, "big": 9007199254740993}',
+        '{"id":"spaced" , "text" :"a: b" , "of" : {"deep" : [ {"er" : "值"} ] } } ',
+        '{"id": "twice", "text": "first", "text": "second", "of": {"x": 1, "x": 2}}',
+        '{"id": "escaped", "text": "\\u4e2d\\ud83d\\ude00"}',
+        '{"id": "ours", "text": "three four five", "esdedup": {"group": "g", "digest": "d"}}',
+    ]
+    Path("some.jsonl").write_text("\n".join(lines), "utf-8")
+    (report,) = run_command("index", "some.jsonl", "--json", *target).json
+    assert report["created"] == 5
+    given = {source["id"]: source for source in map(json.loads, lines)}
+    given["ours"].pop("esdedup")
+    found = {one.id: one.source for one in store.get(list(given))}
+    assert {id: plain(Document(id, source)) for id, source in found.items()} == given
+    assert "group" not in found["ours"]["esdedup"]
+    # Written in another way, they are the same.
+    Path("some.jsonl").write_text("\n".join(map(json.dumps, given.values())), "utf-8")
+    assert run_command("index", "some.jsonl", "--json", *target).json[0]["unchanged"] == 5

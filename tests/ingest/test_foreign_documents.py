@@ -12,12 +12,12 @@ import pytest
 
 import esdedup
 from esdedup import DuplicatePolicy
-from esdedup.ingest.documents import with_tokens
 from esdedup.models import FIELD, CandidateQuery, Candidates, Document, tokens_in
 from esdedup.stores import LocalStore
 from esdedup.stores.elastic.store import ClusterStore
 from tests.conftest import delete_index
 from tests.helpers.commands import fill, words
+from tests.helpers.documents import with_tokens
 
 
 @pytest.fixture

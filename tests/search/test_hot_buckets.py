@@ -16,7 +16,6 @@ import pytest
 
 import esdedup
 from esdedup.exceptions import StoreError, UsageError
-from esdedup.ingest.documents import with_tokens
 from esdedup.models import Document
 from esdedup.search.hot_buckets import hot_buckets
 from esdedup.sketch.banding import expected_recall
@@ -25,6 +24,7 @@ from esdedup.stores.mapping import IndexMeta, common_meta, index_mapping
 from esdedup.stores.stop_list import MAX_STOPPED, stop_entries, stopped_buckets
 from tests.conftest import delete_index
 from tests.helpers.commands import Ran, call, esdedup_command, run_command, words
+from tests.helpers.documents import with_tokens
 from tests.helpers.places import STORES
 
 SCHEME = esdedup.Scheme(minhash=MinHash(bands=23))

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import esdedup
-from esdedup.ingest.documents import with_tokens
 from esdedup.models import FIELD, Document
 from esdedup.sketch.banding import expected_recall
 from esdedup.sketch.sketch import shingle_sets, sketch
@@ -20,6 +19,7 @@ from esdedup.stores.mapping import IndexMeta
 from esdedup.text.jaccard import hamming, jaccard
 from tests.conftest import delete_index
 from tests.helpers.commands import call, words
+from tests.helpers.documents import with_tokens
 
 META = IndexMeta(esdedup.Scheme())
 STORES = ["local", "elasticsearch", "elasticsearch8", "opensearch"]

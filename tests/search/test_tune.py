@@ -15,7 +15,6 @@ import esdedup
 from esdedup.analysis.distribution import bars, similarity_histogram
 from esdedup.analysis.sampling import sample_neighbours, texts_of_index
 from esdedup.analysis.tuning import expectation
-from esdedup.ingest.documents import with_tokens
 from esdedup.models import Document, Query
 from esdedup.search.limits import Limits
 from esdedup.search.similar import similar
@@ -23,6 +22,7 @@ from esdedup.sketch.sketch import shingle_sets
 from esdedup.stores import Store
 from esdedup.stores.mapping import IndexMeta
 from tests.helpers.commands import Ran, run_command
+from tests.helpers.documents import with_tokens
 from tests.helpers.places import META, OpenStore, Place, write
 
 HAN = [chr(point) for point in range(0x4E00, 0x4E00 + 2_000)]

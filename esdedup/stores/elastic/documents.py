@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from esdedup.models import Change, Document, Held
+from esdedup.models import Change, Document, Encoded, Held
 from esdedup.stores.elastic.client import line
+from esdedup.stores.to_json import to_json
 
 _AS_IT_IS = {"pipeline": "_none"}
 """Keeps a document out of the index's own pipeline, which it has been through already."""
@@ -38,6 +39,17 @@ def place_of(held: Held) -> dict[str, Any]:
     """
     place: dict[str, Any] = {"_index": held.index, "_id": held.document.id}
     return place if held.routing is None else {**place, "routing": held.routing}
+
+
+def document_line(document: Document | Encoded) -> bytes:
+    """Returns the line of a document that is written. Raises RecordError if JSON can't hold it."""
+    of = f"document {document.id!r}"
+    if isinstance(document, Document):
+        return line(document.source, of)
+    added = f",{to_json(document.marks, of)[1:-1]}" if document.marks else ""
+    fields = [f'"{field}":{tokens[:-1]}{added}}}' for field, tokens in document.ours.items()]
+    own = [document.source[1:-1]] if len(document.source) > 2 else []
+    return f"{{{','.join(own + fields)}}}\n".encode()
 
 
 def lines_to_create(held: Held, index: str | None) -> bytes:

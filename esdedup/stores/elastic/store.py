@@ -34,6 +34,7 @@ from esdedup.stores.elastic import indices
 from esdedup.stores.elastic.bulk import Action, CreatesOnly
 from esdedup.stores.elastic.client import NEEDS_ROUTING, Cluster, line
 from esdedup.stores.elastic.documents import (
+    document_line,
     documents_of,
     held_of,
     lines_to_change,
@@ -111,22 +112,11 @@ class ClusterStore:
         else:
             stored.require(meta, self.where)
 
-    @staticmethod
-    def encode(document: Document) -> bytes:
-        return line(document.source, f"document {document.id!r}")
-
-    @staticmethod
-    def decode(document: Encoded) -> Document:
-        return Document(document.id, json.loads(document.form))
-
     def write(
         self, documents: Sequence[Document | Encoded], *, create: bool = False
     ) -> WriteReport:
         verb = "create" if create or self._creates_only else "index"
-        lines = [
-            (each.id, each.form if isinstance(each, Encoded) else self.encode(each))
-            for each in documents
-        ]
+        lines = [(each.id, document_line(each)) for each in documents]
         try:
             report = self._bulk(verb, lines, {})
             return report if verb == "index" else self._with_lost_answers(report, dict(lines))

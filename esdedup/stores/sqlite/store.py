@@ -19,7 +19,6 @@ from pathlib import Path
 
 from esdedup.exceptions import IndexNotFound, StoreError, UsageError
 from esdedup.models import (
-    FIELD,
     WHOLE,
     CandidateQuery,
     Candidates,
@@ -37,12 +36,19 @@ from esdedup.stores.base import KEPT
 from esdedup.stores.changes import CHANGED
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.sqlite.database import Database
-from esdedup.stores.sqlite.tables import Tables, as_columns, columns_for, merged
+from esdedup.stores.sqlite.tables import (
+    NO_MARKS,
+    Columns,
+    Numbered,
+    Tables,
+    columns_for,
+    columns_of,
+)
 from esdedup.text.characters import is_unicode
 
 log = logging.getLogger("esdedup")
 
-_LAYOUT = 1
+_LAYOUT = 2
 """The number of the tables' layout, kept as the file's `user_version`."""
 
 _PAGE = 1_000
@@ -94,50 +100,32 @@ class LocalStore:
             db.execute("INSERT INTO esdedup_indices VALUES(?, ?)", row)
             Tables(db, self._index).create()
 
-    @staticmethod
-    def encode(document: Document) -> tuple[str, str, str | None, str]:
-        return as_columns(document)
-
-    @staticmethod
-    def decode(document: Encoded) -> Document:
-        id, source, _, tokens = document.form
-        return Document(id, {**json.loads(source), FIELD: json.loads(tokens)})
-
     def write(
         self, documents: Sequence[Document | Encoded], *, create: bool = False
     ) -> WriteReport:
-        created = updated = 0
-        failures: list[Failure] = []
-        latest: dict[str, tuple[str, str, str | None, str]] = {}
         # Before the transaction, in which other processes wait.
-        columns = [
-            each.form if isinstance(each, Encoded) else as_columns(each) for each in documents
-        ]
+        rows = [*map(columns_of, documents)]
         with self._writing() as tables:
-            taken = tables.tokens_of([id for id, *_ in columns])
-            for row in columns:
-                known = row[0] in taken or row[0] in latest
-                if create and known:
-                    failures.append(Failure(row[0], "the id is taken", conflict=True))
-                    continue
-                created, updated = created + (not known), updated + known
-                latest[row[0]] = row
-            stored = {id: taken[id] for id in latest if id in taken}
-            tables.replace(list(latest.values()), stored)
-        return WriteReport(created, updated, failures)
+            if create:
+                return _create(tables, documents, rows)
+            latest = {row.id: row for row in rows}
+            stored = tables.stored(list(latest))
+            tables.replace([(old, latest[id]) for id, old in stored.items()])
+            fresh = [row for id, row in latest.items() if id not in stored]
+            tables.insert(fresh)
+        return WriteReport(len(fresh), len(rows) - len(fresh))
 
     def update(self, documents: Sequence[Document]) -> WriteReport:
         failures: list[Failure] = []
         with self._writing() as tables:
-            found = tables.held([document.id for document in documents])
-            latest = {id: held.document for id, held in found.items()}
+            stored = tables.stored([document.id for document in documents])
+            latest = {id: row for id, (_, row) in stored.items()}
             for each in documents:
                 if each.id in latest:
-                    source = merged(latest[each.id].source, each.source)
-                    latest[each.id] = Document(each.id, source)
+                    latest[each.id] = latest[each.id].changed(each.source)
                 else:
                     failures.append(Failure(each.id, "there is no such document"))
-            _put(tables, latest)
+            tables.replace([(stored[id], row) for id, row in latest.items()])
         return WriteReport(updated=len(documents) - len(failures), failures=failures)
 
     def get(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Document]:
@@ -155,22 +143,23 @@ class LocalStore:
 
     def change(self, changes: Sequence[Change]) -> WriteReport:
         failures: list[Failure] = []
-        latest: dict[str, Document] = {}
-        gone: list[str] = []
+        latest: list[tuple[Numbered, Columns]] = []
+        gone: list[Numbered] = []
         with self._writing() as tables:
-            found = tables.held([change.held.document.id for change in changes])
+            stored = tables.stored([change.held.id for change in changes])
             for change in changes:
-                id = change.held.document.id
-                known = found.pop(id, None)
-                if known is None or known.version != change.held.version:
+                id = change.held.id
+                known = stored.pop(id, None)
+                if known is None or known[1].version != change.held.version:
                     failures.append(Failure(id, CHANGED, conflict=True))
                 elif change.fields is None:
-                    gone.append(id)
+                    gone.append(known)
+                elif change.whole:
+                    latest.append((known, columns_of(Document(id, change.fields))))
                 else:
-                    old = {} if change.whole else known.document.source
-                    latest[id] = Document(id, merged(old, change.fields))
-            _put(tables, latest)
-            tables.forget(tables.tokens_of(gone))
+                    latest.append((known, known[1].changed(change.fields)))
+            tables.replace(latest)
+            tables.forget(gone)
         return WriteReport(updated=len(latest) + len(gone), failures=failures)
 
     def restore(self, held: Sequence[Held]) -> WriteReport:
@@ -185,18 +174,19 @@ class LocalStore:
     def scan(
         self, paths: list[str], meta: IndexMeta, share: Share = WHOLE
     ) -> Iterator[list[Document]]:
-        source, chosen = columns_for(paths)
+        columns, chosen = columns_for(paths)
         with self._opened(self._database.snapshot()) as tables:
             # A document stays in its stripe of numbers, whatever documents come or go.
             stripe, last = share.number - 1, tables.last() // _PAGE
             while stripe <= last:
                 rows = tables.db.execute(
-                    f"SELECT id, {source}, tokens FROM {tables.documents}"
+                    f"SELECT {columns} FROM {tables.marked}"
                     " WHERE scheme = ? AND number >= ? AND number < ? ORDER BY number",
                     (meta.scheme.id, stripe * _PAGE, (stripe + 1) * _PAGE),
                 ).fetchall()
                 if rows:
-                    yield [Document(id, chosen(own, ours)) for id, own, ours in rows]
+                    found = [Columns(*row) for row in rows]
+                    yield [Document(row.id, chosen(row)) for row in found]
                 # The next stripe of this share that may hold any, past many deleted ones.
                 following = max(stripe + 1, tables.next((stripe + 1) * _PAGE) // _PAGE)
                 stripe += -(-(following - stripe) // share.of) * share.of
@@ -216,16 +206,16 @@ class LocalStore:
 
     def sample(self, paths: list[str], meta: IndexMeta, count: int, seed: int) -> list[Document]:
         check_sample(count)
-        _, chosen = columns_for(paths)
+        columns, chosen = columns_for(paths)
         with self._opened(self._database.snapshot()) as tables:
-            rows = tables.sample(meta.scheme.id, count, seed)
-            return [Document(id, chosen(own, ours)) for id, own, ours in rows]
+            rows = tables.sample(columns, meta.scheme.id, count, seed)
+            return [Document(row.id, chosen(row)) for row in rows]
 
     def delete(self, ids: Sequence[str]) -> int:
         with self._writing() as tables:
-            taken = tables.tokens_of(ids)
-            tables.forget(taken)
-        return len(taken)
+            stored = tables.stored(ids)
+            tables.forget(list(stored.values()))
+        return len(stored)
 
     def refresh(self) -> None:
         """Does nothing, because committed documents are visible."""
@@ -249,9 +239,11 @@ class LocalStore:
     @contextmanager
     def _opened(self, opened: AbstractContextManager[sqlite3.Connection]) -> Iterator[Tables]:
         """Gives the tables of the index. Raises IndexNotFound if it does not exist."""
-        if self.meta() is None:
+        if not self._database.exists:
             raise IndexNotFound(f"there is no {self.where}")
         with opened as db:
+            if self._meta_text(db) is None:
+                raise IndexNotFound(f"there is no {self.where}")
             yield Tables(db, self._index)
 
     def _reading(self) -> AbstractContextManager[Tables]:
@@ -286,6 +278,11 @@ class LocalStore:
                 db.execute("COMMIT")
 
     def _stored_meta(self, db: sqlite3.Connection) -> IndexMeta | None:
+        text = self._meta_text(db)
+        return None if text is None else IndexMeta.from_json(json.loads(text))
+
+    def _meta_text(self, db: sqlite3.Connection) -> str | None:
+        """The index's own description, as JSON; None if there is no index."""
         made, layout = db.execute(
             "SELECT count(name), user_version FROM pragma_user_version"
             " LEFT JOIN sqlite_master ON name = 'esdedup_indices'"
@@ -299,9 +296,24 @@ class LocalStore:
             )
         own = "SELECT meta FROM esdedup_indices WHERE name = ?"
         row = db.execute(own, (self._index,)).fetchone()
-        return IndexMeta.from_json(json.loads(row[0])) if row else None
+        return str(row[0]) if row else None
 
 
-def _put(tables: Tables, latest: dict[str, Document]) -> None:
-    columns = [as_columns(document) for document in latest.values()]
-    tables.replace(columns, tables.tokens_of(list(latest)))
+def _create(
+    tables: Tables, documents: Sequence[Document | Encoded], rows: Sequence[Columns]
+) -> WriteReport:
+    """Writes documents whose ids are free. rows: the columns of each."""
+    taken = tables.insert(rows)
+    stored = tables.stored([rows[at].id for at in taken])
+    failures = [
+        Failure(rows[at].id, "the id is taken", conflict=True)
+        for at in taken
+        if isinstance(documents[at], Document) or not _is(stored[rows[at].id][1], rows[at])
+    ]
+    unchanged = len(taken) - len(failures)
+    return WriteReport(len(rows) - len(taken), 0, failures, unchanged)
+
+
+def _is(stored: Columns, given: Columns) -> bool:
+    """Tells whether a document is stored just so. If it is given without marks, it may have any."""
+    return stored[1:3] == given[1:3] and given[3:] in (stored[3:], NO_MARKS)

@@ -14,12 +14,22 @@ import random
 import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import xxhash
 
 from esdedup.exceptions import RecordError
-from esdedup.models import FIELD, TOKEN_KINDS, Candidate, CandidateQuery, Candidates, Document, Held
+from esdedup.models import (
+    FIELD,
+    MARKS,
+    TOKEN_KINDS,
+    Candidate,
+    CandidateQuery,
+    Candidates,
+    Document,
+    Encoded,
+    Held,
+)
 from esdedup.stores.fields import only
 from esdedup.stores.to_json import to_json
 from esdedup.text.characters import is_unicode
@@ -33,17 +43,74 @@ _VARIABLES = 500
 _SPARSE = 100
 """Numbers a document, from which on a sample is not drawn from all numbers, most of them free."""
 
-_WORDLESS = "json_extract(tokens, '$.wordless')"
-_ORIGINAL = "json_extract(tokens, '$.original')"
-"""The id of the document that a document is marked as a duplicate of, in SQL."""
+_LISTED = (*TOKEN_KINDS, "wordless")
+"""The values below FIELD that are listed. Each is a text or a list of texts."""
 
-Columns = tuple[str, str, str | None, str]
-"""The columns of a document: id, fields, scheme, tokens."""
+_FIRST = '{"scheme":"'
+NO_MARKS = (None,) * len(MARKS)
+_MARKS = ", ".join(f'"{name}"' for name in MARKS)
 
-TokensOf = dict[str, tuple[int, dict[str, Any]]]
-"""The number and the tokens of documents, by their ids."""
 
 TokensByNumber = Mapping[int, Mapping[str, Any]]
+
+
+class Columns(NamedTuple):
+    """A document as columns. source, tokens: JSON objects, the latter without marks.
+
+    The others are its marks, None for those that it lacks.
+    """
+
+    id: str
+    source: str
+    tokens: str
+    group: Any = None
+    original: Any = None
+    similarity: Any = None
+    distance: Any = None
+
+    @property
+    def marks(self) -> dict[str, Any]:
+        """The marks that the document has."""
+        return {
+            name: value for name, value in zip(MARKS, self[3:], strict=True) if value is not None
+        }
+
+    @property
+    def ours(self) -> dict[str, Any]:
+        """The value of FIELD."""
+        return {**json.loads(self.tokens), **self.marks}
+
+    @property
+    def whole(self) -> Document:
+        """The document with its tokens."""
+        return Document(self.id, {**json.loads(self.source), FIELD: self.ours})
+
+    def document(self, with_kind: str = "") -> Document:
+        """The document as callers get it, without its lists of tokens, but for one kind."""
+        gone = {*TOKEN_KINDS} - {with_kind}
+        kept = {name: value for name, value in self.ours.items() if name not in gone}
+        return Document(self.id, {**json.loads(self.source), **({FIELD: kept} if kept else {})})
+
+    @property
+    def version(self) -> str:
+        """A document that was changed and changed back counts as unchanged."""
+        return xxhash.xxh3_128_hexdigest("\0".join(map(str, self[1:])).encode())
+
+    def changed(self, fields: Mapping[str, Any]) -> Columns:
+        """The document with fields merged into it. Raises RecordError if it can't be stored."""
+        ours = fields.get(FIELD)
+        if (
+            len(fields) == 1
+            and isinstance(ours, Mapping)
+            and all(map(_is_mark, ours, ours.values()))
+        ):
+            # No other value has to be read.
+            return self._replace(**ours)
+        return columns_of(Document(self.id, merged(self.whole.source, fields)))
+
+
+Numbered = tuple[int, Columns]
+"""A stored document with its number."""
 
 
 class Tables:
@@ -55,22 +122,25 @@ class Tables:
         cased = re.sub("[A-Z^]", lambda found: f"^{found[0].lower()}", index)
         self._index = cased.replace('"', '""')
         self.documents = self._name("documents")
+        self.groups = self._name("groups")
 
     def _name(self, name: str) -> str:
-        """The quoted name of one of the tables: documents, listed, or a kind of token."""
+        """The quoted name of a table: documents, groups, listed, or a kind of token."""
         return f'"{name}:{self._index}"'
+
+    @property
+    def marked(self) -> str:
+        """The documents with their marks, in SQL."""
+        return f"{self.documents} LEFT JOIN {self.groups} USING (number)"
 
     def create(self) -> None:
         """Makes the tables."""
         self.db.execute(
             f"CREATE TABLE {self.documents}(number INTEGER PRIMARY KEY,"
-            " id TEXT NOT NULL UNIQUE, source TEXT NOT NULL, scheme TEXT, tokens TEXT)"
+            " id TEXT NOT NULL UNIQUE, source TEXT NOT NULL, scheme TEXT, tokens TEXT NOT NULL)"
         )
-        self.db.execute(
-            f"CREATE INDEX {self._name('wordless')} ON {self.documents}({_WORDLESS})"
-            f" WHERE {_WORDLESS} IS NOT NULL"
-        )
-        for kind in TOKEN_KINDS:
+        self.db.execute(f"CREATE TABLE {self.groups}(number INTEGER PRIMARY KEY, {_MARKS})")
+        for kind in _LISTED:
             self.db.execute(
                 f"CREATE TABLE {self._name(kind)}(token TEXT NOT NULL,"
                 " document INTEGER NOT NULL, PRIMARY KEY(token, document)) WITHOUT ROWID"
@@ -96,30 +166,28 @@ class Tables:
         """The number of documents that are not listed yet, or a little more."""
         return max(0, self.last() - self._listed())
 
+    def stored(self, ids: Sequence[str]) -> dict[str, Numbered]:
+        """The documents that exist, by id."""
+        rows = self._by_id(f"{self.documents}.number, {_columns('source', 'tokens')}", ids)
+        return {id: (number, Columns(id, *rest)) for number, id, *rest in rows}
+
     def read(self, ids: Sequence[str], paths: list[str] | None) -> dict[str, Document]:
         """Documents by id, without their tokens. paths: as in `Store.get`."""
         # To parse tokens that are not asked for would take most of the time.
         ours = paths is None or any(path.split(".")[0] == FIELD for path in paths)
-        rows = self._by_id("id, source, tokens" if ours else "id, source, '{}'", ids)
-        found = [as_document(*row) for row in rows]
+        columns = _columns("source", "tokens" if ours else "'{}'")
+        found = [Columns(*row).document() for row in self._by_id(columns, ids)]
         if paths is not None:
             found = [Document(each.id, only(each.source, paths)) for each in found]
         return {each.id: each for each in found}
 
-    def tokens_of(self, ids: Sequence[str]) -> TokensOf:
-        """The numbers and the tokens of the documents that exist."""
-        rows = self._by_id("id, number, tokens", ids)
-        return {id: (number, json.loads(tokens)) for id, number, tokens in rows}
-
     def held(self, ids: Sequence[str], paths: list[str] | None = None) -> dict[str, Held]:
         """Documents by id, with their versions. paths: as in `Store.hold`."""
-        found: dict[str, Held] = {}
-        for id, source, tokens in self._by_id("id, source, tokens", ids):
-            whole = {**json.loads(source), FIELD: json.loads(tokens)}
-            document = Document(id, whole if paths is None else only(whole, paths))
-            # A document that was changed and changed back counts as unchanged.
-            found[id] = Held(document, xxhash.xxh3_128_hexdigest(f"{source}\0{tokens}".encode()))
-        return found
+        chosen = (lambda row: row.whole.source) if paths is None else columns_for(paths)[1]
+        return {
+            id: Held(Document(id, chosen(row)), row.version)
+            for id, (_, row) in self.stored(ids).items()
+        }
 
     def _by_id(self, columns: str, ids: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         # An id that is not valid Unicode can't be stored, so that it can't be found either.
@@ -128,11 +196,11 @@ class Tables:
             some = known[first : first + _VARIABLES]
             marks = ",".join("?" * len(some))
             yield from self.db.execute(
-                f"SELECT {columns} FROM {self.documents} WHERE id IN ({marks})", some
+                f"SELECT {columns} FROM {self.marked} WHERE id IN ({marks})", some
             ).fetchall()
 
-    def sample(self, scheme: str, count: int, seed: int) -> list[tuple[str, str, str]]:
-        """The id, fields and tokens of at most `count` random documents of a scheme."""
+    def sample(self, columns: str, scheme: str, count: int, seed: int) -> list[Columns]:
+        """At most `count` random documents of a scheme. columns: those of `columns_for`."""
         # Drawn by number, because ordering a whole table at random would read all of it.
         last = self.last()
         drawn = _shuffled(range(1, last + 1), seed)
@@ -140,49 +208,72 @@ class Tables:
         if last > _SPARSE * documents:
             numbers = self.db.execute(f"SELECT number FROM {self.documents} ORDER BY number")
             drawn = _shuffled([number for (number,) in numbers], seed)
-        found: list[tuple[str, str, str]] = []
+        found: list[Columns] = []
         while len(found) < count and (some := list(itertools.islice(drawn, _VARIABLES))):
             rows = self.db.execute(
-                f"SELECT number, id, source, tokens FROM {self.documents}"
+                f"SELECT number, {columns} FROM {self.marked}"
                 " WHERE scheme = ? AND number IN (SELECT value FROM json_each(?))",
                 (scheme, json.dumps(some)),
             )
-            by_number = {number: columns for number, *columns in rows}
-            found += [tuple(by_number[number]) for number in some if number in by_number]
+            by_number = {number: Columns(*row) for number, *row in rows}
+            found += [by_number[number] for number in some if number in by_number]
         return found[:count]
 
-    def replace(self, columns: Sequence[Columns], stored: TokensOf) -> None:
-        """Writes documents; one whose id exists is replaced, and its number stays.
-
-        columns: of each document, by `as_columns`, which takes longer than writing them. stored:
-        `tokens_of` their ids.
-        """
-        fresh = (id for id, *_ in columns if id not in stored)
-        numbers = {id: number for id, (number, _) in stored.items()}
+    def insert(self, rows: Sequence[Columns]) -> list[int]:
+        """Writes new documents. Returns the places of those whose ids are taken."""
         # Deleted documents leave numbers free, which count as listed.
         first = max(self.last(), self._listed()) + 1
-        numbers |= {id: number for number, id in enumerate(fresh, first)}
-        self.db.executemany(
-            f"INSERT OR REPLACE INTO {self.documents} VALUES(?, ?, ?, ?, ?)",
-            ((numbers[row[0]], *row) for row in columns),
+        done = self.db.executemany(
+            f"INSERT INTO {self.documents} VALUES(?, ?, ?, ?, ?) ON CONFLICT(id) DO NOTHING",
+            [
+                (number, row[0], row[1], _scheme_in(row[2]), row[2])
+                for number, row in enumerate(rows, first)
+            ],
         )
-        # A new document is not listed yet.
-        new = {numbers[id]: json.loads(tokens) for id, *_, tokens in columns if id in stored}
-        self._list(stored, new)
+        taken: list[int] = []
+        if done.rowcount < len(rows):
+            columns = f"{self.documents}.number, id"
+            numbers = {id: number for number, id in self._by_id(columns, [row.id for row in rows])}
+            taken = [at for at, row in enumerate(rows) if numbers[row.id] != first + at]
+        marked = {at for at, row in enumerate(rows) if row[3:] != NO_MARKS}.difference(taken)
+        self._mark([(first + at, rows[at]) for at in sorted(marked)])
+        return taken
 
-    def forget(self, stored: TokensOf) -> None:
+    def replace(self, rows: Sequence[tuple[Numbered, Columns]]) -> None:
+        """Writes documents in place of stored ones, which keep their numbers.
+
+        Only what differs is written.
+        """
+        written = [(number, row) for (number, old), row in rows if old[1:3] != row[1:3]]
+        self.db.executemany(
+            f"UPDATE {self.documents} SET source = ?, scheme = ?, tokens = ? WHERE number = ?",
+            [(row.source, _scheme_in(row.tokens), row.tokens, number) for number, row in written],
+        )
+        listed = [(old, row) for old, row in rows if old[1].tokens != row.tokens]
+        new = {number: json.loads(row.tokens) for (number, _), row in listed}
+        self._list([old for old, _ in listed], new)
+        self._mark([(number, row) for (number, old), row in rows if old[3:] != row[3:]])
+
+    def forget(self, rows: Sequence[Numbered]) -> None:
         """Deletes documents with their tokens."""
-        self._list(stored, {})
-        self.db.executemany(
-            f"DELETE FROM {self.documents} WHERE number = ?",
-            [(number,) for number, _ in stored.values()],
-        )
+        self._list(rows, {})
+        for table in (self.documents, self.groups):
+            gone = [(number,) for number, _ in rows]
+            self.db.executemany(f"DELETE FROM {table} WHERE number = ?", gone)
 
-    def _list(self, old: TokensOf, new: TokensByNumber) -> None:
+    def _mark(self, rows: Sequence[Numbered]) -> None:
+        """Writes the marks of documents."""
+        marked = [(number, *row[3:]) for number, row in rows if row[3:] != NO_MARKS]
+        self.db.executemany(f"INSERT OR REPLACE INTO {self.groups} VALUES(?, ?, ?, ?, ?)", marked)
+        bare = [(number,) for number, row in rows if row[3:] == NO_MARKS]
+        self.db.executemany(f"DELETE FROM {self.groups} WHERE number = ?", bare)
+
+    def _list(self, old: Sequence[Numbered], new: TokensByNumber) -> None:
         """Replaces the tokens of listed documents in the lists."""
         listed = self._listed()
-        for kind in TOKEN_KINDS:
-            before, after = _rows(kind, dict(old.values()), listed), _rows(kind, new, listed)
+        former = {number: json.loads(row.tokens) for number, row in old if number <= listed}
+        for kind in _LISTED:
+            before, after = _rows(kind, former, listed), _rows(kind, new, listed)
             table, gone, added = self._name(kind), sorted(before - after), sorted(after - before)
             self.db.executemany(f"DELETE FROM {table} WHERE token = ? AND document = ?", gone)
             self.db.executemany(f"INSERT OR IGNORE INTO {table} VALUES(?, ?)", added)
@@ -193,7 +284,7 @@ class Tables:
         # Past numbers that deleted documents left free.
         first = max(listed, self.next(listed + 1) - 1)
         last = min(self.last(), first + LISTED_AT_ONCE)
-        for kind in TOKEN_KINDS:
+        for kind in _LISTED:
             # In the order of the tree, which takes them in faster.
             self.db.execute(
                 f"INSERT OR IGNORE INTO {self._name(kind)} SELECT each.value, number"
@@ -209,8 +300,6 @@ class Tables:
         A document comes once for each token that it holds.
         """
         wanted = "IN (SELECT value FROM json_each(?1))"
-        if kind == "wordless":
-            return f"SELECT number AS document FROM {self.documents} WHERE {_WORDLESS} {wanted}"
         found = f"SELECT document FROM {self._name(kind)} WHERE token {wanted}"
         if not self.waiting():
             return found
@@ -224,7 +313,7 @@ class Tables:
         # A document has one token of each position, and a group is of one position, so that
         # counting tokens counts groups. Only the best are joined, because sorting whole documents
         # would read them all.
-        original = f"(SELECT {_ORIGINAL} FROM {self.documents} WHERE number = document)"
+        original = f"(SELECT original FROM {self.groups} WHERE number = document)"
         holders = {kind: self.holders(kind) for kind in {query.kind for query in queries}}
         answers = []
         for query in queries:
@@ -232,15 +321,16 @@ class Tables:
             exclude = query.exclude if is_unicode(query.exclude or "") else None
             wanted = f"AND {original} IS NULL" if query.originals else ""
             found = self.db.execute(
-                f"SELECT id, source, tokens, met FROM (SELECT document, count(*) AS met"
-                f" FROM ({holders[query.kind]})"
+                f"SELECT met, {_columns('source', 'tokens')} FROM"
+                f" (SELECT document AS number, count(*) AS met FROM ({holders[query.kind]})"
                 f" WHERE document IS NOT (SELECT number FROM {self.documents} WHERE id = ?2)"
                 f" GROUP BY document HAVING met >= ?3 {wanted} ORDER BY met DESC, document"
-                f" LIMIT ?4) JOIN {self.documents} ON number = document ORDER BY met DESC, number",
+                f" LIMIT ?4) JOIN {self.documents} USING (number)"
+                f" LEFT JOIN {self.groups} USING (number) ORDER BY met DESC, number",
                 (json.dumps(tokens), exclude, query.least, limit + 1),
             ).fetchall()
-            kept = [query.kind] if query.kind == "simhash" else []
-            best = [Candidate(as_document(*row, *kept), met) for *row, met in found[:limit]]
+            kept = query.kind if query.kind == "simhash" else ""
+            best = [Candidate(Columns(*row).document(kept), met) for met, *row in found[:limit]]
             answers.append(Candidates(best, len(found) > limit))
         return answers
 
@@ -250,46 +340,66 @@ def _rows(kind: str, tokens: TokensByNumber, listed: int) -> set[tuple[str, int]
         (token, number)
         for number, each in tokens.items()
         if number <= listed
-        for token in each.get(kind) or ()
+        for token in _texts(each.get(kind))
     }
 
 
-def as_columns(document: Document) -> Columns:
+def _texts(value: Any) -> Sequence[str]:
+    """A text or a list of texts, as a list."""
+    return [value] if isinstance(value, str) else value or ()
+
+
+def _is_mark(name: str, value: Any) -> bool:
+    """Tells whether a value lies in the table of groups. Null takes a mark away."""
+    return name in MARKS and (value is None or type(value) in (str, int, float))
+
+
+def _scheme_in(tokens: str) -> Any:
+    """The scheme of tokens, given as JSON."""
+    if tokens.startswith(_FIRST):
+        # All that we write from texts begins so.
+        return tokens[len(_FIRST) : tokens.index('"', len(_FIRST))]
+    return json.loads(tokens).get("scheme")
+
+
+def columns_of(document: Document | Encoded) -> Columns:
     """Returns the columns of a document. Raises RecordError if it can't be stored."""
+    of = f"document {document.id!r}"
+    if isinstance(document, Encoded):
+        tokens = document.ours.get(FIELD)
+        if tokens is None or len(document.ours) > 1:
+            return columns_of(document.document)
+        values = map(document.marks.get, MARKS) if document.marks else ()
+        return Columns(document.id, document.source, tokens, *values)
     if not is_unicode(document.id):
-        raise RecordError(f"document {document.id!r}: the id is not valid Unicode")
+        raise RecordError(f"{of}: the id is not valid Unicode")
     source = {name: value for name, value in document.source.items() if name != FIELD}
-    return (
-        document.id,
-        to_json(source, f"document {document.id!r}"),
-        document.tokens.get("scheme"),
-        to_json(document.tokens, f"document {document.id!r}"),
-    )
+    ours = document.tokens
+    marks = {name: value for name, value in ours.items() if _is_mark(name, value)}
+    to_json(marks, of)
+    rest = {name: value for name, value in ours.items() if name not in marks}
+    return Columns(document.id, to_json(source, of), to_json(rest, of), **marks)
 
 
-def as_document(id: str, source: str, tokens: str, with_kind: str = "") -> Document:
-    """Returns a document as callers get it, without its lists of tokens, but for one kind."""
-    gone = {*TOKEN_KINDS} - {with_kind}
-    kept = {name: value for name, value in json.loads(tokens).items() if name not in gone}
-    return Document(id, {**json.loads(source), **({FIELD: kept} if kept else {})})
+def _columns(source: str, tokens: str) -> str:
+    """The columns of `Columns` in SQL."""
+    return f"id, {source}, {tokens}, {_MARKS}"
 
 
-def columns_for(paths: list[str]) -> tuple[str, Callable[[str, str], dict[str, Any]]]:
-    """Returns the column of a document's own fields, in SQL, and a function that picks the paths.
+def columns_for(paths: list[str]) -> tuple[str, Callable[[Columns], dict[str, Any]]]:
+    """Returns the columns of documents, in SQL, and a function that picks the paths.
 
-    The column is NULL if only fields of ours are asked for, which spares reading the others.
+    The fields of its own are NULL if only fields of ours are asked for, which spares reading them.
     """
     names = {path: path.removeprefix(f"{FIELD}.") for path in paths}
     if all(path == f"{FIELD}.{name}" and "." not in name for path, name in names.items()):
 
-        def of_tokens(_: str, tokens: str) -> dict[str, Any]:
-            found = json.loads(tokens)
+        def of_tokens(row: Columns) -> dict[str, Any]:
+            found = row.ours
             return {path: found[name] for path, name in names.items() if name in found}
 
-        return "NULL", of_tokens
-    return "source", lambda source, tokens: only(
-        {**json.loads(source), FIELD: json.loads(tokens)}, paths
-    )
+        return _columns("NULL", "tokens"), of_tokens
+    return _columns("source", "tokens"), lambda row: only(row.whole.source, paths)
 
 
 def merged(old: Any, new: Any) -> Any:

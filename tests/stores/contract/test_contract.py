@@ -18,12 +18,12 @@ from typing import Any
 import pytest
 
 import esdedup
-from esdedup.ingest.documents import with_tokens
 from esdedup.models import FIELD, CandidateQuery, Candidates, Document, WriteReport
 from esdedup.stores import Store
 from esdedup.stores.fields import value_at
 from esdedup.stores.mapping import IndexMeta
 from tests.conftest import delete_index
+from tests.helpers.documents import with_tokens
 from tests.helpers.places import (
     META,
     OTHER,

@@ -122,7 +122,7 @@ def test_a_file_of_another_layout_is_refused(store: LocalStore, path: Path) -> N
     with sqlite3.connect(path) as db:
         db.execute("PRAGMA user_version = 7")
     for use in (store.meta, lambda: store.create(META), lambda: found(store)):
-        with pytest.raises(esdedup.StoreError, match="layout 7, and this esdedup needs layout 1"):
+        with pytest.raises(esdedup.StoreError, match="layout 7, and this esdedup needs layout 2"):
             use()
 
 

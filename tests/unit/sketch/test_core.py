@@ -28,7 +28,7 @@ from esdedup.sketch.minhash import MinHash, band_hashes, estimate_jaccard, signa
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.segments import Layout, parse_layout, segment_values
 from esdedup.sketch.simhash import SimHash, fingerprints, to_hex
-from esdedup.sketch.sketch import shingle_sets, sketch, token_fields
+from esdedup.sketch.sketch import shingle_sets, sketch, token_fields, token_json
 from esdedup.sketch.tokens import ALPHABET, decode, decode_tokens, encode, token_length
 from esdedup.sketch.weights import count_documents, given_weights, inverse_document_frequency
 from esdedup.stores.mapping import IndexMeta, index_mapping, meta_of
@@ -425,6 +425,15 @@ def test_the_default_scheme_has_the_first_golden_tokens() -> None:
     for field, golden in zip(fields, GOLDEN["default"]["fields"], strict=True):
         assert field.get("minhash", []) == golden.get("minhash", [])[:12]
         assert field.get("simhash") == golden.get("simhash")
+
+
+@pytest.mark.parametrize("name", schemes())
+@given(texts=st.lists(st.sampled_from(["", "!?"]) | st.text(max_size=30), max_size=6))
+def test_tokens_as_json_are_the_tokens(name: str, texts: list[str]) -> None:
+    scheme = schemes()[name]
+    sketches = sketch(texts, scheme)
+    expected = [json.dumps(each, separators=(",", ":")) for each in token_fields(sketches, scheme)]
+    assert token_json(sketches, scheme) == expected
 
 
 @pytest.mark.parametrize("name", schemes())

@@ -1,0 +1,20 @@
+"""Makes documents with tokens, as an index holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from esdedup.ingest.documents import Item, encoded
+from esdedup.ingest.files import Record
+from esdedup.models import Document
+from esdedup.stores.fields import text_of
+from esdedup.stores.mapping import IndexMeta
+
+
+def with_tokens(documents: Sequence[Document], meta: IndexMeta) -> list[Document]:
+    """The documents with the tokens of their texts, which replace any that they had."""
+    items = [
+        Item(Record("f", 0, one.source), one.id, True, text_of(one.source, meta.text_fields))
+        for one in documents
+    ]
+    return [each.document for each in encoded(items, meta)]
