@@ -132,8 +132,8 @@ def _minima_of_short(shingles: Ragged, permutations: int, seed: int) -> U32:
     counts, ends = shingles.counts, shingles.offsets[1:]
     pieces = -(-counts // _PIECE)
     order = np.argsort(-pieces, kind="stable")
-    having = [np.count_nonzero(pieces > piece) for piece in range(max(1, pieces.max()))]
-    edges = list(itertools.accumulate(having, initial=0))
+    having = [int(np.count_nonzero(pieces > piece)) for piece in range(max(1, pieces.max()))]
+    edges = [0, *itertools.accumulate(having)]
     rows = np.concatenate([order[:many] for many in having])
     starts = shingles.offsets[rows] + np.repeat(np.arange(len(having)) * _PIECE, having)
     at = np.minimum(starts + np.arange(_PIECE)[:, None], ends[rows] - 1)

@@ -182,9 +182,9 @@ def _hash_words(data: bytes, others: _Others, starts: I64, ends: I64, seed: int)
     words = words[alone]
     hashes = np.empty(starts.size, np.uint64)
     hashes[words] = _character_hashes(seed).take(others.points.take(single[alone]))
-    rest = np.ones(starts.size, np.bool_)
-    rest[words] = False
-    rest = np.flatnonzero(rest)
+    remaining = np.ones(starts.size, np.bool_)
+    remaining[words] = False
+    rest = np.flatnonzero(remaining)
     hashes[rest] = xxh3_slices(data, starts.take(rest), lengths.take(rest), seed)
     return hashes
 
