@@ -37,11 +37,11 @@ _VALUES_AT_ONCE = 1 << 13
 call costs more than the work. For many texts it is two, so that the block fits the cache."""
 
 _MANY = 256
-_SHORT = 32
+_SHORT = 48
 """Rows of at most _SHORT shingles, if there are _MANY, are reduced together."""
 _PIECE = 8
-_SHORT_AT_ONCE = 1 << 17
-"""Permuted values of one step then, half a megabyte."""
+_SHORT_AT_ONCE = 1 << 18
+"""Permuted values of one step then, a megabyte."""
 
 
 @dataclass(frozen=True)

@@ -65,17 +65,102 @@ def _split(texts: Sequence[str], shingling: Shingling, seed: int) -> Ragged:
     return _jieba_words(texts, shingling, seed)
 
 
-def _joined(texts: Sequence[str]) -> tuple[bytes, I64]:
+def _joined(texts: Sequence[str]) -> tuple[str, I64]:
+    """All texts, a line feed before and after each, and where each begins: shape (texts + 1,)."""
+    lengths = np.fromiter(map(len, texts), np.int64, len(texts))
+    return "\n" + "\n".join(texts) + "\n", offsets_of(lengths + 1) + 1
+
+
+def _words(texts: Sequence[str], seed: int) -> Ragged:
+    """Words by their bytes in UTF-8, or by code points if most are single characters."""
+    if _mostly_single(texts):
+        points, bounds = _drop_ignored(*_joined(texts))
+        starts, ends = _word_spans(points)
+        return Ragged(
+            _hash_short_spans(points, starts, ends, seed), np.searchsorted(starts, bounds)
+        )
+    data, others, bounds = _without_ignored(*_encoded(texts))
+    starts, ends = _byte_spans(data, others)
+    hashes = xxh3_slices(data + bytes(PADDING), starts, ends - starts, seed)
+    return Ragged(hashes, np.searchsorted(starts, bounds))
+
+
+def _mostly_single(texts: Sequence[str]) -> bool:
+    """Guesses by a few characters. Both ways give the same words; code points suit Chinese."""
+    some = code_points("".join([text[:32] for text in texts[:: 1 + len(texts) // 32]]))
+    return bool(3 * np.count_nonzero(character_classes().take(some) == SINGLE) > some.size)
+
+
+def _word_spans(points: U32) -> tuple[I64, I64]:
+    """Starts and ends of words, in characters. The text begins and ends outside a word."""
+    classes = character_classes().take(points)
+    base = None
+    if (classes == MARK).any():
+        base = np.flatnonzero(classes != MARK)  # A mark belongs to the character before it.
+        classes = classes[base]
+    before, after = classes[:-1], classes[1:]
+    edges = (after != before) | (after == SINGLE)
+    # Two searches: splitting one list of all edges takes several times as long.
+    starts = np.flatnonzero(edges & (after != OTHER)) + 1
+    ends = np.flatnonzero(edges & (before != OTHER)) + 1
+    return (starts, ends) if base is None else (base[starts], base[ends])
+
+
+def _drop_ignored(text: str, bounds: I64) -> tuple[U32, I64]:
+    """The code points without IGNORED characters, and the bounds of rows among those left."""
+    points = code_points(text)
+    keep = character_classes().take(points) != IGNORED
+    if keep.all():
+        return points, bounds
+    return points[keep], offsets_of(keep)[bounds]
+
+
+def _hash_spans(points: U32, starts: I64, ends: I64, seed: int) -> U64:
+    """The hash of each span of characters: shape (spans,)."""
+    data = points.tobytes().decode("utf-32-le", "surrogatepass").encode("utf-8", "surrogatepass")
+    if len(data) != len(points):
+        # Every byte but a continuation byte (10xxxxxx) begins a character.
+        begins = np.flatnonzero((np.frombuffer(data, np.uint8) & 0xC0) != 0x80)
+        begins = np.append(begins, len(data))
+        starts, ends = begins[starts], begins[ends]
+    return xxh3_slices(data + bytes(PADDING), starts, ends - starts, seed)
+
+
+def _hash_short_spans(points: U32, starts: I64, ends: I64, seed: int) -> U64:
+    """The same as `_hash_spans`, faster if many spans are one character long, as in Chinese."""
+    first = points.take(starts)
+    tabled = (ends - starts == 1) & (first < _TABLED)
+    hashes = _character_hashes(seed).take(first, mode="clip")
+    rest = np.flatnonzero(~tabled)
+    if rest.size:
+        starts, ends = starts[rest], ends[rest]
+        if 2 * (ends - starts).sum() < points.size:
+            # Only the characters inside spans are encoded.
+            steps = np.zeros(points.size + 1, np.int8)
+            steps[starts] = 1
+            steps[ends] -= 1
+            points = points[np.cumsum(steps[:-1], dtype=np.int8).view(np.bool_)]
+            lengths = ends - starts
+            ends = np.cumsum(lengths)
+            starts = ends - lengths
+        hashes[rest] = _hash_spans(points, starts, ends, seed)
+    return hashes
+
+
+@functools.lru_cache(maxsize=2)
+def _character_hashes(seed: int) -> U64:
+    """XXH3-64 of the UTF-8 bytes of every character of the basic plane: shape (65536,)."""
+    positions = np.arange(_TABLED)
+    hashes = _hash_spans(positions.astype(np.uint32), positions, positions + 1, seed)
+    hashes.setflags(write=False)
+    return hashes
+
+
+def _encoded(texts: Sequence[str]) -> tuple[bytes, I64]:
     """UTF-8 of all texts, a line feed before and after each; where each begins: (texts + 1,)."""
     encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
     lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
     return b"\n" + b"\n".join(encoded) + b"\n", offsets_of(lengths + 1) + 1
-
-
-def _words(texts: Sequence[str], seed: int) -> Ragged:
-    data, others, bounds = _without_ignored(*_joined(texts))
-    starts, ends = _word_spans(data, others)
-    return Ragged(_hash_words(data, others, starts, ends, seed), np.searchsorted(starts, bounds))
 
 
 @dataclass(frozen=True)
@@ -128,7 +213,7 @@ def _without_ignored(data: bytes, bounds: I64) -> tuple[bytes, _Others, I64]:
     return data, _Others.of(data), offsets_of(keep)[bounds]
 
 
-def _word_spans(data: bytes, others: _Others) -> tuple[I64, I64]:
+def _byte_spans(data: bytes, others: _Others) -> tuple[I64, I64]:
     """Starts and ends of words, in bytes. The text begins and ends outside a word."""
     if not others.points.size:
         return _alternating(np.frombuffer(data.translate(_byte_classes(OTHER)), np.uint8))
@@ -167,54 +252,12 @@ def _byte_classes(beyond: int) -> bytes:
     return character_classes()[:128].tobytes() + bytes([beyond]) * 128
 
 
-def _hash_words(data: bytes, others: _Others, starts: I64, ends: I64, seed: int) -> U64:
-    """The hash of each word: shape (words,)."""
-    lengths = ends - starts
-    data += bytes(PADDING)
-    single = np.flatnonzero(others.classes == SINGLE)
-    if not single.size:
-        return xxh3_slices(data, starts, lengths, seed)
-    # Each of these characters begins a word. A word of three bytes is that character alone.
-    begins = np.zeros(len(data), np.bool_)
-    begins[others.starts.take(single)] = True
-    words = np.flatnonzero(begins.take(starts))
-    alone = lengths.take(words) == 3
-    words = words[alone]
-    hashes = np.empty(starts.size, np.uint64)
-    hashes[words] = _character_hashes(seed).take(others.points.take(single[alone]))
-    remaining = np.ones(starts.size, np.bool_)
-    remaining[words] = False
-    rest = np.flatnonzero(remaining)
-    hashes[rest] = xxh3_slices(data, starts.take(rest), lengths.take(rest), seed)
-    return hashes
-
-
-def _hash_characters(points: U32, seed: int) -> U64:
-    """The hash of each character by itself: shape (characters,)."""
-    data = points.tobytes().decode("utf-32-le", "surrogatepass").encode("utf-8", "surrogatepass")
-    lengths = utf8_lengths(points)
-    return xxh3_slices(data + bytes(PADDING), offsets_of(lengths)[:-1], lengths, seed)
-
-
-@functools.lru_cache(maxsize=2)
-def _character_hashes(seed: int) -> U64:
-    """The hashes of all characters of the basic plane: shape (65536,)."""
-    hashes = _hash_characters(np.arange(_TABLED, dtype=np.uint32), seed)
-    hashes.setflags(write=False)
-    return hashes
-
-
 def _characters(texts: Sequence[str], seed: int) -> Ragged:
     collapsed = [" ".join(text.split()) for text in texts]
-    points = code_points("".join(collapsed))
-    bounds = offsets_of(np.fromiter(map(len, collapsed), np.int64, len(collapsed)))
-    keep = character_classes().take(points) != IGNORED
-    if not keep.all():
-        points, bounds = points[keep], offsets_of(keep)[bounds]
-    hashes = _character_hashes(seed).take(points, mode="clip")
-    rest = np.flatnonzero(points >= _TABLED)
-    hashes[rest] = _hash_characters(points[rest], seed)
-    return Ragged(hashes, bounds)
+    lengths = np.fromiter(map(len, collapsed), np.int64, len(collapsed))
+    points, bounds = _drop_ignored("".join(collapsed), offsets_of(lengths))
+    starts = np.arange(points.size)
+    return Ragged(_hash_short_spans(points, starts, starts + 1, seed), bounds)
 
 
 def _jieba_words(texts: Sequence[str], shingling: Shingling, seed: int) -> Ragged:
@@ -228,13 +271,12 @@ def _has_word(piece: str) -> bool:
 
 
 def _word_places(text: str, _: Shingling) -> tuple[I64, I64]:
-    data, others, _bounds = _without_ignored(*_joined([text]))
-    starts, ends = _word_spans(data, others)
-    # Every byte but a continuation byte (10xxxxxx) begins a character.
-    character = np.cumsum((np.frombuffer(data, np.uint8) & 0xC0) != 0x80) - 1
-    kept = np.flatnonzero(character_classes().take(code_points(f"\n{text}\n")) != IGNORED)
+    joined, bounds = _joined([text])
+    points = _drop_ignored(joined, bounds)[0]
+    starts, ends = _word_spans(points)
+    kept = np.flatnonzero(character_classes().take(code_points(joined)) != IGNORED)
     # The joined text has one line feed more at its start.
-    return kept[character[starts]] - 1, kept[character[ends - 1]]
+    return kept[starts] - 1, kept[ends - 1]
 
 
 def _character_places(text: str, _: Shingling) -> tuple[I64, I64]:
