@@ -2,7 +2,8 @@
 
     python -m benchmarks.peers.sketching [--documents 10000] [--processes 3] [--only speed]
 
-Texts are made up: short and long, English and Chinese. Word 5-shingles, bands of 4 rows, folded to
+Texts are made up, short and long, English and Chinese. Paragraphs of about 150 bytes are real, in
+seven languages (corpora.py), and made up in Arabic. Word 5-shingles, bands of 4 rows, folded to
 lower case. A job runs in a process of its own, several times there; processes of all jobs take
 turns, and the best counts: on a shared machine the best is closest to the cost of the code. Peers
 run in environments of their own (peers.py, inside/peer_sketches.py, inside/peer_estimates.py).
@@ -21,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.lib import measuring
+from benchmarks.lib import corpora, measuring
 from benchmarks.lib import texts as made_up
 from benchmarks.peers import environments
 from esdedup.sketch.minhash import estimate_jaccard, signatures
@@ -32,6 +33,8 @@ from esdedup.text.shingles import shingle
 INSIDE = Path(__file__).parent / "inside"
 LENGTHS = {"short": 400, "long": 4_000}
 LANGUAGES = ("english", "chinese")
+PARAGRAPHS = (*corpora.PARAGRAPHS, "chinese", "arabic")
+UNSPACED = ("chinese", "japanese")
 PERMUTATIONS, ROWS = (128, 256), 4
 
 OURS = ("esdedup", "esdedup, all its fields")
@@ -46,6 +49,13 @@ SKETCHES = (
     "datasketch sha1",
 )
 TEXT_DEDUP = ("text-dedup xxh3", "text-dedup sha1")
+PARAGRAPH_JOBS = (
+    *OURS,
+    "gaoya, with its buckets",
+    "rensa R-MinHash",
+    "rensa R-MinHash, with its buckets",
+    "datasketch xxhash, keys cut by us",
+)
 FINGERPRINTS = ("esdedup fingerprints", "simhash md5", "simhash xxhash")
 ESTIMATES = {
     "datasketch": "sketches",
@@ -92,6 +102,34 @@ def speed(options: argparse.Namespace, folder: Path) -> tuple[Rows, Rows]:
     return rows, described
 
 
+def paragraphs(options: argparse.Namespace, folder: Path) -> tuple[Rows, Rows]:
+    """The same of short paragraphs in many scripts."""
+    rows: Rows = []
+    described: Rows = []
+    for language in PARAGRAPHS:
+        texts, source = _paragraphs(language, options.documents)
+        file = folder / f"{language}-paragraphs.txt"
+        file.write_text("".join(f"{text}\n" for text in texts), "utf-8")
+        size = file.stat().st_size - len(texts)
+        name = f"paragraphs, {language}"
+        described.append({"name": name, "source": source, "documents": len(texts), "bytes": size})
+        kind = {"language": language, "length": "paragraph", "documents": len(texts)}
+        kind |= {"megabytes": round(size / 1e6, 3), "permutations": min(PERMUTATIONS)}
+        rows += _beside(PARAGRAPH_JOBS, file, kind, options)
+    return rows, described
+
+
+def _paragraphs(language: str, documents: int) -> tuple[list[str], str]:
+    """Texts of 80 to 240 bytes, and where they are from."""
+    if language == "arabic":
+        return made_up.arabic(documents, 90), "benchmarks/lib/texts.py"
+    name = language if language == "chinese" else f"paragraphs-{language}"
+    corpus = corpora.corpus(name)
+    texts = [" ".join(text.split()) for text in corpus.texts()]
+    texts = [text for text in texts if corpora.SHORTEST <= len(text.encode()) <= corpora.LONGEST]
+    return texts[:: max(1, len(texts) // documents)][:documents], corpus.source
+
+
 def _beside(
     jobs: tuple[str, ...], file: Path, kind: dict[str, Any], options: argparse.Namespace
 ) -> Rows:
@@ -125,7 +163,7 @@ def _command(job: str, file: Path, kind: dict[str, Any]) -> list[str]:
             "-m",
             "benchmarks.peers.inside.peer_sketches",
         ]
-    settings = ["--language", kind["language"]]
+    settings = ["--language", "chinese" if kind["language"] in UNSPACED else "english"]
     if "permutations" in kind:
         settings += ["--permutations", str(kind["permutations"]), "--rows", str(ROWS)]
     return [*program, job, str(file), *settings]
@@ -195,13 +233,17 @@ def _signed(sets: list[list[str]], permutations: int) -> Any:
 def tables(document: dict[str, Any]) -> str:
     """The results as Markdown."""
     rows = document["results"]
-    signed = [row for row in rows if "megabytes" in row and "permutations" in row]
+    short = [row for row in rows if row.get("length") == "paragraph"]
+    signed = [
+        row for row in rows if "megabytes" in row and "permutations" in row and row not in short
+    ]
     prints = [row for row in rows if "megabytes" in row and "permutations" not in row]
     estimated = [row for row in rows if "rmse" in row]
     parts = []
     for permutations in PERMUTATIONS:
         some = [row for row in signed if row["permutations"] == permutations]
         parts += _rates(f"{permutations} permutations, {permutations // ROWS} bands", some)
+    parts += _rates(f"Paragraphs of about 150 bytes, {min(PERMUTATIONS)} permutations", short)
     if signed:
         most = [row for row in signed if row["permutations"] == max(PERMUTATIONS)]
         parts.append(f"**Peak memory, {max(PERMUTATIONS)} permutations**: MB beside the texts")
@@ -274,7 +316,7 @@ def _bias(rows: Rows) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parts = ("speed", "fingerprints", "accuracy")
+    parts = ("speed", "paragraphs", "fingerprints", "accuracy")
     parser.add_argument("--documents", type=int, default=10_000, help="short ones; long: a tenth")
     parser.add_argument("--processes", type=int, default=3, help="of each job; the best counts")
     parser.add_argument("--pairs", type=int, default=1_000, help="of each similarity and size")
@@ -283,7 +325,13 @@ def main() -> None:
     options = parser.parse_args()
     versions = environments.versions_of("sketches") | environments.versions_of("text-dedup")
     with tempfile.TemporaryDirectory() as name:
-        rows, described = speed(options, Path(name))
+        rows: Rows = []
+        described: Rows = []
+        if {"speed", "fingerprints"} & set(options.only):
+            rows, described = speed(options, Path(name))
+        if "paragraphs" in options.only:
+            found, texts = paragraphs(options, Path(name))
+            rows, described = rows + found, described + texts
         if "accuracy" in options.only:
             rows += accuracy(options, Path(name))
     measuring.save("sketching", rows, described, versions, options.folder)

@@ -48,6 +48,11 @@ class Ragged:
         """The same rows without some of their hashes. keep: shape (total,)."""
         return Ragged(self.hashes[keep], offsets_of(keep)[self.offsets])
 
+    def rows(self, chosen: Mask) -> Ragged:
+        """Some of the rows. chosen: shape (rows,)."""
+        counts = self.counts
+        return Ragged(self.hashes[np.repeat(chosen, counts)], offsets_of(counts[chosen]))
+
     def __len__(self) -> int:
         return len(self.offsets) - 1
 

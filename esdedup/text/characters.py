@@ -14,7 +14,7 @@ from importlib.resources import files
 import numpy as np
 from numpy.typing import NDArray
 
-from esdedup.text.arrays import U32, Mask
+from esdedup.text.arrays import I64, U32, Mask
 
 CODE_POINTS = 0x110000
 
@@ -57,6 +57,14 @@ def unassigned() -> Mask:
 def code_points(text: str) -> U32:
     """The code points of a text, shape (len(text),). Lone surrogates are kept."""
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
+
+
+def utf8_lengths(points: U32) -> I64:
+    """Bytes of each character in UTF-8: shape (characters,)."""
+    lengths = np.ones(points.shape, np.int64)
+    for more in (0x80, 0x800, 0x10000):
+        lengths += points >= more
+    return lengths
 
 
 def visible(text: str) -> str:

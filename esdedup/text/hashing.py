@@ -1,7 +1,7 @@
 """Hashes many short strings at once with XXH3-64, and mixes hashes.
 
 XXH3-64 is specified in the xxHash project's `doc/xxhash_spec.md`, section "XXH3 Algorithm
-Overview". Strings up to 16 bytes, nearly all words, take its three short forms. These are closed
+Overview". Strings up to 32 bytes, nearly all words, take its first four forms. These are closed
 formulas and run here over whole arrays. Longer strings go to the xxhash package one by one. Both
 give the same numbers: `tests/unit/sketch/test_core.py` compares them.
 """
@@ -50,21 +50,22 @@ def xxh3_slices(data: bytes, starts: I64, lengths: I64, seed: int) -> U64:
     data: the buffer, with at least PADDING bytes after the last slice.
     starts, lengths: shape (n,), in bytes; every length is at least 1.
     """
-    # Eight bytes from every position, without copying: an overlapping view of the buffer.
+    # Eight bytes from every position, without copying: an overlapping view of the buffer. It is
+    # indexed by brackets, because its method `take` would first copy all of it.
     words = np.ndarray((max(len(data) - 7, 0),), "<u8", data, strides=(1,))
     hashes = np.empty(starts.size, np.uint64)
-    forms = ((lengths < 4, _hash_1_to_3), (lengths > 8, _hash_9_to_16))
-    for chosen, form in (*forms, ((lengths > 3) & (lengths < 9), _hash_4_to_8)):
-        at = np.flatnonzero(chosen)
-        hashes[at] = form(words, starts.take(at), lengths.take(at), seed)
+    for form, least, most in _FORMS:
+        at = np.flatnonzero((lengths >= least) & (lengths <= most))
+        if at.size:
+            hashes[at] = form(words, starts.take(at), lengths.take(at), seed)
     hash_one = xxhash.xxh3_64_intdigest
-    for row in np.flatnonzero(lengths > 16).tolist():
+    for row in np.flatnonzero(lengths > _FORMS[-1][2]).tolist():
         hashes[row] = hash_one(data[starts[row] : starts[row] + lengths[row]], seed)
     return hashes
 
 
 def _hash_1_to_3(words: U64, starts: I64, lengths: I64, seed: int) -> U64:
-    first, sizes = words.take(starts), lengths.view(np.uint64)
+    first, sizes = words[starts], lengths.view(np.uint64)
     byte, three = np.uint64(0xFF), np.uint64(3)
     h = (first & byte) << np.uint64(16)
     h |= ((first >> ((sizes >> np.uint64(1)) << three)) & byte) << np.uint64(24)
@@ -75,7 +76,7 @@ def _hash_1_to_3(words: U64, starts: I64, lengths: I64, seed: int) -> U64:
 
 
 def _hash_4_to_8(words: U64, starts: I64, lengths: I64, seed: int) -> U64:
-    first, sizes = words.take(starts), lengths.view(np.uint64)
+    first, sizes = words[starts], lengths.view(np.uint64)
     swapped = int.from_bytes((seed & 0xFFFFFFFF).to_bytes(4, "little"), "big")
     mixed_seed = seed ^ (swapped << 32)
     h = first >> ((sizes - np.uint64(4)) << np.uint64(3))
@@ -91,12 +92,33 @@ def _hash_4_to_8(words: U64, starts: I64, lengths: I64, seed: int) -> U64:
 
 
 def _hash_9_to_16(words: U64, starts: I64, lengths: I64, seed: int) -> U64:
-    # For longer strings the number means nothing.
-    low = words.take(starts)
-    high = words.take(starts + lengths - 8)
+    low = words[starts]
+    high = words[starts + lengths - 8]
     low ^= np.uint64(((_secret(24, 32) ^ _secret(32, 40)) + seed) & _MASK64)
     high ^= np.uint64(((_secret(40, 48) ^ _secret(48, 56)) - seed) & _MASK64)
-    h: U64 = lengths.view(np.uint64) + low.byteswap() + high + _multiply_fold(low, high)
+    return _end(lengths.view(np.uint64) + low.byteswap() + high + _multiply_fold(low, high))
+
+
+def _hash_17_to_32(words: U64, starts: I64, lengths: I64, seed: int) -> U64:
+    h = lengths.view(np.uint64) * PRIME64_1
+    for at, secret in ((starts, 0), (starts + lengths - 16, 16)):
+        low, high = words[at], words[at + 8]
+        low ^= np.uint64((_secret(secret, secret + 8) + seed) & _MASK64)
+        high ^= np.uint64((_secret(secret + 8, secret + 16) - seed) & _MASK64)
+        h += _multiply_fold(low, high)
+    return _end(h)
+
+
+_FORMS = (
+    (_hash_1_to_3, 1, 3),
+    (_hash_4_to_8, 4, 8),
+    (_hash_9_to_16, 9, 16),
+    (_hash_17_to_32, 17, 32),
+)
+"""The forms of XXH3-64, with the least and the most bytes of their strings."""
+
+
+def _end(h: U64) -> U64:
     h ^= h >> np.uint64(37)
     h *= _PRIME_MX1
     h ^= h >> np.uint64(32)

@@ -7,6 +7,7 @@ not assign stays as it is, even if this Python knows it.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import unicodedata
 from collections.abc import Sequence
@@ -14,10 +15,11 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from esdedup.arguments import check_fields
 from esdedup.exceptions import UsageError
-from esdedup.text.arrays import U32
+from esdedup.text.arrays import U32, offsets_of
 from esdedup.text.characters import code_points, unassigned
 
 Form = Literal["NFC", "NFKC", "none"]
@@ -55,37 +57,100 @@ def normalise(texts: Sequence[str], normalisation: Normalisation) -> list[str]:
 
 
 def _normalise_others(texts: list[str], normalisation: Normalisation) -> list[str]:
-    joined = "".join(texts)
-    points = code_points(joined)
-    if unassigned().take(points).any():
-        return [_normalise_around_young(text, normalisation) for text in texts]
-    if normalisation.form == "NFKC":
-        joined = _narrowed(joined, points)
-    spans = list(itertools.pairwise(itertools.accumulate(map(len, texts), initial=0)))
-    folded = joined.casefold() if normalisation.casefold else joined
-    # Folding removes no character, so an equal length means one character for each. And every part
-    # of a text in a normal form is in that form.
-    form = normalisation.form
-    if len(folded) == len(joined) and (
-        form == "none" or all(unicodedata.is_normalized(form, each) for each in {joined, folded})
+    """Replaces the characters of all texts at once. Texts for which this won't do go one by one."""
+    points = code_points("".join(texts))
+    ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
+    table = _replacements(normalisation)
+    kinds = table.kinds.take(points, mode="clip")
+    if not kinds.any():
+        return texts
+    first = table.first.take(points, mode="clip")
+    longer = np.flatnonzero(kinds == _LONGER)
+    if longer.size:
+        more = [table.more[point] for point in points[longer].tolist()]
+        counts = np.fromiter(map(len, more), np.int64, len(more))
+        first = np.insert(first, np.repeat(longer + 1, counts), code_points("".join(more)))
+    added = offsets_of(counts)[np.searchsorted(longer, ends)] if longer.size else 0
+    joined = first.tobytes().decode("utf-32-le", "surrogatepass")
+    edges = itertools.pairwise([0, *(ends + added).tolist()])
+    normalised = [joined[start:end] for start, end in edges]
+    acting = np.flatnonzero(kinds == _ACTING)
+    rest = np.unique(np.searchsorted(ends, acting, side="right")).tolist()
+    for row, text in zip(
+        rest, _one_by_one([texts[row] for row in rest], normalisation), strict=True
     ):
-        return [folded[a:b] for a, b in spans]
-    return [_normalise_assigned(joined[a:b], normalisation) for a, b in spans]
+        normalised[row] = text
+    return normalised
 
 
-def _narrowed(text: str, points: U32) -> str:
-    """Replaces each full-width form by its ASCII character.
+@dataclass(frozen=True, eq=False)
+class _Replacements:
+    """The normal form of each character that acts on no character before it, by its code point.
 
-    NFKC would do so too, but takes ten times as long for a text that has any. Nearly all Chinese
-    texts have some, in their punctuation. If none is left, NFKC sees at once that nothing is to do.
+    A text of such characters is normalised by replacing each one (Unicode Standard Annex 15,
+    section 9.1). kinds: _SAME, _ONE, _LONGER or _ACTING. first: the first character of the normal
+    form. Both have shape (_TABLED_TO + 1,); the last stands for all later ones. more: the other
+    characters of the _LONGER ones.
     """
-    wide = (points >= 0xFF01) & (points <= 0xFF5E)
-    space = points == 0x3000
-    if not (wide.any() or space.any()):
-        return text
-    narrow = np.where(wide, points - np.uint32(0xFEE0), points)
-    narrow[space] = 0x20
-    return narrow.tobytes().decode("utf-32-le", "surrogatepass")
+
+    kinds: NDArray[np.uint8]
+    first: U32
+    more: dict[int, str]
+
+
+_SAME, _ONE, _LONGER, _ACTING = range(4)
+"""The character stays, becomes one other, becomes several, or may act on those before it."""
+_UNCHANGED = ((0x3400, 0xA000), (0xAC00, 0xD7A4), (0xD800, 0xF900))
+"""Han characters, syllables of Hangul, surrogates and private use: no normal form changes them."""
+_TABLED = (*range(0x80, 0x3400), *range(0xA000, 0xAC00), *range(0xF900, 0x10000))
+_TABLED += (*range(0x1F000, 0x1FB00),)
+"""All other characters that are frequent today, such as emoji."""
+_TABLED_TO = 0x1FB00
+_MEDIAL_AND_FINAL = (*range(0x1161, 0x1176), *range(0x11A8, 0x11C3))
+"""Letters of Hangul that form a syllable with the ones before them."""
+
+
+@functools.lru_cache(4)
+def _replacements(normalisation: Normalisation) -> _Replacements:
+    kinds = np.full(_TABLED_TO + 1, _ACTING, np.uint8)
+    first = np.arange(_TABLED_TO + 1, dtype=np.uint32)
+    kinds[:0x80] = _SAME
+    if normalisation.casefold:
+        kinds[0x41:0x5B] = _ONE
+        first[0x41:0x5B] += 0x20
+    for start, end in _UNCHANGED:
+        kinds[start:end] = _SAME
+    # Nothing acts across a line feed.
+    characters = [chr(point) for point in _TABLED]
+    joined = "\n".join(characters)  # Nothing acts across a line feed.
+    forms = _normalise_assigned(joined, normalisation).split("\n")
+    decomposed = unicodedata.normalize("NFKD", joined).split("\n")
+    acting = _acting(characters)
+    chosen = np.array(_TABLED)
+    kinds[chosen] = [
+        _ACTING
+        if character in acting or form[0] in acting or parts[0] in acting
+        else (_LONGER if form[1:] else form != character)
+        for character, form, parts in zip(characters, forms, decomposed, strict=True)
+    ]
+    first[chosen] = code_points("".join([form[0] for form in forms]))
+    more = {point: form[1:] for point, form in zip(_TABLED, forms, strict=True) if form[1:]}
+    kinds[:-1][unassigned()[:_TABLED_TO]] = _ACTING
+    return _Replacements(kinds, first, more)
+
+
+def _acting(characters: list[str]) -> set[str]:
+    """The characters that change their place, or compose with one before them."""
+    moving = {each for each in characters if unicodedata.combining(each)}
+    pairs = [unicodedata.decomposition(each).split() for each in characters]
+    composing = {int(pair[1], 16) for pair in pairs if len(pair) == 2 and pair[0][0] != "<"}
+    return moving | set(map(chr, (*composing, *_MEDIAL_AND_FINAL)))
+
+
+def _one_by_one(texts: list[str], normalisation: Normalisation) -> list[str]:
+    young = unassigned().take(code_points("".join(texts))).any()
+    one = _normalise_around_young if young else _normalise_assigned
+    return [one(text, normalisation) for text in texts]
 
 
 def _normalise_assigned(text: str, normalisation: Normalisation) -> str:

@@ -10,17 +10,30 @@ import functools
 import itertools
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from esdedup.text.arrays import I64, U32, U64, Mask, Ragged, offsets_of
-from esdedup.text.characters import IGNORED, MARK, OTHER, SINGLE, character_classes, code_points
+from esdedup.text.arrays import I64, U32, U64, Mask, Ragged, Unsigned, offsets_of
+from esdedup.text.characters import (
+    IGNORED,
+    MARK,
+    OTHER,
+    SINGLE,
+    character_classes,
+    code_points,
+    utf8_lengths,
+)
 from esdedup.text.hashing import PADDING, xxh3, xxh3_slices
 from esdedup.text.jieba import cut
 from esdedup.text.shingles import Shingling
 
 _TABLED = 0x10000
 """The hashes of characters below this one are in a table, nearly all Han characters among them."""
+_ASCII = bytes(range(128))
+_NOWHERE = np.empty(0, np.int64)
 
 
 def tokenise(texts: Sequence[str], shingling: Shingling, seed: int) -> Ragged:
@@ -59,27 +72,23 @@ def _joined(texts: Sequence[str]) -> tuple[str, I64]:
 
 
 def _words(texts: Sequence[str], seed: int) -> Ragged:
-    joined, bounds = _joined(texts)
-    if joined.isascii():
-        data = joined.encode()
-        # bytes.translate looks bytes up faster than numpy does.
-        inside = np.frombuffer(data.translate(_ascii_inside_word()), np.bool_)
-        # The text begins and ends outside a word, so that starts and ends alternate.
-        edges = np.flatnonzero(inside[1:] ^ inside[:-1]) + 1
-        starts, ends = edges[0::2], edges[1::2]
-        hashes = xxh3_slices(data + bytes(PADDING), starts, ends - starts, seed)
-    else:
-        points, bounds = _drop_ignored(joined, bounds)
+    """Words by their bytes in UTF-8, or by code points if most are single characters."""
+    if _mostly_single(texts):
+        points, bounds = _drop_ignored(*_joined(texts))
         starts, ends = _word_spans(points)
-        hashes = _hash_short_spans(points, starts, ends, seed)
+        return Ragged(
+            _hash_short_spans(points, starts, ends, seed), np.searchsorted(starts, bounds)
+        )
+    data, others, bounds = _without_ignored(*_encoded(texts))
+    starts, ends = _byte_spans(data, others)
+    hashes = xxh3_slices(data + bytes(PADDING), starts, ends - starts, seed)
     return Ragged(hashes, np.searchsorted(starts, bounds))
 
 
-@functools.cache
-def _ascii_inside_word() -> bytes:
-    """One byte for each byte value: 1 for an ASCII character that is part of a word, else 0."""
-    word: Mask = character_classes()[:128] != OTHER
-    return word.tobytes() + bytes(128)
+def _mostly_single(texts: Sequence[str]) -> bool:
+    """Guesses by a few characters. Both ways give the same words; code points suit Chinese."""
+    some = code_points("".join([text[:32] for text in texts[:: 1 + len(texts) // 32]]))
+    return bool(3 * np.count_nonzero(character_classes().take(some) == SINGLE) > some.size)
 
 
 def _word_spans(points: U32) -> tuple[I64, I64]:
@@ -145,6 +154,102 @@ def _character_hashes(seed: int) -> U64:
     hashes = _hash_spans(positions.astype(np.uint32), positions, positions + 1, seed)
     hashes.setflags(write=False)
     return hashes
+
+
+def _encoded(texts: Sequence[str]) -> tuple[bytes, I64]:
+    """UTF-8 of all texts, a line feed before and after each; where each begins: (texts + 1,)."""
+    encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
+    lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
+    return b"\n" + b"\n".join(encoded) + b"\n", offsets_of(lengths + 1) + 1
+
+
+@dataclass(frozen=True)
+class _Others:
+    """The characters of a text beyond ASCII, in order; all arrays have shape (characters,).
+
+    points: code points. classes: of `characters.py`. starts: their first bytes in UTF-8.
+    """
+
+    points: U32
+    classes: NDArray[np.uint8]
+    starts: I64
+
+    @staticmethod
+    def of(data: bytes) -> _Others:
+        """data: UTF-8."""
+        others = data.translate(None, _ASCII) if not data.isascii() else b""
+        points = code_points(others.decode("utf-8", "surrogatepass"))
+        # A byte from 0xC0 begins a character of several bytes.
+        starts = np.flatnonzero(np.frombuffer(data, np.uint8) >= 0xC0) if others else _NOWHERE
+        return _Others(points, character_classes().take(points), starts)
+
+    def only(self, chosen: Mask | I64) -> _Others:
+        """Some of the characters."""
+        return _Others(self.points[chosen], self.classes[chosen], self.starts[chosen])
+
+    @property
+    def sizes(self) -> I64:
+        """Bytes a character, 2 to 4."""
+        return utf8_lengths(self.points)
+
+    def write(self, values: Unsigned | np.uint8 | bool, target: NDArray[Any]) -> None:
+        """Writes a value to all bytes of each character. values: one, or shape (characters,)."""
+        each = np.broadcast_to(values, self.points.shape)
+        sizes = self.sizes
+        for byte in range(4):
+            there = sizes > byte
+            target[self.starts[there] + byte] = each[there]
+
+
+def _without_ignored(data: bytes, bounds: I64) -> tuple[bytes, _Others, I64]:
+    """UTF-8 without IGNORED characters, those beyond ASCII, and the bounds in what is left."""
+    others = _Others.of(data)
+    ignored = others.classes == IGNORED
+    if not ignored.any():
+        return data, others, bounds
+    keep = np.ones(len(data), np.bool_)
+    others.only(ignored).write(False, keep)
+    data = np.frombuffer(data, np.uint8)[keep].tobytes()
+    return data, _Others.of(data), offsets_of(keep)[bounds]
+
+
+def _byte_spans(data: bytes, others: _Others) -> tuple[I64, I64]:
+    """Starts and ends of words, in bytes. The text begins and ends outside a word."""
+    if not others.points.size:
+        return _alternating(np.frombuffer(data.translate(_byte_classes(OTHER)), np.uint8))
+    # bytes.translate looks bytes up faster than numpy does. Few characters differ from the most.
+    common = max(range(MARK), key=lambda kind: np.count_nonzero(others.classes == kind))
+    classes = np.frombuffer(data.translate(_byte_classes(common)), np.uint8).copy()
+    rare = others.only(np.flatnonzero(others.classes != common))
+    rare.write(rare.classes, classes)
+    marks = rare.only(rare.classes == MARK)
+    if marks.points.size:
+        # A mark belongs to the character before it, so all marks of a run have the class of that.
+        first = np.ones(marks.starts.size, np.bool_)
+        first[1:] = marks.starts[1:] != marks.starts[:-1] + marks.sizes[:-1]
+        bases = classes[marks.starts[first] - 1]
+        marks.write(bases[np.cumsum(first) - 1], classes)
+    singles = others.starts[others.classes == SINGLE]
+    if not singles.size:
+        return _alternating(classes)
+    before, after = classes[:-1], classes[1:]
+    edges = after != before
+    edges[singles - 1] = True
+    # Two searches: splitting one list of all edges takes several times as long.
+    starts = np.flatnonzero(edges & (after != OTHER)) + 1
+    return starts, np.flatnonzero(edges & (before != OTHER)) + 1
+
+
+def _alternating(inside: NDArray[np.uint8]) -> tuple[I64, I64]:
+    """Starts and ends of words if words touch no other words. inside: not 0 inside a word."""
+    edges = np.flatnonzero(inside[1:] != inside[:-1]) + 1
+    return edges[0::2], edges[1::2]
+
+
+@functools.cache
+def _byte_classes(beyond: int) -> bytes:
+    """The class of each byte value: of its ASCII character, or `beyond`."""
+    return character_classes()[:128].tobytes() + bytes([beyond]) * 128
 
 
 def _characters(texts: Sequence[str], seed: int) -> Ragged:

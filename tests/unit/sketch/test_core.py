@@ -122,6 +122,20 @@ def test_character_shingles_collapse_white_space(texts: list[str], size: int) ->
             assert got[row].tolist() == reference.shingles(list(plain), size, 1)
 
 
+WORD_EDGES = "a1_ .\n中かーกé한я\u0301\u3099\u0e34\u200d\u00ad\ufe0f\ud800😀𠀀𝒳\U000e0100"
+
+
+MORE_HAN = st.one_of(st.sampled_from(WORD_EDGES), st.sampled_from("中かー"))
+
+
+@given(st.lists(st.text(WORD_EDGES) | st.text(MORE_HAN), min_size=1, max_size=6))
+def test_words_of_mixed_scripts_and_marks(texts: list[str]) -> None:
+    got = tokenise(texts, Shingling(), 3)
+    for row, text in enumerate(texts):
+        expected = [reference.token_hash(word, 3) for word in reference.words(text)]
+        assert got[row].tolist() == expected, text
+
+
 def test_words_of_every_script() -> None:
     assert reference.words("ab中c de") == ["ab", "中", "c", "de"]
     for text in SCRIPTS:
@@ -149,6 +163,26 @@ def test_signatures_are_those_of_the_reference(rows: list[list[int]]) -> None:
         expected = reference.signature(hashes, 7, 5) if hashes else [2**32 - 1] * 7
         assert got[row].tolist() == expected
     assert signatures(ragged(rows), 3, 5).tolist() == got[:, :3].tolist()
+
+
+@pytest.mark.parametrize("longest", [3, 32])
+@pytest.mark.parametrize("long_ones", [0, 5, 200])
+def test_a_signature_does_not_depend_on_its_neighbours(longest: int, long_ones: int) -> None:
+    rng = np.random.default_rng(longest + long_ones)
+    counts = np.append(rng.integers(0, longest + 1, 600), rng.integers(33, 300, long_ones))
+    rng.shuffle(counts)
+    offsets = offsets_of(counts)
+    rows = Ragged(rng.integers(0, 2**64, int(offsets[-1]), np.uint64), offsets)
+    got = signatures(rows, 37, 5)
+    assert got.shape == (counts.size, 37)
+    assert got.dtype == np.uint32
+    alone = [signatures(ragged([hashes.tolist()]), 37, 5) for hashes in rows]
+    assert got.tolist() == np.concatenate(alone).tolist()
+
+
+def test_signatures_of_many_empty_rows() -> None:
+    made = signatures(ragged([[]] * 300), 4, 1)
+    assert made.tolist() == [[2**32 - 1] * 4] * 300
 
 
 @pytest.mark.parametrize("union", [5, 10, 20, 50, 500])

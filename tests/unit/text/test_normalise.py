@@ -114,6 +114,25 @@ def test_long_random_texts() -> None:
         assert normalise(once, chosen) == once
 
 
+@pytest.mark.parametrize("chosen", ALL, ids=str)
+def test_every_character_beside_others(chosen: Normalisation) -> None:
+    """Texts without marks, whose characters are replaced all at once, and texts with one mark."""
+    shown = [character for character in ASSIGNED if not "\u4e00" <= character <= "\ud7a3"]
+    characters = [character for character in shown if character < "\U00020000"]
+    marks = [character for character in characters if unicodedata.category(character)[0] == "M"]
+    others = sorted(set(characters).difference(marks, map(chr, range(0x1100, 0x1200))))
+    random.Random(3).shuffle(others)
+    texts = ["".join(others[at : at + 9]) for at in range(0, len(others), 9)]
+    texts += [f"E{mark}가" for mark in marks]
+    assert normalise(texts, chosen) == [by_hand(text, chosen) for text in texts]
+
+
+@pytest.mark.parametrize("before", ["E", "가", "\u1100", "か"])
+def test_every_character_behind_another(before: str) -> None:
+    texts = [before + character for character in ASSIGNED if character < "\u3400"]
+    assert normalise(texts, DEFAULT) == [by_hand(text, DEFAULT) for text in texts]
+
+
 @pytest.mark.parametrize(
     ("text", "folded"),
     [
