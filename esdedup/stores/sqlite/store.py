@@ -37,7 +37,7 @@ from esdedup.stores.base import KEPT
 from esdedup.stores.changes import CHANGED
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.sqlite.database import Database
-from esdedup.stores.sqlite.tables import Tables, as_columns, columns_for, merged
+from esdedup.stores.sqlite.tables import GROUP, Tables, as_columns, columns_for, merged
 from esdedup.text.characters import is_unicode
 
 log = logging.getLogger("esdedup")
@@ -183,16 +183,17 @@ class LocalStore:
             return tables.candidates(queries, limit)
 
     def scan(
-        self, paths: list[str], meta: IndexMeta, share: Share = WHOLE
+        self, paths: list[str], meta: IndexMeta, share: Share = WHOLE, *, marked: bool = False
     ) -> Iterator[list[Document]]:
         source, chosen = columns_for(paths)
+        wanted = f"AND {GROUP} IS NOT NULL" if marked else ""
         with self._opened(self._database.snapshot()) as tables:
             # A document stays in its stripe of numbers, whatever documents come or go.
             stripe, last = share.number - 1, tables.last() // _PAGE
             while stripe <= last:
                 rows = tables.db.execute(
                     f"SELECT id, {source}, tokens FROM {tables.documents}"
-                    " WHERE scheme = ? AND number >= ? AND number < ? ORDER BY number",
+                    f" WHERE scheme = ? AND number >= ? AND number < ? {wanted} ORDER BY number",
                     (meta.scheme.id, stripe * _PAGE, (stripe + 1) * _PAGE),
                 ).fetchall()
                 if rows:

@@ -33,6 +33,7 @@ _VARIABLES = 500
 _SPARSE = 100
 """Numbers a document, from which on a sample is not drawn from all numbers, most of them free."""
 
+GROUP = "json_extract(tokens, '$.group')"
 _DIGEST = "json_extract(tokens, '$.digest')"
 _ORIGINAL = "json_extract(tokens, '$.original')"
 """The id of the document that a document is marked as a duplicate of, in SQL."""
