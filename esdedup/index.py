@@ -361,7 +361,10 @@ class Index:
     def request_body(
         self, query: Query, limits: Limits, *, collapse: bool = False
     ) -> dict[str, Any]:
-        """The body of a `_search` for candidates of a query. collapse: only the best of a group."""
+        """The body of a `_search` for candidates of a query.
+
+        collapse: only the best of a group. Documents without a group count as one group.
+        """
         body = request_body(self.meta, query, limits)
         return {**body, "collapse": {"field": f"{self.meta.field}.group"}} if collapse else body
 
