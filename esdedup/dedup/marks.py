@@ -106,9 +106,9 @@ def wanted_marks(groups: Groups, row: int) -> dict[str, Any]:
     group = groups.ids[head]
     if head == row:
         return {**dict.fromkeys(MARKS), "group": group}
-    found = groups.member(row)
-    measures = {"similarity": found.similarity, "distance": found.distance}
-    return {"group": group, "original": group, **measures}
+    value = float(groups.value[row])
+    similarity, distance = (None, int(value)) if groups.grouping.by_distance else (value, None)
+    return {"group": group, "original": group, "similarity": similarity, "distance": distance}
 
 
 @dataclass(frozen=True)
