@@ -361,7 +361,10 @@ class Index:
     def request_body(
         self, query: Query, limits: Limits, *, collapse: bool = False
     ) -> dict[str, Any]:
-        """The body of a `_search` for candidates of a query. collapse: only the best of a group."""
+        """The body of a `_search` for candidates of a query.
+
+        collapse: only the best of a group. Documents without a group count as one group.
+        """
         body = request_body(self.meta, query, limits)
         return {**body, "collapse": {"field": f"{self.meta.field}.group"}} if collapse else body
 
@@ -405,20 +408,27 @@ class Index:
     def group(
         self,
         *,
+        collapse_ready: bool = False,
         work: str | Path | None = None,
         on_step: OnStep | None = None,
         **options: Unpack[GroupOptions],
     ) -> GroupReport:
-        """Finds the groups of similar documents, and writes each document's group into the index.
+        """Finds the groups of similar documents, and writes them into their documents.
 
-        Takes the arguments of `groups`, and raises what that raises. Raises StoreError while the
-        index is changing its scheme. The same call again completes a run that was stopped.
+        A document that is similar to no other gets no group, and loses the one that it had.
+        collapse_ready: it gets a group too, its own id, for searches that collapse on the group.
+
+        Takes the other arguments of `groups`, and raises what that raises. Raises StoreError while
+        the index is changing its scheme. The same call again completes a run that was stopped.
         """
+        check_type("collapse_ready", collapse_ready, "bool")
         require_settled(self.store, self.meta)
         with _working(work) as folder:
             grouping = grouping_of(options)
             found = find_groups(self.store, self.meta, grouping, work=folder, on_step=on_step)
-            marks = mark_groups(self.store, self.meta, found, on_step)
+            marks = mark_groups(
+                self.store, self.meta, found, on_step, collapse_ready=collapse_ready
+            )
         return GroupReport(found, marks, self.missed(found))
 
     def missed(self, groups: Groups) -> int:

@@ -37,6 +37,7 @@ from benchmarks.lib import servers
 from benchmarks.lib.measuring import ESDEDUP, Figures, run
 from benchmarks.lib.planted import CHARACTERS, Pair, planted, share, true_pairs
 from esdedup.stores.elastic.store import ClusterStore
+from esdedup.stores.fields import value_at
 
 INDEX = "esdedup-benchmark-groups"
 THRESHOLD = 0.8
@@ -59,13 +60,12 @@ def connected(documents: int, pairs: set[Pair]) -> list[int]:
 
 
 def groups_of(index: esdedup.Index, documents: int) -> list[int]:
-    """The group that each document has in the index."""
-    found = [-1] * documents
+    """The group that each document has in the index; its own row if it is alone."""
+    found = [*range(documents)]
     path = f"{index.meta.field}.group"
-    for batch in index.store.scan([path], index.meta):
+    for batch in index.store.scan([path], index.meta, marked=True):
         for document in batch:
-            value = document.source.get(path) or document.source["esdedup"]["group"]
-            found[int(document.id)] = int(value)
+            found[int(document.id)] = int(value_at(document.source, path))
     return found
 
 

@@ -103,12 +103,13 @@ class Store(Protocol):
         """
 
     def scan(
-        self, paths: list[str], meta: IndexMeta, share: Share = WHOLE
+        self, paths: list[str], meta: IndexMeta, share: Share = WHOLE, *, marked: bool = False
     ) -> Iterator[list[Document]]:
         """Gives all documents with tokens of a scheme, in batches, with only the given fields.
 
         paths: dotted names of fields. share: one of several shares, which together are all
-        documents. The order is the store's own; a local file's is that of arrival.
+        documents. marked: only documents with a group. The order is the store's own; a local
+        file's is that of arrival.
         """
 
     def bucket_sizes(self, kind: str, tokens: Sequence[str], meta: IndexMeta) -> list[int]:

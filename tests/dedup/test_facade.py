@@ -117,7 +117,7 @@ def test_groups_are_found_and_written(index: esdedup.Index) -> None:
     assert index.groups(metric="hamming", distance=7).grouping.limits.distance == 7
     report = index.group(work="work")
     assert not Path("work").exists()
-    assert (report.groups.duplicates, report.marks.written, report.missed) == (2, 5, 0)
+    assert (report.groups.duplicates, report.marks.written, report.missed) == (2, 3, 0)
     assert sources(index)["d1"]["esdedup"]["group"] == "d0"
     for wrong in ({"threshold": 2.0}, {"keep": "best"}, {"method": "average"}):
         with pytest.raises(UsageError):

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -329,7 +330,7 @@ def add(target: list[str], texts: dict[str, str]) -> None:
 
 
 @pytest.mark.on_every_server
-def test_every_document_gets_its_group(
+def test_documents_of_groups_get_them_and_others_lose_theirs(
     target: list[str], texts: dict[str, str], pairs: dict[tuple[str, str], float], tmp_path: Path
 ) -> None:
     add(target, texts)
@@ -337,19 +338,16 @@ def test_every_document_gets_its_group(
     assert "written" not in before
     assert set(marks(target).values()) == {(None, None, None, None)}
     answer = run(target, "group", "--method", "leader", cwd=tmp_path)
-    assert (answer["documents"], answer["written"], answer["unchanged"]) == (
-        len(texts),
-        len(texts),
-        0,
-    )
     expected = leaders(texts, pairs)
-    found = marks(target)
-    assert {id: mark[0] for id, mark in found.items()} == expected
-    for id, (group, original, similarity, distance) in found.items():
-        assert original == (None if group == id else group)
-        assert similarity == (
-            None if group == id else pairs.get((group, id), pairs.get((id, group)))
-        )
+    sizes = Counter(expected.values())
+    grouped = sum(size for size in sizes.values() if size > 1)
+    assert (answer["documents"], answer["written"]) == (len(texts), grouped)
+    assert answer["unchanged"] == len(texts) - grouped > 0
+    for id, (group, original, similarity, distance) in marks(target).items():
+        head = expected[id]
+        assert group == (head if sizes[head] > 1 else None)
+        assert original == (None if head == id else head)
+        assert similarity == (None if head == id else pairs.get((head, id), pairs.get((id, head))))
         assert distance is None
     again = run(target, "group", "--method", "leader", cwd=tmp_path)
     assert (again["written"], again["unchanged"]) == (0, len(texts))
@@ -359,21 +357,68 @@ def test_every_document_gets_its_group(
     found = marks(target)
     assert {mark[2] for mark in found.values()} == {None}
     assert all((mark[1] is None) == (mark[3] is None) for mark in found.values())
+    assert sum(mark[0] is None for mark in found.values()) > 0
+    every = run(target, "group", "--collapse-ready", cwd=tmp_path)
+    assert every["written"] + every["unchanged"] == len(texts)
+    found = marks(target)
+    assert {id: mark[0] for id, mark in found.items()} == expected
+    alone = len(texts) - grouped
+    assert run(target, "group", "--collapse-ready", cwd=tmp_path)["written"] == 0
+    assert run(target, "group", cwd=tmp_path)["written"] == alone
+    assert sum(mark == (None,) * 4 for mark in marks(target).values()) == alone
     with opened(target) as index:
         assert {document.source["n"] for document in index.store.get(list(texts))} == {1}
     assert not list(tmp_path.glob("*.group"))
 
 
-def test_searches_collapse_on_the_group(url: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("target", ["local", "elasticsearch"], indirect=True)
+def test_only_documents_whose_marks_differ_are_read_again(
+    target: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = planted(30)
+    add(target, texts)
+    with opened(target) as index:
+        read: list[str] = []
+        hold = index.store.hold
+
+        def holding(ids: Any, *arguments: Any) -> Any:
+            read.extend(ids)
+            return hold(ids, *arguments)
+
+        monkeypatch.setattr(index.store, "hold", holding)
+        first = index.group()
+        grouped = sum(len(group.members) + 1 for group in first.groups)
+        assert (first.marks.written, len(read)) == (grouped, grouped)
+        read.clear()
+        assert (index.group().marks.unchanged, read) == (len(texts), [])
+        # A document that gets a group from an ingest policy, or of another text, is alone.
+        index.add([{"id": "new", "text": words(77, 60)}], on_duplicate="mark")
+        member = next(iter(first.groups)).members[-1].id
+        index.update([{"id": member, "text": words(78, 60)}])
+        assert marks(target)["new"][0] == "new"
+        assert index.group().marks.written == 2
+        assert sorted(read) == sorted(["new", member])
+    assert marks(target)["new"] == marks(target)[member] == (None,) * 4
+
+
+def test_searches_leave_out_duplicates_in_two_ways(url: str, tmp_path: Path) -> None:
     name = f"esdedup-group-{uuid.uuid4().hex[:12]}"
     target = ["--url", url, "--index", name]
     try:
         texts = planted(20)
         add(target, texts)
         answer = run(target, "group", cwd=tmp_path)
-        body = {"size": 1_000, "collapse": {"field": "esdedup.group"}}
-        hits = call(url, "POST", f"/{name}/_search", body)["hits"]["hits"]
-        assert len(hits) == len(texts) - answer["duplicates"]
+        original = {"exists": {"field": "esdedup.original"}}
+        left = len(texts) - answer["duplicates"]
+
+        def found(**body: Any) -> int:
+            return len(
+                call(url, "POST", f"/{name}/_search", {"size": 1_000} | body)["hits"]["hits"]
+            )
+
+        assert found(query={"bool": {"must_not": original}}) == left
+        run(target, "group", "--collapse-ready", cwd=tmp_path)
+        assert found(collapse={"field": "esdedup.group"}) == left
     finally:
         delete_index(url, name)
 
@@ -390,7 +435,9 @@ def test_a_document_that_changed_meanwhile_is_left_as_it_is(
         index.update([{"id": touched, "n": 2}])
         index.delete([gone])
         report = mark_groups(index.store, index.meta, found)
-    assert (report.written, report.stale, report.failures) == (len(texts) - 2, 2, [])
+    grouped = sum(len(group.members) + 1 for group in found)
+    assert (report.written, report.stale, report.failures) == (grouped - 2, 2, [])
+    assert report.read == report.written + report.stale + report.unchanged == len(texts)
     after = marks(target)
     assert after[changed][0] in (None, changed)
     assert gone not in after
@@ -411,7 +458,7 @@ def test_documents_that_others_write_meanwhile_are_written_in_the_end(
         try:
             with opened(target) as index:
                 found = index.groups()
-                report = mark_groups(index.store, index.meta, found)
+                report = mark_groups(index.store, index.meta, found, collapse_ready=True)
         finally:
             writer.terminate()
             writer.wait()
@@ -495,7 +542,11 @@ def test_killed_twice_the_same_command_completes_it(tmp_path: Path) -> None:
     texts = planted(700, seed=9)
     add(target, texts)
     with opened(target) as index:
-        expected = partition_of(index.groups())
+        expected = {
+            id: group.representative
+            for group in index.groups()
+            for id in (group.representative, *(member.id for member in group.members))
+        }
 
     def begun() -> bool:
         return any(path.is_dir() for path in tmp_path.iterdir())
@@ -509,7 +560,7 @@ def test_killed_twice_the_same_command_completes_it(tmp_path: Path) -> None:
         process.kill()
         process.wait()
     run(target, "group", cwd=tmp_path)
-    assert {id: mark[0] for id, mark in marks(target).items()} == expected
+    assert {id: mark[0] for id, mark in marks(target).items() if mark[0]} == expected
     assert not any(path.is_dir() for path in tmp_path.iterdir())
 
 

@@ -81,8 +81,10 @@ def ids_of(found: Candidates) -> list[str]:
     return sorted(candidate.document.id for candidate in found.found)
 
 
-def scanned(store: Store, *paths: str, meta: IndexMeta = META) -> list[Document]:
-    return [found for batch in store.scan(list(paths), meta) for found in batch]
+def scanned(
+    store: Store, *paths: str, meta: IndexMeta = META, marked: bool = False
+) -> list[Document]:
+    return [found for batch in store.scan(list(paths), meta, marked=marked) for found in batch]
 
 
 def plain(found: Document) -> dict[str, Any]:

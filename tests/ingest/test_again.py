@@ -57,7 +57,7 @@ def test_equal_documents_are_not_written_and_keep_their_groups(
     write_lines(Path("some.jsonl"), DOCUMENTS)
     command = ["index", "some.jsonl", "--json", *target]
     assert run_command(*command).json[0]["created"] == 4
-    assert run_command("group", *target).status == 0
+    assert run_command("group", "--collapse-ready", *target).status == 0
     before = held(store)
     assert before["b"][1]["original"] == "a"
     assert all("group" in ours for _, ours in before.values())

@@ -471,7 +471,7 @@ def test_leaders_of_a_whole_index_are_those_of_its_documents_in_their_order(
         for first in range(0, len(documents), batch):
             index.add(documents[first : first + batch], on_duplicate=policy)
         groups = find_groups(index.store, index.meta, grouping)
-        report = mark_groups(index.store, index.meta, groups)
+        report = mark_groups(index.store, index.meta, groups, collapse_ready=True)
         index.close()
     # Groups, originals, and the numbers are there already.
     assert (report.written, report.unchanged) == (0, len(documents))

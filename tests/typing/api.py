@@ -75,7 +75,9 @@ def whole_index(index: esdedup.Index) -> None:
     groups: esdedup.Groups = index.groups(threshold=0.9, method="components", keep="longest")
     for group in groups:
         print(group.representative, [member.id for member in group.members])
-    report: esdedup.GroupReport = index.group(work="news.group", on_step=on_step)
+    report: esdedup.GroupReport = index.group(
+        collapse_ready=True, work="news.group", on_step=on_step
+    )
     print(report.groups.duplicates, report.marks.written, report.missed)
     options: esdedup.GroupOptions = {"metric": "hamming", "distance": 3, "max_per_bucket": 100}
     index.groups(**options)

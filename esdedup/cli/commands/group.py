@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from typing import Any
+from typing import Annotated, Any
 
 import typer
+from typer import Option
 
 from esdedup.cli import options, output
 from esdedup.cli.files import DeadLetterFile, dead_letter_path
@@ -18,11 +19,16 @@ from esdedup.stores.changes import ChangeReport
 _LARGEST = 10
 _IDS = 20
 
+CollapseReady = Annotated[
+    bool, Option("--collapse-ready", help="Give single documents a group too: their own id.")
+]
+
 
 @options.with_target
 def group_command(
     target: options.Target,
     group_options: options.GroupingOptions,
+    collapse_ready: CollapseReady = False,
     work: options.Work = None,
     dry_run: options.DryRun = False,
     dead_letter: options.DeadLetterPath = None,
@@ -32,8 +38,9 @@ def group_command(
 
     Example: esdedup group -i news --threshold 0.9
 
-    Every document gets the id of its group's representative, on which any search can collapse. Run
-    it again after it was stopped: it goes on where it was.
+    Documents of a group get the id of its representative, and duplicates the similarity to it. A
+    document that is similar to no other gets nothing, and loses the group that it had. Run it again
+    after it was stopped: it goes on where it was.
     """
     arguments = group_options.arguments()
     marks: ChangeReport | None = None
@@ -46,7 +53,9 @@ def group_command(
                 groups = index.groups(work=folder, on_step=on_step, **arguments)
                 missed = index.missed(groups)
             else:
-                report = index.group(work=folder, on_step=on_step, **arguments)
+                report = index.group(
+                    collapse_ready=collapse_ready, work=folder, on_step=on_step, **arguments
+                )
                 groups, marks, missed = report.groups, report.marks, report.missed
     if marks is not None:
         path = dead_letter or dead_letter_path(target.index)

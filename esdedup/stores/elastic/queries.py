@@ -59,6 +59,11 @@ def sketched(meta: IndexMeta) -> dict[str, Any]:
     return {"term": {f"{meta.field}.scheme": meta.scheme.id}}
 
 
+def grouped(meta: IndexMeta) -> dict[str, Any]:
+    """Returns the query for documents with a scheme's tokens and a group."""
+    return {"bool": {"filter": [sketched(meta), {"exists": {"field": f"{meta.field}.group"}}]}}
+
+
 def not_sketched(meta: IndexMeta) -> dict[str, Any]:
     """Returns the query for documents without a scheme's tokens."""
     return {"bool": {"must_not": [sketched(meta)]}}

@@ -47,6 +47,7 @@ from esdedup.stores.elastic.queries import (
     bucket_body,
     candidates_body,
     candidates_of,
+    grouped,
     other_scheme,
     random_order,
     scan_body,
@@ -263,9 +264,9 @@ class ClusterStore:
         return self.cluster.bulk(actions, self.where, self._path) + WriteReport(failures=failures)
 
     def scan(
-        self, paths: list[str], meta: IndexMeta, share: Share = WHOLE
+        self, paths: list[str], meta: IndexMeta, share: Share = WHOLE, *, marked: bool = False
     ) -> Iterator[list[Document]]:
-        body = scan_body(sketched(meta), paths, _PAGE)
+        body = scan_body(grouped(meta) if marked else sketched(meta), paths, _PAGE)
         if share.of > 1:
             # By sequence number a document is in the same share for every client at any time.
             body["slice"] = {"field": "_seq_no", "id": share.number - 1, "max": share.of}

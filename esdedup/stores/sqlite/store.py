@@ -172,16 +172,17 @@ class LocalStore:
             return tables.candidates(queries, limit)
 
     def scan(
-        self, paths: list[str], meta: IndexMeta, share: Share = WHOLE
+        self, paths: list[str], meta: IndexMeta, share: Share = WHOLE, *, marked: bool = False
     ) -> Iterator[list[Document]]:
         columns, chosen = columns_for(paths)
+        wanted = 'AND "group" IS NOT NULL' if marked else ""
         with self._opened(self._database.snapshot()) as tables:
             # A document stays in its stripe of numbers, whatever documents come or go.
             stripe, last = share.number - 1, tables.last() // _PAGE
             while stripe <= last:
                 rows = tables.db.execute(
                     f"SELECT {columns} FROM {tables.marked}"
-                    " WHERE scheme = ? AND number >= ? AND number < ? ORDER BY number",
+                    f" WHERE scheme = ? AND number >= ? AND number < ? {wanted} ORDER BY number",
                     (meta.scheme.id, stripe * _PAGE, (stripe + 1) * _PAGE),
                 ).fetchall()
                 if rows:

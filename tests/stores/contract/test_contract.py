@@ -570,6 +570,17 @@ def test_a_scan_gives_only_the_fields_asked_for(store: Store) -> None:
     assert found.tokens == {}
 
 
+def test_a_scan_of_marked_documents(store: Store) -> None:
+    write(store, [document(f"d{n}") for n in range(4)])
+    store.update([Document(f"d{n}", {FIELD: {"group": "d1"}}) for n in (1, 2, 3)])
+    store.update([Document("d3", {FIELD: {"group": None}})])
+    store.refresh()
+    found = scanned(store, f"{FIELD}.group", marked=True)
+    groups = {each.id: value_at(each.source, f"{FIELD}.group") for each in found}
+    assert groups == {"d1": "d1", "d2": "d1"}
+    assert scanned(store, meta=OTHER, marked=True) == []
+
+
 def test_a_scan_sees_the_index_as_it_was(store: Store, open_store: OpenStore) -> None:
     write(store, [document(f"d{n}") for n in range(2_500)])
     scan = store.scan([], META)
