@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
@@ -18,9 +19,11 @@ from esdedup.cli.files import (
     warn_without_words,
 )
 from esdedup.cli.output import count, message
-from esdedup.dedup.file_pairs import pairs_in_files, scheme_for
+from esdedup.dedup.file_pairs import pairs_in_files
 from esdedup.dedup.pairs import SimilarPairs, similar_pairs
-from esdedup.dedup.verify import TextsOf, texts_in
+from esdedup.dedup.reading import scheme_for
+from esdedup.dedup.verify import texts_in
+from esdedup.dedup.work_folder import WorkFolder
 from esdedup.exceptions import UsageError
 from esdedup.search.limits import LOOKING, MAX_PER_BUCKET, RECALL, Limits
 from esdedup.stores.mapping import IndexMeta
@@ -95,7 +98,8 @@ def _in_files(
     of.check(files)
     scheme = options.scheme_in(of.scheme) or scheme_for(limits)
     meta = IndexMeta(scheme, tuple(of.text_field or ["text"]))
-    with DeadLetterFile(of.dead_letter or Path("pairs.dead-letter.jsonl")) as letters:
+    dead_letter = of.dead_letter or Path("pairs.dead-letter.jsonl")
+    with DeadLetterFile(dead_letter) as letters, WorkFolder.temporary() as folder:
         bar = output.progress("Sketching", total_bytes(files))
         with bar as (advance, documents), output.steps() as on_step:
             found, read = pairs_in_files(
@@ -103,12 +107,13 @@ def _in_files(
                 meta,
                 letters,
                 limits,
+                folder,
                 id_field=of.id_field,
                 workers=of.workers,
                 on_read=documents,
                 on_step=on_step,
             )
-        warn_of_repeated(read.repeated)
+        warn_of_repeated(read.repeated, read.first)
         warn_without_words(read.without_words)
         _answer(found, read.texts_of, limits, all_equal, as_json)
         if read.failed:
@@ -117,7 +122,11 @@ def _in_files(
 
 
 def _answer(
-    found: SimilarPairs, texts_of: TextsOf, limits: Limits, all_equal: bool, as_json: bool
+    found: SimilarPairs,
+    texts_of: Callable[[list[str]], list[str]],
+    limits: Limits,
+    all_equal: bool,
+    as_json: bool,
 ) -> None:
     output.warn_after(found.recall, found.capped, limits)
     waiting = found.every() if all_equal else iter(found)
