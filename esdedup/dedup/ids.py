@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from esdedup.text.arrays import I64, U64, Mask, blocks, offsets_of, ranges, run_starts
 
-_BYTES_AT_ONCE = 1 << 22
+_BYTES_AT_ONCE = 1 << 18
 
 
 @dataclass(frozen=True, eq=False)
