@@ -290,7 +290,7 @@ class WorkFolder:
     def _texts_of(
         self, order: I64, ends: Sequence[int], offsets: Sequence[I64], rows: I64
     ) -> list[str]:
-        """The texts of rows in an order. ends, offsets: of the documents and texts of all shares."""
+        """The texts of rows in an order. ends, offsets: of documents and texts of all shares."""
         texts = [""] * rows.size
         read = order[rows]
         share_of = np.searchsorted(ends, read, "right") - 1

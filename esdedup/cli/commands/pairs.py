@@ -79,6 +79,7 @@ def pairs(
         output.warn_before(index, metric)
         with output.steps() as on_step:
             found = similar_pairs(index.store, index.meta, limits, on_step)
+        output.tell_reading(found.basis, limits)
         _answer(found, texts_in(index.store, index.meta.text_fields), limits, all_equal, in_json)
 
 
