@@ -1,7 +1,7 @@
 """Pairs and groups of a whole index: time, memory, recall and precision as it grows.
 
     python -m benchmarks.own.groups [--sizes 10000,100000,1000000] [--methods components,leader]
-        [--url URL | --product elasticsearch|opensearch | --local] [--json FILE]
+        [--url URL | --product elasticsearch|opensearch | --local | --files] [--json FILE]
 
 Made-up texts of about 400 characters. Of every 1,000, 700 are like no other; the rest are in groups
 of two to six: a text, and copies of it with none to five words replaced, shuffled over the whole.
@@ -11,6 +11,9 @@ Each command is a process of its own, whose time and peak memory are taken:
 - `pairs --threshold 0.8`, its output to a file.
 - `group --threshold 0.8`: groups found and written, once with each method; and again, when
   nothing is left to write.
+
+With `--files`, only `pairs FILES --threshold 0.8` is measured, with one and with two worker
+processes, and without the truth: `--sizes 100000,1000000,10000000` is within reach.
 
 The truth is worked out apart, from sets of word triples in plain Python: all pairs at Jaccard 0.8
 and over within the planted groups. Texts of different groups share none but by chance. Recall: the
@@ -77,12 +80,28 @@ def pairs_in(groups: list[int]) -> Iterator[Pair]:
         yield from itertools.combinations(rows, 2)
 
 
-def measure(size: int, methods: list[str], target: list[str], opened: Any, folder: Path) -> Figures:
-    texts, groups = planted(size)
-    file, out = folder / "documents.jsonl", folder / "out"
+def written(texts: list[str], file: Path) -> None:
     with file.open("w", encoding="utf-8") as lines:
         for row, text in enumerate(texts):
             lines.write(json.dumps({"id": str(row), "text": text}) + "\n")
+
+
+def measure_files(size: int, folder: Path) -> Figures:
+    file, out = folder / "documents.jsonl", folder / "out"
+    written(planted(size)[0], file)
+    figures: Figures = {"documents": size}
+    for name, workers in (("files", "1"), ("files_2", "2")):
+        command = ["pairs", str(file), "-t", str(THRESHOLD), "--json", "--workers", workers]
+        figures[name] = run([*ESDEDUP, *command], out)
+        with out.open("rb") as lines:
+            figures[name]["found"] = sum(1 for _ in lines)
+    return figures
+
+
+def measure(size: int, methods: list[str], target: list[str], opened: Any, folder: Path) -> Figures:
+    texts, groups = planted(size)
+    file, out = folder / "documents.jsonl", folder / "out"
+    written(texts, file)
     truth = true_pairs(texts, groups, THRESHOLD)
     components = connected(size, truth)
     del texts, groups
@@ -129,30 +148,42 @@ def main() -> None:
     parser.add_argument("--sizes", default="10000,100000,1000000")
     parser.add_argument("--methods", default="components,leader")
     parser.add_argument("--local", action="store_true", help="a local file, no server")
+    parser.add_argument("--files", action="store_true", help="pairs of a file, no index")
     parser.add_argument("--json", type=Path, help="file for the raw figures")
     servers.add_options(parser)
     options = parser.parse_args()
     results: Figures = {"sizes": [], "threshold": THRESHOLD, "characters": CHARACTERS}
     with contextlib.ExitStack() as stack:
-        url = None if options.local else stack.enter_context(servers.served(options))
+        alone = options.local or options.files
+        url = None if alone else stack.enter_context(servers.served(options))
         for size in map(int, options.sizes.split(",")):
             with tempfile.TemporaryDirectory(prefix="esdedup-benchmark-") as made:
                 folder = Path(made)
-                target = ["--url", url] if url is not None else ["--db", str(folder / "a.db")]
-                opened = functools.partial(esdedup.open, target[1], INDEX)
-                target += ["--index", INDEX]
-                try:
-                    figures = measure(size, options.methods.split(","), target, opened, folder)
-                    with opened() as index:
-                        results["store"] = index.statistics().store
-                finally:
-                    if url is not None:
-                        with contextlib.suppress(esdedup.EsdedupError), opened() as index:
-                            delete(index)
+                if options.files:
+                    figures, results["store"] = measure_files(size, folder), "files"
+                else:
+                    figures, results["store"] = measure_index(size, url, options, folder)
             results["sizes"].append(figures)
             print(json.dumps(figures, indent=1))
             if options.json is not None:
                 options.json.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
+
+
+def measure_index(
+    size: int, url: str | None, options: argparse.Namespace, folder: Path
+) -> tuple[Figures, str]:
+    """The figures, and the name of the store."""
+    target = ["--url", url] if url is not None else ["--db", str(folder / "a.db")]
+    opened = functools.partial(esdedup.open, target[1], INDEX)
+    target += ["--index", INDEX]
+    try:
+        figures = measure(size, options.methods.split(","), target, opened, folder)
+        with opened() as index:
+            return figures, index.statistics().store
+    finally:
+        if url is not None:
+            with contextlib.suppress(esdedup.EsdedupError), opened() as index:
+                delete(index)
 
 
 if __name__ == "__main__":

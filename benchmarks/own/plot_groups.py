@@ -17,8 +17,12 @@ COMMANDS = {
     "pairs": "pairs",
     "components": "group --method components",
     "leader": "group",
+    "files": "pairs FILES",
+    "files_2": "pairs FILES --workers 2",
 }
-LINES = {"index": ":", "pairs": "--", "components": "-", "leader": "-."}
+LINES = {
+    "index": ":", "pairs": "--", "components": "-", "leader": "-.", "files": "-", "files_2": "--"
+}  # fmt: skip
 COLOURS = ("tab:blue", "tab:orange", "tab:green")
 PANELS = {"seconds": "Seconds", "peak_mb": "Peak memory of the command, MB"}
 
@@ -57,7 +61,7 @@ def draw(runs: list[Figures], out: Path) -> None:
         else:
             axes.axhline(2048, color="black", lw=0.8)
             axes.text(axes.get_xlim()[0] * 1.1, 2080, "2 GiB", fontsize=8)
-            axes.set_ylim(0, 2300)
+            axes.set_ylim(bottom=0)
         axes.grid(visible=True, which="both", alpha=0.25)
     handles, labels = grid[0].get_legend_handles_labels()
     figure.legend(handles, labels, fontsize=8, loc="outside lower center", ncols=4)

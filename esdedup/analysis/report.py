@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -122,8 +122,8 @@ class Report:
     to the representative of all but the equal ones, the least like first. examples_left_out: their
     texts were gone, changed, or too long. pairs: None if not asked for, or if nothing can be
     sampled. capped_buckets: buckets not compared in full; capped_largest: documents of the largest
-    of them. expected_recall: share of pairs at the threshold that is found. stopped_tokens: in the
-    index's stop list.
+    of them. expected_recall: share of pairs at the threshold that is found. read, bands, rows:
+    as of `Basis`. stopped_tokens: in the index's stop list.
     """
 
     made: str
@@ -148,6 +148,9 @@ class Report:
     capped_buckets: int
     capped_largest: int
     expected_recall: float
+    read: str
+    bands: int | None
+    rows: int | None
     stopped_tokens: int
 
     @property
@@ -308,6 +311,7 @@ def report(
         capped_buckets=groups.capped.buckets,
         capped_largest=groups.capped.largest,
         expected_recall=groups.recall,
+        **asdict(groups.basis),
         stopped_tokens=len(meta.stop),
     )
 

@@ -17,7 +17,6 @@ from esdedup.cli.options import SchemeOption, TextField, Workers, option_of
 from esdedup.cli.output import Advance, count, first_bytes, message
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.ingest.files import BadRecord, Chunk, Format, Record, chunks_in, format_of
-from esdedup.ingest.repeated_ids import RepeatedIds
 from esdedup.ingest.streams import STDIN, check_encoding
 from esdedup.stores.fields import quoted, value_at
 from esdedup.stores.own_files import file_name, open_private
@@ -125,11 +124,11 @@ def dead_letter_path(index: str) -> Path:
     return Path(f"{file_name(index)}.dead-letter.jsonl")
 
 
-def warn_of_repeated(ids: RepeatedIds) -> None:
+def warn_of_repeated(records: int, first: str | None) -> None:
     """Tells the number of records whose id an earlier record had, and the first of them."""
-    if ids.first is not None:
-        records = count(ids.count, "record has", "records have")
-        message(f"{records} the id of an earlier record, and took its place: first {ids.first}")
+    if first is not None:
+        have = count(records, "record has", "records have")
+        message(f"{have} the id of an earlier record, and took its place: first {first}")
 
 
 def warn_without_words(documents: int) -> None:

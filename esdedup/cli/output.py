@@ -25,12 +25,13 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from esdedup.dedup.reading import Basis
 from esdedup.exceptions import EsdedupError, InputError, UsageError
 from esdedup.index import Index
 from esdedup.models import Metric
 from esdedup.search.buckets import Capped
 from esdedup.search.limits import Limits
-from esdedup.search.warnings import cut_buckets, lacking_recall, without_tokens
+from esdedup.search.warnings import cut_buckets, lacking_recall, percent, without_tokens
 from esdedup.stores.own_files import open_private
 from esdedup.stores.stop_list import stopped_tokens
 from esdedup.text.characters import JSON_ESCAPES, message_of, visible
@@ -198,6 +199,16 @@ def warn_after(recall: float, capped: Capped, limits: Limits) -> None:
         lacking_recall(recall, limits),
         cut_buckets(capped, limits.max_per_bucket),
     )
+
+
+def tell_reading(basis: Basis, limits: Limits) -> None:
+    """Tells that texts were read in place of the index's tokens, if they were."""
+    if basis.read == "texts":
+        message(
+            f"The index's bands find less than {percent(limits.recall)} of documents at Jaccard"
+            f" {limits.threshold:g}: its texts were compared, with {basis.bands} bands of"
+            f" {count(basis.rows or 0, 'row')}"
+        )
 
 
 def can_answer() -> bool:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from esdedup.search import buckets
 from esdedup.search.limits import Limits, distance_for, require_minhash, require_simhash
@@ -56,20 +55,22 @@ class Classes:
     @staticmethod
     def by(keys: U64, filled: Mask, chosen: Mask) -> Classes:
         """The classes of the chosen rows, by their keys, shape (n, words)."""
-        rows = np.flatnonzero(chosen)
-        # The last key of `lexsort` counts first. The sort is stable: first rows stay first.
-        order = rows[np.lexsort(keys[rows].T)]
+        first = np.where(chosen, np.arange(len(keys)), -1)
+        # Most rows are the only ones of their first word: only the others are sorted by all words.
+        some = np.sort(buckets.bucket_column(keys[:, 0]).rows) if len(keys) else first
+        some = some[chosen[some]]
+        # The sort is stable: first rows stay first.
+        order = some[np.lexsort(keys[some].T)]
         ordered = keys[order]
         starts = np.ones(order.size, np.bool_)
         starts[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
-        first = order[starts]
+        first[order] = order[starts][np.cumsum(starts) - 1]
         # Numbered by their first rows, so that classes keep the order of the rows.
-        by_row = np.lexsort((first, ~filled[first]))
-        number = np.empty_like(by_row)
-        number[by_row] = np.arange(by_row.size)
-        of = np.full(len(keys), -1, np.int64)
-        of[order] = number[np.cumsum(starts) - 1]
-        return Classes(first[by_row], of, int(np.count_nonzero(filled[first])))
+        rows = np.flatnonzero(first == np.arange(len(keys)))
+        rows = np.concatenate([rows[filled[rows]], rows[~filled[rows]]])
+        number = np.full(len(keys) + 1, -1, np.int64)
+        number[rows] = np.arange(rows.size)
+        return Classes(rows, number[first], int(np.count_nonzero(filled[rows])))
 
     @property
     def compared(self) -> I64:
@@ -82,11 +83,6 @@ class Classes:
         own = np.arange(self.of.size)
         return np.where(self.of < 0, own, self.rows[self.of]) if self.rows.size else own
 
-    def first_of(self, values: NDArray[Any]) -> NDArray[Any]:
-        """The columns of `values`, shape (m, n), of the compared rows: shape (m, filled)."""
-        # Values are mapped from a file: they are copied only if some are left out.
-        return values if self.filled == self.of.size else values[:, self.compared]
-
 
 def _has_text(digests: U64) -> Mask:
     """Marks the digests of texts with any character, shape (n,)."""
@@ -97,28 +93,40 @@ def _has_text(digests: U64) -> Mask:
 class BandCandidates:
     """Pairs of rows that share enough bands, without the buckets of the index's stop list.
 
-    bands: shape (bands, n). capped: the buckets that the cap cuts short.
+    meta: of the index, or with the scheme that made the bands. bands: shape (bands, n).
+    compared: the rows of bands to compare, shape (m,). Pairs are of their positions.
+    folder: for buckets, which are mapped from files without names.
+    capped: the buckets that the cap cuts short.
     recall: the expected share of the pairs at the threshold that are candidates.
     """
 
-    def __init__(self, meta: IndexMeta, bands: Unsigned, limits: Limits) -> None:
+    def __init__(
+        self, meta: IndexMeta, bands: Unsigned, compared: I64, limits: Limits, folder: Path
+    ) -> None:
         rows, threshold = require_minhash(meta.scheme).rows, limits.least_similarity
-        stopped = stopped_buckets(meta.stop, "minhash", meta.scheme)
-        self._bands, self._cap = bands, limits.max_per_bucket
-        self._columns = buckets.bucket_columns(bands, stopped)
+        at, stopped = stopped_buckets(meta.stop, "minhash", meta.scheme)
+        self._bands, self._compared, self._cap = bands, compared, limits.max_per_bucket
+        # Bands are mapped from a file too: one at a time is in memory.
+        self._columns = [
+            buckets.bucket_column(band[compared], stopped[at == position]).in_file(folder)
+            for position, band in enumerate(bands)
+        ]
         self._least = least_bands(threshold, limits.recall, len(bands), rows)
         self.capped = buckets.capped(self._columns, self._cap)
         self.recall = expected_recall(threshold, len(bands), rows, self._least)
 
     def blocks(self, done: int = 0) -> Iterator[tuple[int, I64, I64]]:
         """Blocks of (rows done after it, left, right), by right, then left, after `done` rows."""
-        for rows in buckets.blocks_of_rows(self._columns, self._bands.shape[1], self._cap):
+        for rows in buckets.blocks_of_rows(self._columns, self._compared.size, self._cap):
             if rows.stop > done:
                 yield rows.stop, *self._pairs(rows)
 
     def _pairs(self, rows: range) -> buckets.Pairs:
-        pairs = buckets.earlier_pairs(self._columns, rows, self._cap)
-        return buckets.agreeing(self._bands, pairs, self._least)
+        left, right = buckets.earlier_pairs(self._columns, rows, self._cap)
+        if self._least <= 1:
+            return left, right
+        shared = buckets.shared_bands(self._bands, self._compared[left], self._compared[right])
+        return left[shared >= self._least], right[shared >= self._least]
 
 
 class HammingPairs:
@@ -133,7 +141,11 @@ class HammingPairs:
         self.distance = distance_for(self._layout, limits.distance)
         self._stopped = stopped_buckets(meta.stop, "simhash", meta.scheme)
         self._segments = segment_values(prints, self._layout)
-        columns = buckets.bucket_columns(self._segments.T, self._stopped)
+        at, values = self._stopped
+        columns = [
+            buckets.bucket_column(segment, values[at == position])
+            for position, segment in enumerate(self._segments.T)
+        ]
         self.capped = buckets.capped(columns, self._cap)
 
     def blocks(self) -> Iterator[tuple[I64, I64, I64]]:

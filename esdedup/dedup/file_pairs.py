@@ -1,106 +1,106 @@
 """Finds all pairs of similar documents of files, without an index.
 
-All texts and their sketches are in memory. Files that do not fit there need an index.
+Texts and tokens lie in the files of a work folder, and not in memory.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
-from contextlib import closing, suppress
-from dataclasses import replace
+from contextlib import closing
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from esdedup.dedup.ids import Strings
 from esdedup.dedup.pairs import SimilarPairs, pairs_among
-from esdedup.dedup.representative import KeepRule
-from esdedup.dedup.work_folder import Columns, OnStep, Reading
-from esdedup.exceptions import UsageError
+from esdedup.dedup.reading import Reading
+from esdedup.dedup.work_folder import DOCUMENTS_A_SHARE, Columns, OnStep, Part, WorkFolder, sketched
 from esdedup.ingest.documents import items_of
 from esdedup.ingest.files import BadRecord, Chunk
 from esdedup.ingest.ingest import DeadLetter
 from esdedup.ingest.parallel import in_order
-from esdedup.ingest.repeated_ids import RepeatedIds
+from esdedup.models import natural
 from esdedup.search.limits import Limits, narrowed_scheme
-from esdedup.sketch.minhash import MOST_PERMUTATIONS
-from esdedup.sketch.scheme import Scheme
-from esdedup.sketch.sketch import digest_words, sketch
 from esdedup.stores.mapping import IndexMeta
+from esdedup.text.arrays import U32
 
-_PERMUTATIONS = 160
-"""More rows a band take longer to sketch, and fewer leave more candidates to verify."""
-# Of a chunk: the records that are not documents, the ids, texts and places of n documents, and
-# columns of shape (n, 2), (n,) and (n, width).
-_Part = tuple[list[BadRecord], list[str], list[str], list[str], tuple[NDArray[Any], ...]]
+_BYTES_A_SHARE = 64 << 20
+"""Texts of a share, which are in memory until it is written."""
 
 
-def scheme_for(limits: Limits) -> Scheme:
-    """The scheme whose bands find documents at the threshold with the recall asked for.
+@dataclass(frozen=True)
+class _Read:
+    """The documents of a chunk of one file, with their lines, shape (n,); other records are bad."""
 
-    No index binds the bands. Thresholds that `_PERMUTATIONS` do not reach get more of them.
-    """
-    if limits.metric == "hamming" or limits.least_similarity == 1.0:
-        return Scheme()
-    for permutations in (_PERMUTATIONS, MOST_PERMUTATIONS):
-        with suppress(UsageError):
-            return Scheme.for_threshold(
-                limits.least_similarity, recall=limits.recall, permutations=permutations
-            )
-    return Scheme()
+    part: Part
+    bad: list[BadRecord]
+    file: str
+    lines: U32
 
 
 class FileDocuments:
-    """The documents of files.
+    """The documents of files, in a folder.
 
-    read: number of records. failed: number of them left out. repeated: the ids that come again.
-    without_words: number of documents whose texts have no words.
+    read: number of records. failed: number of them left out. without_words: number of documents
+    whose texts have no words. repeated: number of documents whose id came before. first: the first
+    of these, in words, or None.
     """
 
-    def __init__(self, dead_letter: DeadLetter) -> None:
-        self.read = 0
-        self.failed = 0
-        self.without_words = 0
-        self.repeated = RepeatedIds()
-        self._dead_letter = dead_letter
-        self._ids: list[str] = []
-        self._texts: dict[str, str] = {}
-        self._rows: dict[str, int] = {}
-        self._columns: list[tuple[NDArray[Any], ...]] = []
+    def __init__(self, folder: WorkFolder, reading: Reading, dead_letter: DeadLetter) -> None:
+        self.read = self.failed = self.without_words = self.repeated = 0
+        self.first: str | None = None
+        self._folder, self._reading, self._dead_letter = folder, reading, dead_letter
+        self._shares = 0
+        self._waiting = [sketched(Strings.of([]), [], reading)]
+        self._places: list[tuple[str, U32]] = []
+        self._columns: Columns | None = None
 
-    def add(self, part: _Part) -> None:
+    def add(self, read: _Read) -> None:
         """Adds the documents of the next chunk."""
-        bad, ids, texts, places, columns = part
-        self.read += len(bad) + len(ids)
-        self.failed += len(bad)
-        for record in bad:
+        self.read += len(read.bad) + read.lines.size
+        self.failed += len(read.bad)
+        for record in read.bad:
             self._dead_letter(record)
-        self.without_words += int(np.count_nonzero(~columns[1]))
-        self.repeated.add(ids, places.__getitem__)
-        first = len(self._ids)
-        self._ids += ids
-        self._columns.append(columns)
-        for row, (id, text) in enumerate(zip(ids, texts, strict=True)):
-            # As in an index, a later document replaces the earlier one of its id.
-            self._rows[id] = first + row
-            self._texts[id] = text
+        self.without_words += int(np.count_nonzero(~read.part.filled))
+        self._places.append((read.file, read.lines))
+        self._waiting.append(read.part)
+        documents = sum(len(part.ids) for part in self._waiting)
+        texts = sum(part.texts.raw.size for part in self._waiting if part.texts is not None)
+        if documents >= DOCUMENTS_A_SHARE or texts >= _BYTES_A_SHARE:
+            self._write()
+
+    def columns(self) -> Columns:
+        """Returns the columns of the last document of each id, in the order that an index has."""
+        if self._waiting:
+            self._write()
+        self._columns = columns = self._folder.columns(self._shares, self._reading)
+        self.repeated = columns.repeated.count
+        if self.repeated:
+            place = self._place(columns.repeated.row)
+            self.first = f"{columns.repeated.id!r} ({place})"
+        return columns
 
     def texts_of(self, ids: list[str]) -> list[str]:
         """Returns the texts of documents."""
-        return [self._texts[id] for id in ids]
+        assert self._columns is not None
+        assert self._columns.texts_of is not None
+        own = self._columns.ids
+        rows = [bisect_left(own, natural(id), key=natural) for id in ids]
+        return self._columns.texts_of(np.array(rows, np.int64))
 
-    def columns(self, reading: Reading) -> Columns:
-        """Returns the columns of the last row of each id, in the order that an index has."""
-        rows = reading.keep.order(self._ids, [None] * len(self._ids), list(self._rows.values()))
-        order = np.array(rows, np.int64)
-        no_values = np.empty((0, reading.width), reading.kind)
-        nothing = np.empty((0, 2), np.uint64), np.empty(0, np.bool_), no_values
-        digests, filled, values = (
-            np.concatenate(parts)[order] for parts in zip(nothing, *self._columns, strict=True)
-        )
-        ids = [self._ids[row] for row in rows]
-        return Columns(ids, digests, filled, np.ascontiguousarray(values.T))
+    def _write(self) -> None:
+        self._shares += 1
+        self._folder.write_share(self._shares, self._waiting)
+        self._waiting = []
+
+    def _place(self, row: int) -> str:
+        for file, lines in self._places:
+            if row < lines.size:
+                return f"{file}:{lines[row]}"
+            row -= lines.size
+        raise IndexError(row)
 
 
 def pairs_in_files(
@@ -108,6 +108,7 @@ def pairs_in_files(
     meta: IndexMeta,
     dead_letter: DeadLetter,
     limits: Limits,
+    folder: WorkFolder,
     *,
     id_field: str | None = None,
     workers: int = 1,
@@ -116,29 +117,29 @@ def pairs_in_files(
 ) -> tuple[SimilarPairs, FileDocuments]:
     """Finds the pairs that `ingest` and `similar_pairs` find, without a store.
 
-    meta: the scheme, and the field of the text. workers: processes that read and sketch. on_read:
-    called with the number of records so far. Raises UsageError if the scheme lacks the tokens.
+    meta: the scheme, and the field of the text. folder: empty; it is needed for texts afterwards.
+    workers: processes that read and sketch. on_read: called with the number of records so far.
+    Raises UsageError if the scheme lacks the tokens.
     """
     limits.check_for_pairs(meta.scheme)
-    documents = FileDocuments(dead_letter)
     scheme = narrowed_scheme(meta.scheme, limits.metric)
-    reading = Reading(replace(meta, scheme=scheme), limits.metric, KeepRule())
-    with closing(in_order(workers, partial(_part, reading, id_field), chunks)) as parts:
+    reading = Reading(replace(meta, scheme=scheme), limits.metric, sketching=scheme)
+    documents = FileDocuments(folder, reading, dead_letter)
+    with closing(in_order(workers, partial(_read, reading, id_field), chunks)) as parts:
         for part in parts:
             documents.add(part)
             if on_read is not None:
                 on_read(documents.read)
     step = on_step or (lambda *_: None)
-    found = pairs_among(documents.columns(reading), documents.texts_of, meta, limits, step)
+    columns = documents.columns()
+    assert columns.texts_of is not None
+    found = pairs_among(columns, columns.texts_of, reading, limits, folder.path, step)
     return found, documents
 
 
-def _part(reading: Reading, id_field: str | None, chunk: Chunk) -> _Part:
+def _read(reading: Reading, id_field: str | None, chunk: Chunk) -> _Read:
     items, bad = items_of(chunk.records(), reading.meta.text_fields, id_field)
-    texts = [item.text for item in items]
-    sketches = sketch(texts, reading.meta.scheme)
-    values = sketches.bands if reading.metric == "jaccard" else sketches.fingerprints
-    assert values is not None
-    places = [item.record.place for item in items]
-    columns = digest_words(sketches.digests), sketches.filled, values.astype(reading.kind)
-    return bad, [item.id for item in items], texts, places, columns
+    ids = Strings.of(item.id for item in items)
+    lines = np.fromiter((item.record.line for item in items), np.uint32, len(items))
+    file = items[0].record.file if items else ""
+    return _Read(sketched(ids, [item.text for item in items], reading), bad, file, lines)

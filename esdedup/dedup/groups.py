@@ -9,7 +9,7 @@ grows with the documents, not with their pairs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
@@ -18,10 +18,11 @@ import numpy as np
 
 from esdedup.arguments import check_fields
 from esdedup.dedup.candidate_pairs import BandCandidates, Classes, HammingPairs
+from esdedup.dedup.reading import Basis, Reading, reading_for
 from esdedup.dedup.representative import KeepRule
 from esdedup.dedup.union_find import follow, join, singletons
-from esdedup.dedup.verify import ExactSimilarity, texts_in
-from esdedup.dedup.work_folder import Checkpoint, Columns, OnStep, Reading, WorkFolder
+from esdedup.dedup.verify import ExactSimilarity, texts_of
+from esdedup.dedup.work_folder import Checkpoint, Columns, OnStep, WorkFolder
 from esdedup.exceptions import UsageError
 from esdedup.search.buckets import Capped
 from esdedup.search.limits import ACTING, Limits
@@ -109,15 +110,17 @@ class Groups:
     value: similarity or distance to it, nan for a representative itself, shape (n,).
     capped: buckets that were cut short.
     recall: the expected share found of the pairs at the threshold; 1 by Hamming distance.
+    basis: what the documents were compared by.
     """
 
     grouping: Grouping
-    ids: list[str]
+    ids: Sequence[str]
     digests: U64
     representative: I64
     value: F64
     capped: Capped
     recall: float
+    basis: Basis
 
     @property
     def sizes(self) -> I64:
@@ -177,42 +180,45 @@ def find_groups(
     metric = None if grouping.exact else grouping.limits.metric
     if metric is not None:
         grouping.limits.check_for_pairs(meta.scheme)
+    if metric is None:
+        reading = Reading(meta, None, grouping.keep)
+    else:
+        reading = reading_for(meta, grouping.limits, grouping.keep)
     with WorkFolder.temporary() if work is None else nullcontext(work) as folder:
-        columns = folder.read(store, Reading(meta, metric, grouping.keep), grouping.to_json(), step)
+        columns = folder.read(store, reading, grouping.to_json(), step)
         if metric == "hamming":
-            return _by_hamming(meta, grouping, columns, step)
+            return _by_hamming(reading, grouping, columns, step)
         classes = Classes.by_texts(columns.digests, columns.filled)
         if metric == "jaccard":
-            return _by_jaccard(store, meta, grouping, columns, classes, folder, step)
+            return _by_jaccard(store, reading, grouping, columns, classes, folder, step)
         rows = classes.filled
-        return _groups(grouping, columns, classes, singletons(rows), np.zeros(rows))
+        return _groups(reading, grouping, columns, classes, singletons(rows), np.zeros(rows))
 
 
 def _by_jaccard(
     store: Store,
-    meta: IndexMeta,
+    reading: Reading,
     grouping: Grouping,
     columns: Columns,
     classes: Classes,
     folder: WorkFolder,
     step: OnStep,
 ) -> Groups:
-    ids = [columns.ids[row] for row in classes.compared.tolist()]
-    candidates = BandCandidates(meta, classes.first_of(columns.values), grouping.limits)
-    similarity = ExactSimilarity(texts_in(store, meta.text_fields), meta.scheme, ids)
-    found = folder.checkpoint(len(ids))
+    meta, rows = reading.compared, classes.compared
+    candidates = BandCandidates(meta, columns.values, rows, grouping.limits, folder.path)
+    similarity = ExactSimilarity(texts_of(columns, store, meta.text_fields), meta.scheme, rows)
+    found = folder.checkpoint(rows.size)
     group = _join_components if grouping.method == "components" else _follow_leaders
     for done, left, right in candidates.blocks(found.rows):
         group(found, left, right, similarity, grouping.limits.least_similarity)
         found = folder.keep(found, done)
-        step("Comparing", done, len(ids))
+        step("Comparing", done, rows.size)
     # In a component, the row that a row was compared with may not be the representative.
     unknown = np.flatnonzero(found.partner != found.partition)
     value = found.value
     value[unknown] = similarity(found.partition[unknown], unknown)
-    return _groups(
-        grouping, columns, classes, found.partition, value, candidates.capped, candidates.recall
-    )
+    loss = candidates.capped, candidates.recall
+    return _groups(reading, grouping, columns, classes, found.partition, value, *loss)
 
 
 def _join_components(
@@ -245,7 +251,7 @@ def _follow_leaders(
     found.note(left[chosen], right[chosen], value[chosen])
 
 
-def _by_hamming(meta: IndexMeta, grouping: Grouping, columns: Columns, step: OnStep) -> Groups:
+def _by_hamming(reading: Reading, grouping: Grouping, columns: Columns, step: OnStep) -> Groups:
     prints = np.ascontiguousarray(columns.values.T)
     # Equal texts stay together. With leaders, rows of equal fingerprints may not: the nearest
     # leader of the one may come between them.
@@ -255,7 +261,7 @@ def _by_hamming(meta: IndexMeta, grouping: Grouping, columns: Columns, step: OnS
     else:
         classes = Classes.by_prints(prints, columns.digests, columns.filled)
     prints = prints[classes.compared]
-    found = HammingPairs(meta, prints, grouping.limits)
+    found = HammingPairs(reading.meta, prints, grouping.limits)
     grouping = replace(grouping, limits=replace(grouping.limits, distance=found.distance))
     partition = singletons(len(prints))
     if leading:
@@ -266,10 +272,11 @@ def _by_hamming(meta: IndexMeta, grouping: Grouping, columns: Columns, step: OnS
             join(partition, left, right)
     step("Comparing", len(prints), len(prints))
     value = hamming(prints, prints[partition]).astype(np.float64)
-    return _groups(grouping, columns, classes, partition, value, found.capped)
+    return _groups(reading, grouping, columns, classes, partition, value, found.capped)
 
 
 def _groups(
+    reading: Reading,
     grouping: Grouping,
     columns: Columns,
     classes: Classes,
@@ -291,4 +298,6 @@ def _groups(
     joined = partition[of] != of
     values[classed[joined]] = value[of[joined]]
     values[representative == np.arange(rows)] = np.nan
-    return Groups(grouping, columns.ids, columns.digests, representative, values, capped, recall)
+    loss = capped, recall
+    ids, digests = columns.ids, columns.digests
+    return Groups(grouping, ids, digests, representative, values, *loss, reading.basis)

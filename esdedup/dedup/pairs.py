@@ -7,15 +7,16 @@ fetched. The cost grows with documents plus candidate pairs.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from esdedup.dedup.candidate_pairs import BandCandidates, Classes, HammingPairs
-from esdedup.dedup.representative import KeepRule
-from esdedup.dedup.verify import ExactSimilarity, TextsOf, texts_in
-from esdedup.dedup.work_folder import Columns, OnStep, Reading, WorkFolder
+from esdedup.dedup.reading import Basis, Reading, reading_for
+from esdedup.dedup.verify import ExactSimilarity, texts_of
+from esdedup.dedup.work_folder import Columns, OnStep, TextsOf, WorkFolder
 from esdedup.models import Metric, Pair
 from esdedup.search.buckets import Capped, bucket_column, capped, earlier_pairs
 from esdedup.search.limits import Limits
@@ -31,19 +32,21 @@ _Found = tuple[I64, I64, F64]
 
 @dataclass(frozen=True)
 class SimilarPairs:
-    """Pairs of documents, the most similar first, ties by id.
+    """Pairs of documents, the most similar first, ties by id in natural order: a2 before a10.
 
     Documents of equal text are one thing: each is paired with the first of them, and only the first
     one is paired with other texts. `every` iterates over all pairs instead.
 
-    ids: of n documents. left, right: positions in `ids`, shape (pairs,).
+    ids: of n documents, in natural order.
+    left, right: positions in `ids`, shape (pairs,).
     value: similarity or distance, shape (pairs,).
     first: position of the first document of the same text, which may be the same, shape (n,).
     capped: buckets of which not all pairs were compared.
     recall: the expected share found of the pairs at the threshold; 1 by Hamming distance.
+    basis: what the documents were compared by.
     """
 
-    ids: list[str]
+    ids: Sequence[str]
     left: I64
     right: I64
     value: F64
@@ -51,6 +54,7 @@ class SimilarPairs:
     metric: Metric
     capped: Capped
     recall: float
+    basis: Basis
 
     def __len__(self) -> int:
         return self.left.size
@@ -70,7 +74,7 @@ class SimilarPairs:
         The most similar texts come first. Memory does not grow with the number of pairs.
         """
         by_text = np.argsort(self.first, kind="stable")
-        starts = np.searchsorted(self.first[by_text], np.arange(len(self.ids) + 1)).tolist()
+        starts = np.searchsorted(self.first[by_text], np.arange(len(self.ids) + 1))
 
         def documents(first: int) -> list[int]:
             found: list[int] = by_text[starts[first] : starts[first + 1]].tolist()
@@ -92,12 +96,8 @@ class SimilarPairs:
                 yield self._pair(a, b, measure)
 
     def _ordered(self, left: I64, right: I64, value: F64) -> Iterator[tuple[int, int, float]]:
-        # By rank among the ids, so that the order does not depend on the order of a scan.
-        rank = np.empty(len(self.ids), np.int64)
-        rank[sorted(range(len(self.ids)), key=self.ids.__getitem__)] = np.arange(len(self.ids))
-        ranks = np.sort([rank[left], rank[right]], axis=0)
         near = -value if self.metric == "jaccard" else value
-        order = np.lexsort((*ranks[::-1], near))
+        order = np.lexsort((np.maximum(left, right), np.minimum(left, right), near))
         # In parts, as Python's own numbers take much more memory.
         for start in range(0, order.size, _AT_ONCE):
             rows = order[start : start + _AT_ONCE]
@@ -106,8 +106,6 @@ class SimilarPairs:
     def _pair(self, left: int, right: int, value: float) -> Pair:
         equal = bool(self.first[left] == self.first[right])
         a, b = self.ids[min(left, right)], self.ids[max(left, right)]
-        if not equal and b < a:
-            a, b = b, a
         by_jaccard = self.metric == "jaccard"
         return Pair(a, b, value if by_jaccard else None, None if by_jaccard else int(value), equal)
 
@@ -118,37 +116,45 @@ def similar_pairs(
     """All pairs at or over a Jaccard threshold, or within a Hamming distance.
 
     Pairs that share too few tokens are not found: the S-curve says how many those are by Jaccard
-    similarity. By Hamming distance every pair is found. A text without any shingle is in no pair,
-    but with documents of an equal text. Raises UsageError if the scheme lacks the tokens of the
-    metric.
+    similarity. If the index's bands do not reach the recall asked for, texts are read and sketched
+    with more bands. By Hamming distance every pair is found. A text without any shingle is in no
+    pair, but with documents of an equal text. Raises UsageError if the scheme lacks the tokens of
+    the metric.
     """
     limits.check_for_pairs(meta.scheme)
     step = on_step or (lambda *_: None)
+    reading = reading_for(meta, limits)
     with WorkFolder.temporary() as folder:
-        columns = folder.read(store, Reading(meta, limits.metric, KeepRule()), {}, step)
-        return pairs_among(columns, texts_in(store, meta.text_fields), meta, limits, step)
+        columns = folder.read(store, reading, {}, step)
+        texts = texts_of(columns, store, meta.text_fields)
+        return pairs_among(columns, texts, reading, limits, folder.path, step)
 
 
 def pairs_among(
-    columns: Columns, texts_of: TextsOf, meta: IndexMeta, limits: Limits, step: OnStep
+    columns: Columns,
+    texts_of: TextsOf,
+    reading: Reading,
+    limits: Limits,
+    folder: Path,
+    step: OnStep,
 ) -> SimilarPairs:
     """All pairs among the documents of columns, which an index or files may have given."""
+    meta = reading.compared
     texts = Classes.by_texts(columns.digests, columns.filled)
     if limits.metric == "hamming":
         prints = np.ascontiguousarray(columns.values.T)[texts.compared]
         (left, right, value), cut = _by_hamming(prints, meta, limits)
         recall, equal = 1.0, 0.0
     else:
-        candidates = BandCandidates(meta, texts.first_of(columns.values), limits)
-        ids = [columns.ids[row] for row in texts.compared.tolist()]
-        similarity = ExactSimilarity(texts_of, meta.scheme, ids)
+        candidates = BandCandidates(meta, columns.values, texts.compared, limits, folder)
+        similarity = ExactSimilarity(texts_of, meta.scheme, texts.compared)
         nothing = np.empty(0, np.int64)
         parts: list[_Found] = [(nothing, nothing, np.empty(0))]
         for done, left, right in candidates.blocks():
             value = similarity(left, right)
             near = value >= limits.least_similarity
             parts.append((left[near], right[near], value[near]))
-            step("Comparing", done, len(ids))
+            step("Comparing", done, texts.filled)
         left, right, value = (np.concatenate(column) for column in zip(*parts, strict=True))
         cut, recall, equal = candidates.capped, candidates.recall, 1.0
     first = texts.firsts
@@ -156,7 +162,8 @@ def pairs_among(
     left = np.concatenate([texts.rows[left], first[copies]])
     right = np.concatenate([texts.rows[right], copies])
     value = np.concatenate([value, np.full(copies.size, equal)])
-    return SimilarPairs(columns.ids, left, right, value, first, limits.metric, cut, recall)
+    found = columns.ids, left, right, value, first, limits.metric, cut, recall
+    return SimilarPairs(*found, reading.basis)
 
 
 def _by_hamming(prints: U64, meta: IndexMeta, limits: Limits) -> tuple[_Found, Capped]:

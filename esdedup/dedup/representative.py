@@ -11,10 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
+
 from esdedup.arguments import check_type
 from esdedup.exceptions import UsageError
-from esdedup.models import Document, natural
+from esdedup.models import Document
 from esdedup.stores.fields import text_at, value_at
+from esdedup.text.arrays import I64
 
 _FORMS = "first, last, first:FIELD, last:FIELD, oldest:FIELD, newest:FIELD, longest or shortest"
 
@@ -70,17 +73,25 @@ class KeepRule:
         found = value_at(document.source, str(self.field))
         return found if isinstance(found, (int, float, str)) else None
 
-    def order(self, ids: Sequence[str], keys: Sequence[Any], rows: Sequence[int]) -> list[int]:
-        """The rows by precedence, of all ids and keys. Raises UsageError if none has the field."""
-        reverse = self.by == "id" and self.last
-        by_id = sorted(rows, key=lambda row: natural(ids[row]), reverse=reverse)
+    def keys(self, documents: Sequence[Document], text_fields: Sequence[str]) -> list[Any]:
+        """What documents are ordered by, but for their ids; nothing if only those count."""
         if self.by == "id":
-            return by_id
-        numbers = [row for row in by_id if isinstance(keys[row], (int, float))]
-        texts = [row for row in by_id if isinstance(keys[row], str)]
+            return []
+        return [self.key(document, text_fields) for document in documents]
+
+    def order(self, by_id: I64, keys: Sequence[Any]) -> I64:
+        """The rows by precedence. Raises UsageError if no document has the field.
+
+        by_id: the rows in the natural order of ids, shape (n,). keys: by row, as `keys` gives them.
+        """
+        if self.by == "id":
+            return by_id[::-1] if self.last else by_id
+        rows = by_id.tolist()
+        numbers = [row for row in rows if isinstance(keys[row], (int, float))]
+        texts = [row for row in rows if isinstance(keys[row], str)]
         if rows and not numbers and not texts:
             raise UsageError(f"keep {self}: no document has a number or a text in that field")
-        absent = [row for row in by_id if keys[row] is None]
+        absent = [row for row in rows if keys[row] is None]
         for some in (numbers, texts):
             some.sort(key=keys.__getitem__, reverse=self.last)
-        return [*numbers, *texts, *absent]
+        return np.array([*numbers, *texts, *absent], np.int64)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from esdedup.dedup.union_find import join, singletons
+from esdedup.dedup.work_folder import Columns, TextsOf
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import shingle_sets
 from esdedup.stores.base import Store
@@ -21,11 +22,7 @@ _PAIRS_AT_ONCE = 1 << 20
 """Limits of memory: 128 MB of shingle hashes, and the texts of one fetch."""
 
 
-TextsOf = Callable[[list[str]], list[str]]
-"""Gives the texts of documents by id."""
-
-
-def texts_in(store: Store, text_fields: Sequence[str]) -> TextsOf:
+def texts_in(store: Store, text_fields: Sequence[str]) -> Callable[[list[str]], list[str]]:
     """Gives the texts of a store's documents; an empty one if a document or its text is gone."""
 
     def texts_of(ids: list[str]) -> list[str]:
@@ -35,13 +32,24 @@ def texts_in(store: Store, text_fields: Sequence[str]) -> TextsOf:
     return texts_of
 
 
-class ExactSimilarity:
-    """Computes the exact similarity of documents, given by row. ids: of all rows."""
+def texts_of(columns: Columns, store: Store, text_fields: Sequence[str]) -> TextsOf:
+    """Gives the texts of rows: those that were read, else those that the store has now."""
+    if columns.texts_of is not None:
+        return columns.texts_of
+    of_ids = texts_in(store, text_fields)
+    return lambda rows: of_ids([columns.ids[row] for row in rows.tolist()])
 
-    def __init__(self, texts_of: TextsOf, scheme: Scheme, ids: Sequence[str]) -> None:
+
+class ExactSimilarity:
+    """Computes the exact similarity of documents.
+
+    compared: the rows that texts are asked for by. Documents are given by position in it.
+    """
+
+    def __init__(self, texts_of: TextsOf, scheme: Scheme, compared: I64) -> None:
         self._texts_of = texts_of
         self._scheme = scheme
-        self._ids = ids
+        self._compared = compared
         self._shingles = 0
         self._documents = 0
 
@@ -61,8 +69,8 @@ class ExactSimilarity:
         return similarity
 
     def _sets(self, rows: list[int]) -> Ragged:
-        ids = [self._ids[row] for row in rows]
-        pages = (ids[at : at + _FETCHED_AT_ONCE] for at in range(0, len(ids), _FETCHED_AT_ONCE))
+        read = self._compared[rows]
+        pages = (read[at : at + _FETCHED_AT_ONCE] for at in range(0, read.size, _FETCHED_AT_ONCE))
         sets = Ragged.joined([shingle_sets(self._texts_of(page), self._scheme) for page in pages])
         self._shingles += sets.hashes.size
         self._documents += len(rows)

@@ -1,4 +1,4 @@
-"""Reads the tokens of all documents of an index into a folder, from which a killed run can go on.
+"""Reads all documents of an index into a folder, from which a killed run can go on.
 
 Each share of the documents is one file, written whole or not at all, so that a run that was killed
 reads only the shares that are missing. The columns of all shares are mapped from a file and not
@@ -14,88 +14,92 @@ import re
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+import xxhash
 from numpy.typing import NDArray
 
-from esdedup.dedup.representative import KeepRule
+from esdedup.dedup.ids import Strings, natural_order
+from esdedup.dedup.reading import Reading
 from esdedup.dedup.union_find import singletons
 from esdedup.exceptions import EsdedupError, StoreError, UsageError
-from esdedup.models import Document, Metric, Share
+from esdedup.models import Document, Share
 from esdedup.search.limits import require_minhash, require_simhash
 from esdedup.sketch.segments import fingerprints_of
-from esdedup.sketch.sketch import digest_words
+from esdedup.sketch.sketch import digest_words, sketch
 from esdedup.sketch.tokens import decode
 from esdedup.stores.base import Store
-from esdedup.stores.fields import value_at
-from esdedup.stores.mapping import IndexMeta
+from esdedup.stores.fields import text_at, value_at
 from esdedup.stores.own_files import open_private
 from esdedup.stores.sqlite.database import held_alone
-from esdedup.text.arrays import F64, I64, U64, Mask, run_starts
+from esdedup.text.arrays import F64, I64, U64, Mask, offsets_of, run_starts
 
 _JOB, _STATE, _VALUES, _LOCK = "job.json", "state.npz", "values", "lock"
-_OURS = re.compile(r"(job\.json|state\.npz|values|share-\d{4}\.npz)(\.tmp)?|lock(-journal)?")
-_DOCUMENTS_A_SHARE = 100_000
+_OURS = re.compile(
+    r"(job\.json|state\.npz|values|share-\d{4,}\.npz|texts-\d{4,})(\.tmp)?|lock(-journal)?"
+)
+DOCUMENTS_A_SHARE = 100_000
 _MOST_SHARES = 1024
+_BLOCK = 1 << 20
 _SECONDS_BETWEEN = 10.0
 """Time between checkpoints: a kill loses at most this much work."""
 
 OnStep = Callable[[str, int, int], None]
 """Called with the name of a step, the amount done, and the total."""
+TextsOf = Callable[[I64], list[str]]
+"""Gives the texts of rows, shape (m,)."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some documents, as they were read.
+
+    ids: of n documents. digests: of their texts, as `digest_words` gives them, shape (n, 2).
+    filled: True for a document with tokens, shape (n,).
+    values: band hashes, shape (n, bands), or words of fingerprints, shape (n, words).
+    texts: if they were read. keys: what the keep rule orders them by, or nothing.
+    """
+
+    ids: Strings
+    digests: U64
+    filled: Mask
+    values: NDArray[Any]
+    texts: Strings | None = None
+    keys: Sequence[Any] = ()
 
 
 @dataclass(frozen=True)
 class Columns:
     """Documents as rows, in their order of precedence.
 
-    ids: of n documents. digests: of their texts, as `digest_words` gives them, shape (n, 2).
+    ids: of n documents. digests: of their texts, shape (n, 2).
     filled: True for a document with tokens, shape (n,).
-    values: band hashes, shape (bands, n), or words of fingerprints, shape (words, n).
+    values: as of a part, but one value of all documents after another: shape (width, n).
+    texts_of: gives the texts of rows, shape (m,), if texts were read.
+    repeated: documents that replaced an earlier one of their id.
     """
 
-    ids: list[str]
+    ids: Strings
     digests: U64
     filled: Mask
     values: NDArray[Any]
+    texts_of: TextsOf | None
+    repeated: Repeated
 
 
 @dataclass(frozen=True)
-class Reading:
-    """Says what to read of each document.
+class Repeated:
+    """The number of documents whose id came before; the first of them, as they came, and its id."""
 
-    metric: its tokens are read; None for digests alone.
-    keep: the fields that it orders documents by are read too.
-    """
-
-    meta: IndexMeta
-    metric: Metric | None
-    keep: KeepRule
-
-    @property
-    def paths(self) -> list[str]:
-        """The dotted names of the fields to read: digest, tokens, then those of the keep rule."""
-        field = self.meta.field
-        tokens = {"jaccard": "minhash", "hamming": "simhash", None: "wordless"}[self.metric]
-        return [f"{field}.digest", f"{field}.{tokens}", *self.keep.paths(self.meta.text_fields)]
-
-    @property
-    def width(self) -> int:
-        """The number of values of a document."""
-        if self.metric is None:
-            return 0
-        scheme, by_bands = self.meta.scheme, self.metric == "jaccard"
-        return require_minhash(scheme).bands if by_bands else require_simhash(scheme).bits // 64
-
-    @property
-    def kind(self) -> type[np.unsignedinteger[Any]]:
-        """The narrowest type that holds a document's values."""
-        by_bands, scheme = self.metric == "jaccard", self.meta.scheme
-        return np.uint32 if by_bands and require_minhash(scheme).token_bits <= 32 else np.uint64
+    count: int
+    row: int
+    id: str
 
 
 @dataclass(frozen=True)
@@ -176,22 +180,136 @@ class WorkFolder:
             "scheme": meta.scheme.id,
             "field": meta.field,
         }
-        whole = {**index, "stop": list(meta.stop), **job}
-        wanted = max(1, min(_MOST_SHARES, -(-documents // _DOCUMENTS_A_SHARE)))
+        whole = {**index, "stop": list(meta.stop), "reading": str(reading.basis), **job}
+        wanted = max(1, min(_MOST_SHARES, -(-documents // DOCUMENTS_A_SHARE)))
         shares = self._claimed_shares(whole, wanted)
-        files = [self.path / f"share-{number:04d}.npz" for number in range(1, shares + 1)]
         done = 0
 
         def on_read(count: int) -> None:
             nonlocal done
             done += count
-            step("Reading tokens", min(done, documents), documents)
+            step(f"Reading {reading.basis.read}", min(done, documents), documents)
 
+        for number in range(1, shares + 1):
+            if self._share(number).exists():
+                self._require_whole(number)
+            else:
+                read = _read_share(store, reading, Share(number, shares), on_read)
+                self.write_share(number, read)
+        return self.columns(shares, reading)
+
+    def write_share(self, number: int, parts: Iterable[Part]) -> None:
+        """Writes the documents of a share, from 1, whole or not at all; at least one part."""
+        kept: list[Part] = []
+        lengths = [np.empty(0, np.int64)]
+        written = xxhash.xxh3_64()
         with _naming(self.path):
-            for number, file in enumerate(files, 1):
-                if not file.exists():
-                    _read_share(store, reading, Share(number, shares), file, on_read)
-            return _read_columns(files, reading, self.path / _VALUES)
+            with _written_whole(self._texts(number)) as out:
+                for part in parts:
+                    if part.texts is not None:
+                        out.write(part.texts.raw.data)
+                        written.update(part.texts.raw.data)
+                        lengths.append(part.texts.counts)
+                    kept.append(replace(part, texts=None))
+            ids = Strings.joined([part.ids for part in kept])
+            keys = [key for part in kept for key in part.keys]
+            with _written_whole(self._share(number)) as out:
+                np.savez(
+                    out,
+                    ids=ids.raw,
+                    id_offsets=ids.offsets,
+                    text_offsets=offsets_of(np.concatenate(lengths)),
+                    text_hash=np.uint64(written.intdigest()),
+                    keys=np.frombuffer(json.dumps(keys).encode(), np.uint8),
+                    digests=np.concatenate([part.digests for part in kept]),
+                    filled=np.concatenate([part.filled for part in kept]),
+                    values=np.concatenate([part.values for part in kept]).T,
+                )
+
+    def _require_whole(self, number: int) -> None:
+        """Raises StoreError if the texts of a share, which an earlier run wrote, are damaged."""
+        found = xxhash.xxh3_64()
+        with _naming(self.path):
+            with _read(self._texts(number)) as file:
+                while block := file.read(_BLOCK):
+                    found.update(block)
+            with _read(self._share(number)) as raw, np.load(raw) as share:
+                if int(share["text_hash"]) != found.intdigest():
+                    raise ValueError(f"{self._texts(number).name} was changed")
+
+    def columns(self, shares: int, reading: Reading) -> Columns:
+        """The columns of the documents of all shares, each once.
+
+        Of several documents of one id the last one stays. Raises UsageError if the keep rule names
+        a field that no document has.
+        """
+        parts, ends, keys = [], [0], []
+        with _naming(self.path):
+            for number in range(1, shares + 1):
+                with _read(self._share(number)) as raw, np.load(raw) as share:
+                    ids = Strings(share["ids"], share["id_offsets"])
+                    parts.append((ids, share["digests"], share["filled"], share["text_offsets"]))
+                    keys += json.loads(share["keys"].tobytes())
+                ends.append(ends[-1] + len(ids))
+            ids = Strings.joined([part[0] for part in parts])
+            by_id, first = natural_order(ids)
+            last = np.append(first[1:], True)[: first.size]
+            again = by_id[~first]
+            row = int(again.min(initial=ends[-1]))
+            order = reading.keep.order(by_id[last], keys)
+            digests, filled = (np.concatenate([part[at] for part in parts])[order] for at in (1, 2))
+            values = self._values(order, ends, reading)
+        texts_of = partial(self._texts_of, order, ends, [part[3] for part in parts])
+        return Columns(
+            ids.picked(order),
+            digests,
+            filled,
+            values,
+            None if reading.sketching is None else texts_of,
+            Repeated(again.size, row, ids[row] if again.size else ""),
+        )
+
+    def _values(self, order: I64, ends: Sequence[int], reading: Reading) -> NDArray[Any]:
+        """The values of rows in an order, shape (width, n), mapped from a file."""
+        values: NDArray[Any] = np.empty((reading.width, order.size), reading.kind)
+        if not values.size:
+            return values
+        with _made(self.path / _VALUES, "x+b") as out:
+            if hasattr(os, "posix_fallocate"):
+                # Else a full disk ends the process when a page is written.
+                os.posix_fallocate(out.fileno(), 0, values.nbytes)
+            values = np.memmap(out, values.dtype, "r+", shape=values.shape)
+        place = np.full(ends[-1], -1, np.int64)
+        place[order] = np.arange(order.size)
+        for number, (start, end) in enumerate(itertools.pairwise(ends), 1):
+            kept = place[start:end] >= 0
+            with _read(self._share(number)) as raw, np.load(raw) as share:
+                values[:, place[start:end][kept]] = share["values"][:, kept]
+        return values
+
+    def _texts_of(
+        self, order: I64, ends: Sequence[int], offsets: Sequence[I64], rows: I64
+    ) -> list[str]:
+        """The texts of rows in an order. ends, offsets: of documents and texts of all shares."""
+        texts = [""] * rows.size
+        read = order[rows]
+        share_of = np.searchsorted(ends, read, "right") - 1
+        with _naming(self.path):
+            for share in np.unique(share_of).tolist():
+                at = np.flatnonzero(share_of == share)
+                inside = read[at] - ends[share]
+                starts, stops = (offsets[share][each].tolist() for each in (inside, inside + 1))
+                with _read(self._texts(share + 1)) as file:
+                    for row, start, stop in zip(at.tolist(), starts, stops, strict=True):
+                        file.seek(start)
+                        texts[row] = file.read(stop - start).decode("utf-8", "surrogatepass")
+        return texts
+
+    def _share(self, number: int) -> Path:
+        return self.path / f"share-{number:04d}.npz"
+
+    def _texts(self, number: int) -> Path:
+        return self.path / f"texts-{number:04d}"
 
     def _claimed_shares(self, job: Mapping[str, Any], shares: int) -> int:
         """The number of shares of a job, for which it claims the folder: `shares` for a new one."""
@@ -292,26 +410,35 @@ def _written_whole(file: Path) -> Iterator[IO[bytes]]:
 
 
 def _read_share(
-    store: Store, reading: Reading, share: Share, file: Path, on_read: Callable[[int], None]
-) -> None:
-    ids: list[str] = []
-    keys: list[Any] = []
-    parts = [_columns(store, [], reading)]
+    store: Store, reading: Reading, share: Share, on_read: Callable[[int], None]
+) -> Iterator[Part]:
+    read = _tokens if reading.sketching is None else _sketched
+    yield read(store, [], reading)
     for batch in store.scan(reading.paths, reading.meta, share):
-        ids += [document.id for document in batch]
-        keys += [reading.keep.key(document, reading.meta.text_fields) for document in batch]
-        parts.append(_columns(store, batch, reading))
+        yield read(store, batch, reading)
         on_read(len(batch))
-    digests, filled, values = (np.concatenate(column) for column in zip(*parts, strict=True))
-    names = np.frombuffer(json.dumps({"ids": ids, "keys": keys}).encode(), np.uint8)
-    with _written_whole(file) as out:
-        np.savez(out, names=names, digests=digests, filled=filled, values=values.T)
 
 
-def _columns(
-    store: Store, batch: Sequence[Document], reading: Reading
-) -> tuple[U64, Mask, NDArray[Any]]:
-    """Digests, shape (n, 2), True for documents with tokens, (n,), and values, (n, width)."""
+def sketched(
+    ids: Strings, texts: Sequence[str], reading: Reading, keys: Sequence[Any] = ()
+) -> Part:
+    """Documents with the tokens of their texts."""
+    sketches = sketch(texts, reading.compared.scheme)
+    values = sketches.bands if reading.metric == "jaccard" else sketches.fingerprints
+    assert values is not None
+    digests = digest_words(sketches.digests)
+    kept = Strings.of(texts)
+    return Part(ids, digests, sketches.filled, values.astype(reading.kind), kept, keys)
+
+
+def _sketched(store: Store, batch: Sequence[Document], reading: Reading) -> Part:
+    fields = reading.meta.text_fields
+    # The text of a document with tokens may have been taken away since.
+    texts = [text_at(document.source, fields) or "" for document in batch]
+    return sketched(_ids(batch), texts, reading, reading.keep.keys(batch, fields))
+
+
+def _tokens(store: Store, batch: Sequence[Document], reading: Reading) -> Part:
     digest_path, tokens_path, *_ = reading.paths
     written = [value_at(document.source, digest_path) for document in batch]
     try:
@@ -336,34 +463,9 @@ def _columns(
             values[filled] = fingerprints_of(segments, layout)
     except ValueError as error:
         raise StoreError(f"{store.where}: tokens do not fit the index's scheme: {error}") from error
-    return digests, filled, values
+    keys = reading.keep.keys(batch, reading.meta.text_fields)
+    return Part(_ids(batch), digests, filled, values, keys=keys)
 
 
-def _read_columns(files: Sequence[Path], reading: Reading, mapped: Path) -> Columns:
-    """The columns of all shares, each document once, sorted. mapped: file to map values from."""
-    ids: list[str] = []
-    keys: list[Any] = []
-    digests, filled, ends = [], [], [0]
-    for file in files:
-        with _read(file) as raw, np.load(raw) as part:
-            read = json.loads(part["names"].tobytes())
-            digests.append(part["digests"])
-            filled.append(part["filled"])
-        ids += read["ids"]
-        keys += read["keys"]
-        ends.append(len(ids))
-    # A document that others wrote while shares were read may be in two of them.
-    rows = list({id: row for row, id in enumerate(ids)}.values())
-    order = np.array(reading.keep.order(ids, keys, rows), np.int64)
-    values: NDArray[Any] = np.empty((reading.width, order.size), reading.kind)
-    if values.size:
-        with _made(mapped, "x+b") as out:
-            values = np.memmap(out, values.dtype, "w+", shape=values.shape)
-        place = np.full(len(ids), -1, np.int64)
-        place[order] = np.arange(order.size)
-        for file, (start, end) in zip(files, itertools.pairwise(ends), strict=True):
-            kept = place[start:end] >= 0
-            with _read(file) as raw, np.load(raw) as part:
-                values[:, place[start:end][kept]] = part["values"][:, kept]
-    names = [ids[row] for row in order.tolist()]
-    return Columns(names, np.concatenate(digests)[order], np.concatenate(filled)[order], values)
+def _ids(batch: Sequence[Document]) -> Strings:
+    return Strings.of([document.id for document in batch])

@@ -6,12 +6,15 @@ blocks, so that memory does not grow with their number.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from esdedup.text.arrays import I64, U64, Unsigned, blocks, offsets_of, ranges, run_starts
+from esdedup.text.arrays import I64, U32, U64, Unsigned, blocks, ranges, run_starts
 
 Pairs = tuple[I64, I64]
 """Left and right rows, shape (pairs,) each."""
@@ -23,14 +26,33 @@ NO_CAP = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class Column:
-    """The buckets of one column that hold two rows or more.
+    """The buckets of one column that hold two rows or more, of k rows together.
 
     rows: bucket after bucket, ascending in each, shape (k,).
-    first: for each of them the position in `rows` at which its bucket begins, shape (k,).
+    ascending: the same rows, ascending, shape (k,).
+    at: for each of these its position in `rows`, shape (k,).
+    first: for each of these the position in `rows` at which its bucket begins, shape (k,).
     """
 
-    rows: I64
-    first: I64
+    rows: U32
+    ascending: U32
+    at: U32
+    first: U32
+
+    def in_file(self, folder: Path) -> Column:
+        """The same, mapped from a file in a folder, which has no name."""
+        table = np.stack([self.rows, self.ascending, self.at, self.first])
+        if table.size:
+            with tempfile.TemporaryFile(dir=folder) as file:
+                file.write(table.data)
+                file.flush()
+                table = np.memmap(file, table.dtype, "r", shape=table.shape)
+        return Column(*table)
+
+    def among(self, rows: range) -> slice:
+        """The part of `ascending`, `at` and `first` whose rows are in a range."""
+        ends = np.searchsorted(self.ascending, np.array([rows.start, rows.stop], np.uint32))
+        return slice(*ends.tolist())
 
 
 @dataclass(frozen=True)
@@ -47,26 +69,20 @@ class Capped:
         return Capped(self.buckets + other.buckets, max(self.largest, other.largest))
 
 
-def bucket_columns(columns: Unsigned, stopped: tuple[I64, U64]) -> list[Column]:
-    """The buckets of columns, shape (m, n). stopped: columns and values, (k,), to leave out."""
-    at, values = stopped
-    return [
-        bucket_column(np.asarray(column), values[at == position])
-        for position, column in enumerate(columns)
-    ]
-
-
 def bucket_column(values: Unsigned, stopped: U64 | None = None) -> Column:
     """The buckets of a column of values, shape (n,). stopped: values that make no bucket."""
     order, ordered = _ascending(values)
-    fresh = run_starts(ordered)
-    sizes = np.diff(np.append(np.flatnonzero(fresh), values.size))
-    kept = sizes > 1
+    alike = ordered[1:] == ordered[:-1]
+    kept = np.zeros(values.size, np.bool_)
+    kept[1:] = alike
+    kept[:-1] |= alike
     if stopped is not None and stopped.size:
-        kept &= ~np.isin(ordered[fresh], stopped)
-    rows = order[np.repeat(kept, sizes)]
-    many = sizes[kept]
-    return Column(rows, np.repeat(offsets_of(many)[:-1], many))
+        kept &= ~np.isin(ordered, stopped)
+    rows, ordered = order[kept].astype(np.uint32), ordered[kept]
+    fresh = run_starts(ordered)
+    first = np.flatnonzero(fresh)[np.cumsum(fresh) - 1].astype(np.uint32)
+    at, ascending = _ascending(rows)
+    return Column(rows, ascending.astype(np.uint32), at.astype(np.uint32), first[at])
 
 
 def capped(columns: Sequence[Column], cap: int) -> Capped:
@@ -81,7 +97,7 @@ def blocks_of_rows(columns: Sequence[Column], rows: int, cap: int = NO_CAP) -> I
     meetings = np.zeros(rows, np.int64)
     for column in columns:
         # No row comes twice: it is in at most one bucket of a column.
-        meetings[column.rows] += np.minimum(np.arange(column.rows.size) - column.first, cap)
+        meetings[column.ascending] += _earlier(column, slice(None), cap)
     if meetings.any():
         for block in blocks(meetings, PAIRS_A_BLOCK):
             yield range(block.start, block.stop)
@@ -94,10 +110,10 @@ def earlier_pairs(columns: Sequence[Column], rows: range, cap: int = NO_CAP) -> 
     """
     pairs = []
     for column in columns:
-        at = np.flatnonzero((column.rows >= rows.start) & (column.rows < rows.stop))
-        first = column.first[at]
-        many = np.minimum(at - first, cap)
-        pairs.append(np.repeat(column.rows[at], many) << 32 | column.rows[ranges(first, many)])
+        some = column.among(rows)
+        many = _earlier(column, some, cap)
+        right = np.repeat(column.ascending[some].astype(np.int64), many)
+        pairs.append(right << 32 | column.rows[ranges(column.first[some].astype(np.int64), many)])
     both = np.concatenate(pairs)
     # Sorting is many times as fast as `np.unique`, which fills a hash table.
     both.sort()
@@ -105,16 +121,17 @@ def earlier_pairs(columns: Sequence[Column], rows: range, cap: int = NO_CAP) -> 
     return both & 0xFFFFFFFF, both >> 32
 
 
-def agreeing(bands: Unsigned, pairs: Pairs, least: int) -> Pairs:
-    """The pairs of rows that share at least `least` bands. bands: shape (bands, n)."""
-    left, right = pairs
-    if least <= 1 or not left.size:
-        return pairs
+def _earlier(column: Column, some: slice, cap: int) -> I64:
+    """The number of earlier rows of its bucket that each of some rows is compared with."""
+    return np.minimum((column.at[some] - column.first[some]).astype(np.int64), cap)
+
+
+def shared_bands(bands: Unsigned, left: I64, right: I64) -> NDArray[np.int16]:
+    """The number of bands that pairs of rows share, shape (pairs,). bands: shape (bands, n)."""
     met = np.zeros(left.size, np.int16)
     for band in bands:
         met += band[left] == band[right]
-    kept = met >= least
-    return left[kept], right[kept]
+    return met
 
 
 def band_pairs(bands: U64) -> Iterator[Pairs]:

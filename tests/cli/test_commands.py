@@ -312,7 +312,8 @@ def test_a_look_says_what_it_can_find() -> None:
     assert "about 46.7% are found" in in_terminal("similar", "--id", "a", "-t", "0.3")
     assert "about 95.4% are found" in in_terminal("similar", "--id", "a")
     assert "about 95.4% are found, where" in run("similar", "--text", "no such thing").err
-    assert "about 95.4% are found, where" in run("pairs").err
+    assert "its texts were compared, with 52 bands of 3 rows" in run("pairs").err
+    assert run("pairs", "--recall", "0.95").err == ""
     assert run("pairs", "articles.jsonl").err == ""
     done = run("similar", "--batch", "articles.jsonl", "--threshold", "0.3")
     assert done.err.count("about 46.7% are found") == 1

@@ -54,9 +54,6 @@ def test_they_are_those_of_an_index(
     files = ["one.jsonl", "two.jsonl", "empty.jsonl"]
     assert run_command("index", *files).status == 0
     indexed = run_command("pairs", "--json", *options)
-    # Bands of the same scheme, as files alone get bands for the threshold.
-    Path("scheme.json").write_text(json.dumps(esdedup.Scheme().to_json()), "utf-8")
-    options = [*options, "--scheme", "scheme.json"]
     direct = run_command("pairs", *files, "--json", "--workers", workers, *options)
     assert direct.out == indexed.out
     assert len(direct.json) > 50
@@ -65,7 +62,6 @@ def test_they_are_those_of_an_index(
         "empty.jsonl",
         "esdedup.db",
         "one.jsonl",
-        "scheme.json",
         "two.jsonl",
     ]
 

@@ -502,7 +502,7 @@ def test_a_run_that_was_killed_goes_on_to_the_same_groups(
 ) -> None:
     monkeypatch.setattr(buckets, "PAIRS_A_BLOCK", 100)
     monkeypatch.setattr(work_folder, "_SECONDS_BETWEEN", 0.0)
-    monkeypatch.setattr(work_folder, "_DOCUMENTS_A_SHARE", 40)
+    monkeypatch.setattr(work_folder, "DOCUMENTS_A_SHARE", 40)
     target = ["--db", str(tmp_path / "a.db")]
     add(target, texts)
     grouping = Grouping(method=method)

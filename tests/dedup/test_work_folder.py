@@ -19,7 +19,7 @@ from esdedup.index import Place
 from tests.helpers.commands import run_command, words
 from tests.helpers.fuzz import fuzz
 
-FILES = ["job.json", "share-0001.npz", "state.npz", "values"]
+FILES = ["job.json", "share-0001.npz", "state.npz", "texts-0001", "values"]
 
 
 @pytest.fixture(autouse=True)

@@ -73,6 +73,7 @@ def dedup_command(
             plan = index.dedup(wanted, to=to, log=log, on_step=on_step, **arguments)
         groups = plan.groups
         duplicates, heads = groups.duplicates, int(groups.sizes.size)
+        output.tell_reading(groups.basis, groups.grouping.limits)
         output.warn_after(groups.recall, groups.capped, groups.grouping.limits)
         if not output.wants_json(as_json):
             _show_groups(groups, index.store.where)

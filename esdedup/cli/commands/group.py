@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -62,6 +63,7 @@ def group_command(
         with DeadLetterFile(path) as letters:
             for failure in marks.failures:
                 letters(BadRecord(failure.id, 0, "", failure.reason))
+    output.tell_reading(groups.basis, groups.grouping.limits)
     output.warn_after(groups.recall, groups.capped, groups.grouping.limits)
     if output.wants_json(as_json):
         output.print_json({**_as_json(groups, marks), **place})
@@ -92,6 +94,7 @@ def _as_json(groups: Groups, report: ChangeReport | None) -> dict[str, Any]:
         "duplicates": groups.duplicates,
         "sizes": {str(size): number for size, number in sorted(Counter(sizes).items())},
         "capped_buckets": groups.capped.buckets,
+        **asdict(groups.basis),
     }
     if report is not None:
         numbers |= {"written": report.written, "unchanged": report.unchanged}

@@ -108,7 +108,7 @@ def index(
         title=output.capital(opened.store.where),
         more=output.place_of(opened),
     )
-    warn_of_repeated(ids)
+    warn_of_repeated(ids.count, ids.first)
     warn_without_words(report.without_words)
     if policy.action != "keep" and metric == "jaccard":
         limits, minhash = Limits(threshold=least), require_minhash(used)

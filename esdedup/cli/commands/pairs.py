@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
@@ -18,11 +19,19 @@ from esdedup.cli.files import (
     warn_without_words,
 )
 from esdedup.cli.output import count, message
-from esdedup.dedup.file_pairs import pairs_in_files, scheme_for
+from esdedup.dedup.file_pairs import pairs_in_files
 from esdedup.dedup.pairs import SimilarPairs, similar_pairs
-from esdedup.dedup.verify import TextsOf, texts_in
+from esdedup.dedup.verify import texts_in
+from esdedup.dedup.work_folder import WorkFolder
 from esdedup.exceptions import UsageError
-from esdedup.search.limits import LOOKING, MAX_PER_BUCKET, RECALL, Limits
+from esdedup.search.limits import (
+    LOOKING,
+    MAX_PER_BUCKET,
+    RECALL,
+    Limits,
+    comparing_scheme,
+)
+from esdedup.sketch.scheme import Scheme
 from esdedup.stores.mapping import IndexMeta
 
 _FETCHED = 1_000
@@ -76,6 +85,7 @@ def pairs(
         output.warn_before(index, metric)
         with output.steps() as on_step:
             found = similar_pairs(index.store, index.meta, limits, on_step)
+        output.tell_reading(found.basis, limits)
         _answer(found, texts_in(index.store, index.meta.text_fields), limits, all_equal, in_json)
 
 
@@ -93,9 +103,10 @@ def _in_files(
 ) -> None:
     """Shows the pairs of files. The exit status is 1 if records could not be compared."""
     of.check(files)
-    scheme = options.scheme_in(of.scheme) or scheme_for(limits)
+    scheme = options.scheme_in(of.scheme) or comparing_scheme(Scheme(), limits)
     meta = IndexMeta(scheme, tuple(of.text_field or ["text"]))
-    with DeadLetterFile(of.dead_letter or Path("pairs.dead-letter.jsonl")) as letters:
+    dead_letter = of.dead_letter or Path("pairs.dead-letter.jsonl")
+    with DeadLetterFile(dead_letter) as letters, WorkFolder.temporary() as folder:
         bar = output.progress("Sketching", total_bytes(files))
         with bar as (advance, documents), output.steps() as on_step:
             found, read = pairs_in_files(
@@ -103,12 +114,13 @@ def _in_files(
                 meta,
                 letters,
                 limits,
+                folder,
                 id_field=of.id_field,
                 workers=of.workers,
                 on_read=documents,
                 on_step=on_step,
             )
-        warn_of_repeated(read.repeated)
+        warn_of_repeated(read.repeated, read.first)
         warn_without_words(read.without_words)
         _answer(found, read.texts_of, limits, all_equal, as_json)
         if read.failed:
@@ -117,7 +129,11 @@ def _in_files(
 
 
 def _answer(
-    found: SimilarPairs, texts_of: TextsOf, limits: Limits, all_equal: bool, as_json: bool
+    found: SimilarPairs,
+    texts_of: Callable[[list[str]], list[str]],
+    limits: Limits,
+    all_equal: bool,
+    as_json: bool,
 ) -> None:
     output.warn_after(found.recall, found.capped, limits)
     waiting = found.every() if all_equal else iter(found)

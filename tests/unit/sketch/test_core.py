@@ -32,7 +32,7 @@ from esdedup.sketch.sketch import shingle_sets, sketch, token_fields, token_json
 from esdedup.sketch.tokens import ALPHABET, decode, decode_tokens, encode, token_length
 from esdedup.sketch.weights import count_documents, given_weights, inverse_document_frequency
 from esdedup.stores.mapping import IndexMeta, index_mapping, meta_of
-from esdedup.text.arrays import Ragged
+from esdedup.text.arrays import Ragged, offsets_of
 from esdedup.text.characters import IGNORED, character_classes, unassigned
 from esdedup.text.hashing import PADDING, keys, xxh3_slices
 from esdedup.text.jaccard import hamming, jaccard, jaccard_with
