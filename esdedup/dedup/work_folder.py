@@ -2,7 +2,8 @@
 
 Each share of the documents is one file, written whole or not at all, so that a run that was killed
 reads only the shares that are missing. The columns of all shares are mapped from a file and not
-held in memory. The folder also holds a checkpoint: the groups found so far.
+held in memory. Texts that were read are kept too: to read one again takes 2 microseconds, and to
+fetch it 23 and a request. The folder also holds a checkpoint: the groups found so far.
 """
 
 from __future__ import annotations
