@@ -38,12 +38,13 @@ _VALUES_AT_ONCE = 1 << 13
 """Permuted values of one call of numpy. For one text that is all permutations at once, because a
 call costs more than the work. For many texts it is two, so that the block fits the cache."""
 
-_MANY = 256
 _SHORT = 48
-"""Rows of at most _SHORT shingles, if there are _MANY, are reduced together."""
+_MANY = 256
+"""Rows of at most _SHORT shingles are reduced together if they are _MANY, and nine of ten."""
 _PIECE = 8
+"""Values of a row that are reduced in one step then."""
 _SHORT_AT_ONCE = 1 << 18
-"""Permuted values of one step then, a megabyte."""
+"""Permuted values of one step then, a megabyte: fewer would cost more calls."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ def _minima(shingles: Ragged, permutations: int, seed: int) -> U32:
 
 
 def _minima_of_short(shingles: Ragged, permutations: int, seed: int) -> U32:
-    """The same, in half the time for many short rows: a loop over one row costs more than its work.
+    """The same, faster for many short rows: a loop over one row costs more than its work.
 
     Rows are cut into pieces of _PIECE values; the last piece of a row repeats its last value. The
     first values of all pieces come first, then their second values, and so on. The first pieces of

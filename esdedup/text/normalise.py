@@ -120,7 +120,6 @@ def _replacements(normalisation: Normalisation) -> _Replacements:
         first[0x41:0x5B] += 0x20
     for start, end in _UNCHANGED:
         kinds[start:end] = _SAME
-    # Nothing acts across a line feed.
     characters = [chr(point) for point in _TABLED]
     joined = "\n".join(characters)  # Nothing acts across a line feed.
     forms = _normalise_assigned(joined, normalisation).split("\n")
