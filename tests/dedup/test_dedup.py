@@ -224,7 +224,9 @@ def test_marks_of_before_come_back(place: Place, store: Store) -> None:
     before = whole(store)
     (report,) = run(place, "dedup", "--apply", "--action", "mark", "--yes").json
     ours = whole(store)["g1-0"][0][FIELD]
-    assert (ours["group"], ours["original"], ours["similarity"]) == ("g1-0", None, None)
+    # A local file has no nulls for marks.
+    found = [ours.get(name) for name in ("group", "original", "similarity")]
+    assert found == ["g1-0", None, None]
     again = run(place, "dedup", "--apply", "--action", "mark", "--yes")
     assert (again.json[0]["marked"], again.json[0]["unchanged"]) == (0, 9)
     # What somebody else marked since is not ours to take away.
