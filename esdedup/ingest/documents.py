@@ -98,7 +98,8 @@ def encoded(items: Sequence[Item], meta: IndexMeta) -> list[Encoded]:
     While an index changes its text fields, a document may lack the text of one of them. It gets no
     tokens of that one. Raises RecordError if a value has no form in JSON.
     """
-    sources = [_json_of(item, meta) for item in items]
+    fields = frozenset(one.field for one in meta.all)
+    sources = [_json_of(item, fields) for item in items]
     ours: list[dict[str, str]] = [{} for _ in items]
     for one in meta.all:
         texts: list[str | None] = [item.text for item in items]
@@ -111,13 +112,12 @@ def encoded(items: Sequence[Item], meta: IndexMeta) -> list[Encoded]:
     return [*map(Encoded, (item.id for item in items), sources, ours)]
 
 
-def _json_of(item: Item, meta: IndexMeta) -> str:
-    """Returns the fields of an item as JSON, without fields of ours."""
+def _json_of(item: Item, but: frozenset[str]) -> str:
+    """Returns the fields of an item as JSON, without some."""
     record = item.record
-    ours = [one.field for one in meta.all if one.field in record.source]
-    if record.json is not None and not ours:
+    if record.json is not None and but.isdisjoint(record.source):
         return record.json
-    source = {name: value for name, value in record.source.items() if name not in ours}
+    source = {name: value for name, value in record.source.items() if name not in but}
     return to_json(source, f"document {item.id!r}")
 
 

@@ -89,6 +89,9 @@ def run_starts(values: NDArray[np.generic]) -> Mask:
 
 def blocks(sizes: I64, budget: int) -> Iterator[slice]:
     """Slices of consecutive rows whose sizes add up to about `budget`; an empty one for no rows."""
+    if sizes.sum() < budget:
+        yield slice(0, sizes.size)
+        return
     block = np.cumsum(sizes) // budget
     edges = [0, *(np.flatnonzero(np.diff(block)) + 1).tolist(), sizes.size]
-    return (slice(start, end) for start, end in itertools.pairwise(edges))
+    yield from (slice(start, end) for start, end in itertools.pairwise(edges))

@@ -1,5 +1,7 @@
 """The tables of one index in a local file: documents as rows, by id, at random, or by token.
 
+Groups lie in a table of their own, so that `group` writes small rows and no documents.
+
 A table for each kind of token lists the documents that hold a token. A new document is listed when
 a search first asks, and not at once. Many documents are then sorted together, which is several
 times as fast (`benchmarks/local_store.py` at commit 4d72008), and a run that wants only all pairs
@@ -94,7 +96,8 @@ class Columns(NamedTuple):
     @property
     def version(self) -> str:
         """A document that was changed and changed back counts as unchanged."""
-        return xxhash.xxh3_128_hexdigest("\0".join(map(str, self[1:])).encode())
+        text = f"{self.source}\0{self.tokens}\0{self[3:]!r}"
+        return xxhash.xxh3_128_hexdigest(text.encode())
 
     def changed(self, fields: Mapping[str, Any]) -> Columns:
         """The document with fields merged into it. Raises RecordError if it can't be stored."""
