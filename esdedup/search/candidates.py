@@ -137,7 +137,8 @@ def with_least_bands(query: CandidateQuery, scheme: Scheme, limits: Limits) -> C
     if limits.metric == "hamming" or limits.threshold is None or not query.groups:
         return query
     rows, swaps = require_minhash(scheme).rows, limits.swaps_for(scheme)
-    return replace(query, least=limits.least_of(len(query.groups), rows, swaps))
+    least = limits.least_of(len(query.groups), rows, swaps)
+    return query if least == query.least else replace(query, least=least)
 
 
 def without_stopped(meta: IndexMeta, queries: Sequence[CandidateQuery]) -> list[CandidateQuery]:

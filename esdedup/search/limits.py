@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -112,6 +113,8 @@ class Limits:
             _ = self.least_similarity
 
 
+# Cached: making a scheme checks all of its parameters, and every query needs one.
+@functools.lru_cache(16)
 def comparing_scheme(scheme: Scheme, limits: Limits) -> Scheme:
     """The scheme to compare texts by that no stored tokens bind: with as many bands as it takes.
 
@@ -128,6 +131,7 @@ def comparing_scheme(scheme: Scheme, limits: Limits) -> Scheme:
     return narrowed_scheme(scheme, limits.metric)
 
 
+@functools.lru_cache(16)
 def narrowed_scheme(scheme: Scheme, metric: Metric, nearest: bool = False) -> Scheme:
     """The part of a scheme that a metric needs, or the whole scheme if it lacks that part.
 

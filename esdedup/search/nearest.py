@@ -136,11 +136,12 @@ def nearest(
             if not asked:
                 continue
             found = store.candidates(list(asked.values()), limits.candidates)
-            for (row, query), candidates in zip(asked.items(), found, strict=True):
-                matches = jaccard_matches(meta, sets[row], candidates.found)
+            own = [sets[row] for row in asked]
+            every = jaccard_matches(meta, own, [each.found for each in found])
+            for (row, query), candidates, matches in zip(asked.items(), found, every, strict=True):
                 looks[row].add(query, level, candidates, matches, meta.scheme)
             # The candidates are freed before the next ones are fetched.
-            del found, candidates
+            del found, candidates, every, matches
         for row, look in looks.items():
             truncated, stopped = look.truncated and not look.done, bands[row].stopped
             results[row] = Result(

@@ -79,13 +79,18 @@ def similar(
     for first in range(0, len(asked), QUERIES_AT_ONCE):
         some_rows = asked[first : first + QUERIES_AT_ONCE]
         found = store.candidates([wanted[row] for row in some_rows], limits.candidates)
-        for row, each in zip(some_rows, found, strict=True):
-            if sketches.shingles is not None:
-                least = limits.least_similarity
-                near = jaccard_matches(meta, sketches.shingles[row], each.found, least)
-            else:
-                assert sketches.fingerprints is not None
-                near = _hamming_matches(meta, sketches.fingerprints[row], each.found, most)
+        some_found = [each.found for each in found]
+        if sketches.shingles is not None:
+            sets = [sketches.shingles[row] for row in some_rows]
+            matches = jaccard_matches(meta, sets, some_found, limits.least_similarity)
+        else:
+            assert sketches.fingerprints is not None
+            prints = sketches.fingerprints[some_rows]
+            matches = [
+                _hamming_matches(meta, own, each, most)
+                for own, each in zip(prints, some_found, strict=True)
+            ]
+        for row, each, near in zip(some_rows, found, matches, strict=True):
             results[row] = replace(
                 results[row],
                 matches=near[: limits.matches],
@@ -94,7 +99,7 @@ def similar(
                 asked=len(wanted[row].groups),
             )
         # The candidates are freed before the next ones are fetched.
-        del found, each, near
+        del found, some_found, matches, each, near
     for row, result in of_equal_texts(store, meta, queries, sketches, limits):
         results[row] = result
     return results
@@ -156,24 +161,37 @@ def request_body(meta: IndexMeta, query: Query, limits: Limits) -> dict[str, Any
 
 
 def jaccard_matches(
-    meta: IndexMeta, shingles: U64, candidates: Sequence[Candidate], least: float = 0.0
-) -> list[Match]:
+    meta: IndexMeta,
+    sets: Sequence[U64],
+    candidates: Sequence[Sequence[Candidate]],
+    least: float = 0.0,
+) -> list[list[Match]]:
     """The candidates of a Jaccard similarity from `least` on, most similar first, ties by id.
 
-    shingles: the sorted set of the query's text. A candidate without a text is left out: others may
-    have taken the text away and left the tokens.
+    sets, candidates: of each query, the sorted set of its text's shingles and its candidates. A
+    candidate without a text is left out: others may have taken the text away and left the tokens.
     """
-    texts = [text_at(each.document.source, meta.text_fields) for each in candidates]
     found = [
-        (each, text) for each, text in zip(candidates, texts, strict=True) if isinstance(text, str)
+        [
+            (each, text)
+            for each in some
+            if (text := text_at(each.document.source, meta.text_fields)) is not None
+        ]
+        for some in candidates
     ]
-    similarities = jaccard_with(shingles, shingle_sets([text for _, text in found], meta.scheme))
-    matches = [
-        Match(candidate.document.id, value, None, candidate.matched, candidate.document.source)
-        for (candidate, _), value in zip(found, similarities.tolist(), strict=True)
-        if value >= least
-    ]
-    return sorted(matches, key=by_similarity)
+    stored = shingle_sets([text for some in found for _, text in some], meta.scheme)
+    matches = []
+    first = 0
+    for own, some in zip(sets, found, strict=True):
+        similarities = jaccard_with(own, stored.slice(first, first + len(some))).tolist()
+        first += len(some)
+        near = [
+            Match(each.document.id, value, None, each.matched, each.document.source)
+            for (each, _), value in zip(some, similarities, strict=True)
+            if value >= least
+        ]
+        matches.append(sorted(near, key=by_similarity))
+    return matches
 
 
 def by_similarity(match: Match) -> tuple[float, str]:

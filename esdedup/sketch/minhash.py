@@ -185,9 +185,11 @@ def smallest(shingles: Ragged, permutations: int, seed: int, count: int) -> U32:
         some = slice(first, first + at_once)
         permuted = values * multipliers[some, None] + addends[some, None]
         if len(shingles) == 1:
-            # One text takes half the time if its values are sorted.
-            permuted = np.sort(permuted, axis=1)[:, :count]
-            found[: permuted.shape[1], some, 0] = permuted.T
+            # This takes a third of the time for one text.
+            if values.size > count:
+                permuted.partition(count - 1, axis=1)
+            least = np.sort(permuted[:, :count], axis=1)
+            found[: least.shape[1], some, 0] = least.T
             continue
         for place in range(count):
             minima = np.minimum.reduceat(permuted, shingles.offsets[filled], axis=1)

@@ -140,6 +140,8 @@ def _joined(parts: Sequence[_Array | None]) -> _Array | None:
 
 
 def _blocks(texts: Sequence[str]) -> Iterator[slice]:
+    if len(texts) == 1:
+        return iter([slice(0, 1)])
     lengths = np.fromiter(map(len, texts), np.int64, len(texts))
     return blocks(lengths + 1, _CHARACTERS_A_BLOCK)
 

@@ -53,6 +53,11 @@ class Ragged:
         counts = self.counts
         return Ragged(self.hashes[np.repeat(chosen, counts)], offsets_of(counts[chosen]))
 
+    def slice(self, first: int, last: int) -> Ragged:
+        """The rows first .. last - 1, without a copy of their hashes."""
+        bounds = self.offsets[first : last + 1]
+        return Ragged(self.hashes[bounds[0] : bounds[-1]], bounds - bounds[0])
+
     def __len__(self) -> int:
         return len(self.offsets) - 1
 

@@ -194,7 +194,7 @@ class LocalStore:
 
     def bucket_sizes(self, kind: str, tokens: Sequence[str], meta: IndexMeta) -> list[int]:
         with self._searching() as tables:
-            counted = f"SELECT count(*) FROM ({tables.holders(kind)})"
+            counted = f"SELECT count(*) FROM ({tables.holders(kind, tables.waiting())})"
             asked = ((json.dumps([token]),) for token in tokens)
             return [int(tables.db.execute(counted, each).fetchone()[0]) for each in asked]
 
@@ -284,11 +284,9 @@ class LocalStore:
 
     def _meta_text(self, db: sqlite3.Connection) -> str | None:
         """The index's own description, as JSON; None if there is no index."""
-        made, layout = db.execute(
-            "SELECT count(name), user_version FROM pragma_user_version"
-            " LEFT JOIN sqlite_master ON name = 'esdedup_indices'"
-        ).fetchone()
-        if not made:
+        # The layout is written together with the first index.
+        (layout,) = db.execute("PRAGMA user_version").fetchone()
+        if not layout:
             return None
         if layout != _LAYOUT:
             raise StoreError(

@@ -167,7 +167,9 @@ class Tables:
 
     def waiting(self) -> int:
         """The number of documents that are not listed yet, or a little more."""
-        return max(0, self.last() - self._listed())
+        waiting = f"(SELECT max(number) FROM {self.documents}) - number"
+        found = self.db.execute(f"SELECT max(0, {waiting}) FROM {self._name('listed')}")
+        return int(found.fetchone()[0] or 0)
 
     def stored(self, ids: Sequence[str]) -> dict[str, Numbered]:
         """The documents that exist, by id."""
@@ -297,14 +299,15 @@ class Tables:
             )
         self.db.execute(f"UPDATE {self._name('listed')} SET number = max(number, ?)", (last,))
 
-    def holders(self, kind: str) -> str:
+    def holders(self, kind: str, waiting: int) -> str:
         """An SQL query for the documents that hold any token of a JSON array, the parameter 1.
 
-        A document comes once for each token that it holds.
+        A document comes once for each token that it holds. waiting: the number of documents that
+        are not listed yet.
         """
         wanted = "IN (SELECT value FROM json_each(?1))"
         found = f"SELECT document FROM {self._name(kind)} WHERE token {wanted}"
-        if not self.waiting():
+        if not waiting:
             return found
         return (
             f"{found} UNION ALL SELECT number FROM {self.documents}, json_each(tokens, '$.{kind}')"
@@ -317,7 +320,8 @@ class Tables:
         # counting tokens counts groups. Only the best are joined, because sorting whole documents
         # would read them all.
         original = f"(SELECT original FROM {self.groups} WHERE number = document)"
-        holders = {kind: self.holders(kind) for kind in {query.kind for query in queries}}
+        kinds, waiting = {query.kind for query in queries}, self.waiting()
+        holders = {kind: self.holders(kind, waiting) for kind in kinds}
         answers = []
         for query in queries:
             tokens = [token for group in query.groups for token in group]

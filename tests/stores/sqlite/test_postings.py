@@ -97,7 +97,7 @@ def test_what_another_lists_during_a_search_is_met_once(store: LocalStore, path:
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with store._searching() as tables:
-        query = tables.holders("minhash")
+        query = tables.holders("minhash", tables.waiting())
         other.execute("ROLLBACK")
         beside = LocalStore(path, "index")
         assert found(beside) == {"a": 3}
