@@ -54,8 +54,8 @@ from esdedup.text.normalise import Normalisation
 from esdedup.text.shingles import Shingling
 
 __all__ = [
-    "AllPairs", "AuthenticationFailed", "Basis", "Bin", "Block", "BulkPolicy", "Capped", "ChangeReport",
-    "Connection", "Dedup", "DedupReport", "Document", "DuplicateFound", "DuplicatePolicy",
+    "AllPairs", "AuthenticationFailed", "Basis", "Bin", "Block", "BulkPolicy", "Capped",
+    "ChangeReport", "Connection", "Dedup", "DedupReport", "Document", "DuplicateFound", "DuplicatePolicy",
     "EsdedupError", "Example", "ExampleText", "Excerpt", "ExplainedBands", "ExplainedDocument",
     "ExplainedSegments", "Explanation", "Failure", "FeatureWeights", "Group", "GroupOptions",
     "GroupReport", "Grouping", "Groups", "HotBucket", "HotBuckets", "Index", "IndexMeta",
