@@ -55,8 +55,8 @@ from esdedup.text.shingles import Shingling
 
 __all__ = [
     "AllPairs", "AuthenticationFailed", "Basis", "Bin", "Block", "BulkPolicy", "Capped",
-    "ChangeReport", "Connection", "Dedup", "DedupReport", "Document", "DuplicateFound", "DuplicatePolicy",
-    "EsdedupError", "Example", "ExampleText", "Excerpt", "ExplainedBands", "ExplainedDocument",
+    "ChangeReport", "Connection", "Dedup", "DedupReport", "Document", "DuplicateFound",
+    "DuplicatePolicy", "EsdedupError", "Example", "ExampleText", "Excerpt", "ExplainedBands", "ExplainedDocument",
     "ExplainedSegments", "Explanation", "Failure", "FeatureWeights", "Group", "GroupOptions",
     "GroupReport", "Grouping", "Groups", "HotBucket", "HotBuckets", "Index", "IndexMeta",
     "IndexNotFound", "IngestReport", "InputError", "KeepRule", "LargeGroup", "Layout", "Limits",
