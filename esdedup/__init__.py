@@ -13,6 +13,7 @@ from esdedup.analysis.report import AllPairs, Example, ExampleText, LargeGroup, 
 from esdedup.dedup.groups import Group, Grouping, Groups, Member
 from esdedup.dedup.log import LogReader
 from esdedup.dedup.pairs import SimilarPairs
+from esdedup.dedup.reading import Basis
 from esdedup.dedup.remove import DedupReport
 from esdedup.dedup.representative import KeepRule
 from esdedup.dedup.undo import UndoReport
@@ -53,15 +54,16 @@ from esdedup.text.normalise import Normalisation
 from esdedup.text.shingles import Shingling
 
 __all__ = [
-    "AllPairs", "AuthenticationFailed", "Bin", "Block", "BulkPolicy", "Capped", "ChangeReport",
-    "Connection", "Dedup", "DedupReport", "Document", "DuplicateFound", "DuplicatePolicy",
-    "EsdedupError", "Example", "ExampleText", "Excerpt", "ExplainedBands", "ExplainedDocument",
-    "ExplainedSegments", "Explanation", "Failure", "FeatureWeights", "Group", "GroupOptions",
-    "GroupReport", "Grouping", "Groups", "HotBucket", "HotBuckets", "Index", "IndexMeta",
-    "IndexNotFound", "IngestReport", "InputError", "KeepRule", "LargeGroup", "Layout", "Limits",
-    "LogReader", "MarkedText", "Match", "Meeting", "Member", "MinHash", "MissingExtra",
-    "Normalisation", "OpenIndex", "Pair", "PermissionDenied", "Piece", "Place", "Query",
-    "RecordError", "Report", "Result", "Scheme", "SchemeMismatch", "Share", "Shingling", "SimHash",
-    "SimilarPairs", "SizeRange", "Statistics", "Store", "StoreError", "StoreUnavailable",
-    "UndoReport", "UsageError", "Verdict", "Word", "Words", "enrich", "open",
+    "AllPairs", "AuthenticationFailed", "Basis", "Bin", "Block", "BulkPolicy", "Capped",
+    "ChangeReport", "Connection", "Dedup", "DedupReport", "Document", "DuplicateFound",
+    "DuplicatePolicy", "EsdedupError", "Example", "ExampleText", "Excerpt", "ExplainedBands",
+    "ExplainedDocument", "ExplainedSegments", "Explanation", "Failure", "FeatureWeights",
+    "Group", "GroupOptions", "GroupReport", "Grouping", "Groups", "HotBucket", "HotBuckets",
+    "Index", "IndexMeta", "IndexNotFound", "IngestReport", "InputError", "KeepRule",
+    "LargeGroup", "Layout", "Limits", "LogReader", "MarkedText", "Match", "Meeting", "Member",
+    "MinHash", "MissingExtra", "Normalisation", "OpenIndex", "Pair", "PermissionDenied",
+    "Piece", "Place", "Query", "RecordError", "Report", "Result", "Scheme", "SchemeMismatch",
+    "Share", "Shingling", "SimHash", "SimilarPairs", "SizeRange", "Statistics", "Store",
+    "StoreError", "StoreUnavailable", "UndoReport", "UsageError", "Verdict", "Word", "Words",
+    "enrich", "open",
 ]  # fmt: skip

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from esdedup.text.arrays import I64, U64, Mask, blocks, offsets_of, ranges, run_starts
@@ -97,13 +98,14 @@ def _byte_order(strings: Strings) -> tuple[I64, Mask]:
     must not be the beginning of another that goes on with zero bytes only.
     """
     longest = int(strings.counts.max(initial=0))
+    windows = sliding_window_view(np.append(strings.raw, np.zeros(8, np.uint8)), 8)
     order = np.arange(len(strings))
     group = np.zeros(len(strings), np.int64)
     undecided = np.arange(len(strings))
     first = np.ones(len(strings), np.bool_)
     for at in range(0, longest, 8):
         rows, groups = order[undecided], group[undecided]
-        words = _words(strings, rows, at)
+        words = _words(windows, strings.offsets[rows] + at, strings.offsets[rows + 1])
         by = np.lexsort((words, groups)) if at else np.argsort(words, kind="stable")
         order[undecided] = rows[by]
         fresh = run_starts(words[by]) | run_starts(groups)
@@ -115,16 +117,14 @@ def _byte_order(strings: Strings) -> tuple[I64, Mask]:
     return order, first
 
 
-def _words(strings: Strings, rows: I64, at: int) -> U64:
-    """Bytes at .. at + 7 of rows as numbers, shape (n,); zeros follow the end of a row."""
-    starts, ends = strings.offsets[rows] + at, strings.offsets[rows + 1]
-    words = np.zeros(rows.size, np.uint64)
-    for byte in range(8):
-        place = starts + byte
-        inside = place < ends
-        np.minimum(place, strings.raw.size - 1, out=place)
-        words <<= np.uint64(8)
-        words |= np.where(inside, strings.raw[place], 0).astype(np.uint64)
+def _words(windows: NDArray[np.uint8], starts: I64, ends: I64) -> U64:
+    """The eight bytes from each start on as a number, shape (n,); zeros follow the end.
+
+    windows: the eight bytes from each byte on.
+    """
+    read = windows[np.minimum(starts, ends)].view(">u8")[:, 0].astype(np.uint64)
+    beyond = (8 * np.clip(8 - (ends - starts), 0, 8)).astype(np.uint64)
+    words: U64 = read >> beyond << beyond
     return words
 
 
