@@ -42,7 +42,8 @@ class Ragged:
     @property
     def counts(self) -> I64:
         """Hashes a row: shape (rows,)."""
-        return np.diff(self.offsets)
+        # Many times as fast as `np.diff` for few rows.
+        return self.offsets[1:] - self.offsets[:-1]
 
     def only(self, keep: Mask) -> Ragged:
         """The same rows without some of their hashes. keep: shape (total,)."""
@@ -72,7 +73,7 @@ class Ragged:
 def offsets_of(counts: I64 | Mask) -> I64:
     """Returns row offsets, shape (rows + 1,), from row lengths, shape (rows,)."""
     offsets = np.zeros(counts.size + 1, np.int64)
-    np.cumsum(counts, out=offsets[1:])
+    counts.cumsum(out=offsets[1:])
     return offsets
 
 

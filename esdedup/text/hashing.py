@@ -55,8 +55,8 @@ def xxh3_slices(data: bytes, starts: I64, lengths: I64, seed: int) -> U64:
     hash_one = xxhash.xxh3_64_intdigest
     if starts.size <= _FEW:
         ends = (starts + lengths).tolist()
-        each = (hash_one(data[a:b], seed) for a, b in zip(starts.tolist(), ends, strict=True))
-        return np.fromiter(each, np.uint64, starts.size)
+        each = [hash_one(data[a:b], seed) for a, b in zip(starts.tolist(), ends, strict=True)]
+        return np.array(each, np.uint64)
     # Eight bytes from every position, without copying: an overlapping view of the buffer. It is
     # indexed by brackets, because its method `take` would first copy all of it.
     words = np.ndarray((max(len(data) - 7, 0),), "<u8", data, strides=(1,))
