@@ -284,8 +284,8 @@ class _Writer:
 
     def _without_words(self, documents: Sequence[Encoded]) -> int:
         """The number of documents with a text, and without tokens."""
-        field, name = self.batch.meta.field, f'"{self.batch.meta.scheme.kinds[0]}":'
-        return sum(name not in each.ours[field] for each in documents)
+        field = self.batch.meta.field
+        return sum('"wordless":' in each.ours[field] for each in documents)
 
     def _write(
         self, documents: Sequence[Encoded], own: Sequence[bool]

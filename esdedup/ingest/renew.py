@@ -7,8 +7,8 @@ from functools import partial
 from types import NoneType
 from typing import Any
 
-from esdedup.ingest.documents import MARKS, OURS, cleared, tokens_of
-from esdedup.models import Change, Failure, Held
+from esdedup.ingest.documents import MARKS, OURS, tokens_of
+from esdedup.models import TOKEN_KINDS, Change, Failure, Held, tokens_in
 from esdedup.sketch.sketch import normalised_digests
 from esdedup.stores.base import Store
 from esdedup.stores.changes import ChangeReport, Decision, change_held
@@ -116,8 +116,10 @@ def _cleared(held: Held, meta: IndexMeta) -> dict[str, Any]:
     if (scheme, digest) == (None, None):
         return {}
     source = held.document.source
-    # Another scheme may have made tokens of any kind.
-    gone: dict[str, Any] = cleared(meta.scheme) if scheme == meta.scheme.id else dict.fromkeys(OURS)
+    # Another scheme may have made tokens of any kind. They may not have been read.
+    kinds = meta.scheme.kinds if scheme == meta.scheme.id else TOKEN_KINDS
+    stored = tokens_in(source, meta.field)
+    gone: dict[str, Any] = {name: None for name in OURS if name in kinds or name in stored}
     if value_at(source, f"{meta.field}.original") is not None:
         gone |= {name: None for name in MARKS if name != "group"}
     if value_at(source, f"{meta.field}.group") is not None:

@@ -73,8 +73,8 @@ def test_the_wheel_works_outside_the_checkout(built: Path, tmp_path: Path) -> No
     where, fields = done.stdout.splitlines()
     assert where.startswith(str(tmp_path))
     assert fields.split("'")[1::2] == [
-        "digest", "distance", "fingerprint", "group", "minhash", "original", "scheme", "simhash",
-        "similarity",
+        "digest", "distance", "group", "minhash", "original", "scheme", "simhash",
+        "similarity", "wordless",
     ]  # fmt: skip
 
 
