@@ -318,7 +318,7 @@ def test_a_look_says_what_it_can_find() -> None:
     done = run("similar", "--batch", "articles.jsonl", "--threshold", "0.3")
     assert done.err.count("about 60.9% are found") == 1
     (body,) = rows(run("query", "--text", ARTICLES[0]["text"], "--threshold", "0.9"))
-    assert body["query"]["bool"]["minimum_should_match"] == 10
+    assert body["query"]["bool"]["minimum_should_match"] == 4
     (answer,) = rows(run("similar", "--id", "a", "--metric", "hamming"))
     assert answer["expected_recall"] is None
 
