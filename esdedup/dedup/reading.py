@@ -1,4 +1,4 @@
-"""Chooses what is read of each document to compare it: its stored tokens, or its text.
+"""Chooses how documents are compared: by their stored tokens, or by their texts.
 
 Stored bands are made for queries. They may be too few to find all pairs at a threshold. Texts are
 then sketched again, with as many bands as that takes.
@@ -66,7 +66,7 @@ class Reading:
 
     @property
     def basis(self) -> Basis:
-        """What documents are compared by."""
+        """The basis of the comparison."""
         read: Literal["texts", "tokens"] = "tokens" if self.sketching is None else "texts"
         minhash = self.compared.scheme.minhash if self.metric == "jaccard" else None
         return Basis(read, *((minhash.bands, minhash.rows) if minhash else (None, None)))
@@ -74,7 +74,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Basis:
-    """What documents were compared by.
+    """The basis of a comparison of documents.
 
     read: the tokens that the index stores, or texts, which were sketched again.
     bands, rows: of their MinHash tokens; None by Hamming distance, and for equal texts alone.

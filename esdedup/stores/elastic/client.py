@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _KEEP_ALIVE = "10m"
 _ITEM = ("status", "error", "result", "_index")
 _BULK = {"filter_path": ",".join(["error", "status", *(f"items.*.{name}" for name in _ITEM)])}
-"""Leaves out of answers what is not read: two thirds of the bytes."""
+"""Leaves the unread two thirds of the bytes out of answers."""
 NEEDS_ROUTING = "routing_missing_exception"
 """The error type for a document that is not found without its routing."""
 
