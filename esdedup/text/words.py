@@ -73,14 +73,19 @@ def _joined(texts: Sequence[str]) -> tuple[str, I64]:
 
 def _words(texts: Sequence[str], seed: int) -> Ragged:
     """Words by their bytes in UTF-8, or by code points if most are single characters."""
-    if _mostly_single(texts):
+    plain = all(map(str.isascii, texts))
+    if not plain and _mostly_single(texts):
         points, bounds = _drop_ignored(*_joined(texts))
         starts, ends = _word_spans(points)
         return Ragged(
             _hash_short_spans(points, starts, ends, seed), np.searchsorted(starts, bounds)
         )
-    data, others, bounds = _without_ignored(*_encoded(texts))
-    starts, ends = _byte_spans(data, others)
+    data, bounds = _encoded(texts)
+    if plain:
+        starts, ends = _alternating(np.frombuffer(data.translate(_byte_classes(OTHER)), np.uint8))
+    else:
+        data, others, bounds = _without_ignored(data, bounds)
+        starts, ends = _byte_spans(data, others)
     hashes = xxh3_slices(data + bytes(PADDING), starts, ends - starts, seed)
     return Ragged(hashes, np.searchsorted(starts, bounds))
 
