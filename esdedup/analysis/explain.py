@@ -22,7 +22,7 @@ from esdedup.sketch.minhash import estimate_jaccard, signatures
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.segments import segment_values
 from esdedup.sketch.simhash import to_hex
-from esdedup.sketch.sketch import Sketches, shingle_sets, sketch
+from esdedup.sketch.sketch import NO_TEXT, Sketches, shingle_sets, sketch
 from esdedup.sketch.tokens import encode
 from esdedup.stores.base import Store
 from esdedup.stores.fields import text_of
@@ -257,6 +257,9 @@ def explain(store: Store, meta: IndexMeta, left: str, right: str) -> Explanation
     )
     shared = int(np.isin(sets[0], sets[1], assume_unique=True).sum())
     similarity = float(jaccard(sets, np.array([0]), np.array([1]))[0])
+    if sketches.digests[0] == sketches.digests[1] != NO_TEXT:
+        # Equal texts are similar without words too, as in searches and pairs.
+        similarity = 1.0
     filled = bool(sketches.filled.all())
     return Explanation(
         index=store.where,

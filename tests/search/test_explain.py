@@ -146,6 +146,16 @@ def test_texts_without_words_have_no_tokens_that_could_meet(file: Path) -> None:
     assert "empty: the text has no words, so it has no tokens" in shown
 
 
+def test_equal_texts_without_words_are_equal(tmp_path: Path) -> None:
+    with esdedup.open(tmp_path / "x.db") as index:
+        index.add(
+            [{"id": id, "text": text} for id, text in zip("abc", ("!!!", "!!!", ""), strict=True)]
+        )
+        pair = index.explain("a", "b")
+        assert (pair.similarity, pair.duplicates) == (1.0, True)
+        assert index.explain("a", "c").similarity == 0.0
+
+
 @pytest.mark.parametrize("missing", ["minhash", "simhash"])
 def test_what_a_scheme_lacks_is_absent(tmp_path: Path, missing: str) -> None:
     path, page = tmp_path / "half.db", tmp_path / "half.html"

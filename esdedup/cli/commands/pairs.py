@@ -70,7 +70,8 @@ def pairs(
     Example: esdedup pairs news.jsonl --threshold 0.8
 
     Similarities are exact. Documents of equal text are listed once each, with the first of them.
-    With FILES no index is made, and the bands are chosen for --threshold and --recall.
+    With FILES no index is made, and the bands are chosen for --threshold and --recall, unless
+    --scheme gives them.
     """
     options.check_metric_options(metric, threshold, distance)
     least = LOOKING if threshold is None else threshold
