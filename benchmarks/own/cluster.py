@@ -42,7 +42,7 @@ import numpy as np
 import esdedup
 from benchmarks.lib import servers
 from benchmarks.lib.texts import CHUNK, Growing
-from esdedup.models import Document, Query
+from esdedup.models import CandidateQuery, Document, Query
 from esdedup.search.candidates import band_queries
 from esdedup.search.limits import Limits
 from esdedup.sketch.banding import candidate_probability
@@ -178,15 +178,13 @@ class Bench:
     def terms_bodies(self, texts: list[str], hits: list[int]) -> list[Figures]:
         """Plain queries for the documents that hold a text's tokens."""
         meta = self.index.meta
-        sketches = sketch(texts, meta.scheme, swaps=Limits().swaps_for(meta.scheme))
-        recalls = band_queries(meta, sketches, [Query(text) for text in texts])
         return [
             {
                 "query": {"terms": {f"{meta.field}.minhash": [*itertools.chain(*one.groups)]}},
                 "size": max(1, size),
                 "_source": {"excludes": TOKEN_PATHS},
             }
-            for one, size in zip(recalls, hits, strict=True)
+            for one, size in zip(self._recalls(texts), hits, strict=True)
         ]
 
     def queries(self, size: int) -> Figures:
@@ -217,10 +215,12 @@ class Bench:
 
     def _recall_bodies(self, texts: list[str]) -> list[Figures]:
         """The recall query that `similar` sends."""
+        return [candidates_body(one, Limits().candidates) for one in self._recalls(texts)]
+
+    def _recalls(self, texts: list[str]) -> list[CandidateQuery]:
         meta = self.index.meta
         sketches = sketch(texts, meta.scheme, swaps=Limits().swaps_for(meta.scheme))
-        recalls = band_queries(meta, sketches, [Query(text) for text in texts])
-        return [candidates_body(one, Limits().candidates) for one in recalls]
+        return band_queries(meta, sketches, [Query(text) for text in texts])
 
     def recall(self, size: int) -> Figures:
         """The share of originals that are recalled, and the expected one by the S-curve."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -239,7 +239,7 @@ def explain(store: Store, meta: IndexMeta, left: str, right: str) -> Explanation
         except RecordError as error:
             raise StoreError(f"document {id!r}: {error}") from error
     scheme = meta.scheme
-    sketches, sets = sketch(texts, scheme), shingle_sets(texts, scheme)
+    sketches, sets = sketch(texts, scheme, swaps=MOST_SWAPS), shingle_sets(texts, scheme)
     marked = mark_shared((texts[0], texts[1]), scheme.normalisation, scheme.shingling, scheme.seed)
     columns = (left, right), marked, sets.counts.tolist(), sketches.digests
     one, other = (
@@ -273,7 +273,7 @@ def explain(store: Store, meta: IndexMeta, left: str, right: str) -> Explanation
         union=one.shingles + other.shingles - shared,
         similarity=similarity,
         duplicates=one.digest == other.digest,
-        minhash=_bands(scheme, texts[0], sketches, sets, similarity) if filled else None,
+        minhash=_bands(scheme, sketches, sets, similarity) if filled else None,
         simhash=_segments(scheme, sketches) if filled else None,
     )
 
@@ -292,15 +292,14 @@ def _share(chance: float) -> str:
 
 
 def _bands(
-    scheme: Scheme, query: str, sketches: Sketches, sets: Ragged, similarity: float
+    scheme: Scheme, sketches: Sketches, sets: Ragged, similarity: float
 ) -> ExplainedBands | None:
     minhash = scheme.minhash
     if minhash is None or sketches.bands is None:
         return None
-    asked = sketch([query], replace(scheme, simhash=None), swaps=MOST_SWAPS)
-    assert asked.probes is not None
-    assert asked.probed is not None
-    equal = (asked.probes[0] == sketches.bands[1, :, None]) & asked.probed[0]
+    assert sketches.probes is not None
+    assert sketches.probed is not None
+    equal = (sketches.probes[0] == sketches.bands[1, :, None]) & sketches.probed[0]
     form = minhash.bands, minhash.rows
     full = signatures(sets, minhash.permutations, scheme.seed)
     return ExplainedBands(

@@ -14,7 +14,7 @@ import numpy as np
 
 from esdedup.search import buckets
 from esdedup.search.limits import Limits, distance_for, require_minhash, require_simhash
-from esdedup.sketch.banding import expected_recall, least_bands
+from esdedup.sketch.banding import expected_recall
 from esdedup.sketch.segments import probe_masks, segment_values
 from esdedup.sketch.sketch import NO_TEXT, digest_words
 from esdedup.stores.mapping import IndexMeta
@@ -111,7 +111,7 @@ class BandCandidates:
             buckets.bucket_column(band[compared], stopped[at == position]).in_file(folder)
             for position, band in enumerate(bands)
         ]
-        self._least = least_bands(threshold, limits.recall, len(bands), rows)
+        self._least = limits.least_of(len(bands), rows)
         self.capped = buckets.capped(self._columns, self._cap)
         self.recall = expected_recall(threshold, len(bands), rows, self._least)
 

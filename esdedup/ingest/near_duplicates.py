@@ -22,14 +22,13 @@ from esdedup.ingest.recent import Earlier, Likeness, Measure, Near, Row, Verdict
 from esdedup.models import Metric, Query, natural, tokens_in
 from esdedup.search.candidates import equal_text_queries
 from esdedup.search.limits import ACTING, Limits, narrowed_scheme
-from esdedup.search.similar import similar
+from esdedup.search.similar import similar, with_texts
 from esdedup.sketch.sketch import NO_TEXT, normalised_digests, sketch
 from esdedup.stores.base import Store
 from esdedup.stores.elastic.queries import QUERIES_AT_ONCE
-from esdedup.stores.fields import text_at, value_at
+from esdedup.stores.fields import value_at
 from esdedup.stores.mapping import IndexMeta
 from esdedup.text.arrays import U64
-from esdedup.text.normalise import normalise
 
 OnDuplicate = Literal["keep", "mark", "skip", "fail"]
 PolicyAction = Literal["keep", "mark", "skip", "fail", "group"]
@@ -301,7 +300,7 @@ class _Batch:
         return known | {row.id: (row.digest, row.verdict) for row in own}
 
     def _of_equal_texts(self, texts: Mapping[str, str]) -> dict[str, list[Near]]:
-        """Finds documents of the store of equal texts, by the digests of these."""
+        """Finds documents of the store of equal texts, by the digests of the texts."""
         near: dict[str, list[Near]] = {}
         queries = [Query(text) for text in texts.values()]
         scheme = narrowed_scheme(self.meta.scheme, self.policy.metric)
@@ -309,12 +308,7 @@ class _Batch:
         for first in range(0, len(wanted), QUERIES_AT_ONCE):
             some = wanted[first : first + QUERIES_AT_ONCE]
             for found in self.store.candidates(some, self.policy.candidates):
-                documents = [each.document for each in found.found]
-                found_texts = [text_at(each.source, self.meta.text_fields) for each in documents]
-                # Another client's update may have removed the text and left the tokens.
-                stored = [text or "" for text in found_texts]
-                normalised = normalise(stored, self.meta.scheme.normalisation)
-                for document, text in zip(documents, normalised, strict=True):
+                for document, text in with_texts(self.meta, found):
                     ours = document.tokens_in(self.meta.field)
                     digest = ours.get("digest", "")
                     # Somebody may have changed the text since, or another has the same digest.

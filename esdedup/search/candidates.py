@@ -102,12 +102,18 @@ def equal_text_queries(
     else:
         assert sketches.fingerprints is not None
         found = segment_queries(meta, sketches.fingerprints, queries, 0)
-    digests = ([[digest]] for digest in sketches.digests)
-    wordless = _queries(meta, "wordless", digests, queries)
+    wordless = wordless_queries(meta, sketches.digests, queries)
     return [
         replace(one, least=len(one.groups)) if filled else other
         for one, other, filled in zip(found, wordless, sketches.filled.tolist(), strict=True)
     ]
+
+
+def wordless_queries(
+    meta: IndexMeta, digests: Sequence[str], queries: Sequence[Query]
+) -> list[CandidateQuery]:
+    """Queries for documents whose texts have no words, and the given digests."""
+    return _queries(meta, "wordless", ([[digest]] for digest in digests), queries)
 
 
 def _queries(
@@ -123,13 +129,6 @@ def _queries(
         )
         for own, query in zip(groups, queries, strict=True)
     ]
-
-
-def whole_groups(query: CandidateQuery, scheme: Scheme) -> int:
-    """The number of bands, or single values, of a query that lost no token."""
-    if query.kind == "minhash":
-        return require_minhash(scheme).bands - query.stopped
-    return len(query.groups)
 
 
 def with_least_bands(query: CandidateQuery, scheme: Scheme, limits: Limits) -> CandidateQuery:

@@ -90,7 +90,9 @@ class Limits:
         return self.threshold
 
     def swaps_for(self, scheme: Scheme) -> int:
-        """The swaps of queries by bands: for the nearest documents, the most."""
+        """The swaps of queries: for the nearest documents the most, by Hamming distance none."""
+        if self.metric == "hamming":
+            return 0
         if self.swaps is not None:
             return self.swaps
         minhash, threshold = require_minhash(scheme), self.threshold or NEAREST

@@ -17,16 +17,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from esdedup.models import CandidateQuery, Candidates, Match, Query, Result
-from esdedup.search.candidates import (
-    band_queries,
-    value_queries,
-    whole_groups,
-    without_stopped,
-)
+from esdedup.search.candidates import band_queries, value_queries, without_stopped
 from esdedup.search.limits import Limits, narrowed_scheme, require_minhash
 from esdedup.search.similar import by_similarity, jaccard_matches, of_equal_texts
 from esdedup.sketch.banding import expected_recall, least_bands
-from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import sketch
 from esdedup.stores.base import Store
 from esdedup.stores.elastic.queries import QUERIES_AT_ONCE
@@ -35,8 +29,13 @@ from esdedup.stores.mapping import IndexMeta
 
 @dataclass(frozen=True)
 class _Level:
-    """A search for each query. rows: of the signature that make a token. swaps: of its probes."""
+    """A search for each query.
 
+    tokens: number of them in a document. rows: of the signature that make a token. swaps: of the
+    probes.
+    """
+
+    tokens: int
     rows: int
     swaps: int
     queries: list[CandidateQuery]
@@ -76,12 +75,7 @@ class _Look:
         return least_bands(similarity, self.limits.recall, tokens, level.rows, level.swaps)
 
     def add(
-        self,
-        query: CandidateQuery,
-        level: _Level,
-        candidates: Candidates,
-        matches: list[Match],
-        scheme: Scheme,
+        self, query: CandidateQuery, level: _Level, candidates: Candidates, matches: list[Match]
     ) -> None:
         """Takes in what a query found. matches: of the candidates."""
         both = {match.id: match for match in (*self.near, *matches) if match.similarity}
@@ -94,7 +88,8 @@ class _Look:
             # Some that share as many tokens as the last candidate were not fetched.
             least = candidates.found[-1].matched + 1
         if (similarity := self.farthest()) is not None:
-            tokens = whole_groups(query, scheme)
+            # A token that lost a probe counts as one that is not looked up.
+            tokens = level.tokens - query.stopped
             recall = expected_recall(similarity, tokens, level.rows, least, level.swaps)
             self.recall = max(recall, self.recall or 0.0)
 
@@ -117,10 +112,12 @@ def nearest(
     sets = sketches.shingles
     assert sets is not None
     bands = without_stopped(meta, band_queries(meta, sketches, queries))
-    levels = [_Level(require_minhash(meta.scheme).rows, swaps, bands)]
+    minhash = require_minhash(meta.scheme)
+    levels = [_Level(minhash.bands, minhash.rows, swaps, bands)]
     if sketches.values is not None:
         # Documents meet in single values often enough without swaps.
-        levels.append(_Level(1, 0, value_queries(meta, sketches.values, queries)))
+        values = value_queries(meta, sketches.values, queries)
+        levels.append(_Level(minhash.signature, 1, 0, values))
     filled = np.flatnonzero(sketches.filled).tolist()
     results = [Result([], 0, False)] * len(queries)
     for row, result in of_equal_texts(store, meta, queries, sketches, limits):
@@ -139,7 +136,7 @@ def nearest(
             own = [sets[row] for row in asked]
             every = jaccard_matches(meta, own, [each.found for each in found])
             for (row, query), candidates, matches in zip(asked.items(), found, every, strict=True):
-                looks[row].add(query, level, candidates, matches, meta.scheme)
+                looks[row].add(query, level, candidates, matches)
             # The candidates are freed before the next ones are fetched.
             del found, candidates, every, matches
         for row, look in looks.items():

@@ -13,14 +13,13 @@ from typing import Any
 import numpy as np
 
 from esdedup.exceptions import UsageError
-from esdedup.models import Candidate, Document, Match, Query, Result
+from esdedup.models import Candidate, Candidates, Document, Match, Query, Result
 from esdedup.search.candidates import (
     candidate_queries,
-    equal_text_queries,
-    whole_groups,
     with_least_bands,
     without_hot_buckets,
     without_stopped,
+    wordless_queries,
 )
 from esdedup.search.limits import (
     Limits,
@@ -56,7 +55,7 @@ def similar(
     """
     scheme, by_bands = meta.scheme, limits.metric == "jaccard"
     texts = [query.text for query in queries]
-    swaps = limits.swaps_for(scheme) if by_bands else 0
+    swaps = limits.swaps_for(scheme)
     narrowed = narrowed_scheme(scheme, limits.metric)
     sketches = sketch(texts, narrowed, with_shingles=by_bands, swaps=swaps)
     wanted = candidate_queries(meta, sketches, queries, limits)
@@ -72,8 +71,10 @@ def similar(
     for query in wanted:
         recall = None
         if by_bands:
-            bands, rows = whole_groups(query, scheme), require_minhash(scheme).rows
-            recall = expected_recall(limits.least_similarity, bands, rows, query.least, swaps)
+            minhash = require_minhash(scheme)
+            # A band that lost a token counts as one that is not looked up.
+            bands, least = minhash.bands - query.stopped, query.least
+            recall = expected_recall(limits.least_similarity, bands, minhash.rows, least, swaps)
         results.append(Result([], 0, False, recall, stopped=query.stopped))
     asked = [row for row in filled if wanted[row].groups]
     for first in range(0, len(asked), QUERIES_AT_ONCE):
@@ -113,30 +114,34 @@ def of_equal_texts(
     sketches: of the texts of all queries. An empty text equals none.
     """
     rows = np.flatnonzero(~sketches.filled).tolist()
-    normalisation, by_bands = meta.scheme.normalisation, limits.metric == "jaccard"
-    similarity, distance = (1.0, None) if by_bands else (None, 0)
+    similarity, distance = (1.0, None) if limits.metric == "jaccard" else (None, 0)
     empty = Result([], 0, False, similarity)
     yield from ((row, empty) for row in rows)
     asked = [row for row in rows if sketches.digests[row] != NO_TEXT]
     for first in range(0, len(asked), QUERIES_AT_ONCE):
         some = asked[first : first + QUERIES_AT_ONCE]
-        texts = [queries[row] for row in some]
-        wanted = equal_text_queries(meta, sketches.of(np.array(some)), texts)
-        found = store.candidates(wanted, limits.candidates)
-        own = normalise([query.text for query in texts], normalisation)
+        asking, digests = [queries[row] for row in some], [sketches.digests[row] for row in some]
+        found = store.candidates(wordless_queries(meta, digests, asking), limits.candidates)
+        own = normalise([query.text for query in asking], meta.scheme.normalisation)
         for row, text, each in zip(some, own, found, strict=True):
-            documents = [candidate.document for candidate in each.found]
-            stored = [text_at(document.source, meta.text_fields) or "" for document in documents]
-            # Others may have changed the text and left the digest.
-            same = normalise(stored, normalisation)
             matches = [
                 Match(document.id, similarity, distance, 0, document.source)
-                for document, other in zip(documents, same, strict=True)
-                if other == text
+                for document, stored in with_texts(meta, each)
+                if stored == text
             ]
             matches.sort(key=by_similarity)
-            near, count = matches[: limits.matches], len(documents)
+            near, count = matches[: limits.matches], len(each.found)
             yield row, replace(empty, matches=near, candidates=count, truncated=each.truncated)
+
+
+def with_texts(meta: IndexMeta, found: Candidates) -> list[tuple[Document, str]]:
+    """The documents of candidates, with their texts, normalised.
+
+    Others may have changed a text, or taken it away, and left the tokens.
+    """
+    documents = [candidate.document for candidate in found.found]
+    texts = [text_at(document.source, meta.text_fields) or "" for document in documents]
+    return [*zip(documents, normalise(texts, meta.scheme.normalisation), strict=True)]
 
 
 def request_body(meta: IndexMeta, query: Query, limits: Limits) -> dict[str, Any]:
@@ -151,8 +156,7 @@ def request_body(meta: IndexMeta, query: Query, limits: Limits) -> dict[str, Any
     if limits.max_bucket is not None:
         raise UsageError("max bucket asks for sizes before it searches: it goes with similar")
     scheme = narrowed_scheme(meta.scheme, limits.metric, limits.threshold is None)
-    swaps = limits.swaps_for(scheme) if limits.metric == "jaccard" else 0
-    sketches = sketch([query.text], scheme, swaps=swaps)
+    sketches = sketch([query.text], scheme, swaps=limits.swaps_for(scheme))
     (wanted,) = without_stopped(meta, candidate_queries(meta, sketches, [query], limits))
     body = candidates_body(with_least_bands(wanted, meta.scheme, limits), limits.candidates)
     if not sketches.filled[0] or not wanted.groups:

@@ -33,7 +33,6 @@ from esdedup.text.shingles import Shingling
 _TABLED = 0x10000
 """The hashes of characters below this one are in a table, nearly all Han characters among them."""
 _ASCII = bytes(range(128))
-_NOWHERE = np.empty(0, np.int64)
 
 
 def tokenise(texts: Sequence[str], shingling: Shingling, seed: int) -> Ragged:
@@ -73,19 +72,14 @@ def _joined(texts: Sequence[str]) -> tuple[str, I64]:
 
 def _words(texts: Sequence[str], seed: int) -> Ragged:
     """Words by their bytes in UTF-8, or by code points if most are single characters."""
-    plain = all(map(str.isascii, texts))
-    if not plain and _mostly_single(texts):
+    if not all(map(str.isascii, texts)) and _mostly_single(texts):
         points, bounds = _drop_ignored(*_joined(texts))
         starts, ends = _word_spans(points)
         return Ragged(
             _hash_short_spans(points, starts, ends, seed), np.searchsorted(starts, bounds)
         )
-    data, bounds = _encoded(texts)
-    if plain:
-        starts, ends = _alternating(np.frombuffer(data.translate(_byte_classes(OTHER)), np.uint8))
-    else:
-        data, others, bounds = _without_ignored(data, bounds)
-        starts, ends = _byte_spans(data, others)
+    data, others, bounds = _without_ignored(*_encoded(texts))
+    starts, ends = _byte_spans(data, others)
     hashes = xxh3_slices(data + bytes(PADDING), starts, ends - starts, seed)
     return Ragged(hashes, np.searchsorted(starts, bounds))
 
@@ -182,10 +176,11 @@ class _Others:
     @staticmethod
     def of(data: bytes) -> _Others:
         """data: UTF-8."""
-        others = data.translate(None, _ASCII) if not data.isascii() else b""
-        points = code_points(others.decode("utf-8", "surrogatepass"))
+        if data.isascii():
+            return _NONE
+        points = code_points(data.translate(None, _ASCII).decode("utf-8", "surrogatepass"))
         # A byte from 0xC0 begins a character of several bytes.
-        starts = np.flatnonzero(np.frombuffer(data, np.uint8) >= 0xC0) if others else _NOWHERE
+        starts = np.flatnonzero(np.frombuffer(data, np.uint8) >= 0xC0)
         return _Others(points, character_classes().take(points), starts)
 
     def only(self, chosen: Mask | I64) -> _Others:
@@ -204,6 +199,9 @@ class _Others:
         for byte in range(4):
             there = sizes > byte
             target[self.starts[there] + byte] = each[there]
+
+
+_NONE = _Others(np.empty(0, np.uint32), np.empty(0, np.uint8), np.empty(0, np.int64))
 
 
 def _without_ignored(data: bytes, bounds: I64) -> tuple[bytes, _Others, I64]:
