@@ -177,7 +177,7 @@ def _paragraphs(pages: Path) -> Iterator[tuple[str, str]]:
 
 
 NAMES = ("articles", "debian", "chinese")
-"""Those that the benchmarks of quality take."""
+"""The corpora of the benchmarks of quality."""
 
 
 def main() -> None:

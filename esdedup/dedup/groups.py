@@ -110,7 +110,7 @@ class Groups:
     value: similarity or distance to it, nan for a representative itself, shape (n,).
     capped: buckets that were cut short.
     recall: the expected share found of the pairs at the threshold; 1 by Hamming distance.
-    basis: what the documents were compared by.
+    basis: of the comparison.
     """
 
     grouping: Grouping

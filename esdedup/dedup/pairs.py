@@ -43,7 +43,7 @@ class SimilarPairs:
     first: position of the first document of the same text, which may be the same, shape (n,).
     capped: buckets of which not all pairs were compared.
     recall: the expected share found of the pairs at the threshold; 1 by Hamming distance.
-    basis: what the documents were compared by.
+    basis: of the comparison.
     """
 
     ids: Sequence[str]

@@ -74,7 +74,7 @@ class KeepRule:
         return found if isinstance(found, (int, float, str)) else None
 
     def keys(self, documents: Sequence[Document], text_fields: Sequence[str]) -> list[Any]:
-        """What documents are ordered by, but for their ids; nothing if only those count."""
+        """The keys that order documents, but for their ids; nothing if only those count."""
         if self.by == "id":
             return []
         return [self.key(document, text_fields) for document in documents]

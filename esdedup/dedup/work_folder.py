@@ -64,7 +64,7 @@ class Part:
     ids: of n documents. digests: of their texts, as `digest_words` gives them, shape (n, 2).
     filled: True for a document with tokens, shape (n,).
     values: band hashes, shape (n, bands), or words of fingerprints, shape (n, words).
-    texts: if they were read. keys: what the keep rule orders them by, or nothing.
+    texts: if they were read. keys: of the keep rule, or nothing.
     """
 
     ids: Strings

@@ -1,4 +1,4 @@
-"""What is compared: tokens if their bands reach the recall asked for, else texts."""
+"""Pairs and groups compare tokens if their bands reach the recall asked for, else texts."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_pairs_reach_the_recall_that_stored_bands_do_not(index: esdedup.Index) -
     assert 0.3 <= less.recall < 0.5
     assert len(less) < 80
     assert {(pair.left, pair.right) for pair in less} < {(pair.left, pair.right) for pair in asked}
-    # More bands than these do not exist for it: nothing else is told than what is lacking.
+    # No scheme has more bands for it: the warning of low recall is the only one.
     assert index.pairs(threshold=0.0001).basis.read == "tokens"
     by_distance = index.pairs(metric="hamming")
     assert (by_distance.basis.read, by_distance.basis.bands) == ("tokens", None)
@@ -121,7 +121,7 @@ def test_a_run_on_texts_that_was_killed_goes_on(
         # A folder of texts is not one of tokens.
         with pytest.raises(esdedup.UsageError, match="unfinished work of another reading"):
             index.groups(threshold=0.5, recall=0.4, work=work)
-        # Texts are compared, so changed ones are told.
+        # Texts are compared, so the run reports changed ones.
         with (work / "texts-0001").open("r+b") as file:
             file.write(b"X")
         with pytest.raises(esdedup.StoreError, match="texts-0001 was changed"):

@@ -1,4 +1,4 @@
-"""Probes of queries: which hashes they are, and that they find what the formula says."""
+"""Probes of queries: their hashes, and the recall that the formula gives."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_the_fewest_swaps_that_reach_the_recall(
 
 
 def exact_meeting(union: int, both: int, own: int, rows: int, swaps: int) -> float:
-    """The chance of `banding.meeting` for sets of so many shingles, without replacement."""
+    """The chance of `banding.meeting` for sets of `union` shingles, drawn without replacement."""
     places = []
     for place in range(swaps + 1):
         before = math.prod((own - n) / (union - n) for n in range(place))
