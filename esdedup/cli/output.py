@@ -40,6 +40,7 @@ Kind = Literal["number", "key", "line", "text"]
 Advance = Callable[[int], None]
 Documents = Callable[[int], None]
 WIDTH_WITHOUT_TERMINAL = 120
+_ENCODERS = {plain: json.JSONEncoder(ensure_ascii=plain) for plain in (False, True)}
 _KEPT_WIDTH = 40
 _LEAST_LINE = 10
 _SNIPPET = 80
@@ -57,7 +58,9 @@ def wants_json(choice: bool | None) -> bool:
 
 def print_json(document: dict[str, Any]) -> None:
     """One line of JSON on standard output."""
-    line = json.dumps(document, ensure_ascii=only_plain()).translate(JSON_ESCAPES)
+    line = _ENCODERS[only_plain()].encode(document)
+    if not line.isascii() or "\x7f" in line:
+        line = line.translate(JSON_ESCAPES)
     sys.stdout.write(line + "\n")
 
 

@@ -88,7 +88,7 @@ class FileDocuments:
         assert self._columns.texts_of is not None
         own = self._columns.ids
         rows = [bisect_left(own, natural(id), key=natural) for id in ids]
-        return self._columns.texts_of(np.array(rows, np.int64))
+        return self._columns.texts_of(np.array(rows, np.int64))()
 
     def _write(self) -> None:
         self._shares += 1
@@ -118,8 +118,8 @@ def pairs_in_files(
     """Finds the pairs that `ingest` and `similar_pairs` find, without a store.
 
     meta: the scheme, and the field of the text. folder: empty; it is needed for texts afterwards.
-    workers: processes that read and sketch. on_read: called with the number of records so far.
-    Raises UsageError if the scheme lacks the tokens.
+    workers: processes that read, sketch and verify. on_read: called with the number of records so
+    far. Raises UsageError if the scheme lacks the tokens.
     """
     limits.check_for_pairs(meta.scheme)
     scheme = narrowed_scheme(meta.scheme, limits.metric)
@@ -133,7 +133,8 @@ def pairs_in_files(
     step = on_step or (lambda *_: None)
     columns = documents.columns()
     assert columns.texts_of is not None
-    found = pairs_among(columns, columns.texts_of, reading, limits, folder.path, step)
+    texts = columns.texts_of
+    found = pairs_among(columns, texts, reading, limits, folder.path, step, workers)
     return found, documents
 
 

@@ -72,7 +72,8 @@ class Strings(Sequence[str]):
         if isinstance(row, slice):
             return [self[each] for each in range(*row.indices(len(self)))]
         at = range(len(self))[row]
-        return str(self.raw[self.offsets[at] : self.offsets[at + 1]].data, "utf-8", "surrogatepass")
+        start, end = self.offsets[at : at + 2].tolist()
+        return self.raw[start:end].tobytes().decode("utf-8", "surrogatepass")
 
     def __iter__(self) -> Iterator[str]:
         for some in blocks(self.counts, _BYTES_AT_ONCE):

@@ -7,7 +7,7 @@ fetched. The cost grows with documents plus candidate pairs.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,8 +60,8 @@ class SimilarPairs:
         return self.left.size
 
     def __iter__(self) -> Iterator[Pair]:
-        for left, right, value in self._ordered(self.left, self.right, self.value):
-            yield self._pair(left, right, value)
+        for found in self._ordered(self.left, self.right, self.value):
+            yield from self._pairs(*found)
 
     @property
     def copies(self) -> int:
@@ -87,27 +87,44 @@ class SimilarPairs:
         right = np.concatenate([self.right[apart], many])
         equal = 1.0 if self.metric == "jaccard" else 0.0
         value = np.concatenate([self.value[apart], np.full(many.size, equal)])
-        for one, other, measure in self._ordered(left, right, value):
-            if one == other:
-                between: Iterable[tuple[int, int]] = itertools.combinations(documents(one), 2)
-            else:
-                between = itertools.product(documents(one), documents(other))
-            for a, b in between:
-                yield self._pair(a, b, measure)
+        apart_or_equal = itertools.chain.from_iterable(
+            zip(*(each.tolist() for each in found), strict=True)
+            for found in self._ordered(left, right, value)
+        )
+        waiting = (
+            (a, b, measure)
+            for one, other, measure in apart_or_equal
+            for a, b in (
+                itertools.combinations(documents(one), 2)
+                if one == other
+                else itertools.product(documents(one), documents(other))
+            )
+        )
+        while some := list(itertools.islice(waiting, _AT_ONCE)):
+            lefts, rights, values = zip(*some, strict=True)
+            yield from self._pairs(np.array(lefts), np.array(rights), np.array(values))
 
-    def _ordered(self, left: I64, right: I64, value: F64) -> Iterator[tuple[int, int, float]]:
+    def _ordered(self, left: I64, right: I64, value: F64) -> Iterator[_Found]:
         near = -value if self.metric == "jaccard" else value
-        order = np.lexsort((np.maximum(left, right), np.minimum(left, right), near))
+        lower, higher = _sorted(left, right)
+        order = np.lexsort((higher, lower, near))
         # In parts, as Python's own numbers take much more memory.
         for start in range(0, order.size, _AT_ONCE):
             rows = order[start : start + _AT_ONCE]
-            yield from zip(*(each[rows].tolist() for each in (left, right, value)), strict=True)
+            yield left[rows], right[rows], value[rows]
 
-    def _pair(self, left: int, right: int, value: float) -> Pair:
-        equal = bool(self.first[left] == self.first[right])
-        a, b = self.ids[min(left, right)], self.ids[max(left, right)]
+    def _pairs(self, left: I64, right: I64, value: F64) -> Iterator[Pair]:
         by_jaccard = self.metric == "jaccard"
-        return Pair(a, b, value if by_jaccard else None, None if by_jaccard else int(value), equal)
+        equal = (self.first[left] == self.first[right]).tolist()
+        ids = [map(self.ids.__getitem__, rows.tolist()) for rows in _sorted(left, right)]
+        for a, b, measure, same in zip(*ids, value.tolist(), equal, strict=True):
+            similarity, distance = (measure, None) if by_jaccard else (None, int(measure))
+            yield Pair(a, b, similarity, distance, same)
+
+
+def _sorted(left: I64, right: I64) -> tuple[I64, I64]:
+    """The lower and the higher of each pair."""
+    return np.minimum(left, right), np.maximum(left, right)
 
 
 def similar_pairs(
@@ -137,8 +154,12 @@ def pairs_among(
     limits: Limits,
     folder: Path,
     step: OnStep,
+    workers: int = 1,
 ) -> SimilarPairs:
-    """All pairs among the documents of columns, which an index or files may have given."""
+    """All pairs among the documents of columns, which an index or files may have given.
+
+    workers: number of processes that verify; more than one needs texts that were read.
+    """
     meta = reading.compared
     texts = Classes.by_texts(columns.digests, columns.filled)
     if limits.metric == "hamming":
@@ -150,8 +171,7 @@ def pairs_among(
         similarity = ExactSimilarity(texts_of, meta.scheme, texts.compared)
         nothing = np.empty(0, np.int64)
         parts: list[_Found] = [(nothing, nothing, np.empty(0))]
-        for done, left, right in candidates.blocks():
-            value = similarity(left, right)
+        for done, left, right, value in similarity.of_blocks(candidates.blocks(), workers):
             near = value >= limits.least_similarity
             parts.append((left[near], right[near], value[near]))
             step("Comparing", done, texts.filled)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from esdedup.dedup.union_find import join, singletons
 from esdedup.dedup.work_folder import Columns, TextsOf
+from esdedup.ingest.parallel import in_order
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import shingle_sets
 from esdedup.stores.base import Store
 from esdedup.stores.fields import text_at
 from esdedup.text.arrays import F64, I64, Ragged
-from esdedup.text.jaccard import jaccard_of_rows
+from esdedup.text.jaccard import jaccard
 
 _SHINGLES_A_BLOCK = 16_000_000
 _MOST_DOCUMENTS = 20_000
@@ -37,7 +41,20 @@ def texts_of(columns: Columns, store: Store, text_fields: Sequence[str]) -> Text
     if columns.texts_of is not None:
         return columns.texts_of
     of_ids = texts_in(store, text_fields)
-    return lambda rows: of_ids([columns.ids[row] for row in rows.tolist()])
+    return lambda rows: partial(of_ids, [columns.ids[row] for row in rows.tolist()])
+
+
+@dataclass(frozen=True)
+class _Task:
+    """Pairs to verify, perhaps in another process.
+
+    texts: read the texts of documents, page by page. left, right: positions among these.
+    """
+
+    texts: Sequence[Callable[[], list[str]]]
+    left: I64
+    right: I64
+    scheme: Scheme
 
 
 class ExactSimilarity:
@@ -56,6 +73,31 @@ class ExactSimilarity:
     def __call__(self, left: I64, right: I64) -> F64:
         """The similarity of each pair, shape (pairs,); 0 if a document of it is gone."""
         similarity = np.zeros(left.size)
+        for chosen, task in self._tasks(left, right):
+            similarity[chosen] = self._taken(_verified(task))
+        return similarity
+
+    def of_blocks(
+        self, blocks: Iterable[tuple[int, I64, I64]], workers: int
+    ) -> Iterator[tuple[int, I64, I64, F64]]:
+        """The pairs of blocks, (done, left, right), in smaller ones, each with its similarities.
+
+        workers: number of processes that compute. More than one needs texts that were read.
+        """
+        waiting: deque[tuple[int, I64, I64]] = deque()
+
+        def tasks() -> Iterator[_Task]:
+            for done, left, right in blocks:
+                for chosen, task in self._tasks(left, right):
+                    waiting.append((done, left[chosen], right[chosen]))
+                    yield task
+
+        for verified in in_order(workers, _verified, tasks()):
+            done, left, right = waiting.popleft()
+            yield done, left, right, self._taken(verified)
+
+    def _tasks(self, left: I64, right: I64) -> Iterator[tuple[I64, _Task]]:
+        """All pairs, in tasks of as many as fit into memory: (positions of pairs, task)."""
         order = _by_group(left, right)
         while order.size:
             block = order[:_PAIRS_AT_ONCE]
@@ -64,17 +106,25 @@ class ExactSimilarity:
             mean = self._shingles / self._documents if known else _SHINGLES_A_BLOCK / 1_000
             most = int(max(100, min(_MOST_DOCUMENTS, _SHINGLES_A_BLOCK / max(1.0, mean))))
             block = block[: _fitting(left[block], right[block], most)]
-            similarity[block] = jaccard_of_rows(left[block], right[block], self._sets)
+            rows, at = np.unique(np.concatenate([left[block], right[block]]), return_inverse=True)
+            read = self._compared[rows]
+            firsts = range(0, read.size, _FETCHED_AT_ONCE)
+            texts = [self._texts_of(read[first : first + _FETCHED_AT_ONCE]) for first in firsts]
+            yield block, _Task(texts, at[: block.size], at[block.size :], self._scheme)
             order = order[block.size :]
+
+    def _taken(self, verified: tuple[F64, int, int]) -> F64:
+        """The similarities. Counts what was read for them."""
+        similarity, documents, shingles = verified
+        self._documents += documents
+        self._shingles += shingles
         return similarity
 
-    def _sets(self, rows: list[int]) -> Ragged:
-        read = self._compared[rows]
-        pages = (read[at : at + _FETCHED_AT_ONCE] for at in range(0, read.size, _FETCHED_AT_ONCE))
-        sets = Ragged.joined([shingle_sets(self._texts_of(page), self._scheme) for page in pages])
-        self._shingles += sets.hashes.size
-        self._documents += len(rows)
-        return sets
+
+def _verified(task: _Task) -> tuple[F64, int, int]:
+    """The similarities of the pairs of a task, and the numbers of its documents and shingles."""
+    sets = Ragged.joined([shingle_sets(read(), task.scheme) for read in task.texts])
+    return jaccard(sets, task.left, task.right), len(sets), sets.hashes.size
 
 
 def _by_group(left: I64, right: I64) -> I64:

@@ -53,8 +53,8 @@ _SECONDS_BETWEEN = 10.0
 
 OnStep = Callable[[str, int, int], None]
 """Called with the name of a step, the amount done, and the total."""
-TextsOf = Callable[[I64], list[str]]
-"""Gives the texts of rows, shape (m,)."""
+TextsOf = Callable[[I64], Callable[[], list[str]]]
+"""Gives a function that reads the texts of rows, shape (m,)."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Columns:
     ids: of n documents. digests: of their texts, shape (n, 2).
     filled: True for a document with tokens, shape (n,).
     values: as of a part, but one value of all documents after another: shape (width, n).
-    texts_of: gives the texts of rows, shape (m,), if texts were read.
+    texts_of: reads the texts of rows, if texts were read. Another process can make the call.
     repeated: documents that replaced an earlier one of their id.
     """
 
@@ -290,21 +290,17 @@ class WorkFolder:
 
     def _texts_of(
         self, order: I64, ends: Sequence[int], offsets: Sequence[I64], rows: I64
-    ) -> list[str]:
-        """The texts of rows in an order. ends, offsets: of documents and texts of all shares."""
-        texts = [""] * rows.size
+    ) -> Callable[[], list[str]]:
+        """Reads texts of rows in an order. ends, offsets: of documents and texts of all shares."""
         read = order[rows]
         share_of = np.searchsorted(ends, read, "right") - 1
-        with _naming(self.path):
-            for share in np.unique(share_of).tolist():
-                at = np.flatnonzero(share_of == share)
-                inside = read[at] - ends[share]
-                starts, stops = (offsets[share][each].tolist() for each in (inside, inside + 1))
-                with _read(self._texts(share + 1)) as file:
-                    for row, start, stop in zip(at.tolist(), starts, stops, strict=True):
-                        file.seek(start)
-                        texts[row] = file.read(stop - start).decode("utf-8", "surrogatepass")
-        return texts
+        places = []
+        for share in np.unique(share_of).tolist():
+            at = np.flatnonzero(share_of == share)
+            inside = read[at] - ends[share]
+            starts, stops = offsets[share][inside], offsets[share][inside + 1]
+            places.append((self._texts(share + 1), at, starts, stops))
+        return partial(_texts_at, self.path, places)
 
     def _share(self, number: int) -> Path:
         return self.path / f"share-{number:04d}.npz"
@@ -408,6 +404,18 @@ def _written_whole(file: Path) -> Iterator[IO[bytes]]:
     with _made(unfinished, "xb") as out:
         yield out
     unfinished.replace(file)
+
+
+def _texts_at(folder: Path, places: Sequence[tuple[Path, I64, I64, I64]]) -> list[str]:
+    """The texts at places: of each file, their positions in the list, their starts and ends."""
+    texts = [""] * sum(at.size for _, at, _, _ in places)
+    with _naming(folder):
+        for path, *columns in places:
+            with _read(path) as file:
+                for row, start, stop in zip(*(each.tolist() for each in columns), strict=True):
+                    file.seek(start)
+                    texts[row] = file.read(stop - start).decode("utf-8", "surrogatepass")
+    return texts
 
 
 def _read_share(

@@ -21,7 +21,16 @@ from pathlib import PurePath
 from typing import Any, BinaryIO, Literal, NamedTuple, NoReturn, TypeVar
 
 from esdedup.exceptions import InputError, RecordError, UsageError
-from esdedup.ingest.streams import COMPRESSED, MOST_BYTES, STDIN, Head, lines_of, name_of, opened
+from esdedup.ingest.streams import (
+    COMPRESSED,
+    MOST_BYTES,
+    STDIN,
+    Head,
+    blocks_of_lines,
+    lines_of,
+    name_of,
+    opened,
+)
 from esdedup.stores.to_json import ENCODER, json_fault
 
 Format = Literal["jsonl", "csv", "tsv", "text"]
@@ -146,9 +155,15 @@ def _chunks(name: str, kind: Format, stream: io.BufferedReader) -> Iterator[Chun
             yield Chunk(partial(list, some))
         return
     first = 1
-    for lines in _grouped(lines_of(stream), len, CHUNK_BYTES):
-        yield Chunk(partial(_read_lines, name, kind, lines, first))
-        first += len(lines)
+    for block in blocks_of_lines(stream, CHUNK_BYTES):
+        lines = block.count(b"\n") + (not block.endswith(b"\n"))
+        if lines > BATCH_DOCUMENTS:
+            for part in _grouped(io.BytesIO(block), len, CHUNK_BYTES):
+                yield Chunk(partial(_read_lines, name, kind, part, first))
+                first += len(part)
+            continue
+        yield Chunk(partial(_read_block, name, kind, block, first))
+        first += lines
 
 
 def _read_whole(name: str, kind: Format, stream: BinaryIO) -> Iterator[Record | BadRecord]:
@@ -215,6 +230,13 @@ def _read_lines(
             yield _checked(name, number, {"text": line}, line)
         else:
             yield _object(name, number, line, decoder)
+
+
+def _read_block(
+    name: str, format: Format, block: bytes, first: int
+) -> Iterator[Record | BadRecord]:
+    lines = [block] if isinstance(block, Head) else io.BytesIO(block)
+    return _read_lines(name, format, lines, first)
 
 
 def _decoder() -> json.JSONDecoder:

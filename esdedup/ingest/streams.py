@@ -102,11 +102,48 @@ def check_encoding(encoding: str | None) -> None:
 def lines_of(stream: BinaryIO) -> Iterator[bytes]:
     """Yields lines with their ends. Of a line of more than MOST_BYTES, only the Head."""
     while line := stream.readline(MOST_BYTES + 1):
-        if len(line) > MOST_BYTES and not line.endswith(b"\n"):
-            line = Head(line[:_HEAD_BYTES])
-            while (rest := stream.readline(_BLOCK_BYTES)) and not rest.endswith(b"\n"):
-                pass
-        yield line
+        yield _ended(line, stream)
+
+
+def blocks_of_lines(stream: io.BufferedReader, size: int) -> Iterator[bytes]:
+    """Yields the lines of `lines_of` together, about `size` bytes of them; a Head comes alone.
+
+    If the stream breaks off, the error comes after all whole lines.
+    """
+    block = bytearray()
+    # Less than two of these are read before a line is cut.
+    size = min(size, MOST_BYTES // 2)
+
+    def taken(end: int) -> bytes:
+        lines = bytes(block[:end])
+        del block[:end]
+        return lines
+
+    try:
+        while more := stream.read1(size):
+            block += more
+            if len(block) < size:
+                continue
+            if whole := block.rfind(b"\n") + 1:
+                yield taken(whole)
+            else:
+                begun = taken(len(block))
+                yield _ended(begun + stream.readline(MOST_BYTES + 1 - len(begun)), stream)
+    except Exception:
+        if whole := block.rfind(b"\n") + 1:
+            yield taken(whole)
+        raise
+    if block:
+        yield taken(len(block))
+
+
+def _ended(line: bytes, stream: BinaryIO) -> bytes:
+    """Returns a line, or its Head after reading the rest of it."""
+    if len(line) <= MOST_BYTES or line.endswith(b"\n"):
+        return line
+    while (rest := stream.readline(_BLOCK_BYTES)) and not rest.endswith(b"\n"):
+        pass
+    return Head(line[:_HEAD_BYTES])
 
 
 def _other_encoding(head: bytes) -> str | None:
