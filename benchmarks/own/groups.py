@@ -12,8 +12,10 @@ Each command is a process of its own, whose time and peak memory are taken:
 - `group --threshold 0.8`: groups found and written, once with each method; and again, when
   nothing is left to write.
 
-With `--files`, only `pairs FILES --threshold 0.8` is measured, with one and with two worker
-processes, and without the truth: `--sizes 100000,1000000,10000000` is within reach.
+With `--files`, texts are of about 150 characters, every tenth an edited copy of the one before it,
+and the truth is not worked out: `--sizes 100000,1000000,10000000` is within reach. Measured are
+`pairs FILES --threshold 0.8`, with one and with two worker processes, and for a local file `index`,
+and `pairs --threshold 0.8` of that.
 
 The truth is worked out apart, from sets of word triples in plain Python: all pairs at Jaccard 0.8
 and over within the planted groups. Texts of different groups share none but by chance. Recall: the
@@ -31,7 +33,7 @@ import itertools
 import json
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +41,14 @@ import esdedup
 from benchmarks.lib import servers
 from benchmarks.lib.measuring import ESDEDUP, Figures, run
 from benchmarks.lib.planted import CHARACTERS, Pair, planted, share, true_pairs
+from benchmarks.lib.texts import CHUNK, Growing
 from esdedup.stores.elastic.store import ClusterStore
 from esdedup.stores.fields import value_at
 
 INDEX = "esdedup-benchmark-groups"
+SHORT = 150
+TIMED_TWICE = 1_000_000
+"""The most documents for which two worker processes are timed too."""
 THRESHOLD = 0.8
 
 
@@ -80,7 +86,7 @@ def pairs_in(groups: list[int]) -> Iterator[Pair]:
         yield from itertools.combinations(rows, 2)
 
 
-def written(texts: list[str], file: Path) -> None:
+def written(texts: Iterable[str], file: Path) -> None:
     with file.open("w", encoding="utf-8") as lines:
         for row, text in enumerate(texts):
             lines.write(json.dumps({"id": str(row), "text": text}) + "\n")
@@ -88,13 +94,27 @@ def written(texts: list[str], file: Path) -> None:
 
 def measure_files(size: int, folder: Path) -> Figures:
     file, out = folder / "documents.jsonl", folder / "out"
-    written(planted(size)[0], file)
+    source = Growing(SHORT)
+    chunks = map(source.chunk, range(-(-size // CHUNK)))
+    written(itertools.islice(itertools.chain.from_iterable(chunks), size), file)
     figures: Figures = {"documents": size}
-    for name, workers in (("files", "1"), ("files_2", "2")):
-        command = ["pairs", str(file), "-t", str(THRESHOLD), "--json", "--workers", workers]
+    options = ["-t", str(THRESHOLD), "--json"]
+    db = ["--db", str(folder / "a.db")]
+    commands = {
+        "files": ["pairs", str(file), *options],
+        "files_2": ["pairs", str(file), *options, "--workers", "2"],
+        "index": ["index", str(file), *db],
+        "pairs": ["pairs", *options, *db],
+    }
+    for name, command in commands.items():
+        if name == "files_2" and size > TIMED_TWICE:
+            continue
         figures[name] = run([*ESDEDUP, *command], out)
-        with out.open("rb") as lines:
-            figures[name]["found"] = sum(1 for _ in lines)
+        if "pairs" in command:
+            with out.open("rb") as lines:
+                figures[name]["found"] = sum(1 for _ in lines)
+        print(name, figures[name], flush=True)
+    figures["bytes"] = {"text": file.stat().st_size, "index": (folder / "a.db").stat().st_size}
     return figures
 
 
@@ -148,11 +168,12 @@ def main() -> None:
     parser.add_argument("--sizes", default="10000,100000,1000000")
     parser.add_argument("--methods", default="components,leader")
     parser.add_argument("--local", action="store_true", help="a local file, no server")
-    parser.add_argument("--files", action="store_true", help="pairs of a file, no index")
+    parser.add_argument("--files", action="store_true", help="many short texts, no server")
     parser.add_argument("--json", type=Path, help="file for the raw figures")
     servers.add_options(parser)
     options = parser.parse_args()
-    results: Figures = {"sizes": [], "threshold": THRESHOLD, "characters": CHARACTERS}
+    characters = SHORT if options.files else CHARACTERS
+    results: Figures = {"sizes": [], "threshold": THRESHOLD, "characters": characters}
     with contextlib.ExitStack() as stack:
         alone = options.local or options.files
         url = None if alone else stack.enter_context(servers.served(options))
