@@ -7,7 +7,9 @@ import inspect
 import io
 import os
 import re
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -130,11 +132,12 @@ def main() -> None:
         # Tables lose characters; JSON escapes them.
         sys.stdout.reconfigure(errors="replace")
     try:
-        try:
-            app(prog_name="esdedup")
-        finally:
-            # Later, Python could only print a traceback.
-            sys.stdout.flush()
+        with _other_signals_interrupt():
+            try:
+                app(prog_name="esdedup")
+            finally:
+                # Later, Python could only print a traceback.
+                sys.stdout.flush()
     except UsageError as error:
         _fail(error, 2)
     except EsdedupError as error:
@@ -151,6 +154,39 @@ def main() -> None:
             # The reader of the output has gone, as `head` does.
             sys.exit(1)
         _fail(f"standard output: {error.strerror}", 1)
+
+
+@contextmanager
+def _other_signals_interrupt() -> Iterator[None]:
+    """Lets SIGTERM and SIGHUP do what Ctrl-C does, such as to remove temporary files.
+
+    The exit status is then 128 and the number of the signal. Signals that whoever started the
+    program had it ignore, as `nohup` does, stay ignored.
+    """
+    came: list[int] = []
+
+    def interrupt(number: int, _: object) -> None:
+        came.append(number)
+        signal.raise_signal(signal.SIGINT)
+
+    ending = {signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}
+    ours = [each for each in ending if signal.getsignal(each) == signal.SIG_DFL]
+    if (
+        signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+        or threading.current_thread() is not threading.main_thread()
+    ):
+        ours = []
+    for number in ours:
+        signal.signal(number, interrupt)
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        if came:
+            sys.exit(128 + came[0])
+        raise
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _fail(error: object, status: int) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,7 @@ import pytest
 
 import esdedup.ingest.files
 from tests.helpers.commands import run_command, write_lines
+from tests.helpers.processes import await_true, input_without_end, start_command
 
 SENTENCE = "the council met on monday and voted for a new bridge over the river near town"
 
@@ -153,3 +157,19 @@ def test_wrong_usage(arguments: list[str], said: str) -> None:
     done = run_command("pairs", *arguments)
     assert (done.status, done.out) == (2, "")
     assert said in done.err
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_run_that_is_ended_leaves_no_texts(workers: str, folder: Path) -> None:
+    temporary = folder / "temporary"
+    temporary.mkdir()
+    text = "".join(f'{{"text": "text {n} of many"}}\n' for n in range(300_000))
+    with input_without_end(text) as lines:
+        environment = {**os.environ, "TMPDIR": str(temporary)}
+        options: Any = {"stdin": lines, "stderr": subprocess.PIPE, "env": environment}
+        process = start_command("pairs", "-", "--workers", workers, **options)
+        await_true("a share of the texts", lambda: any(temporary.rglob("texts-*")))
+        process.send_signal(signal.SIGTERM)
+        _, shown = process.communicate(timeout=60)
+    assert (process.returncode, shown) == (143, "")
+    assert [*temporary.iterdir()] == []
