@@ -1,4 +1,4 @@
-"""Splits the time of `esdedup index` into stages: microseconds a document, in one process.
+"""Splits the time of `esdedup index` and of a query into stages, in one process.
 
     python -m benchmarks.own.stages [--documents 10000] [--only local] [--url URL]
 
@@ -7,11 +7,15 @@ product's own functions one after the other, in batches and blocks of the produc
 clock between. The documents are compared with those that the product makes. "The rest" is the time
 of the whole beyond its stages: accounts of records, ids, documents put together. By the clock; of
 each stage, and of the whole, the best round.
+
+A query is the text of an indexed document, asked for by `Index.similar`. Its stages are to sketch
+the text and probe, to write the query's tokens, to search, and to verify what was found.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import tempfile
 import time
@@ -28,7 +32,10 @@ from esdedup.index import Index
 from esdedup.ingest.documents import Item, encoded, items_of
 from esdedup.ingest.files import BATCH_DOCUMENTS, BadRecord, read_records
 from esdedup.ingest.ingest import ingest
-from esdedup.models import Encoded
+from esdedup.models import Encoded, Query
+from esdedup.search.candidates import candidate_queries
+from esdedup.search.limits import Limits, narrowed_scheme
+from esdedup.search.similar import jaccard_matches
 from esdedup.sketch import sketch as sketching
 from esdedup.sketch.minhash import band_hashes, signatures
 from esdedup.sketch.scheme import Scheme
@@ -48,7 +55,12 @@ AT_ONCE = 2_000
 
 NAME = "esdedup-benchmark-stages"
 SKETCHING = ("normalise", "split", "shingle", "sign", "simhash", "digest", "tokens")
+QUERIES = 300
+QUERY_STAGES = ("sketch", "tokens", "search", "verify")
 STAGES = ("read", *SKETCHING, "serialise", "send")
+
+
+Stages = dict[str, float]
 
 
 class Clock:
@@ -143,9 +155,7 @@ def _refuse(record: BadRecord) -> None:
     raise ValueError(record.reason)
 
 
-def rounds_of(
-    file: Path, fresh: Callable[[], Index], rounds: int
-) -> tuple[dict[str, float], float]:
+def rounds_of(file: Path, fresh: Callable[[], Index], rounds: int) -> tuple[Stages, float]:
     """The best of each stage, and of the whole, over several rounds, each into a new index."""
     clocks, wholes = [], []
     for _ in range(rounds):
@@ -160,19 +170,67 @@ def rounds_of(
     return {stage: min(clock[stage] for clock in clocks) for stage in STAGES}, min(wholes)
 
 
+def query_rounds(file: Path, fresh: Callable[[], Index], rounds: int) -> tuple[Stages, float]:
+    """The same of QUERIES queries."""
+    seconds = {stage: [0.0] * rounds for stage in (*QUERY_STAGES, "the whole")}
+    with fresh() as index:
+        items = _read(file, index.meta)
+        index.add({"id": item.id, "text": item.text} for item in items)
+        index.store.refresh()
+        texts = [item.text for item in items[:: max(1, len(items) // QUERIES)]][:QUERIES]
+        for text in texts:
+            index.similar(text)
+        for at, text in itertools.product(range(rounds), texts):
+            for stage, took in _query(index, text).items():
+                seconds[stage][at] += took
+    best = {stage: min(found) for stage, found in seconds.items()}
+    return {stage: best[stage] for stage in QUERY_STAGES}, best["the whole"]
+
+
+def _query(index: Index, text: str) -> Stages:
+    """Seconds of the stages of a query, and of the whole."""
+    meta, store, limits = index.meta, index.store, Limits()
+    query, seconds = Query(text), {}
+    for _ in range(2):  # The second time counts: the whole comes after it, as warm as the stages.
+        at = [time.perf_counter()]
+        scheme = narrowed_scheme(meta.scheme, limits.metric)
+        swaps = limits.swaps_for(meta.scheme)
+        sketches = sketching.sketch([text], scheme, with_shingles=True, swaps=swaps)
+        at.append(time.perf_counter())
+        wanted = candidate_queries(meta, sketches, [query], limits)
+        at.append(time.perf_counter())
+        (found,) = store.candidates(wanted, limits.candidates)
+        at.append(time.perf_counter())
+        assert sketches.shingles is not None
+        jaccard_matches(meta, [sketches.shingles[0]], [found.found], limits.least_similarity)
+        at.append(time.perf_counter())
+        seconds = {
+            stage: end - start
+            for stage, (start, end) in zip(QUERY_STAGES, itertools.pairwise(at), strict=True)
+        }
+    began = time.perf_counter()
+    index.similar(text)
+    return {**seconds, "the whole": time.perf_counter() - began}
+
+
 def rows_of(
     store: str, kind: dict[str, Any], file: Path, fresh: Callable[[], Index], rounds: int
 ) -> Iterator[dict[str, Any]]:
-    stages, total = rounds_of(file, fresh, rounds)
-    parts = {**stages, "the rest": total - sum(stages.values()), "the whole": total}
-    for stage, seconds in parts.items():
-        yield {
-            "store": store,
-            **kind,
-            "stage": stage,
-            "microseconds_per_document": round(1e6 * seconds / kind["documents"], 3),
-            "share": round(seconds / total, 4),
-        }
+    work = {
+        store: (rounds_of, kind["documents"]),
+        f"{store}, a query": (query_rounds, min(QUERIES, kind["documents"])),
+    }
+    for name, (of, count) in work.items():
+        stages, total = of(file, fresh, rounds)
+        parts = {**stages, "the rest": total - sum(stages.values()), "the whole": total}
+        for stage, seconds in parts.items():
+            yield {
+                "store": name,
+                **kind,
+                "stage": stage,
+                "microseconds": round(1e6 * seconds / count, 3),
+                "share": round(seconds / total, 4),
+            }
 
 
 def files(documents: int, folder: Path) -> Iterator[tuple[dict[str, Any], Path, dict[str, Any]]]:
@@ -238,14 +296,14 @@ def tables(document: dict[str, Any]) -> str:
         lines = [f"| **{store}** | {heads} |", "|---" + "|---:" * len(kinds) + "|"]
         for stage in dict.fromkeys(row["stage"] for row in mine):
             cells = " | ".join(
-                f"{row['microseconds_per_document']:.1f} ({100 * row['share']:.0f}%)"
+                f"{row['microseconds']:.1f} ({100 * row['share']:.0f}%)"
                 for name, _ in kinds
                 for row in mine
                 if (row["stage"], row["texts"]) == (stage, name)
             )
             lines.append(f"| {stage} | {cells} |")
         parts.append("\n".join(lines))
-    return "Microseconds a document, and their share.\n\n" + "\n\n".join(parts)
+    return "Microseconds a document or a query, and their share.\n\n" + "\n\n".join(parts)
 
 
 def main() -> None:

@@ -110,9 +110,10 @@ def _sketch_block(
             least = smallest(sets, length, scheme.seed, swaps + 1)
             signature = least[0]
             probes, probed = probe_hashes(least, *form, swaps)
+            bands = probes[:, :, 0]
         else:
             signature = signatures(shingles, length, scheme.seed)
-        bands = band_hashes(signature, *form)
+            bands = band_hashes(signature, *form)
         if minhash.signature:
             values = band_hashes(signature, minhash.signature, 1, VALUE_BITS)
     if simhash is not None:

@@ -61,11 +61,15 @@ def shingle(tokens: Ragged, size: int) -> Ragged:
 
     A row shorter than `size` gives one shingle of all its tokens. An empty row gives none.
     """
-    counts, starts, ends = tokens.counts, tokens.offsets[:-1], tokens.offsets[1:]
     total = tokens.hashes.size
-    folded = np.zeros(total, np.uint64)
     windows = max(total - size + 1, 0)
-    folded[:windows] = _fold([tokens.hashes[i : i + windows] for i in range(size)])
+    whole = _fold([tokens.hashes[i : i + windows] for i in range(size)])
+    if len(tokens) == 1 and windows:
+        # For one text the calls of numpy cost more than the work.
+        return Ragged(avalanche(whole), np.array([0, windows]))
+    counts, starts, ends = tokens.counts, tokens.offsets[:-1], tokens.offsets[1:]
+    folded = np.zeros(total, np.uint64)
+    folded[:windows] = whole
     keep = np.ones(total, np.bool_)
     for back in range(1, size):
         keep[(ends - back)[counts >= back]] = False
@@ -82,6 +86,10 @@ def distinct(shingles: Ragged) -> Ragged:
     """Sorts each row and removes repetitions: the sets that Jaccard similarity compares."""
     if not shingles.hashes.size:
         return shingles
+    if len(shingles) == 1:
+        hashes = np.sort(shingles.hashes)
+        hashes = hashes[run_starts(hashes)]
+        return Ragged(hashes, np.array([0, hashes.size]))
     rows = Ragged(shingles.hashes.copy(), shingles.offsets)
     # Row by row: sorting all at once, by row and hash, takes eight times as long.
     for row in rows:

@@ -302,16 +302,17 @@ class Tables:
     def holders(self, kind: str, waiting: int) -> str:
         """An SQL query for the documents that hold any token of a JSON array, the parameter 1.
 
-        A document comes once for each token that it holds. waiting: the number of documents that
-        are not listed yet.
+        A document comes once for each token that it holds; no token is in the array twice. waiting:
+        the number of documents that are not listed yet.
         """
-        wanted = "IN (SELECT value FROM json_each(?1))"
-        found = f"SELECT document FROM {self._name(kind)} WHERE token {wanted}"
+        # By IN, SQLite would sort the tokens first.
+        found = f"SELECT document FROM json_each(?1) CROSS JOIN {self._name(kind)} ON token = value"
         if not waiting:
             return found
         return (
             f"{found} UNION ALL SELECT number FROM {self.documents}, json_each(tokens, '$.{kind}')"
-            f" AS each WHERE number > {self._listed()} AND each.value {wanted}"
+            f" AS each WHERE number > {self._listed()}"
+            " AND each.value IN (SELECT value FROM json_each(?1))"
         )
 
     def candidates(self, queries: Sequence[CandidateQuery], limit: int) -> list[Candidates]:
@@ -324,7 +325,7 @@ class Tables:
         holders = {kind: self.holders(kind, waiting) for kind in kinds}
         answers = []
         for query in queries:
-            tokens = [token for group in query.groups for token in group]
+            tokens = [*dict.fromkeys(itertools.chain.from_iterable(query.groups))]
             exclude = query.exclude if is_unicode(query.exclude or "") else None
             wanted = f"AND {original} IS NULL" if query.originals else ""
             found = self.db.execute(
