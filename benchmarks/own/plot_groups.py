@@ -1,8 +1,8 @@
-"""Draws what pairs and groups of a whole index take: groups.png, from the figures of groups.py.
+"""Draws what pairs and groups take as documents grow, from the figures of groups.py.
 
     python -m benchmarks.own.plot_groups FILE.json [FILE.json ...] [--out docs/explanation/groups]
 
-One file for each store. Needs matplotlib: pip install matplotlib.
+One file for each store, of documents of the same length. Needs matplotlib: pip install matplotlib.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ def draw(runs: list[Figures], out: Path) -> None:
         axes.grid(visible=True, which="both", alpha=0.25)
     handles, labels = grid[0].get_legend_handles_labels()
     figure.legend(handles, labels, fontsize=8, loc="outside lower center", ncols=4)
-    figure.suptitle("Pairs and groups at Jaccard 0.8, documents of 400 characters")
+    length = runs[0]["characters"]
+    figure.suptitle(f"Pairs and groups at Jaccard 0.8, documents of {length} characters")
     figure.savefig(out.with_suffix(".png"), dpi=110, metadata={"Software": None})
     plt.close(figure)
 
