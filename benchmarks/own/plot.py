@@ -44,7 +44,7 @@ PANELS: list[tuple[str, dict[str, tuple[str, ...]]]] = [
     ("Candidates a query, mean", {"candidates": ("queries", "candidates", "mean")}),
     (
         "Recall of edited copies",
-        {"found": ("recall", "all", "found"), "S-curve": ("recall", "all", "expected")},
+        {"found": ("recall", "all", "found"), "by the formula": ("recall", "all", "expected")},
     ),
     ("Memory of the client, MB", {"most so far": ("peak_mb_all",)}),
 ]

@@ -8,7 +8,7 @@ from benchmarks.peers.inside import in_process
 from esdedup import MinHash, Scheme, Shingling, SimHash
 from esdedup.sketch.segments import segment_values
 from esdedup.sketch.simhash import to_hex
-from esdedup.sketch.sketch import sketch, token_fields
+from esdedup.sketch.sketch import sketch, token_json
 from esdedup.sketch.tokens import encode
 
 SIZE = 5
@@ -19,24 +19,18 @@ AT_ONCE = 2_000
 def bands(minhash: MinHash) -> in_process.Job:
     scheme = Scheme(shingling=Shingling("word", SIZE), minhash=minhash, simhash=None)
 
-    def job(texts: list[str]) -> Any:
-        tokens: list[list[str]] = []
-        for first in range(0, len(texts), AT_ONCE):
-            found = sketch(texts[first : first + AT_ONCE], scheme).bands
-            assert found is not None
-            tokens += encode(found, minhash.token_bits)
-        return tokens
-
-    return job
+    return _job(scheme)
 
 
 def fields(minhash: MinHash) -> in_process.Job:
-    scheme = Scheme(shingling=Shingling("word", SIZE), minhash=minhash)
+    return _job(Scheme(shingling=Shingling("word", SIZE), minhash=minhash))
 
+
+def _job(scheme: Scheme) -> in_process.Job:
     def job(texts: list[str]) -> Any:
-        made: list[dict[str, Any]] = []
+        made: list[str] = []
         for first in range(0, len(texts), AT_ONCE):
-            made += token_fields(sketch(texts[first : first + AT_ONCE], scheme), scheme)
+            made += token_json(sketch(texts[first : first + AT_ONCE], scheme), scheme)
         return made
 
     return job
