@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 import typer
@@ -158,35 +159,47 @@ def main() -> None:
 
 @contextmanager
 def _other_signals_interrupt() -> Iterator[None]:
-    """Lets SIGTERM and SIGHUP do what Ctrl-C does, such as to remove temporary files.
+    """Lets the first SIGTERM or SIGHUP do what Ctrl-C does, such as to remove temporary files.
 
-    The exit status is then 128 and the number of the signal. Signals that whoever started the
-    program had it ignore, as `nohup` does, stay ignored.
+    The program then ends by that signal. Signals that whoever started it had it ignore, as `nohup`
+    does, stay ignored.
     """
     came: list[int] = []
 
-    def interrupt(number: int, _: object) -> None:
-        came.append(number)
-        signal.raise_signal(signal.SIGINT)
+    def end(number: int, _: object) -> None:
+        if not came:
+            came.append(number)
+            signal.raise_signal(signal.SIGINT)
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        if came:
+            signal.default_int_handler(number, frame)
 
     ending = {signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}
     ours = [each for each in ending if signal.getsignal(each) == signal.SIG_DFL]
+    interrupting = signal.getsignal(signal.SIGINT)
     if (
-        signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+        interrupting not in (signal.default_int_handler, signal.SIG_IGN)
         or threading.current_thread() is not threading.main_thread()
     ):
         ours = []
+    elif interrupting == signal.SIG_IGN:
+        # So a shell starts what runs in the background.
+        signal.signal(signal.SIGINT, interrupt)
     for number in ours:
-        signal.signal(number, interrupt)
+        signal.signal(number, end)
     try:
         yield
-    except (KeyboardInterrupt, SystemExit):
-        if came:
-            sys.exit(128 + came[0])
-        raise
     finally:
+        if came:
+            signal.signal(came[0], signal.SIG_DFL)
+            signal.raise_signal(came[0])
+            # The first process of a container is not ended by it.
+            sys.exit(128 + came[0])
         for number in ours:
             signal.signal(number, signal.SIG_DFL)
+        if ours:
+            signal.signal(signal.SIGINT, interrupting)
 
 
 def _fail(error: object, status: int) -> None:

@@ -106,7 +106,7 @@ class SimilarPairs:
 
     def _ordered(self, left: I64, right: I64, value: F64) -> Iterator[_Found]:
         near = -value if self.metric == "jaccard" else value
-        lower, higher = _sorted(left, right)
+        lower, higher = _lower_and_higher(left, right)
         order = np.lexsort((higher, lower, near))
         # In parts, as Python's own numbers take much more memory.
         for start in range(0, order.size, _AT_ONCE):
@@ -116,13 +116,13 @@ class SimilarPairs:
     def _pairs(self, left: I64, right: I64, value: F64) -> Iterator[Pair]:
         by_jaccard = self.metric == "jaccard"
         equal = (self.first[left] == self.first[right]).tolist()
-        ids = [map(self.ids.__getitem__, rows.tolist()) for rows in _sorted(left, right)]
+        ids = [map(self.ids.__getitem__, rows.tolist()) for rows in _lower_and_higher(left, right)]
         for a, b, measure, same in zip(*ids, value.tolist(), equal, strict=True):
             similarity, distance = (measure, None) if by_jaccard else (None, int(measure))
             yield Pair(a, b, similarity, distance, same)
 
 
-def _sorted(left: I64, right: I64) -> tuple[I64, I64]:
+def _lower_and_higher(left: I64, right: I64) -> tuple[I64, I64]:
     """The lower and the higher of each pair."""
     return np.minimum(left, right), np.maximum(left, right)
 
@@ -175,6 +175,7 @@ def pairs_among(
             near = value >= limits.least_similarity
             parts.append((left[near], right[near], value[near]))
             step("Comparing", done, texts.filled)
+        step("Comparing", texts.filled, texts.filled)
         left, right, value = (np.concatenate(column) for column in zip(*parts, strict=True))
         cut, recall, equal = candidates.capped, candidates.recall, 1.0
     first = texts.firsts

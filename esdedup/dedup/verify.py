@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,11 +20,11 @@ from esdedup.stores.fields import text_at
 from esdedup.text.arrays import F64, I64, Ragged
 from esdedup.text.jaccard import jaccard
 
-_SHINGLES_A_BLOCK = 16_000_000
+_SHINGLES_A_BLOCK = 4_000_000
 _MOST_DOCUMENTS = 20_000
 _FETCHED_AT_ONCE = 2_000
-_PAIRS_AT_ONCE = 1 << 20
-"""Limits of memory: 128 MB of shingle hashes, and the texts of one fetch."""
+_PAIRS_AT_ONCE = 1 << 18
+"""Limits of memory of one process: 230 MB to compare sets, and the texts of one fetch."""
 
 
 def texts_in(store: Store, text_fields: Sequence[str]) -> Callable[[list[str]], list[str]]:
@@ -80,19 +81,27 @@ class ExactSimilarity:
     def of_blocks(
         self, blocks: Iterable[tuple[int, I64, I64]], workers: int
     ) -> Iterator[tuple[int, I64, I64, F64]]:
-        """The pairs of blocks, (done, left, right), in smaller ones, each with its similarities.
+        """The pairs of blocks, (rows done, left, right), in smaller ones with their similarities.
 
         workers: number of processes that compute. More than one needs texts that were read.
         """
         waiting: deque[tuple[int, I64, I64]] = deque()
 
         def tasks() -> Iterator[_Task]:
+            before = 0
             for done, left, right in blocks:
+                seen = 0
                 for chosen, task in self._tasks(left, right):
-                    waiting.append((done, left[chosen], right[chosen]))
+                    seen += chosen.size
+                    rows = before + (done - before) * seen // left.size
+                    waiting.append((rows, left[chosen], right[chosen]))
                     yield task
+                before = done
 
-        for verified in in_order(workers, _verified, tasks()):
+        todo = tasks()
+        # The first task tells how long texts are, and may be the only one.
+        at_once = map(_verified, itertools.islice(todo, 1))
+        for verified in itertools.chain(at_once, in_order(workers, _verified, todo)):
             done, left, right = waiting.popleft()
             yield done, left, right, self._taken(verified)
 

@@ -37,7 +37,7 @@ Format = Literal["jsonl", "csv", "tsv", "text"]
 BATCH_DOCUMENTS = 10_000
 BATCH_CHARACTERS = 8_000_000
 CHUNK_BYTES = 2 << 20
-"""A chunk ends after this many bytes, or after BATCH_DOCUMENTS lines."""
+"""A chunk ends after about this many bytes, or BATCH_DOCUMENTS lines."""
 
 _FORMATS: dict[str, Format] = {
     ".jsonl": "jsonl",
@@ -155,18 +155,12 @@ def _chunks(name: str, kind: Format, stream: io.BufferedReader) -> Iterator[Chun
             yield Chunk(partial(list, some))
         return
     first = 1
-    for block in blocks_of_lines(stream, CHUNK_BYTES):
-        lines = block.count(b"\n") + (not block.endswith(b"\n"))
-        if lines > BATCH_DOCUMENTS:
-            for part in _grouped(io.BytesIO(block), len, CHUNK_BYTES):
-                yield Chunk(partial(_read_lines, name, kind, part, first))
-                first += len(part)
-            continue
+    for block in blocks_of_lines(stream, CHUNK_BYTES, BATCH_DOCUMENTS):
         yield Chunk(partial(_read_block, name, kind, block, first))
-        first += lines
+        first += block.count(b"\n") + isinstance(block, Head)
 
 
-def _read_whole(name: str, kind: Format, stream: BinaryIO) -> Iterator[Record | BadRecord]:
+def _read_whole(name: str, kind: Format, stream: io.BufferedReader) -> Iterator[Record | BadRecord]:
     """Yields records that can only be told apart from the beginning of the file on."""
     return _read_array(name, stream) if kind == "jsonl" else _read_rows(name, kind, stream)
 
@@ -298,7 +292,7 @@ def _is_array(stream: io.BufferedReader) -> bool:
     return head.lstrip()[:1] == b"["
 
 
-def _read_array(name: str, stream: BinaryIO) -> Iterator[Record | BadRecord]:
+def _read_array(name: str, stream: io.BufferedReader) -> Iterator[Record | BadRecord]:
     """Yields the elements of one JSON array. Their lines are their numbers.
 
     Raises InputError where the array is not valid JSON: nothing can be told apart after that.
@@ -326,10 +320,11 @@ def _read_array(name: str, stream: BinaryIO) -> Iterator[Record | BadRecord]:
 class _Text:
     """The text of a stream, of which a part is in memory."""
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: io.BufferedReader) -> None:
         self._stream = stream
         self._utf8 = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape")
         self._ended = False
+        self._broken: Exception | None = None
         self._text = ""
         self._at = 0
         # It only finds the end of a value.
@@ -369,8 +364,16 @@ class _Text:
     def _read(self) -> None:
         rest = self._text[self._at :]
         # As much again, so that a long value is not parsed again for each small part.
-        block = self._stream.read(max(CHUNK_BYTES, len(rest)))
-        self._ended = not block
+        size, block = max(CHUNK_BYTES, len(rest)), bytearray()
+        if self._broken is not None:
+            raise self._broken
+        try:
+            while len(block) < size and (more := self._stream.read1(size)):
+                block += more
+        except Exception as error:
+            # It comes after all that was read.
+            self._broken = error
+        self._ended = not block and self._broken is None
         self._text, self._at = rest + self._utf8.decode(block, self._ended), 0
 
 

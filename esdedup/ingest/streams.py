@@ -105,33 +105,36 @@ def lines_of(stream: BinaryIO) -> Iterator[bytes]:
         yield _ended(line, stream)
 
 
-def blocks_of_lines(stream: io.BufferedReader, size: int) -> Iterator[bytes]:
-    """Yields the lines of `lines_of` together, about `size` bytes of them; a Head comes alone.
+def blocks_of_lines(stream: io.BufferedReader, size: int, most: int) -> Iterator[bytes]:
+    """Yields the lines of `lines_of` together; a Head comes alone.
 
-    If the stream breaks off, the error comes after all whole lines.
+    A block ends after `size` bytes or `most` lines, or a few more, as the stream gives them. If the
+    stream breaks off, the error comes after all whole lines.
     """
-    block = bytearray()
-    # Less than two of these are read before a line is cut.
-    size = min(size, MOST_BYTES // 2)
+    block, lines = bytearray(), 0
+    # Less than three of these are read before a line is cut.
+    size = min(size, MOST_BYTES // 3)
 
     def taken(end: int) -> bytes:
-        lines = bytes(block[:end])
+        some = bytes(block[:end])
         del block[:end]
-        return lines
+        return some
 
     try:
-        while more := stream.read1(size):
+        while more := stream.read1(min(size, _BLOCK_BYTES)):
             block += more
-            if len(block) < size:
+            lines += more.count(b"\n")
+            if len(block) < size and lines < most:
                 continue
-            if whole := block.rfind(b"\n") + 1:
-                yield taken(whole)
+            if lines:
+                yield taken(block.rfind(b"\n") + 1)
             else:
                 begun = taken(len(block))
                 yield _ended(begun + stream.readline(MOST_BYTES + 1 - len(begun)), stream)
+            lines = 0
     except Exception:
-        if whole := block.rfind(b"\n") + 1:
-            yield taken(whole)
+        if lines:
+            yield taken(block.rfind(b"\n") + 1)
         raise
     if block:
         yield taken(len(block))

@@ -440,7 +440,7 @@ def test_a_reader_that_goes_away_is_no_crash() -> None:
 
 @pytest.mark.parametrize(
     ("number", "status"),
-    [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130), (signal.SIGTERM, 143)],
+    [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)],
 )
 def test_a_killed_run_is_completed_by_doing_it_again(number: int, status: int) -> None:
     records = [{"id": str(n), "text": f"text number {n} of many " * 20} for n in range(20_000)]

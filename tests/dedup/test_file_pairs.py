@@ -159,17 +159,21 @@ def test_wrong_usage(arguments: list[str], said: str) -> None:
     assert said in done.err
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_run_that_is_ended_leaves_no_texts(workers: str, folder: Path) -> None:
+@pytest.mark.parametrize(("workers", "interrupt"), [("1", "-"), ("2", "-"), ("1", "ignored")])
+def test_a_run_that_is_ended_leaves_no_texts(workers: str, interrupt: str, folder: Path) -> None:
     temporary = folder / "temporary"
     temporary.mkdir()
     text = "".join(f'{{"text": "text {n} of many"}}\n' for n in range(300_000))
     with input_without_end(text) as lines:
         environment = {**os.environ, "TMPDIR": str(temporary)}
         options: Any = {"stdin": lines, "stderr": subprocess.PIPE, "env": environment}
+        if interrupt == "ignored":
+            # As a shell starts what runs in the background.
+            options["preexec_fn"] = lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)
         process = start_command("pairs", "-", "--workers", workers, **options)
         await_true("a share of the texts", lambda: any(temporary.rglob("texts-*")))
         process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGTERM)
         _, shown = process.communicate(timeout=60)
-    assert (process.returncode, shown) == (143, "")
+    assert (process.returncode, shown) == (-signal.SIGTERM, "")
     assert [*temporary.iterdir()] == []
