@@ -12,8 +12,8 @@ Each command is a process of its own, whose time and peak memory are taken:
 - `group --threshold 0.8`: groups found and written, once with each method; and again, when
   nothing is left to write.
 
-With `--files`, texts are of about 150 characters, every tenth an edited copy of the one before it,
-and the truth is not worked out: `--sizes 100000,1000000,10000000` is within reach. Measured are
+With `--files`, texts are of about 145 characters, every tenth an edited copy of an earlier one, and
+the truth is not worked out: `--sizes 100000,1000000,10000000` is within reach. Measured are
 `pairs FILES --threshold 0.8`, with one and with two worker processes, and for a local file `index`,
 and `pairs --threshold 0.8` of that.
 
@@ -41,12 +41,12 @@ import esdedup
 from benchmarks.lib import servers
 from benchmarks.lib.measuring import ESDEDUP, Figures, run
 from benchmarks.lib.planted import CHARACTERS, Pair, planted, share, true_pairs
-from benchmarks.lib.texts import CHUNK, Growing
+from benchmarks.lib.texts import short
 from esdedup.stores.elastic.store import ClusterStore
 from esdedup.stores.fields import value_at
 
 INDEX = "esdedup-benchmark-groups"
-SHORT = 150
+SHORT = 145
 TIMED_TWICE = 1_000_000
 """The most documents for which two worker processes are timed too."""
 THRESHOLD = 0.8
@@ -94,9 +94,7 @@ def written(texts: Iterable[str], file: Path) -> None:
 
 def measure_files(size: int, folder: Path) -> Figures:
     file, out = folder / "documents.jsonl", folder / "out"
-    source = Growing(SHORT)
-    chunks = map(source.chunk, range(-(-size // CHUNK)))
-    written(itertools.islice(itertools.chain.from_iterable(chunks), size), file)
+    written(short(size), file)
     figures: Figures = {"documents": size}
     options = ["-t", str(THRESHOLD), "--json"]
     db = ["--db", str(folder / "a.db")]
