@@ -63,8 +63,11 @@ def with_esdedup(texts: Sequence[str], target: str | Path, where: str) -> Iterat
 
     target: a folder for files, or a server's address.
     """
+    default = esdedup.Scheme()
+    assert default.minhash is not None
+    shape = f"{default.minhash.bands} x {default.minhash.rows}"
     schemes: list[tuple[str, esdedup.Scheme, tuple[float, ...]]] = [
-        ("23 x 3, the default", esdedup.Scheme(), THRESHOLDS)
+        (f"{shape}, the default", default, THRESHOLDS)
     ]
     for threshold, (bands, rows) in EQUAL.items():
         minhash = esdedup.MinHash(128, bands, rows)
