@@ -55,7 +55,7 @@ Versions = dict[str, str]
 
 PEERS = {
     "datasketch LSH, memory": ["memory"],
-    "datasketch LSH, memory, our bands": ["memory", "--bands", "23", "--rows", "3"],
+    "datasketch LSH, memory, one index": ["memory", "--bands", "23", "--rows", "3"],
     "datasketch LSH, Redis": ["redis"],
     "datasketch forest": ["forest"],
     "datasketch forest, more trees": ["forest", "--trees", "32"],
