@@ -18,15 +18,16 @@ from pathlib import Path
 from benchmarks.lib.measuring import RESULTS
 
 PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "benchmarks.md"
-SECTION = re.compile(r"(<!-- (\w+) -->\n).*?(<!-- /\2 -->)", re.DOTALL)
+SECTION = re.compile(r"(<!-- ([\w-]+) -->\n).*?(<!-- /\2 -->)", re.DOTALL)
 
 
 def rendered(page: str) -> str:
     """The page with the tables of the results as they are."""
 
     def filled(found: re.Match[str]) -> str:
-        name = found[2]
-        document = json.loads((RESULTS / f"{name}.json").read_text("utf-8"))
+        document = json.loads((RESULTS / f"{found[2]}.json").read_text("utf-8"))
+        # What follows a hyphen tells runs of a benchmark apart.
+        name = found[2].partition("-")[0]
         folder = "own" if (RESULTS.parent / "own" / f"{name}.py").exists() else "peers"
         tables = importlib.import_module(f"benchmarks.{folder}.{name}").tables(document)
         return f"{found[1]}{provenance(document)}\n\n{tables.strip()}\n{found[3]}"
