@@ -9,7 +9,7 @@ of the whole beyond its stages: accounts of records, ids, documents put together
 each stage, and of the whole, the best round.
 
 A query is the text of an indexed document, asked for by `Index.similar`. Its stages are to sketch
-the text and probe, to write the query's tokens, to search, and to verify what was found.
+the text and probe, to write the query's tokens, to search, and to verify the candidates.
 """
 
 from __future__ import annotations

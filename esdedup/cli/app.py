@@ -161,8 +161,8 @@ def main() -> None:
 def _other_signals_interrupt() -> Iterator[None]:
     """Lets the first SIGTERM or SIGHUP do what Ctrl-C does, such as to remove temporary files.
 
-    The program then ends by that signal. Signals that whoever started it had it ignore, as `nohup`
-    does, stay ignored.
+    The program then ends by that signal. A signal that was ignored from the start, as under
+    `nohup`, stays ignored.
     """
     came: list[int] = []
 
@@ -175,16 +175,15 @@ def _other_signals_interrupt() -> Iterator[None]:
         if came:
             signal.default_int_handler(number, frame)
 
+    interrupting = signal.getsignal(signal.SIGINT)
+    usual = interrupting in (signal.default_int_handler, signal.SIG_IGN)
+    if not usual or threading.current_thread() is not threading.main_thread():
+        yield
+        return
     ending = {signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}
     ours = [each for each in ending if signal.getsignal(each) == signal.SIG_DFL]
-    interrupting = signal.getsignal(signal.SIGINT)
-    if (
-        interrupting not in (signal.default_int_handler, signal.SIG_IGN)
-        or threading.current_thread() is not threading.main_thread()
-    ):
-        ours = []
-    elif interrupting == signal.SIG_IGN:
-        # So a shell starts what runs in the background.
+    if interrupting == signal.SIG_IGN:
+        # So a shell starts a program in the background.
         signal.signal(signal.SIGINT, interrupt)
     for number in ours:
         signal.signal(number, end)
@@ -198,8 +197,7 @@ def _other_signals_interrupt() -> Iterator[None]:
             sys.exit(128 + came[0])
         for number in ours:
             signal.signal(number, signal.SIG_DFL)
-        if ours:
-            signal.signal(signal.SIGINT, interrupting)
+        signal.signal(signal.SIGINT, interrupting)
 
 
 def _fail(error: object, status: int) -> None:

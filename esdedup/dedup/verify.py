@@ -123,7 +123,7 @@ class ExactSimilarity:
             order = order[block.size :]
 
     def _taken(self, verified: tuple[F64, int, int]) -> F64:
-        """The similarities. Counts what was read for them."""
+        """The similarities. Counts their documents and shingles."""
         similarity, documents, shingles = verified
         self._documents += documents
         self._shingles += shingles

@@ -37,7 +37,7 @@ Format = Literal["jsonl", "csv", "tsv", "text"]
 BATCH_DOCUMENTS = 10_000
 BATCH_CHARACTERS = 8_000_000
 CHUNK_BYTES = 2 << 20
-"""A chunk ends after about this many bytes, or BATCH_DOCUMENTS lines."""
+"""A chunk ends after about this many bytes, or after BATCH_DOCUMENTS lines."""
 
 _FORMATS: dict[str, Format] = {
     ".jsonl": "jsonl",

@@ -108,8 +108,8 @@ def lines_of(stream: BinaryIO) -> Iterator[bytes]:
 def blocks_of_lines(stream: io.BufferedReader, size: int, most: int) -> Iterator[bytes]:
     """Yields the lines of `lines_of` together; a Head comes alone.
 
-    A block ends after `size` bytes or `most` lines, or a few more, as the stream gives them. If the
-    stream breaks off, the error comes after all whole lines.
+    A block ends after `most` lines, or `size` bytes and a few more, as the stream gives them. If
+    the stream breaks off, the error comes after all whole lines.
     """
     block, lines = bytearray(), 0
     # Less than three of these are read before a line is cut.
@@ -124,6 +124,9 @@ def blocks_of_lines(stream: io.BufferedReader, size: int, most: int) -> Iterator
         while more := stream.read1(min(size, _BLOCK_BYTES)):
             block += more
             lines += more.count(b"\n")
+            while lines > most:
+                yield taken(_after_lines(block, most))
+                lines -= most
             if len(block) < size and lines < most:
                 continue
             if lines:
@@ -138,6 +141,14 @@ def blocks_of_lines(stream: io.BufferedReader, size: int, most: int) -> Iterator
         raise
     if block:
         yield taken(len(block))
+
+
+def _after_lines(block: bytearray, lines: int) -> int:
+    """Returns the place after the first lines of a block."""
+    end = 0
+    for _ in range(lines):
+        end = block.index(b"\n", end) + 1
+    return end
 
 
 def _ended(line: bytes, stream: BinaryIO) -> bytes:

@@ -46,7 +46,9 @@ def test_blocks_hold_the_lines(parts: list[bytes], data: st.DataObject) -> None:
         expected = [*lines_of(io.BytesIO(text))]
         lines: list[bytes] = []
         for block in blocks_of_lines(_stream(text, piece), size, most):
-            lines += [block] if isinstance(block, Head) else io.BytesIO(block)
+            some = [block] if isinstance(block, Head) else [*io.BytesIO(block)]
+            assert 0 < len(some) <= most
+            lines += some
     assert lines == expected
     assert [isinstance(line, Head) for line in lines] == [
         isinstance(each, Head) for each in expected
