@@ -1,0 +1,1 @@
+"""All pairs and groups on Spark: the extra `esdedup[spark]`."""
