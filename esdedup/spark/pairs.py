@@ -145,7 +145,7 @@ def compare(
 def report_on(
     documents: Documents,
     reading: Reading,
-    capped: Capped = Capped(),
+    capped: Capped = Capped(),  # noqa: B008
     recall: float = 1.0,
 ) -> SparkReport:
     """The numbers of a comparison of documents."""
