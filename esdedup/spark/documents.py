@@ -76,11 +76,12 @@ def numbered(
     # A column may hold dots in its name.
     chosen = df.select(*(F.col(f"`{name}`") for name in names))
     made = partial(_sketched, reading, id_field, tuple(text_fields))
+    # Written before it is sorted: Spark samples what it sorts, which would sketch all texts twice.
+    found = tables.kept("sketched", mapped(chosen, made, ", ".join(_SKETCHED)))
     # Rows of one id and key come in the order of their texts, whatever the order they were read in.
-    ordered = mapped(chosen, made, ", ".join(_SKETCHED)).sort("key", "digest")
-    whole = tables.kept(
-        "documents", ordered.drop("key").withColumn("number", F.monotonically_increasing_id())
-    )
+    ordered = found.sort("key", "digest").drop("key")
+    whole = tables.kept("documents", ordered.withColumn("number", F.monotonically_increasing_id()))
+    tables.remove("sketched")
     usable = whole.where("digest is not null")
     counted = whole.agg(
         F.count("*"),

@@ -56,11 +56,11 @@ class Tables:
         table.write.parquet(path)
         return self.spark.read.schema(table.schema).parquet(path)
 
-    def remove(self) -> None:
-        """Removes the folder."""
+    def remove(self, name: str = "") -> None:
+        """Removes a table, or the folder with all tables."""
         jvm = self.spark.sparkContext._jvm
         assert jvm is not None
-        path = jvm.org.apache.hadoop.fs.Path(self.folder)
+        path = jvm.org.apache.hadoop.fs.Path(f"{self.folder}/{name}")
         files = path.getFileSystem(self.spark.sparkContext._jsc.hadoopConfiguration())
         files.delete(path, True)
 
