@@ -77,31 +77,30 @@ def numbered(
     chosen = df.select(*(F.col(f"`{name}`") for name in names))
     made = partial(_sketched, reading, id_field, tuple(text_fields))
     # Written before it is sorted: Spark samples what it sorts, which would sketch all texts twice.
-    found = tables.kept("sketched", mapped(chosen, made, ", ".join(_SKETCHED)))
+    sketches = tables.kept("sketched", mapped(chosen, made, ", ".join(_SKETCHED)))
     # Rows of one id and key come in the order of their texts, whatever the order they were read in.
-    ordered = found.sort("key", "digest").drop("key")
+    ordered = sketches.sort("key", "digest").drop("key")
     whole = tables.kept("documents", ordered.withColumn("number", F.monotonically_increasing_id()))
     tables.remove("sketched")
     usable = whole.where("digest is not null")
     counted = whole.agg(
         F.count("*"),
         F.count("digest"),
+        F.countDistinct("id"),
         F.sum(F.expr("int(not filled)")),
         F.max("keyed"),
     ).first()
     assert counted is not None
-    rows, count, wordless, keyed = counted
+    rows, found, count, wordless, keyed = counted
     if count and keep.by == "field" and not keyed:
         raise UsageError(f"keep {keep}: no document has a number or a text in that field")
-    by_id = Window.partitionBy("id").orderBy(F.desc("number"))
-    former = usable.select("id", "number").withColumn("place", F.row_number().over(by_id))
-    former = tables.kept("repeated", former.where("place > 1").select("number"))
-    repeated = former.count()
-    if repeated:
-        usable = usable.join(former, "number", "left_anti")
+    if found > count:
+        by_id = Window.partitionBy("id").orderBy(F.desc("number"))
+        usable = usable.withColumn("place", F.row_number().over(by_id)).where("place = 1")
+        usable = tables.kept("once", usable)
     copies = tables.kept("copies", _copies(usable))
     table = usable.select("number", "id", "text", "digest", "filled", "bands")
-    return Documents(table, copies, count - repeated, rows - count, wordless or 0, repeated)
+    return Documents(table, copies, count, rows - found, wordless or 0, found - count)
 
 
 def _copies(table: DataFrame) -> DataFrame:

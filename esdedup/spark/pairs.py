@@ -105,8 +105,7 @@ def similar_pairs(
     for side in ("left", "right"):
         ids = found.documents.table.select(F.col("number").alias(side), F.col("id").alias("own"))
         pairs = pairs.join(ids, side).drop(side).withColumnRenamed("own", side)
-    pairs = tables.kept("pairs", pairs.select("left", "right", "similarity", "equal"))
-    return told(pairs, found.report, limits)
+    return told(pairs.select("left", "right", "similarity", "equal"), found.report, limits)
 
 
 def reading_of(scheme: Scheme | IndexMeta | None, limits: Limits, keep: KeepRule) -> Reading:

@@ -1,0 +1,284 @@
+"""Pairs and groups on Spark are those of one process, for the same documents."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+import esdedup
+from benchmarks.lib.planted import planted
+from esdedup import Groups, Limits, Scheme, SimilarPairs, UsageError, arrow
+from esdedup.dedup.file_pairs import pairs_in_files
+from esdedup.dedup.union_find import join, singletons
+from esdedup.dedup.work_folder import WorkFolder
+from esdedup.ingest.files import chunks_in
+from esdedup.search.limits import comparing_scheme
+from esdedup.spark import groups, report_of, similar_pairs, tokens
+from esdedup.spark.components import components
+from esdedup.spark.tables import Tables
+from esdedup.stores.mapping import IndexMeta
+
+ARTICLES = Path(__file__).parents[2] / "examples" / "articles.jsonl"
+Row = dict[str, Any]
+
+
+def read(path: Path) -> list[Row]:
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def frame(spark: SparkSession, rows: Sequence[Row], parts: int = 2) -> DataFrame:
+    return spark.createDataFrame(pa.Table.from_pylist([*rows])).repartition(parts)
+
+
+def numbered(texts: Iterable[str]) -> list[Row]:
+    return [{"id": str(number), "text": text} for number, text in enumerate(texts)]
+
+
+def pairs_of_files(path: Path, rows: Sequence[Row], limits: Limits) -> SimilarPairs:
+    """The pairs that `esdedup pairs FILE` finds."""
+    file = path / "documents.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    meta = IndexMeta(comparing_scheme(Scheme(), limits))
+
+    def refuse(bad: object) -> None:
+        raise AssertionError(bad)
+
+    with WorkFolder.temporary() as folder:
+        return pairs_in_files(chunks_in(str(file)), meta, refuse, limits, folder, workers=1)[0]
+
+
+def rounded(pairs: Iterable[Any]) -> set[tuple[str, str, float, bool]]:
+    rows = [(pair["left"], pair["right"], pair["similarity"], pair["equal"]) for pair in pairs]
+    assert len(rows) == len(set(rows))
+    return set(rows)
+
+
+def marks(found: Groups) -> dict[str, tuple[Any, ...]]:
+    """The digest, group, original and similarity of each document."""
+    made = {}
+    alone = np.bincount(found.representative, minlength=len(found.ids)) < 2
+    for row, id in enumerate(found.ids):
+        head = int(found.representative[row])
+        group = None if alone[head] else found.ids[head]
+        of = (group, float(found.value[row])) if row != head else (None, None)
+        made[id] = (found.digest(row), group, *of)
+    return made
+
+
+def marks_of(found: DataFrame) -> dict[str, tuple[Any, ...]]:
+    rows = found.select("id", "digest", "group", "original", "similarity").collect()
+    assert len({row.id for row in rows}) == len(rows)
+    return {row.id: tuple(row)[1:] for row in rows}
+
+
+def test_pairs_of_the_articles(spark: SparkSession, tmp_path: Path) -> None:
+    rows = read(ARTICLES)
+    found = similar_pairs(frame(spark, rows))
+    local = pairs_of_files(tmp_path, rows, Limits())
+    assert rounded(found.collect()) == rounded(map(vars, local))
+    report = report_of(found)
+    assert (report.documents, report.basis, report.recall) == (len(rows), local.basis, local.recall)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"method": "leader", "keep": "longest"},
+        {"method": "components", "keep": "last", "threshold": 0.5},
+        {"method": "leader", "keep": "newest:size", "threshold": 0.6},
+        {"exact": True},
+    ],
+    ids=str,
+)
+def test_groups_of_the_articles(
+    spark: SparkSession, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    rng = random.Random(1)
+    rows = [{**row, "size": rng.choice([None, 1, 2.5, 7])} for row in read(ARTICLES)]
+    rows += [{"id": f"{row['id']} again", "text": row["text"].upper()} for row in rows[:5]]
+    with esdedup.open(tmp_path / "index.db") as index:
+        index.add(rows)
+        found = groups(frame(spark, rows), scheme=index.meta, **options)
+        assert marks_of(found) == marks(index.groups(**options))
+
+
+def test_a_stop_list_and_a_least_number_of_bands_hold(spark: SparkSession, tmp_path: Path) -> None:
+    rows = numbered(f"{text[:150]} {BOILERPLATE}" for text in planted(300)[0])
+    with esdedup.open(tmp_path / "index.db") as index:
+        index.add(rows)
+        index.stop([bucket.token for bucket in index.hot_buckets(2, kinds=["minhash"]).buckets])
+        # At 0.95 three bands of twelve must be shared.
+        options = {"threshold": 0.95, "max_per_bucket": 20}
+        local = index.groups(**options)  # type: ignore[arg-type]
+        with pytest.warns(UserWarning, match="hold more than 20 documents"):
+            found = groups(frame(spark, rows), scheme=index.meta, **options)  # type: ignore[arg-type]
+        assert marks_of(found) == marks(local)
+        assert report_of(found).capped == local.capped
+
+
+BOILERPLATE = (
+    "This message is meant for its receiver only. If you are not the receiver, tell the sender and"
+    " delete it. Opinions in it are those of the sender. No virus was found when it was sent."
+)
+
+
+def test_planted_groups_among_many_documents(spark: SparkSession, tmp_path: Path) -> None:
+    rows = numbered(planted(100_000)[0])
+    limits = Limits(threshold=0.8)
+    found = groups(frame(spark, rows, 4), method="components")
+    local = pairs_of_files(tmp_path, rows, limits)
+    partition = singletons(len(rows))
+    join(partition, local.left, local.right)
+    sizes = np.bincount(partition, minlength=len(rows))
+    heads = [local.ids[head] if sizes[head] > 1 else None for head in partition.tolist()]
+    assert {id: mark[1] for id, mark in marks_of(found).items()} == dict(
+        zip(local.ids, heads, strict=True)
+    )
+
+
+def test_equal_texts_and_boilerplate_by_the_thousands(spark: SparkSession, tmp_path: Path) -> None:
+    rng = random.Random(2)
+    texts = ["We are out of office. Your mail is read on Monday."] * 50_000
+    texts += [f"{BOILERPLATE} Case {rng.random()}, {rng.random()}" for _ in range(20_000)]
+    texts += planted(2_000)[0]
+    rng.shuffle(texts)
+    rows, limits = numbered(texts), Limits(threshold=0.8, max_per_bucket=20)
+    with pytest.warns(UserWarning, match="hold more than 20 documents, up to 20,000"):
+        found = similar_pairs(frame(spark, rows, 4), 0.8, max_per_bucket=20)
+    local = pairs_of_files(tmp_path, rows, limits)
+    assert rounded(found.collect()) == rounded(map(vars, local))
+    assert len(local) > 400_000
+    assert report_of(found).capped == local.capped
+
+
+def dying_once(flag: Path) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """A function that kills its executor with SIGKILL the first time that it is called."""
+    name = str(flag)
+
+    def mapped(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            try:
+                os.close(os.open(name, os.O_CREAT | os.O_EXCL))
+            except FileExistsError:
+                yield batch
+                continue
+            with open(f"/proc/{os.getppid()}/stat") as stat:  # noqa: PTH123
+                os.kill(int(stat.read().rpartition(")")[2].split()[1]), signal.SIGKILL)
+            signal.pause()
+
+    return mapped
+
+
+@pytest.mark.parametrize("table", ["sketched", "candidates", "edges"])
+def test_an_executor_is_killed_in_the_midst(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str
+) -> None:
+    rows = numbered(planted(2_000)[0])
+    before = similar_pairs(frame(spark, rows), 0.8)
+    kept = Tables.kept
+
+    def killed(self: Tables, name: str, df: DataFrame) -> DataFrame:
+        # What the tasks of this table read passes through executors of which one dies.
+        dies = name == table
+        return kept(
+            self, name, df.mapInArrow(dying_once(tmp_path / "dead"), df.schema) if dies else df
+        )
+
+    monkeypatch.setattr(Tables, "kept", killed)
+    after = similar_pairs(frame(spark, rows), 0.8)
+    assert (tmp_path / "dead").exists()
+    assert rounded(after.collect()) == rounded(before.collect())
+    assert report_of(after) == report_of(before)
+
+
+@pytest.mark.parametrize("on_driver", [0, 40, 10**6])
+def test_components_of_any_graph(spark: SparkSession, tmp_path: Path, on_driver: int) -> None:
+    rng = np.random.default_rng(on_driver)
+    path = np.stack([np.arange(400), np.arange(1, 401)])
+    loose = rng.integers(500, 900, (2, 300))
+    left, right = np.sort(np.concatenate([path, loose], axis=1), axis=0)
+    apart = left != right
+    left, right = left[apart], right[apart]
+    partition = singletons(900)
+    join(partition, left, right)
+    # A number of a row is far from those of others.
+    edges = spark.createDataFrame(pa.table({"left": left << 33, "right": right << 33}))
+    found = components(edges, Tables.of(spark, str(tmp_path)), on_driver).toArrow()
+    vertices = np.unique(np.concatenate([left, right]))
+    order = np.argsort(found.column("number").to_numpy())
+    assert (found.column("number").to_numpy()[order] == vertices << 33).all()
+    assert (found.column("root").to_numpy()[order] == partition[vertices] << 33).all()
+
+
+def test_rows_that_are_left_out_are_told(spark: SparkSession, tmp_path: Path) -> None:
+    rows: list[Row] = [
+        {"id": 1, "text": ["The council met on Monday", "to discuss the budget."]},
+        {"id": 2, "text": ["The council met on Monday\nto discuss the budget."]},
+        {"id": 2, "text": ["The council met on Friday."]},
+        {"id": 3, "text": None},
+        {"id": None, "text": ["The council met on Monday."]},
+        {"id": 4, "text": ["🎉"]},
+        {"id": 5, "text": ["🎉"]},
+        {"id": 6, "text": [""]},
+    ]
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        found = similar_pairs(frame(spark, rows), work=str(tmp_path / "work"))
+    said = [str(each.message) for each in told if each.category is UserWarning]
+    assert [text.partition(":")[0] for text in said] == [
+        "2 rows without an id or a text are left out",
+        "1 rows have an id that another row has, which stays",
+    ]
+    pairs = {(row.left, row.right, row.equal) for row in found.collect()}
+    assert ("4", "5", True) in pairs
+    assert pairs <= {("4", "5", True), ("1", "2", True)}
+    # The report stays with what is written.
+    found.write.parquet(str(tmp_path / "pairs"))
+    report = report_of(spark.read.parquet(str(tmp_path / "pairs")))
+    assert report == report_of(found)
+    counts = report.documents, report.left_out, report.repeated, report.without_words
+    assert counts == (5, 2, 1, 3)
+    assert [each.name for each in (tmp_path / "work").iterdir()] != []
+
+
+def test_tokens_are_those_of_the_arrow_function(spark: SparkSession) -> None:
+    rows = [*read(ARTICLES)[:5], {"id": "x", "text": None}, {"id": "y", "text": "?"}]
+    table = pa.Table.from_pylist(rows)
+    found = tokens(spark.createDataFrame(table)).toArrow()
+    wanted = {row["id"]: row for row in arrow.tokens(table).to_pylist()}
+    assert {row["id"]: row for row in found.to_pylist()} == wanted
+
+
+def test_arguments_that_do_not_fit_are_named(spark: SparkSession) -> None:
+    df = spark.createDataFrame(
+        pa.table({"id": ["a"], "text": ["b"], "size": [1.5], "date": [None]})
+    )
+    wrong: list[tuple[Callable[[], Any], str]] = [
+        (lambda: similar_pairs(df, text_field="body"), "no column 'body'; there are: id, text"),
+        (lambda: similar_pairs(df, id_field="size"), "column 'size': use ids"),
+        (lambda: similar_pairs(df, text_field="size"), "column 'size' is double: use strings"),
+        (lambda: similar_pairs(df, threshold=2.0), "threshold 2.0"),
+        (lambda: groups(df, keep="newest:day"), "no column 'day'"),
+        (lambda: groups(df, keep="newest:date"), "no document has a number or a text"),
+        (lambda: groups(df, method="chain"), "method 'chain'"),  # type: ignore[arg-type]
+        (lambda: groups(df, scheme="v1"), "use a Scheme or an IndexMeta"),  # type: ignore[arg-type]
+        (lambda: similar_pairs(df, scheme=Scheme(minhash=None)), "no MinHash tokens"),
+        (lambda: tokens(df, text_field="size"), "'size' is not a column of strings"),
+        (lambda: tokens(df.withColumn("digest", F.lit(1))), "'digest' is there already"),
+        (lambda: report_of(df), "has no report"),
+    ]
+    for call, said in wrong:
+        with pytest.raises(UsageError, match=said):
+            call()
