@@ -390,7 +390,7 @@ class Index:
     def groups(
         self,
         *,
-        edges: Edges | Iterable[tuple[str, str]] | None = None,
+        edges: Edges | Iterable[tuple[str | int, str | int]] | None = None,
         work: str | Path | None = None,
         on_step: OnStep | None = None,
         **options: Unpack[GroupOptions],
@@ -412,7 +412,7 @@ class Index:
         self,
         *,
         collapse_ready: bool = False,
-        edges: Edges | Iterable[tuple[str, str]] | None = None,
+        edges: Edges | Iterable[tuple[str | int, str | int]] | None = None,
         work: str | Path | None = None,
         on_step: OnStep | None = None,
         **options: Unpack[GroupOptions],
@@ -436,7 +436,7 @@ class Index:
 
     def _found(
         self,
-        edges: Edges | Iterable[tuple[str, str]] | None,
+        edges: Edges | Iterable[tuple[str | int, str | int]] | None,
         folder: WorkFolder | None,
         on_step: OnStep | None,
         options: GroupOptions,

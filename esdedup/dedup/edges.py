@@ -39,7 +39,7 @@ class Edges:
     parts: Sequence[U64]
 
     @staticmethod
-    def of(pairs: Iterable[tuple[str, str]]) -> Edges:
+    def of(pairs: Iterable[tuple[str | int, str | int]]) -> Edges:
         """Reads pairs of ids. Raises UsageError if an item is not two texts or whole numbers."""
         check_list("edges", pairs)
         checked = itertools.starmap(_checked, enumerate(pairs, 1))
