@@ -180,12 +180,14 @@ def _tell_edges(groups: Groups, failed: int) -> None:
     """Tells what became of the edges, if they were given."""
     if (edges := groups.edges) is None:
         return
-    below = count(edges.below, "pair")
-    message(
-        f"{count(edges.given, 'edge')}: {edges.distinct:,} distinct, {edges.loops:,} of a document"
-        f" with itself, {edges.unknown:,} with an id that no document with tokens has; {below} of"
-        f" texts below the threshold"
-    )
+    counts = {
+        "distinct": edges.distinct,
+        "of a document with itself": edges.loops,
+        "with an id that no document with tokens has": edges.unknown,
+    }
+    told = ", ".join(f"{number:,} {of}" for of, number in counts.items() if number)
+    below = count(edges.below, "pair of texts is", "pairs of texts are")
+    message(f"{count(edges.given, 'edge')}: {told or 'none'}; {below} below the threshold")
 
 
 def _as_json(groups: Groups, report: ChangeReport | None, failed: int) -> dict[str, Any]:
