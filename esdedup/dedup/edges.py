@@ -42,11 +42,19 @@ class Edges:
     def of(pairs: Iterable[tuple[str | int, str | int]]) -> Edges:
         """Reads pairs of ids. Raises UsageError if an item is not two texts or whole numbers."""
         check_list("edges", pairs)
-        checked = itertools.starmap(_checked, enumerate(pairs, 1))
-        parts = []
-        while some := list(itertools.islice(checked, _AT_ONCE)):
-            parts.append(xxh3(itertools.chain.from_iterable(some), 0).reshape(-1, 2))
-        return Edges(parts)
+        return Edges(_hashed(itertools.starmap(_checked, enumerate(pairs, 1))))
+
+    @staticmethod
+    def in_records(
+        records: Iterable[Record | BadRecord],
+        dead_letter: DeadLetter,
+        fields: Sequence[str] = EDGE_FIELDS,
+    ) -> Edges:
+        """Reads the two ids of each record. Records without two ids go to `dead_letter`.
+
+        fields: the dotted names of the fields of the two ids.
+        """
+        return Edges(_hashed(_pairs_in(records, dead_letter, fields)))
 
     def __len__(self) -> int:
         return sum(map(len, self.parts))
@@ -71,25 +79,31 @@ def _checked(number: int, pair: Any) -> tuple[str, str]:
     return str(left), str(right)
 
 
-def edges_in(
-    records: Iterable[Record | BadRecord],
-    dead_letter: DeadLetter,
-    fields: Sequence[str] = EDGE_FIELDS,
+def _pairs_in(
+    records: Iterable[Record | BadRecord], dead_letter: DeadLetter, fields: Sequence[str]
 ) -> Iterator[tuple[str, str]]:
-    """Yields the two ids of each record. Records without two ids go to `dead_letter`.
-
-    fields: the dotted names of the fields of the two ids.
-    """
+    one, other = fields
     for record in records:
         if isinstance(record, BadRecord):
             dead_letter(record)
             continue
+        # Nearly all are like this; it takes a quarter of the time.
+        left, right = record.source.get(one), record.source.get(other)
+        if left and right and type(left) is str and type(right) is str:
+            yield left, right
+            continue
         try:
-            left, right = (id_at(record.source, field) for field in fields)
+            yield id_at(record.source, one), id_at(record.source, other)
         except RecordError as error:
             dead_letter(bad_record(record, str(error)))
-        else:
-            yield left, right
+
+
+def _hashed(pairs: Iterator[tuple[str, str]]) -> list[U64]:
+    """The hashes of pairs of ids, in parts, shape (n, 2) each."""
+    parts = []
+    while some := list(itertools.islice(pairs, _AT_ONCE)):
+        parts.append(xxh3(itertools.chain.from_iterable(some), 0).reshape(-1, 2))
+    return parts
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from esdedup.cli.files import (
     total_bytes,
 )
 from esdedup.cli.output import Documents, capital, count, message
-from esdedup.dedup.edges import EDGE_FIELDS, Edges, edges_in
+from esdedup.dedup.edges import EDGE_FIELDS, Edges
 from esdedup.dedup.groups import Grouping, Groups, check_for_edges
 from esdedup.exceptions import UsageError
 from esdedup.ingest.files import BadRecord, Record
@@ -82,7 +82,7 @@ class EdgeOptions:
 
         with output.progress("Reading edges", total_bytes(self.edges), "edges") as (advance, done):
             records = self._records(self.edges, advance, done)
-            return Edges.of(edges_in(records, dead_letter, self._fields)), failed
+            return Edges.in_records(records, dead_letter, self._fields), failed
 
     @property
     def _fields(self) -> list[str]:
