@@ -110,8 +110,8 @@ def _hashed(pairs: Iterator[tuple[str, str]]) -> list[U64]:
 class EdgeCounts:
     """Counts the edges of a list.
 
-    given: all of them. loops: from a document to itself. unknown: other ones with an id that no
-    document with tokens has. distinct: between two documents, each counted once.
+    given: all of them. loops: from a document to itself. unknown: with an id that no document with
+    tokens has. distinct: between two documents, each counted once.
     below: pairs of different texts, of these, that were compared and are below the threshold. A
     pair is not compared if it can't change the groups.
     """
@@ -144,11 +144,13 @@ class EdgeCandidates:
         loops = unknown = 0
         found = [np.empty(0, np.int64)]
         for part in edges.parts:
-            apart = part[part[:, 0] != part[:, 1]]
-            pair, rows = _rows_of(apart, order, ordered)
-            loops += len(part) - len(apart)
-            unknown += len(apart) - int(np.count_nonzero(run_starts(pair)))
-            found.append(_keys(*rows))
+            pair, left, right = _rows_of(part, order, ordered)
+            known = part[pair[run_starts(pair)]]
+            unknown += len(part) - len(known)
+            loops += int(np.count_nonzero(known[:, 0] == known[:, 1]))
+            # Two ids may share a hash, so that only rows tell a loop from an edge.
+            apart = left != right
+            found.append(_keys(left[apart], right[apart]))
         distinct = _distinct(np.concatenate(found))
         if unknown and not distinct.size:
             # Else an index would lose all groups, because somebody named the wrong field.
@@ -182,7 +184,7 @@ class EdgeCandidates:
                 yield rows.stop, _left(pairs), _right(pairs)
 
 
-def _rows_of(part: U64, order: I64, ordered: U64) -> tuple[I64, tuple[I64, I64]]:
+def _rows_of(part: U64, order: I64, ordered: U64) -> tuple[I64, I64, I64]:
     """The rows of each edge of a part: its position there, and its left and right rows.
 
     An edge comes once for each two documents that have its hashes; not at all if there are none.
@@ -193,8 +195,8 @@ def _rows_of(part: U64, order: I64, ordered: U64) -> tuple[I64, tuple[I64, I64]]
     pairs = many[:, 0] * many[:, 1]
     pair = np.repeat(np.arange(len(part)), pairs)
     within, inner = ranges(0, pairs), many[pair, 1]
-    left = order[first[pair, 0] + within // inner]
-    return pair, (left, order[first[pair, 1] + within % inner])
+    left, right = first[pair, 0] + within // inner, first[pair, 1] + within % inner
+    return pair, order[left], order[right]
 
 
 def _keys(one: I64, other: I64) -> I64:
