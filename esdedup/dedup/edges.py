@@ -158,14 +158,18 @@ class EdgeCandidates:
                 f"none of the {len(edges):,} edges has two ids of documents with tokens: are these"
                 " the ids of the index?"
             )
-        found.clear()
-        left, right = classes.of[_left(distinct)], classes.of[_right(distinct)]
-        wordless = (np.minimum(left, right) < 0) | (np.maximum(left, right) >= classes.filled)
-        equal = (left == right) & (left >= 0)
-        below = int(np.count_nonzero(wordless & ~equal))
+        below, found = 0, [np.empty(0, np.int64)]
+        # In parts, as the rows of all edges take much more memory than their keys.
+        for start in range(0, distinct.size, _AT_ONCE):
+            some = distinct[start : start + _AT_ONCE]
+            left, right = classes.of[_left(some)], classes.of[_right(some)]
+            wordless = (np.minimum(left, right) < 0) | (np.maximum(left, right) >= classes.filled)
+            unequal = (left != right) | (left < 0)
+            below += int(np.count_nonzero(wordless & unequal))
+            compared = ~wordless & unequal
+            found.append(_keys(left[compared], right[compared]))
         self.counts = EdgeCounts(len(edges), loops, unknown, distinct.size, below)
-        compared = ~wordless & ~equal
-        self._pairs = _distinct(_keys(left[compared], right[compared]))
+        self._pairs = _distinct(np.concatenate(found))
         self._rows = classes.filled
 
     def counted(self, below: int) -> EdgeCounts:
