@@ -10,6 +10,7 @@ from esdedup.analysis.explain import (
     Meeting,
 )
 from esdedup.analysis.report import AllPairs, Example, ExampleText, LargeGroup, Report
+from esdedup.dedup.edges import EdgeCounts, Edges
 from esdedup.dedup.groups import Group, Grouping, Groups, Member
 from esdedup.dedup.log import LogReader
 from esdedup.dedup.pairs import SimilarPairs
@@ -56,14 +57,14 @@ from esdedup.text.shingles import Shingling
 __all__ = [
     "AllPairs", "AuthenticationFailed", "Basis", "Bin", "Block", "BulkPolicy", "Capped",
     "ChangeReport", "Connection", "Dedup", "DedupReport", "Document", "DuplicateFound",
-    "DuplicatePolicy", "EsdedupError", "Example", "ExampleText", "Excerpt", "ExplainedBands",
-    "ExplainedDocument", "ExplainedSegments", "Explanation", "Failure", "FeatureWeights",
-    "Group", "GroupOptions", "GroupReport", "Grouping", "Groups", "HotBucket", "HotBuckets",
-    "Index", "IndexMeta", "IndexNotFound", "IngestReport", "InputError", "KeepRule",
-    "LargeGroup", "Layout", "Limits", "LogReader", "MarkedText", "Match", "Meeting", "Member",
-    "MinHash", "MissingExtra", "Normalisation", "OpenIndex", "Pair", "PermissionDenied",
-    "Piece", "Place", "Query", "RecordError", "Report", "Result", "Scheme", "SchemeMismatch",
-    "Share", "Shingling", "SimHash", "SimilarPairs", "SizeRange", "Statistics", "Store",
-    "StoreError", "StoreUnavailable", "UndoReport", "UsageError", "Verdict", "Word", "Words",
-    "enrich", "open",
+    "DuplicatePolicy", "EdgeCounts", "Edges", "EsdedupError", "Example", "ExampleText",
+    "Excerpt", "ExplainedBands", "ExplainedDocument", "ExplainedSegments", "Explanation",
+    "Failure", "FeatureWeights", "Group", "GroupOptions", "GroupReport", "Grouping", "Groups",
+    "HotBucket", "HotBuckets", "Index", "IndexMeta", "IndexNotFound", "IngestReport",
+    "InputError", "KeepRule", "LargeGroup", "Layout", "Limits", "LogReader", "MarkedText",
+    "Match", "Meeting", "Member", "MinHash", "MissingExtra", "Normalisation", "OpenIndex",
+    "Pair", "PermissionDenied", "Piece", "Place", "Query", "RecordError", "Report", "Result",
+    "Scheme", "SchemeMismatch", "Share", "Shingling", "SimHash", "SimilarPairs", "SizeRange",
+    "Statistics", "Store", "StoreError", "StoreUnavailable", "UndoReport", "UsageError",
+    "Verdict", "Word", "Words", "enrich", "open",
 ]  # fmt: skip

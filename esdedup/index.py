@@ -16,6 +16,7 @@ from typing import Any, Self, TypedDict, Unpack, get_args
 from esdedup.analysis.explain import Explanation, explain
 from esdedup.analysis.report import Report, Wanted, report
 from esdedup.arguments import check_list, check_type
+from esdedup.dedup.edges import Edges
 from esdedup.dedup.groups import Grouping, Groups, Method, find_groups
 from esdedup.dedup.log import Action, LogReader, LogWriter, RunHeader
 from esdedup.dedup.marks import mark_groups, require_settled
@@ -389,12 +390,15 @@ class Index:
     def groups(
         self,
         *,
+        edges: Edges | Iterable[tuple[str | int, str | int]] | None = None,
         work: str | Path | None = None,
         on_step: OnStep | None = None,
         **options: Unpack[GroupOptions],
     ) -> Groups:
         """The groups of similar documents; nothing is changed.
 
+        edges: pairs of ids that another program found. Only these are compared, besides equal
+        texts, so that metric, recall, max_per_bucket and exact do not go with them.
         work: folder to work in. A run that was stopped goes on from it; at the end it is removed.
         on_step: called with a step's name, the documents done, and those to do.
         options: see `GroupOptions`.
@@ -402,13 +406,13 @@ class Index:
         Raises UsageError if an option is out of range, or the scheme lacks the tokens.
         """
         with _working(work) as folder:
-            grouping = grouping_of(options)
-            return find_groups(self.store, self.meta, grouping, work=folder, on_step=on_step)
+            return self._found(edges, folder, on_step, options)
 
     def group(
         self,
         *,
         collapse_ready: bool = False,
+        edges: Edges | Iterable[tuple[str | int, str | int]] | None = None,
         work: str | Path | None = None,
         on_step: OnStep | None = None,
         **options: Unpack[GroupOptions],
@@ -424,12 +428,25 @@ class Index:
         check_type("collapse_ready", collapse_ready, "bool")
         require_settled(self.store, self.meta)
         with _working(work) as folder:
-            grouping = grouping_of(options)
-            found = find_groups(self.store, self.meta, grouping, work=folder, on_step=on_step)
+            found = self._found(edges, folder, on_step, options)
             marks = mark_groups(
                 self.store, self.meta, found, on_step, collapse_ready=collapse_ready
             )
         return GroupReport(found, marks, self.missed(found))
+
+    def _found(
+        self,
+        edges: Edges | Iterable[tuple[str | int, str | int]] | None,
+        folder: WorkFolder | None,
+        on_step: OnStep | None,
+        options: GroupOptions,
+    ) -> Groups:
+        grouping = grouping_of(options)
+        if edges is not None and not isinstance(edges, Edges):
+            edges = Edges.of(edges)
+        return find_groups(
+            self.store, self.meta, grouping, edges=edges, work=folder, on_step=on_step
+        )
 
     def missed(self, groups: Groups) -> int:
         """Number of documents with tokens that groups don't hold."""

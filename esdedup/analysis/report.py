@@ -147,7 +147,7 @@ class Report:
     pairs: AllPairs | None
     capped_buckets: int
     capped_largest: int
-    expected_recall: float
+    expected_recall: float | None
     read: str
     bands: int | None
     rows: int | None

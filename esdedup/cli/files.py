@@ -103,14 +103,18 @@ class FileOptions:
         check_files(files, self.format, self.encoding)
 
     def chunks(
-        self, files: list[str], text_fields: Sequence[str], advance: Advance
+        self,
+        files: list[str],
+        text_fields: Sequence[str],
+        advance: Advance,
+        advice: str = "name the field of the text by --text-field",
     ) -> Iterator[Chunk]:
         """Returns the records of all files in chunks, with the errors of `with_text`.
 
         advance: called with numbers of bytes read.
         """
         read = partial(chunks_in, format=self.format, on_bytes=advance, encoding=self.encoding)
-        return with_text(itertools.chain.from_iterable(map(read, files)), text_fields)
+        return with_text(itertools.chain.from_iterable(map(read, files)), text_fields, advice)
 
     def refuse(self) -> None:
         """Raises UsageError if an option is given, for a command without files."""
@@ -138,11 +142,13 @@ def warn_without_words(documents: int) -> None:
         message(f"{have} no words, such as emoji only: they are found as equal only")
 
 
-def with_text(chunks: Iterator[Chunk], text_fields: Sequence[str]) -> Iterator[Chunk]:
+def with_text(chunks: Iterator[Chunk], text_fields: Sequence[str], advice: str) -> Iterator[Chunk]:
     """Returns the same chunks after a look at the first records.
 
-    Raises UsageError if the first thousand records, or all of fewer, lack the fields of the text:
-    their names are wrong, and all records would be thrown out. Warns if they lack one of several.
+    advice: what to do if none has the fields.
+
+    Raises UsageError if the first thousand records, or all of fewer, lack all of the fields: their
+    names are wrong, and all records would be thrown out. Warns if they lack one of several.
     """
     begun: list[Chunk] = []
     names: dict[str, None] = {}
@@ -164,10 +170,7 @@ def with_text(chunks: Iterator[Chunk], text_fields: Sequence[str]) -> Iterator[C
         listed = ", ".join(itertools.islice(names, _NAMES)) + (", ..." * (len(names) > _NAMES))
         lacking = f"none of the first {count(seen, 'record')} has {quoted(missing)}"
         if len(missing) == len(text_fields):
-            raise UsageError(
-                f"{lacking}; name the field of the text by --text-field. There are:"
-                f" {listed or 'none'}"
-            )
+            raise UsageError(f"{lacking}; {advice}. There are: {listed or 'none'}")
         message(f"{lacking[0].upper()}{lacking[1:]}. There are: {listed}")
     return itertools.chain(begun, chunks)
 

@@ -196,7 +196,7 @@ def warn_before(index: Index, metric: Metric) -> None:
         )
 
 
-def warn_after(recall: float, capped: Capped, limits: Limits) -> None:
+def warn_after(recall: float | None, capped: Capped, limits: Limits) -> None:
     """Warns of pairs that were not found: by the scheme's recall, or in large buckets."""
     warn(
         lacking_recall(recall, limits),
@@ -244,11 +244,14 @@ def resumable(before: Callable[[], str], otherwise: str = "") -> Iterator[None]:
 
 
 @contextmanager
-def progress(title: str, total: int | None) -> Iterator[tuple[Advance, Documents]]:
+def progress(
+    title: str, total: int | None, of: str = "documents"
+) -> Iterator[tuple[Advance, Documents]]:
     """A bar on standard error with rate and time left, if that is a terminal.
 
-    total: the steps of the bar, or None if they are not known. Gives two functions: one that
-    advances the bar by a number of steps, one that sets the number of documents done.
+    total: the steps of the bar, or None if they are not known. of: noun of what is counted. Gives
+    two functions: one that advances the bar by a number of steps, one that sets the number of
+    documents done.
     """
     if not sys.stderr.isatty():
         yield (lambda _: None), (lambda _: None)
@@ -257,7 +260,7 @@ def progress(title: str, total: int | None) -> Iterator[tuple[Advance, Documents
         TextColumn("{task.description}"),
         BarColumn(),
         TaskProgressColumn(),
-        TextColumn("{task.fields[documents]:,} documents, {task.fields[rate]:,.0f}/s"),
+        TextColumn("{task.fields[documents]:,} " + of + ", {task.fields[rate]:,.0f}/s"),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
         console=Console(stderr=True),

@@ -4,7 +4,7 @@
 others are its duplicates. `work_folder` reads all tokens once, `candidate_pairs` pairs the
 documents that share enough of them, `verify` computes exact similarities, and `union_find` joins
 similar pairs to groups. Equal texts count as one row from the start, whatever their number. Memory
-grows with the documents, not with their pairs.
+grows with the documents, not with their pairs. `edges` takes pairs of another program instead.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 
 from esdedup.arguments import check_fields
 from esdedup.dedup.candidate_pairs import BandCandidates, Classes, HammingPairs
+from esdedup.dedup.edges import EdgeCandidates, EdgeCounts, Edges
 from esdedup.dedup.reading import Basis, Reading, reading_for
 from esdedup.dedup.representative import KeepRule
 from esdedup.dedup.union_find import follow, join, singletons
@@ -25,7 +26,7 @@ from esdedup.dedup.verify import ExactSimilarity, texts_of
 from esdedup.dedup.work_folder import Checkpoint, Columns, OnStep, WorkFolder
 from esdedup.exceptions import UsageError
 from esdedup.search.buckets import Capped
-from esdedup.search.limits import ACTING, Limits
+from esdedup.search.limits import ACTING, MAX_PER_BUCKET, RECALL, Limits
 from esdedup.sketch.sketch import digest_of_words
 from esdedup.stores.base import Store
 from esdedup.stores.mapping import IndexMeta
@@ -109,8 +110,9 @@ class Groups:
     representative: row of each document's representative, which may be its own, shape (n,).
     value: similarity or distance to it, nan for a representative itself, shape (n,).
     capped: buckets that were cut short.
-    recall: the expected share found of the pairs at the threshold; 1 by Hamming distance.
-    basis: of the comparison.
+    recall: the expected share found of the pairs at the threshold; 1 by Hamming distance; None if
+    edges were given: nobody knows what these lack.
+    basis: of the comparison. edges: counts of the edges that were given, or None.
     """
 
     grouping: Grouping
@@ -119,8 +121,9 @@ class Groups:
     representative: I64
     value: F64
     capped: Capped
-    recall: float
+    recall: float | None
     basis: Basis
+    edges: EdgeCounts | None = None
 
     @property
     def sizes(self) -> I64:
@@ -167,32 +170,58 @@ def find_groups(
     meta: IndexMeta,
     grouping: Grouping,
     *,
+    edges: Edges | None = None,
     work: WorkFolder | None = None,
     on_step: OnStep | None = None,
 ) -> Groups:
     """The groups of all documents with tokens; a text without any shingle only equals others.
 
+    edges: compare only the documents that these connect, and no tokens.
     work: the folder from which a run that was killed goes on; None for a temporary one.
 
-    Raises UsageError if the scheme lacks the tokens, or the folder holds the work of another job.
+    Raises UsageError if the scheme lacks the tokens, the folder holds the work of another job, or
+    the grouping does not go with edges.
     """
     step = on_step or (lambda *_: None)
     metric = None if grouping.exact else grouping.limits.metric
-    if metric is not None:
+    if edges is not None:
+        check_for_edges(grouping)
+    elif metric is not None:
         grouping.limits.check_for_pairs(meta.scheme)
-    if metric is None:
+    if metric is None or edges is not None:
         reading = Reading(meta, None, grouping.keep)
     else:
         reading = reading_for(meta, grouping.limits, grouping.keep)
+    job = {**grouping.to_json(), "list of edges": None if edges is None else edges.digest}
     with WorkFolder.temporary() if work is None else nullcontext(work) as folder:
-        columns = folder.read(store, reading, grouping.to_json(), step)
+        columns = folder.read(store, reading, job, step)
         if metric == "hamming":
             return _by_hamming(reading, grouping, columns, step)
         classes = Classes.by_texts(columns.digests, columns.filled)
-        if metric == "jaccard":
-            return _by_jaccard(store, reading, grouping, columns, classes, folder, step)
         rows = classes.filled
-        return _groups(reading, grouping, columns, classes, singletons(rows), np.zeros(rows))
+        if metric is None:
+            return _groups(reading, grouping, columns, classes, singletons(rows), np.zeros(rows))
+        candidates: BandCandidates | EdgeCandidates
+        if edges is not None:
+            candidates = EdgeCandidates(edges, columns.ids, classes)
+        else:
+            bands = columns.values, classes.compared
+            candidates = BandCandidates(reading.compared, *bands, grouping.limits, folder.path)
+        return _by_jaccard(store, reading, grouping, columns, classes, candidates, folder, step)
+
+
+def check_for_edges(grouping: Grouping) -> None:
+    """Raises UsageError if a grouping says how to find pairs, which edges are already."""
+    limits = grouping.limits
+    named = {
+        "--exact": grouping.exact,
+        "--metric hamming": limits.metric == "hamming",
+        "--recall": limits.recall != RECALL,
+        "--max-per-bucket": limits.max_per_bucket != MAX_PER_BUCKET,
+    }
+    for option, is_given in named.items():
+        if is_given:
+            raise UsageError(f"{option} does not go with edges, which are pairs already")
 
 
 def _by_jaccard(
@@ -201,32 +230,34 @@ def _by_jaccard(
     grouping: Grouping,
     columns: Columns,
     classes: Classes,
+    candidates: BandCandidates | EdgeCandidates,
     folder: WorkFolder,
     step: OnStep,
 ) -> Groups:
     meta, rows = reading.compared, classes.compared
-    candidates = BandCandidates(meta, columns.values, rows, grouping.limits, folder.path)
     similarity = ExactSimilarity(texts_of(columns, store, meta.text_fields), meta.scheme, rows)
     found = folder.checkpoint(rows.size)
     group = _join_components if grouping.method == "components" else _follow_leaders
     for done, left, right in candidates.blocks(found.rows):
-        group(found, left, right, similarity, grouping.limits.least_similarity)
-        found = folder.keep(found, done)
+        below = group(found, left, right, similarity, grouping.limits.least_similarity)
+        found = folder.keep(found, done, below)
         step("Comparing", done, rows.size)
     # In a component, the row that a row was compared with may not be the representative.
     unknown = np.flatnonzero(found.partner != found.partition)
     value = found.value
     value[unknown] = similarity(found.partition[unknown], unknown)
     loss = candidates.capped, candidates.recall
-    return _groups(reading, grouping, columns, classes, found.partition, value, *loss)
+    edges = candidates.counted(found.below) if isinstance(candidates, EdgeCandidates) else None
+    return _groups(reading, grouping, columns, classes, found.partition, value, *loss, edges)
 
 
 def _join_components(
     found: Checkpoint, left: I64, right: I64, similarity: ExactSimilarity, threshold: float
-) -> None:
-    """Joins the groups of similar pairs of a block, in place."""
+) -> int:
+    """Joins the groups of similar pairs of a block, in place; returns the number of others."""
     # The first pair of each row joins most of a group. Pairs within a group need no comparison.
     is_first = run_starts(right)
+    below = 0
     for chosen in (is_first, ~is_first):
         apart = chosen & (found.partition[left] != found.partition[right])
         one, other = left[apart], right[apart]
@@ -234,21 +265,28 @@ def _join_components(
         near = value >= threshold
         join(found.partition, one[near], other[near])
         found.note(one[near], other[near], value[near])
+        below += int(np.count_nonzero(~near))
+    return below
 
 
 def _follow_leaders(
     found: Checkpoint, left: I64, right: I64, similarity: ExactSimilarity, threshold: float
-) -> None:
-    """Lets the right rows of a block join their nearest leaders, in place."""
+) -> int:
+    """Lets the right rows of a block join their nearest leaders, in place.
+
+    Returns the number of compared pairs that are not similar.
+    """
     # Earlier followers can't lead. The rows of this block are undecided, and may.
     leading = found.partition[left] == left
     left, right = left[leading], right[leading]
     value = similarity(left, right)
     near = value >= threshold
+    below = int(np.count_nonzero(~near))
     left, right, value = left[near], right[near], value[near]
     follow(found.partition, left, right, value)
     chosen = found.partition[right] == left
     found.note(left[chosen], right[chosen], value[chosen])
+    return below
 
 
 def _by_hamming(reading: Reading, grouping: Grouping, columns: Columns, step: OnStep) -> Groups:
@@ -283,7 +321,8 @@ def _groups(
     partition: I64,
     value: F64,
     capped: Capped = Capped(),  # noqa: B008
-    recall: float = 1.0,
+    recall: float | None = 1.0,
+    edges: EdgeCounts | None = None,
 ) -> Groups:
     """The groups of all rows. partition, value: of the compared classes, shape (filled,)."""
     rows = len(columns.ids)
@@ -298,6 +337,6 @@ def _groups(
     joined = partition[of] != of
     values[classed[joined]] = value[of[joined]]
     values[representative == np.arange(rows)] = np.nan
-    loss = capped, recall
-    ids, digests = columns.ids, columns.digests
-    return Groups(grouping, ids, digests, representative, values, *loss, reading.basis)
+    basis = reading.basis if edges is None else replace(reading.basis, read="edges")
+    ids, digests, loss = columns.ids, columns.digests, (capped, recall)
+    return Groups(grouping, ids, digests, representative, values, *loss, basis, edges)

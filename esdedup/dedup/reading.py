@@ -76,11 +76,13 @@ class Reading:
 class Basis:
     """The basis of a comparison of documents.
 
-    read: the tokens that the index stores, or texts, which were sketched again.
-    bands, rows: of their MinHash tokens; None by Hamming distance, and for equal texts alone.
+    read: the tokens that the index stores; or texts, which were sketched again; or edges, the pairs
+    that another program found.
+    bands, rows: of their MinHash tokens; None by Hamming distance, for equal texts alone, and with
+    edges.
     """
 
-    read: Literal["texts", "tokens"]
+    read: Literal["edges", "texts", "tokens"]
     bands: int | None
     rows: int | None
 

@@ -17,7 +17,7 @@ from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import shingle_sets
 from esdedup.stores.base import Store
 from esdedup.stores.fields import text_at
-from esdedup.text.arrays import F64, I64, Ragged
+from esdedup.text.arrays import F64, I64, Ragged, renumbered
 from esdedup.text.jaccard import jaccard
 
 _SHINGLES_A_BLOCK = 4_000_000
@@ -115,11 +115,11 @@ class ExactSimilarity:
             mean = self._shingles / self._documents if known else _SHINGLES_A_BLOCK / 1_000
             most = int(max(100, min(_MOST_DOCUMENTS, _SHINGLES_A_BLOCK / max(1.0, mean))))
             block = block[: _fitting(left[block], right[block], most)]
-            rows, at = np.unique(np.concatenate([left[block], right[block]]), return_inverse=True)
+            rows, one, other = renumbered(left[block], right[block])
             read = self._compared[rows]
             firsts = range(0, read.size, _FETCHED_AT_ONCE)
             texts = [self._texts_of(read[first : first + _FETCHED_AT_ONCE]) for first in firsts]
-            yield block, _Task(texts, at[: block.size], at[block.size :], self._scheme)
+            yield block, _Task(texts, one, other, self._scheme)
             order = order[block.size :]
 
     def _taken(self, verified: tuple[F64, int, int]) -> F64:
@@ -138,10 +138,10 @@ def _verified(task: _Task) -> tuple[F64, int, int]:
 
 def _by_group(left: I64, right: I64) -> I64:
     """An order of the pairs that keeps connected ones together, so that few texts come twice."""
-    rows, at = np.unique(np.concatenate([left, right]), return_inverse=True)
+    rows, one, other = renumbered(left, right)
     groups = singletons(rows.size)
-    join(groups, at[: left.size], at[left.size :])
-    return np.lexsort((right, left, groups[at[: left.size]]))
+    join(groups, one, other)
+    return np.lexsort((right, left, groups[one]))
 
 
 def _fitting(left: I64, right: I64, most: int) -> int:

@@ -111,12 +111,14 @@ class Checkpoint:
     partner: the first row that was found similar to each row, its own row if none, shape (n,).
     value: similarity to the partner, shape (n,).
     rows: number of rows that are done.
+    below: number of compared pairs that were below the threshold.
     """
 
     partition: I64
     partner: I64
     value: F64
     rows: int = 0
+    below: int = 0
 
     def note(self, left: I64, right: I64, value: F64) -> None:
         """Keeps the values of similar pairs, sorted by right and then left, in place."""
@@ -339,14 +341,15 @@ class WorkFolder:
             return Checkpoint(singletons(rows), singletons(rows), np.zeros(rows))
         with _naming(self.path), _read(file) as raw, np.load(raw) as state:
             partition, partner, value = (state[name] for name in ("partition", "partner", "value"))
-            found = Checkpoint(partition, partner, value, int(state["rows"]))
+            counts = int(state["rows"]), int(state["below"])
+            found = Checkpoint(partition, partner, value, *counts)
         if found.partition.size != rows:
             raise StoreError(f"{self.path}: the files do not belong together: remove the folder")
         return found
 
-    def keep(self, found: Checkpoint, rows: int) -> Checkpoint:
-        """The checkpoint with `rows` rows done; writes it from time to time."""
-        found = replace(found, rows=rows)
+    def keep(self, found: Checkpoint, rows: int, below: int) -> Checkpoint:
+        """The checkpoint with `rows` rows done and `below` more; writes it from time to time."""
+        found = replace(found, rows=rows, below=found.below + below)
         if time.monotonic() - self._kept_at > _SECONDS_BETWEEN:
             with _naming(self.path), _written_whole(self.path / _STATE) as out:
                 np.savez(out, **vars(found))

@@ -58,15 +58,11 @@ def partial_document(
     With them comes True if only some of the text fields are among them, so that tokens can't be
     made of them alone. Raises RecordError if the id is missing.
     """
-    id = value_at(fields, id_field)
-    if id is None:
-        raise RecordError(f"the id field {id_field!r} is missing")
-    if not isinstance(id, (str, int)) or isinstance(id, bool):
-        raise RecordError(f"the id field {id_field!r} is neither text nor a whole number")
+    id = id_at(fields, id_field)
     source = dict(fields)
     partly = False
     # Marks of the former text go too. The document is a group of its own.
-    mark = {**dict.fromkeys(MARKS), "group": str(id)}
+    mark = {**dict.fromkeys(MARKS), "group": id}
     for one in meta.all:
         given = text_given(fields, one)
         partly = partly or given == "partly"
@@ -74,7 +70,7 @@ def partial_document(
             text = text_at(fields, one.text_fields)
             tokens = {} if text is None else tokens_of([text], one.scheme)[0]
             source[one.field] = {**cleared(one.scheme), **tokens, **mark}
-    return Document(str(id), source), partly
+    return Document(id, source), partly
 
 
 def text_given(fields: Mapping[str, Any], meta: IndexMeta) -> Literal["wholly", "partly", "no"]:
@@ -144,18 +140,24 @@ def items_of(
 
 def _id_of(record: Record, id_field: str | None) -> tuple[str, bool]:
     """Returns the id of a record, and whether it is the record's own."""
-    value = value_at(record.source, id_field or "id")
-    if value is None:
+    if value_at(record.source, id_field or "id") is None:
         if record.spare_id is not None:
             return record.spare_id, True
-        if id_field is not None:
-            raise RecordError(f"the id field {id_field!r} is missing")
-        return _checked_id(record.place), False
+        if id_field is None:
+            return _checked_id(record.place), False
+    return id_at(record.source, id_field or "id"), True
+
+
+def id_at(source: Mapping[str, Any], field: str) -> str:
+    """Returns the id in a field. Raises RecordError if there is none that an index takes."""
+    value = value_at(source, field)
+    if value is None:
+        raise RecordError(f"the id field {field!r} is missing")
     if value == "":
-        raise RecordError(f"the id field {id_field or 'id'!r} is empty")
+        raise RecordError(f"the id field {field!r} is empty")
     if isinstance(value, bool) or not isinstance(value, (str, int)):
-        raise RecordError(f"the id field {id_field or 'id'!r} is neither text nor a whole number")
-    return _checked_id(str(value)), True
+        raise RecordError(f"the id field {field!r} is neither text nor a whole number")
+    return _checked_id(str(value))
 
 
 def _checked_id(id: str) -> str:

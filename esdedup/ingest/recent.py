@@ -15,8 +15,8 @@ from esdedup.search.limits import Limits, comparing_scheme, distance_for, requir
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.segments import probe_masks, segment_values
 from esdedup.sketch.sketch import normalised_digests, shingle_sets, sketch
-from esdedup.text.arrays import F64, I64, U64, Mask
-from esdedup.text.jaccard import hamming, jaccard_of_rows
+from esdedup.text.arrays import F64, I64, U64, Mask, renumbered
+from esdedup.text.jaccard import hamming, jaccard
 
 Measure = tuple[float | None, int | None]
 """A Jaccard similarity and a Hamming distance in bits, of which one is None."""
@@ -76,11 +76,9 @@ class Likeness:
                 continue
             values: F64 | I64
             if self._by_bands:
-                values = jaccard_of_rows(
-                    left,
-                    right,
-                    lambda rows: shingle_sets([texts[row] for row in rows], self._scheme),
-                )
+                rows, *pairs = renumbered(left, right)
+                sets = shingle_sets([texts[row] for row in rows.tolist()], self._scheme)
+                values = jaccard(sets, *pairs)
                 near = values >= self._limits.least_similarity
             else:
                 values = hamming(columns[left], columns[right])

@@ -26,8 +26,16 @@ def lacking(result: Result, limits: Limits, values: bool) -> str | None:
     return lacking_recall(result.recall, limits) if low else None
 
 
-def lacking_recall(expected: float, limits: Limits) -> str | None:
-    """A warning if the expected recall at the threshold is below the one asked for, else None."""
+def lacking_recall(expected: float | None, limits: Limits) -> str | None:
+    """A warning if the expected recall at the threshold is below the one asked for, else None.
+
+    expected: None if it is not known, as with edges.
+    """
+    if expected is None:
+        return (
+            "Only equal texts and the pairs of the edges were compared: the share of similar pairs"
+            " that the edges lack is not known"
+        )
     if limits.threshold is None or expected >= limits.recall:
         return None
     at, wanted = f"{limits.threshold:g}", f"{limits.recall:g}"

@@ -86,6 +86,12 @@ def ranges(starts: I64 | int, counts: I64) -> I64:
     return np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], counts)
 
 
+def renumbered(left: I64, right: I64) -> tuple[I64, I64, I64]:
+    """The distinct rows of pairs, ascending, and the position of each left and right row there."""
+    rows, at = np.unique(np.concatenate([left, right]), return_inverse=True)
+    return rows, at[: left.size], at[left.size :]
+
+
 def run_starts(values: NDArray[np.generic]) -> Mask:
     """Marks each value that differs from the one before it, the first one too: shape (n,)."""
     starts = np.ones(values.size, np.bool_)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from esdedup.text.arrays import F64, I64, U64, Ragged, blocks, offsets_of, ranges
@@ -39,12 +37,6 @@ def jaccard(sets: Ragged, left: I64, right: I64) -> F64:
         union = counts[a] + counts[b] - intersection
         similarity[block] = intersection / np.maximum(union, 1)
     return similarity
-
-
-def jaccard_of_rows(left: I64, right: I64, sets_of: Callable[[list[int]], Ragged]) -> F64:
-    """The same for rows whose sets `sets_of` returns; it is called once, for all rows at once."""
-    rows, position = np.unique(np.concatenate([left, right]), return_inverse=True)
-    return jaccard(sets_of(rows.tolist()), position[: left.size], position[left.size :])
 
 
 def jaccard_with(one: U64, sets: Ragged) -> F64:

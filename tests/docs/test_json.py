@@ -15,6 +15,8 @@ from tools.docs import ROOT
 
 PAGE = (ROOT / "docs" / "reference" / "json.md").read_text("utf-8")
 ARTICLES = str(ROOT / "examples" / "articles.jsonl")
+EDGES = ["--edges", str(ROOT / "examples" / "truth.tsv"), "--edge-fields", "en-01,en-02"]
+"""The file has no names of fields: its first pair takes their place."""
 SAME_AS = {"right": "left"}
 """Objects whose fields the page gives under another name."""
 
@@ -25,7 +27,7 @@ LOCAL = {
         ["similar", "--id", "en-06", "--metric", "hamming"],
     ],
     "pairs": [["pairs"], ["pairs", "--metric", "hamming"]],
-    "group": [["group"]],
+    "group": [["group", *EDGES], ["group"]],
     "dedup": [["dedup"], ["dedup", "--metric", "hamming"]],
     "dedup --apply": [
         ["dedup", "--apply", "--yes", "--action", "delete", "--log", "deleted"],

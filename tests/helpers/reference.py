@@ -86,3 +86,33 @@ def fingerprint(hashes: list[int], weights: list[int] | None = None) -> int:
 def jaccard(left: set[int], right: set[int]) -> float:
     union = len(left | right)
     return len(left & right) / union if union else 0.0
+
+
+def groups_of_edges(
+    texts: dict[str, str], similar: set[tuple[str, str]], method: str
+) -> dict[str, str]:
+    """The representative of each document, by similar pairs of ids, whichever way round.
+
+    texts: by id, in their order of precedence. Equal texts are in one group.
+    """
+    firsts: dict[str, str] = {}
+    found = {id: firsts.setdefault(text, id) for id, text in texts.items()}
+    near: dict[str, set[str]] = {id: set() for id in texts}
+    for one, other in similar:
+        near[found[one]].add(found[other])
+        near[found[other]].add(found[one])
+    order = {id: rank for rank, id in enumerate(texts)}
+    sets = {id: set(shingles(words(normalise(texts[id])), 3, 0)) for id in texts}
+    head: dict[str, str] = {}
+    for id in firsts.values():
+        if method == "leader":
+            leaders = [other for other in near[id] if head.get(other) == other]
+            ranked = [(-jaccard(sets[id], sets[one]), order[one], one) for one in leaders]
+            head[id] = min(ranked, default=(0.0, 0, id))[2]
+        elif id not in head:
+            waiting = [id]
+            while waiting:
+                if (one := waiting.pop()) not in head:
+                    head[one] = id
+                    waiting += near[one]
+    return {id: head[first] for id, first in found.items()}

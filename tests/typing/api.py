@@ -79,6 +79,10 @@ def whole_index(index: esdedup.Index) -> None:
         collapse_ready=True, work="news.group", on_step=on_step
     )
     print(report.groups.duplicates, report.marks.written, report.missed)
+    edges: esdedup.Edges = esdedup.Edges.of([("a", "b"), (1, 2)])
+    joined: esdedup.Groups = index.groups(edges=edges, threshold=0.7)
+    counts: esdedup.EdgeCounts | None = index.group(edges=[("a", "b")]).groups.edges
+    print(len(edges), joined.recall, counts)
     options: esdedup.GroupOptions = {"metric": "hamming", "distance": 3, "max_per_bucket": 100}
     index.groups(**options)
     page: esdedup.Report = index.report(threshold=0.8, examples=3, sample=0)
