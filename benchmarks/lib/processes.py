@@ -19,8 +19,8 @@ from pathlib import Path
 
 from benchmarks.lib.measuring import Figures
 
-INTERVAL = 0.25
-"""Seconds between two looks."""
+INTERVAL = 0.5
+"""Seconds between two looks. A look at a JVM and its Python workers takes 20 ms."""
 TICKS = os.sysconf("SC_CLK_TCK")
 STATE, PARENT, SESSION, USER, SYSTEM = 0, 1, 3, 11, 12
 """Fields of /proc/PID/stat after the name: proc(5)."""

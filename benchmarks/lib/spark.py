@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -42,8 +43,10 @@ THRESHOLD = 0.8
 ROWS = 10_000
 THREADS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 """Processes and tasks share the cores already."""
-STAGES = 3
-"""How many stages are named, those with the most shuffled bytes."""
+STAGES = 5
+"""How many stages are named, those whose tasks ran longest."""
+FOLDER = re.compile(r"\S*/")
+"""The folders of a file in the name of a stage."""
 PROGRAM = "benchmarks.lib.spark_program"
 """esdedup's work on Spark, as a program."""
 
@@ -268,10 +271,11 @@ def _parts(found: Mapping[int, Process]) -> dict[str, float]:
 def shuffled(events: Path) -> Figures:
     """The sums over all tasks of an application, from its event log; bytes, milliseconds.
 
-    peak_execution_memory is the largest of a task. heaviest: the stages that shuffled most.
+    peak_execution_memory is the largest of a task. longest: the stages whose tasks ran longest.
     """
     sums: Counter[str] = Counter()
-    of_stage: Counter[int] = Counter()
+    seconds: Counter[int] = Counter()
+    written: Counter[int] = Counter()
     names: dict[int, str] = {}
     largest = 0
     for event in _events(events):
@@ -285,14 +289,18 @@ def shuffled(events: Path) -> Figures:
             metrics = event.get("Task Metrics") or {}
             figures = _of_task(metrics)
             sums.update(figures)
-            of_stage[event["Stage ID"]] += figures["shuffle_write_bytes"]
+            seconds[event["Stage ID"]] += metrics.get("Executor Run Time", 0)
+            written[event["Stage ID"]] += figures["shuffle_write_bytes"]
             largest = max(largest, metrics.get("Peak Execution Memory", 0))
-    heaviest = [
-        {"stage": names.get(stage, str(stage)), "shuffle_write_bytes": written}
-        for stage, written in of_stage.most_common(STAGES)
-        if written
+    longest = [
+        {
+            "stage": FOLDER.sub("", names.get(stage, str(stage))),
+            "task_seconds": milliseconds / 1_000,
+            "shuffle_write_bytes": written[stage],
+        }
+        for stage, milliseconds in seconds.most_common(STAGES)
     ]
-    return {**sums, "peak_execution_memory": largest, "heaviest": heaviest}
+    return {**sums, "peak_execution_memory": largest, "longest": longest}
 
 
 def _events(folder: Path) -> Iterator[dict[str, Any]]:
