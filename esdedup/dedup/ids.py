@@ -88,7 +88,7 @@ def natural_order(ids: Strings) -> tuple[I64, Mask]:
 
     Both have shape (n,).
     """
-    keys = [_keys(ids.slice(some)) for some in blocks(ids.counts, _BYTES_AT_ONCE)]
+    keys = [natural_keys(ids.slice(some)) for some in blocks(ids.counts, _BYTES_AT_ONCE)]
     return _byte_order(Strings.joined(keys))
 
 
@@ -129,7 +129,7 @@ def _words(windows: NDArray[np.uint8], starts: I64, ends: I64) -> U64:
     return words
 
 
-def _keys(ids: Strings) -> Strings:
+def natural_keys(ids: Strings) -> Strings:
     """Bytes that sort as `models.natural` sorts the ids.
 
     A text ends with a zero byte. After that comes a number, as the number of its digits in 2 bytes

@@ -7,6 +7,9 @@ representative instead (`ingest.near_duplicates`).
 
 from __future__ import annotations
 
+import itertools
+import math
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -14,11 +17,14 @@ from typing import Any, Literal
 import numpy as np
 
 from esdedup.arguments import check_type
+from esdedup.dedup.ids import Strings, natural_keys
 from esdedup.exceptions import UsageError
 from esdedup.models import Document
 from esdedup.stores.fields import text_at, value_at
 from esdedup.text.arrays import I64
 
+_NUMBER, _TEXT, _ABSENT = b"\0", b"\1", b"\2"
+_INVERTED = bytes(range(255, -1, -1))
 _FORMS = "first, last, first:FIELD, last:FIELD, oldest:FIELD, newest:FIELD, longest or shortest"
 
 
@@ -95,3 +101,43 @@ class KeepRule:
         for some in (numbers, texts):
             some.sort(key=keys.__getitem__, reverse=self.last)
         return np.array([*numbers, *texts, *absent], np.int64)
+
+    def sort_keys(self, ids: Strings, keys: Sequence[Any]) -> list[bytes]:
+        """Bytes that sort as `order` puts the rows, for rows that do not lie in one process.
+
+        keys: by row, as `keys` gives them. A number that is not one, as floats have it, counts as
+        absent.
+        """
+        natural = natural_keys(ids)
+        raw, ends = natural.raw.tobytes(), natural.offsets.tolist()
+        by_id = [raw[start:end] for start, end in itertools.pairwise(ends)]
+        if self.by == "id":
+            return [_descending(key) for key in by_id] if self.last else by_id
+        return [_sort_key(key, self.last) + id for key, id in zip(keys, by_id, strict=True)]
+
+
+def _sort_key(key: Any, last: bool) -> bytes:
+    """Bytes that sort numbers before texts, and rows without either last."""
+    if isinstance(key, str):
+        written = key.encode("utf-8", "surrogatepass").replace(b"\0", b"\0\1") + b"\0\0"
+        return _TEXT + (written.translate(_INVERTED) if last else written)
+    if not isinstance(key, (int, float)):
+        return _ABSENT
+    try:
+        near = float(key) + 0.0
+    except OverflowError:
+        near = math.inf if key > 0 else -math.inf
+    if math.isnan(near):
+        return _ABSENT
+    (bits,) = struct.unpack(">Q", struct.pack(">d", near))
+    bits ^= (1 << 64) - 1 if bits >> 63 else 1 << 63
+    # Whole numbers beyond 2**53 differ from the nearest float.
+    rest = int(key) - int(near) if isinstance(key, int) and math.isfinite(near) else 0
+    rest = max(-(1 << 63), min(rest, (1 << 63) - 1))
+    written = struct.pack(">QQ", bits, rest + (1 << 63))
+    return _NUMBER + (written.translate(_INVERTED) if last else written)
+
+
+def _descending(key: bytes) -> bytes:
+    """Bytes that sort the other way round, also if one is the beginning of another."""
+    return key.translate(_INVERTED) + b"\xff"

@@ -1,1 +1,15 @@
-"""All pairs and groups on Spark: the extra `esdedup[spark]`."""
+"""All pairs and groups on Spark, from DataFrame to DataFrame: the extra `esdedup[spark]`."""
+
+from esdedup.exceptions import MissingExtra
+
+try:
+    # PySpark asks for pandas before it hands Arrow batches to Python.
+    import pandas as _  # noqa: F401
+
+    from esdedup.spark.groups import groups
+    from esdedup.spark.pairs import SparkReport, report_of, similar_pairs
+    from esdedup.spark.tokens import tokens
+except ModuleNotFoundError as error:
+    raise MissingExtra(f"Spark needs {error.name}: pip install 'esdedup[spark]'") from error
+
+__all__ = ["SparkReport", "groups", "report_of", "similar_pairs", "tokens"]

@@ -1,0 +1,127 @@
+"""Sketches the texts of Arrow record batches, for engines that hand these to Python.
+
+Spark's `mapInArrow`, Polars, DuckDB, `map_batches` of Ray Data and Daft, and `map` of Hugging Face
+`datasets` call the same function. Columns of the input are passed on and the new columns are views
+of numpy arrays: neither is copied. Texts become Python's strings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
+
+import numpy as np
+
+from esdedup.exceptions import MissingExtra, UsageError
+from esdedup.sketch.minhash import VALUE_BITS
+from esdedup.sketch.scheme import Scheme
+from esdedup.sketch.segments import segment_values
+from esdedup.sketch.sketch import Sketches, sketch
+from esdedup.sketch.tokens import token_length, write_into
+from esdedup.text.arrays import U64, Mask, offsets_of
+
+try:
+    import pyarrow as pa
+except ImportError as error:
+    raise MissingExtra("Arrow needs pyarrow: pip install 'esdedup[parquet]'") from error
+
+_Data = TypeVar("_Data", pa.RecordBatch, pa.Table)
+_ROWS_AT_ONCE = 10_000
+_TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+
+
+def tokens(data: _Data, scheme: Scheme | None = None, text_field: str = "text") -> _Data:
+    """Returns a record batch or a table with the columns of `token_fields` behind its own.
+
+    data: with a column of strings, whose rows may be null. scheme: `Scheme()` by default.
+
+    Raises UsageError if there is no such column of strings, or if a new column is there already.
+    """
+    scheme = scheme or Scheme()
+    fields: list[pa.Field] = token_fields(scheme)
+    if taken := [field.name for field in fields if field.name in data.schema.names]:
+        raise UsageError(f"column {taken[0]!r} is there already: rename it")
+    if isinstance(data, pa.RecordBatch):
+        columns: list[pa.Array] = _columns(texts_in(data, text_field), scheme)
+        names = [*data.schema.names, *(field.name for field in fields)]
+        return pa.RecordBatch.from_arrays([*data.columns, *columns], names=names)
+    wanted = data.select([text_field]) if text_field in data.schema.names else data
+    blocks = wanted.to_batches(max_chunksize=_ROWS_AT_ONCE)
+    made = [_columns(texts_in(block, text_field), scheme) for block in blocks]
+    for at, field in enumerate(fields):
+        parts = [columns[at] for columns in made]
+        data = data.append_column(field, pa.chunked_array(parts, field.type))
+    return data
+
+
+def token_fields(scheme: Scheme) -> list[pa.Field]:
+    """The columns that `tokens` adds.
+
+    digest: string, of the normalised text. minhash, signature, simhash: lists of strings, as the
+    index holds them, if the scheme has them; null for a text without words. fingerprint: list of
+    int64, the SimHash fingerprint, 64 bits each. All are null if the text is null.
+    """
+    lists: dict[str, pa.DataType] = {kind: pa.list_(pa.string()) for kind in scheme.kinds}
+    if scheme.simhash is not None:
+        lists["fingerprint"] = pa.list_(pa.int64())
+    columns = {"digest": pa.string(), **lists}
+    return [pa.field(name, kind) for name, kind in columns.items()]
+
+
+def texts_in(batch: pa.RecordBatch, text_field: str) -> list[str | None]:
+    """The texts of a batch, shape (n,). Raises UsageError if the column does not hold strings."""
+    if text_field not in batch.schema.names:
+        listed = ", ".join(batch.schema.names)
+        raise UsageError(f"there is no column {text_field!r}; there are: {listed}")
+    column = batch.column(text_field)
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if not any(fits(kind) for fits in _TEXTS):
+        raise UsageError(f"column {text_field!r} is of type {kind}: use one of strings")
+    texts: list[str | None] = column.to_pylist()
+    return texts
+
+
+def _columns(texts: Sequence[str | None], scheme: Scheme) -> list[pa.Array]:
+    given = np.array([text is not None for text in texts], np.bool_)
+    rows = np.flatnonzero(given)
+    sketches = sketch([text for text in texts if text is not None], scheme)
+    digests = np.full(given.size, None, np.object_)
+    digests[rows] = sketches.digests
+    # Texts without words have only a digest.
+    filled = np.zeros(given.size, np.bool_)
+    filled[rows] = sketches.filled
+    kept = sketches.of(np.flatnonzero(sketches.filled))
+    parts = [_tokens(values, count, bits) for values, count, bits in _values(kept, scheme)]
+    if kept.fingerprints is not None:
+        prints = kept.fingerprints
+        parts.append((prints.shape[1], pa.array(prints.view(np.int64).reshape(-1))))
+    lists = [_lists(values, width, filled) for width, values in parts]
+    return [pa.array(digests, pa.string()), *lists]
+
+
+def _values(sketches: Sketches, scheme: Scheme) -> Iterator[tuple[U64, int, int]]:
+    """The values of each kind of tokens, in order: (values, tokens a text, bits of a token)."""
+    if scheme.minhash is not None and sketches.bands is not None:
+        yield sketches.bands, scheme.minhash.bands, scheme.minhash.token_bits
+    if scheme.minhash is not None and sketches.values is not None:
+        yield sketches.values, scheme.minhash.signature, VALUE_BITS
+    if scheme.simhash is not None and sketches.fingerprints is not None:
+        layout = scheme.simhash.layout
+        segments = segment_values(sketches.fingerprints, layout)
+        yield segments, len(layout.widths), layout.segment_bits
+
+
+def _tokens(values: U64, count: int, bits: int) -> tuple[int, pa.Array]:
+    """The tokens of values, shape (n, count), text after text: (count, strings)."""
+    width = token_length(count, bits)
+    text = np.empty((len(values), count, width), np.uint8)
+    write_into(text, values, bits)
+    ends = np.arange(0, text.size + 1, width, dtype=np.int32)
+    buffers = pa.py_buffer(ends), pa.py_buffer(text)
+    return count, pa.StringArray.from_buffers(len(values) * count, *buffers)
+
+
+def _lists(values: pa.Array, width: int, filled: Mask) -> pa.Array:
+    """Lists of `width` values for the rows that are filled, null for others."""
+    offsets = offsets_of(np.where(filled, width, 0)).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), values, mask=pa.array(~filled))

@@ -1,0 +1,184 @@
+"""Numbers documents in their order of precedence, with what they are compared by.
+
+A number takes 8 bytes where ids are shuffled. The first documents of a bucket, and of a group, are
+those of the smallest numbers, as rows are for `esdedup.dedup`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.window import Window
+
+from esdedup.dedup.ids import Strings
+from esdedup.dedup.reading import Reading
+from esdedup.dedup.representative import KeepRule
+from esdedup.exceptions import UsageError
+from esdedup.sketch.sketch import NO_TEXT, normalised_digests, sketch
+from esdedup.spark.tables import Batches, Tables, mapped
+from esdedup.stores.fields import text_at, value_at
+from esdedup.text.arrays import Mask, Unsigned
+
+_SKETCHED = (
+    "key binary",
+    "keyed boolean",
+    "id string",
+    "text string",
+    "digest string",
+    "filled boolean",
+    "bands binary",
+)
+_TYPES = {"binary": pa.binary(), "boolean": pa.bool_(), "string": pa.string()}
+
+
+@dataclass(frozen=True)
+class Documents:
+    """Documents, each once.
+
+    table: number (bigint), id, text, digest (strings), filled (boolean: it has words), bands
+    (binary: its band hashes, 4 or 8 bytes each).
+    copies: number, first (bigint): documents of the text of an earlier one, and the first of it.
+    count, left_out, without_words, repeated: numbers of documents. left_out: without an id or a
+    text. repeated: with an id that another one has, which stays.
+    """
+
+    table: DataFrame
+    copies: DataFrame
+    count: int
+    left_out: int
+    without_words: int
+    repeated: int
+
+    @property
+    def compared(self) -> DataFrame:
+        """The documents with words that are the first of their text."""
+        filled = self.table.where("filled")
+        return filled.join(self.copies.select("number"), "number", "left_anti")
+
+
+def numbered(
+    df: DataFrame, reading: Reading, tables: Tables, id_field: str, text_fields: Sequence[str]
+) -> Documents:
+    """Sketches documents and numbers them. Raises UsageError for columns that can't be used."""
+    keep = reading.keep
+    _check_columns(df, id_field, text_fields, keep)
+    names = dict.fromkeys([id_field, *text_fields, *([keep.field] if keep.field else [])])
+    # A column may hold dots in its name.
+    chosen = df.select(*(F.col(f"`{name}`") for name in names))
+    made = partial(_sketched, reading, id_field, tuple(text_fields))
+    # Rows of one id and key come in the order of their texts, whatever the order they were read in.
+    ordered = mapped(chosen, made, ", ".join(_SKETCHED)).sort("key", "digest")
+    whole = tables.kept(
+        "documents", ordered.drop("key").withColumn("number", F.monotonically_increasing_id())
+    )
+    usable = whole.where("digest is not null")
+    counted = whole.agg(
+        F.count("*"),
+        F.count("digest"),
+        F.sum(F.expr("int(not filled)")),
+        F.max("keyed"),
+    ).first()
+    assert counted is not None
+    rows, count, wordless, keyed = counted
+    if count and keep.by == "field" and not keyed:
+        raise UsageError(f"keep {keep}: no document has a number or a text in that field")
+    by_id = Window.partitionBy("id").orderBy(F.desc("number"))
+    former = usable.select("id", "number").withColumn("place", F.row_number().over(by_id))
+    former = tables.kept("repeated", former.where("place > 1").select("number"))
+    repeated = former.count()
+    if repeated:
+        usable = usable.join(former, "number", "left_anti")
+    copies = tables.kept("copies", _copies(usable))
+    table = usable.select("number", "id", "text", "digest", "filled", "bands")
+    return Documents(table, copies, count - repeated, rows - count, wordless or 0, repeated)
+
+
+def _copies(table: DataFrame) -> DataFrame:
+    """The documents of the text of an earlier one, but for those without any character."""
+    texts = table.where(F.col("digest") != NO_TEXT).select("number", "digest")
+    several = texts.groupBy("digest").agg(F.min("number").alias("first"), F.count("*").alias("of"))
+    both = texts.join(several.where("of > 1").drop("of"), "digest")
+    return both.where("number != first").select("number", "first")
+
+
+def _check_columns(
+    df: DataFrame, id_field: str, text_fields: Sequence[str], keep: KeepRule
+) -> None:
+    kinds = {field.name: field.dataType for field in df.schema}
+    for name in [id_field, *text_fields, *([keep.field] if keep.field else [])]:
+        if name not in kinds:
+            raise UsageError(f"there is no column {name!r}; there are: {', '.join(kinds)}")
+    if not isinstance(kinds[id_field], (T.StringType, T.IntegralType)):
+        raise UsageError(f"column {id_field!r}: use ids that are strings or whole numbers")
+    for name in text_fields:
+        kind = kinds[name]
+        kind = kind.elementType if isinstance(kind, T.ArrayType) else kind
+        if not isinstance(kind, T.StringType):
+            raise UsageError(f"column {name!r} is {kinds[name].simpleString()}: use strings")
+
+
+def _sketched(
+    reading: Reading,
+    id_field: str,
+    text_fields: Sequence[str],
+    batches: Iterable[pa.RecordBatch],
+) -> Batches:
+    """The documents of record batches; of one without an id or a text only that it was there."""
+    schema = pa.schema([(name, _TYPES[kind]) for name, kind in map(str.split, _SKETCHED)])
+    for batch in batches:
+        rows = batch.to_pylist()
+        found = [text_at(row, text_fields) for row in rows]
+        usable = [
+            (str(row[id_field]), text, row)
+            for row, text in zip(rows, found, strict=True)
+            if text is not None and row[id_field] not in (None, "")
+        ]
+        ids, texts = [id for id, _, _ in usable], [text for _, text, _ in usable]
+        keys = [_keep_key(reading.keep, row, text) for _, text, row in usable]
+        digests, filled, bands = _compared(texts, reading)
+        columns: list[Any] = [
+            reading.keep.sort_keys(Strings.of(ids), keys),
+            [key is not None for key in keys],
+            ids,
+            texts,
+            digests,
+            filled,
+            [band.tobytes() for band in bands],
+        ]
+        whole = [pa.array(*each) for each in zip(columns, schema.types, strict=True)]
+        lost = [pa.nulls(len(rows) - len(usable), kind) for kind in schema.types]
+        for some in (whole, lost):
+            yield pa.RecordBatch.from_arrays(some, schema=schema)
+
+
+def _compared(texts: Sequence[str], reading: Reading) -> tuple[list[str], Mask, Unsigned]:
+    """The digests of texts, which of them have words, and their bands, shape (n, bands)."""
+    scheme = reading.compared.scheme
+    if reading.metric is None:
+        digests = normalised_digests(texts, scheme.normalisation)[1]
+        return digests, np.full(len(texts), True), np.empty((len(texts), 0), np.uint32)
+    sketches = sketch(texts, scheme)
+    assert sketches.bands is not None
+    return sketches.digests, sketches.filled, sketches.bands.astype(reading.kind)
+
+
+def _keep_key(keep: KeepRule, row: Mapping[str, Any], text: str) -> Any:
+    """The number or text that a document is ordered by, of a column of any type."""
+    if keep.by == "length":
+        return len(text)
+    value = value_at(row, keep.field) if keep.field else None
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return float(value)
+    return value if isinstance(value, (int, float, str)) else None

@@ -1,0 +1,192 @@
+"""Finds all similar pairs of a DataFrame of documents, with exact similarity."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from esdedup.dedup.reading import Basis, Reading, reading_for
+from esdedup.dedup.representative import KeepRule
+from esdedup.exceptions import UsageError
+from esdedup.search.buckets import Capped
+from esdedup.search.limits import (
+    LOOKING,
+    MAX_PER_BUCKET,
+    RECALL,
+    Limits,
+    comparing_scheme,
+    narrowed_scheme,
+    require_minhash,
+)
+from esdedup.search.warnings import cut_buckets, lacking_recall
+from esdedup.sketch.banding import expected_recall
+from esdedup.sketch.scheme import Scheme
+from esdedup.spark.candidates import Buckets, candidate_pairs
+from esdedup.spark.documents import Documents, numbered
+from esdedup.spark.tables import Tables
+from esdedup.spark.verify import verified
+from esdedup.stores.mapping import IndexMeta, TextFields, names_of
+
+_KEY = "esdedup"
+
+
+@dataclass(frozen=True)
+class SparkReport:
+    """The numbers of a job.
+
+    documents: that were compared. left_out: rows without an id or a text. repeated: rows with an id
+    that another row has, which stays. without_words: documents whose texts only equal others.
+    capped: buckets of which not all pairs were compared. recall: the expected share found of the
+    pairs at the threshold. basis: of the comparison.
+    """
+
+    documents: int
+    left_out: int
+    repeated: int
+    without_words: int
+    capped: Capped
+    recall: float
+    basis: Basis
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Documents and their similar pairs.
+
+    edges: left, right (bigint), similarity (double): pairs of different texts, left < right, by the
+    first document of each text.
+    """
+
+    documents: Documents
+    edges: DataFrame
+    report: SparkReport
+
+
+def similar_pairs(
+    df: DataFrame,
+    threshold: float = LOOKING,
+    recall: float = RECALL,
+    *,
+    scheme: Scheme | IndexMeta | None = None,
+    max_per_bucket: int = MAX_PER_BUCKET,
+    id_field: str = "id",
+    text_field: TextFields = "text",
+    work: str | None = None,
+) -> DataFrame:
+    """All pairs of similar documents, each once, as `esdedup pairs` finds them.
+
+    df: a row for each document: an id (string or whole number) and one or more columns of text
+    (strings, or arrays of them). scheme: by default as many bands as the recall takes; a Scheme is
+    used as it is; for an IndexMeta documents are compared as those of its index. max_per_bucket:
+    compare a document with at most this many others of a bucket. work: a folder for intermediate
+    tables that all executors reach; None for Spark's checkpoint folder, or on one machine for a
+    temporary one. The result reads from it.
+
+    Returns left, right (string), similarity (double), equal (boolean: the texts are equal).
+    Documents of equal text are one thing: each is paired with the first of them only. `report_of`
+    gives the numbers, and losses are warned of.
+
+    Raises UsageError for wrong arguments.
+    """
+    limits = Limits(threshold=threshold, recall=recall, max_per_bucket=max_per_bucket)
+    reading = reading_of(scheme, limits, KeepRule())
+    tables = Tables.of(df.sparkSession, work)
+    found = compare(df, reading, limits, tables, id_field, names_of(text_field))
+    copies = found.documents.copies.select(
+        F.col("first").alias("left"), F.col("number").alias("right"), F.lit(1.0).alias("similarity")
+    )
+    edges = found.edges.withColumn("equal", F.lit(False))
+    pairs = edges.unionByName(copies.withColumn("equal", F.lit(True)))
+    for side in ("left", "right"):
+        ids = found.documents.table.select(F.col("number").alias(side), F.col("id").alias("own"))
+        pairs = pairs.join(ids, side).drop(side).withColumnRenamed("own", side)
+    pairs = tables.kept("pairs", pairs.select("left", "right", "similarity", "equal"))
+    return told(pairs, found.report, limits)
+
+
+def reading_of(scheme: Scheme | IndexMeta | None, limits: Limits, keep: KeepRule) -> Reading:
+    """Says how texts are compared. Raises UsageError if that can't be by MinHash."""
+    if isinstance(scheme, IndexMeta):
+        limits.check_for_pairs(scheme.scheme)
+        return reading_for(scheme, limits, keep)
+    if scheme is not None and not isinstance(scheme, Scheme):
+        raise UsageError(f"scheme: use a Scheme or an IndexMeta, not {type(scheme).__name__}")
+    chosen = narrowed_scheme(scheme, "jaccard") if scheme else comparing_scheme(Scheme(), limits)
+    limits.check_for_pairs(chosen)
+    return Reading(IndexMeta(chosen), "jaccard", keep, sketching=chosen)
+
+
+def compare(
+    df: DataFrame,
+    reading: Reading,
+    limits: Limits,
+    tables: Tables,
+    id_field: str,
+    text_fields: Sequence[str],
+) -> Compared:
+    """The similar pairs of documents. Raises UsageError for columns that can't be used."""
+    documents = numbered(df, reading, tables, id_field, text_fields)
+    minhash, scheme = require_minhash(reading.compared.scheme), reading.compared.scheme
+    least = limits.least_of(minhash.bands, minhash.rows)
+    pairs, capped = candidate_pairs(documents.compared, reading, limits, tables)
+    near = limits.least_similarity
+    buckets = Buckets.of(reading)
+    edges = verified(pairs, documents.table, scheme, near, buckets, least)
+    recall = expected_recall(near, minhash.bands, minhash.rows, least)
+    report = report_on(documents, reading, capped, recall)
+    return Compared(documents, tables.kept("edges", edges), report)
+
+
+def report_on(
+    documents: Documents,
+    reading: Reading,
+    capped: Capped = Capped(),  # noqa: B008
+    recall: float = 1.0,
+) -> SparkReport:
+    """The numbers of a comparison of documents."""
+    counts = documents.count, documents.left_out, documents.repeated, documents.without_words
+    return SparkReport(*counts, capped, recall, reading.basis)
+
+
+def told(df: DataFrame, report: SparkReport, limits: Limits) -> DataFrame:
+    """A result with its report in it. Warns of losses."""
+    for warning in _losses(report, limits):
+        warnings.warn(warning, stacklevel=3)
+    return df.withMetadata("similarity", {_KEY: asdict(report)})
+
+
+def report_of(df: DataFrame) -> SparkReport:
+    """The numbers of the job that made a result of `similar_pairs` or `groups`.
+
+    They are in the metadata of its column `similarity`, which Parquet keeps.
+
+    Raises UsageError if it has none.
+    """
+    held: dict[str, Any] = {}
+    for field in df.schema:
+        held = field.metadata.get(_KEY, held) if field.name == "similarity" else held
+    if not held:
+        raise UsageError("this DataFrame has no report: use a result of similar_pairs or groups")
+    parts = {"capped": Capped(**held["capped"]), "basis": Basis(**held["basis"])}
+    return SparkReport(**{**held, **parts})
+
+
+def _losses(report: SparkReport, limits: Limits) -> Iterator[str]:
+    for loss in (
+        lacking_recall(report.recall, limits),
+        cut_buckets(report.capped, limits.max_per_bucket),
+    ):
+        if loss is not None:
+            yield loss
+    if report.left_out:
+        yield f"{report.left_out:,} rows without an id or a text are left out"
+    if report.repeated:
+        yield (
+            f"{report.repeated:,} rows have an id that another row has, which stays: give each"
+            " document an id of its own"
+        )
