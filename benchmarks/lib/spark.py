@@ -35,6 +35,7 @@ from benchmarks.lib.planted import (
     true_pairs,
 )
 from benchmarks.lib.processes import Process
+from esdedup.dedup.groups import Method
 
 ROOT = RESULTS.parents[1]
 EXECUTOR = "CoarseGrainedExecutorBackend"
@@ -123,6 +124,7 @@ def table(result: Figures, names: Mapping[str, str]) -> str:
     )
 
 
+BYTES = ("shuffle_write_bytes", "spilled_bytes", "written_bytes")
 HEAD = (
     "seconds",
     "CPU seconds",
@@ -131,6 +133,7 @@ HEAD = (
     "its JVM, its Python",
     "shuffled MB",
     "spilled MB",
+    "written MB",
     "recall",
     "precision",
     "removed",
@@ -144,9 +147,9 @@ def _line(name: str, row: Figures) -> str:
     if "master" in row:
         cells += [f"{row['executor_mb']:,}"]
         cells += [f"{row['executor_jvm_mb']:,}, {row['executor_python_mb']:,}"]
-        cells += [f"{row[each] / 1e6:,.1f}" for each in ("shuffle_write_bytes", "spilled_bytes")]
+        cells += [f"{row[each] / 1e6:,.1f}" for each in BYTES]
     else:
-        cells += [""] * 4
+        cells += [""] * (2 + len(BYTES))
     cells += [f"{row['recall']:.4f}", f"{row['precision']:.4f}"]
     cells += [f"{row[each]:,}" if each in row else "" for each in ("removed", "lost", "left")]
     return f"| {name} | {' | '.join(cells)} |"
@@ -167,21 +170,19 @@ def from_lines(texts: Texts, folder: Path, more: Sequence[str] = ()) -> Figures:
     }
 
 
-def by_esdedup(
-    texts: Texts, folder: Path, master: str, settings: Mapping[str, str] | None = None
-) -> Figures:
+def by_esdedup(texts: Texts, folder: Path, master: str, method: Method) -> Figures:
     """`esdedup.spark.groups`, from Parquet to Parquet."""
     out = folder / "out"
     program = [
         sys.executable,
         "-m",
         PROGRAM,
-        "groups",
         str(texts.parquet),
         str(out),
         str(THRESHOLD),
+        method,
     ]
-    figures = run(program, folder, master, settings)
+    figures = run(program, folder, master)
     made = parquet.read_table(out, columns=["id", "group", "original"]).to_pydict()
     groups, removed = list(range(texts.documents)), set()
     for id, group, original in zip(made["id"], made["group"], made["original"], strict=True):
@@ -203,10 +204,8 @@ def _sorted(pair: Mapping[str, str]) -> Pair:
     return min(left, right), max(left, right)
 
 
-def run(
-    program: Sequence[str], folder: Path, master: str, settings: Mapping[str, str] | None = None
-) -> Figures:
-    """Runs a Python program, whose session takes the master and the settings, and measures it.
+def run(program: Sequence[str], folder: Path, master: str) -> Figures:
+    """Runs a Python program, whose session takes the master, and measures it.
 
     folder: an empty one, for the log, the event log and what Spark writes.
     """
@@ -214,7 +213,7 @@ def run(
     events.mkdir()
     environment = {**os.environ, **_environment(program[0], folder)}
     environment["PYSPARK_SUBMIT_ARGS"] = shlex.join(
-        [*_arguments(master, {**_settings(events, folder), **(settings or {})}), "pyspark-shell"]
+        [*_arguments(master, _settings(events, folder)), "pyspark-shell"]
     )
     measured = processes.run(program, folder / "out.log", environment, _parts)
     return {"master": master, **measured, **shuffled(events)}
@@ -271,6 +270,8 @@ def _parts(found: Mapping[int, Process]) -> dict[str, float]:
 def shuffled(events: Path) -> Figures:
     """The sums over all tasks of an application, from its event log; bytes, milliseconds.
 
+    written_bytes: of output, and of intermediate tables, but not of what Spark keeps by `persist`.
+
     peak_execution_memory is the largest of a task. longest: the stages whose tasks ran longest.
     """
     sums: Counter[str] = Counter()
@@ -318,5 +319,6 @@ def _of_task(metrics: Mapping[str, Any]) -> dict[str, int]:
         "shuffle_read_bytes": read.get("Remote Bytes Read", 0) + read.get("Local Bytes Read", 0),
         "spilled_bytes": metrics.get("Disk Bytes Spilled", 0),
         "spilled_memory_bytes": metrics.get("Memory Bytes Spilled", 0),
+        "written_bytes": metrics.get("Output Metrics", {}).get("Bytes Written", 0),
         "gc_ms": metrics.get("JVM GC Time", 0),
     }

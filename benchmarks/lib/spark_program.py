@@ -1,6 +1,6 @@
-"""esdedup on Spark as a program, from Parquet to Parquet, for benchmarks.lib.spark.run.
+"""`esdedup.spark.groups` as a program, from Parquet to Parquet, for benchmarks.lib.spark.run.
 
-    python -m benchmarks.lib.spark_program pairs|groups IN OUT THRESHOLD
+    python -m benchmarks.lib.spark_program IN OUT THRESHOLD METHOD
 
 IN has the columns id and text.
 """
@@ -8,19 +8,21 @@ IN has the columns id and text.
 from __future__ import annotations
 
 import sys
+from typing import cast
 
 from pyspark.sql import SparkSession
 
-import esdedup.spark
+from esdedup.dedup.groups import Method
+from esdedup.spark import groups
 
 
-def main(job: str, source: str, out: str, threshold: str) -> None:
+def main(source: str, out: str, threshold: str, method: Method) -> None:
     spark = SparkSession.builder.getOrCreate()
     frame = spark.read.parquet(source).select("id", "text")
-    made = getattr(esdedup.spark, job)(frame, float(threshold))
-    made.write.parquet(out)
+    groups(frame, float(threshold), method=method).write.parquet(out)
     spark.stop()
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    _, source, out, threshold, method = sys.argv
+    main(source, out, threshold, cast("Method", method))

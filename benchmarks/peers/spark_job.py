@@ -6,7 +6,8 @@
 Made-up texts with planted groups (planted.py), sets of three words in a row, threshold 0.8. Whole
 programs on the same Spark and master, with the start of Python and of the JVM.
 
-    esdedup           `esdedup.spark.groups`, from Parquet to Parquet, verified
+    esdedup           `esdedup.spark.groups`, from Parquet to Parquet, verified; groups are whatever
+                      a chain of pairs connects, as those of text-dedup
     files, files-2    `esdedup pairs FILE` with one and with two processes, without Spark: pairs
     text-dedup        its `minhash_spark.py` with 250 permutations, its default, and the bands that
                       it chooses for the threshold
@@ -91,7 +92,7 @@ def jobs(master: str) -> dict[str, Job]:
     text_dedup = functools.partial(by_text_dedup, master=master)
     equal = functools.partial(text_dedup, shape=equal_shape())
     return {
-        "esdedup": functools.partial(spark.by_esdedup, master=master),
+        "esdedup": functools.partial(spark.by_esdedup, master=master, method="components"),
         "files": spark.from_lines,
         "files-2": functools.partial(spark.from_lines, more=("--workers", "2")),
         "text-dedup": text_dedup,
