@@ -139,7 +139,9 @@ def main() -> None:
     options = parser.parse_args()
     results = measure(options)
     described = [{"name": "planted", "source": "benchmarks/lib/planted.py"}]
-    versions = spark.versions() | environments.versions_of("text-dedup")
+    theirs = environments.versions_of("text-dedup", "pyspark")
+    theirs["pyspark of text-dedup"] = theirs.pop("pyspark")
+    versions = spark.versions() | theirs
     print(measuring.save("spark_job", results, described, versions, options.folder))
 
 
