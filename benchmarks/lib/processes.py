@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -63,14 +64,19 @@ def run(
         process = subprocess.Popen(
             command, stdout=file, stderr=errors, env=dict(environment), start_new_session=True
         )
-        while process.poll() is None:
-            found = _of_session(process.pid)
-            cpu_seconds |= {each.pid: each.cpu_seconds for each in found.values()}
-            total = sum(each.mb for each in found.values())
-            for name, mb in {"peak_mb": total, **parts(found)}.items():
-                peaks[name] = max(peaks[name], round(mb))
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(INTERVAL)
+        try:
+            while process.poll() is None:
+                found = _of_session(process.pid)
+                cpu_seconds |= {each.pid: each.cpu_seconds for each in found.values()}
+                total = sum(each.mb for each in found.values())
+                for name, mb in {"peak_mb": total, **parts(found)}.items():
+                    peaks[name] = max(peaks[name], round(mb))
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(INTERVAL)
+        finally:
+            # If this program is interrupted, its command is not: it is in a session of its own.
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGTERM)
     seconds = time.perf_counter() - began
     if process.returncode:
         sys.stderr.write(log.read_text("utf-8", "replace")[-5_000:])
