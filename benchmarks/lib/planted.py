@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
+from collections.abc import Iterable
 
 import numpy as np
 
+from benchmarks.lib.measuring import Figures
 from benchmarks.lib.texts import CHUNK, Growing
+from esdedup.text.arrays import I64
 
 CHARACTERS = 400
 FRESH = 700
@@ -20,9 +23,11 @@ FRESH = 700
 Pair = tuple[int, int]
 
 
-def planted(documents: int, seed: int = 1) -> tuple[list[str], list[int]]:
+def planted(
+    documents: int, seed: int = 1, characters: int = CHARACTERS
+) -> tuple[list[str], list[int]]:
     """Texts in any order, and the planted group of each."""
-    source = Growing(CHARACTERS, seed)
+    source = Growing(characters, seed)
     texts: list[str] = []
     groups: list[int] = []
     number = 0
@@ -71,6 +76,56 @@ def true_pairs(texts: list[str], groups: list[int], threshold: float) -> set[Pai
             if shared >= threshold * (len(sets[a]) + len(sets[b]) - shared):
                 found.add((a, b))
     return found
+
+
+def connected(documents: int, pairs: Iterable[Pair]) -> list[int]:
+    """The least row that each is connected with."""
+    least = list(range(documents))
+
+    def find(row: int) -> int:
+        while least[row] != row:
+            least[row] = least[least[row]]
+            row = least[row]
+        return row
+
+    for a, b in pairs:
+        x, y = find(a), find(b)
+        least[max(x, y)] = min(x, y)
+    return [find(row) for row in range(documents)]
+
+
+def scored_groups(found: list[int], truth: set[Pair]) -> Figures:
+    """Recall: the share of the true pairs that are in one group. Precision: of the pairs of
+    documents in one group, the share that a chain of true pairs connects.
+
+    found: the group of each document.
+    """
+    groups, components = np.array(found), np.array(connected(len(found), truth))
+    together = pairs_within(groups)
+    right = pairs_within(groups * groups.size + components)
+    return {
+        "recall": share(sum(found[a] == found[b] for a, b in truth), len(truth)),
+        "precision": share(right, together),
+    }
+
+
+def scored_removal(kept: list[int], documents: int, truth: set[Pair]) -> Figures:
+    """removed: documents. lost: those of which no document stays that a chain of true pairs
+    connects with them, itself included, counted once a chain. left: duplicates that stay.
+    """
+    components = np.array(connected(documents, truth))
+    there, stay = np.unique(components).size, np.unique(components[kept]).size
+    return {
+        "removed": documents - len(kept),
+        "lost": there - stay,
+        "left": len(kept) - stay,
+    }
+
+
+def pairs_within(groups: I64) -> int:
+    """The number of pairs of documents in one group."""
+    sizes = np.unique(groups, return_counts=True)[1]
+    return int((sizes * (sizes - 1) // 2).sum())
 
 
 def share(part: int, whole: int) -> float:

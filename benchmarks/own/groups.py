@@ -29,18 +29,16 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
-import itertools
 import json
 import tempfile
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import esdedup
 from benchmarks.lib import servers
 from benchmarks.lib.measuring import ESDEDUP, Figures, run
-from benchmarks.lib.planted import CHARACTERS, Pair, planted, share, true_pairs
+from benchmarks.lib.planted import CHARACTERS, planted, scored_groups, share, true_pairs
 from benchmarks.lib.texts import short
 from esdedup.stores.elastic.store import ClusterStore
 from esdedup.stores.fields import value_at
@@ -52,22 +50,6 @@ TIMED_TWICE = 1_000_000
 THRESHOLD = 0.8
 
 
-def connected(documents: int, pairs: set[Pair]) -> list[int]:
-    """The least row that each is connected with."""
-    least = list(range(documents))
-
-    def find(row: int) -> int:
-        while least[row] != row:
-            least[row] = least[least[row]]
-            row = least[row]
-        return row
-
-    for a, b in pairs:
-        x, y = find(a), find(b)
-        least[max(x, y)] = min(x, y)
-    return [find(row) for row in range(documents)]
-
-
 def groups_of(index: esdedup.Index, documents: int) -> list[int]:
     """The group that each document has in the index; its own row if it is alone."""
     found = [*range(documents)]
@@ -76,14 +58,6 @@ def groups_of(index: esdedup.Index, documents: int) -> list[int]:
         for document in batch:
             found[int(document.id)] = int(value_at(document.source, path))
     return found
-
-
-def pairs_in(groups: list[int]) -> Iterator[Pair]:
-    members: dict[int, list[int]] = defaultdict(list)
-    for row, group in enumerate(groups):
-        members[group].append(row)
-    for rows in members.values():
-        yield from itertools.combinations(rows, 2)
 
 
 def written(texts: Iterable[str], file: Path) -> None:
@@ -121,7 +95,6 @@ def measure(size: int, methods: list[str], target: list[str], opened: Any, folde
     file, out = folder / "documents.jsonl", folder / "out"
     written(texts, file)
     truth = true_pairs(texts, groups, THRESHOLD)
-    components = connected(size, truth)
     del texts, groups
     figures: Figures = {"documents": size, "true_pairs": len(truth)}
     figures["index"] = run([*ESDEDUP, "index", str(file), *target], out)
@@ -142,14 +115,7 @@ def measure(size: int, methods: list[str], target: list[str], opened: Any, folde
         command = ["group", "-t", str(THRESHOLD), "--method", method, "--json", *work, *target]
         figures[method] = run([*ESDEDUP, *command], out) | json.loads(out.read_text("utf-8"))
         with opened() as index:
-            found = groups_of(index, size)
-        together = set(pairs_in(found))
-        figures[method] |= {
-            "recall": share(sum(found[a] == found[b] for a, b in truth), len(truth)),
-            "precision": share(
-                sum(components[a] == components[b] for a, b in together), len(together)
-            ),
-        }
+            figures[method] |= scored_groups(groups_of(index, size), truth)
         figures[method]["again"] = run([*ESDEDUP, *command], out) | json.loads(
             out.read_text("utf-8")
         )
