@@ -1,9 +1,10 @@
 """Finds the connected components of similar pairs in O(log n) rounds.
 
-Randomised contraction: Bögeholz, Brand, Todor, "In-database connected component analysis", 2020,
-section V. In each round a vertex is joined to the one of its closed neighbourhood that comes first
-in a random order. At most 3/4 of the vertices are expected to be left, so that all rounds together
-take a small multiple of the first. The last edges are joined on the driver.
+Random mates: Reif, "Optimal parallel algorithms for integer sorting and graph connectivity", 1985;
+Blelloch, "Programming parallel algorithms", Communications of the ACM 39 (3), 1996. In each round
+about half of the vertices are heads, at random. Each other vertex that has a head as a neighbour is
+joined to it, at least a quarter of all vertices with neighbours on average. The last edges are
+joined on the driver.
 """
 
 from __future__ import annotations
@@ -47,12 +48,12 @@ def _contracted(edges: DataFrame, tables: Tables, turn: int) -> tuple[DataFrame,
     """The edges between the vertices that are left after a round, and what it joined to what."""
     both = edges.union(edges.select(F.col("right").alias("left"), F.col("left").alias("right")))
 
-    def place(name: str) -> Column:
-        return F.struct(F.xxhash64(F.col(name), F.lit(turn)).alias("hash"), F.col(name).alias("v"))
+    def is_head(name: str) -> Column:
+        return F.xxhash64(F.col(name), F.lit(turn)) % 2 == 0
 
-    near = both.groupBy("left").agg(F.min(place("right")).alias("near"))
-    link = near.select("left", F.least("near", place("left")).alias("near"))
-    link = link.select(F.col("left").alias("number"), F.col("near.v").alias("joined"))
+    mate = F.when(is_head("right") & ~is_head("left"), F.col("right"))
+    mates = both.groupBy("left").agg(F.min(mate).alias("mate"))
+    link = mates.select(F.col("left").alias("number"), F.coalesce("mate", "left").alias("joined"))
     link = tables.kept(f"link-{turn}", link)
     for side in ("left", "right"):
         to = link.select(F.col("number").alias(side), F.col("joined").alias(f"{side}_joined"))

@@ -203,11 +203,11 @@ def test_an_executor_is_killed_in_the_midst(
     assert report_of(after) == report_of(before)
 
 
-@pytest.mark.parametrize("on_driver", [0, 40, 10**6])
+@pytest.mark.parametrize("on_driver", [30, 10**6])
 def test_components_of_any_graph(spark: SparkSession, tmp_path: Path, on_driver: int) -> None:
     rng = np.random.default_rng(on_driver)
-    path = np.stack([np.arange(400), np.arange(1, 401)])
-    loose = rng.integers(500, 900, (2, 300))
+    path = np.stack([np.arange(100), np.arange(1, 101)])
+    loose = rng.integers(500, 900, (2, 200))
     left, right = np.sort(np.concatenate([path, loose], axis=1), axis=0)
     apart = left != right
     left, right = left[apart], right[apart]
