@@ -103,7 +103,7 @@ def _in_files(
     files: list[str], of: FileOptions, limits: Limits, all_equal: bool, as_json: bool
 ) -> None:
     """Shows the pairs of files. The exit status is 1 if records could not be compared."""
-    of.check(files)
+    files = of.named(files)
     scheme = options.scheme_in(of.scheme) or comparing_scheme(Scheme(), limits)
     meta = IndexMeta(scheme, tuple(of.text_field or ["text"]))
     dead_letter = of.dead_letter or Path("pairs.dead-letter.jsonl")
@@ -111,7 +111,7 @@ def _in_files(
         bar = output.progress("Sketching", total_bytes(files))
         with bar as (advance, documents), output.steps() as on_step:
             found, read = pairs_in_files(
-                of.chunks(files, meta.text_fields, advance),
+                of.chunks(files, meta.text_fields, advance, columns=(), as_json=False),
                 meta,
                 letters,
                 limits,
