@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 from typer import Option
 
 from esdedup.cli import options, output
 from esdedup.cli.files import DeadLetterFile, dead_letter_path
 from esdedup.cli.output import capital, count, message
+from esdedup.cli.result_files import OutputFile, check_output, write_rows
 from esdedup.dedup.groups import Groups
+from esdedup.dedup.marks import wanted_marks
 from esdedup.ingest.files import BadRecord
 from esdedup.stores.changes import ChangeReport
 
@@ -33,6 +38,7 @@ def group_command(
     work: options.Work = None,
     dry_run: options.DryRun = False,
     dead_letter: options.DeadLetterPath = None,
+    to_file: OutputFile = None,
     as_json: options.AsJson = None,
 ) -> None:
     """Group similar documents, and write the groups.
@@ -44,6 +50,7 @@ def group_command(
     after it was stopped: it goes on where it was.
     """
     arguments = group_options.arguments()
+    check_output(to_file)
     marks: ChangeReport | None = None
     with target.open() as index:
         folder = work or index.place.work_folder("group")
@@ -65,6 +72,9 @@ def group_command(
                 letters(BadRecord(failure.id, 0, "", failure.reason))
     output.tell_reading(groups.basis, groups.grouping.limits)
     output.warn_after(groups.recall, groups.capped, groups.grouping.limits)
+    if to_file is not None:
+        _write(groups, to_file, collapse_ready)
+        place["output"] = str(to_file.resolve())
     if output.wants_json(as_json):
         output.print_json({**_as_json(groups, marks), **place})
     else:
@@ -84,6 +94,21 @@ def group_command(
         )
     if marks is not None and marks.failures:
         raise typer.Exit(1)
+
+
+def _write(groups: Groups, path: Path, collapse_ready: bool) -> None:
+    """Writes a row for each document that gets a group: its id, and what is written into it."""
+    measure, kind = ("distance", int) if groups.grouping.by_distance else ("similarity", float)
+    names = ("group", "original", measure)
+    grouped = np.bincount(groups.representative, minlength=len(groups.ids)) > 1
+
+    def rows() -> Iterator[tuple[Any, ...]]:
+        for row, id in enumerate(groups.ids):
+            if collapse_ready or grouped[groups.representative[row]]:
+                marks = wanted_marks(groups, row)
+                yield (id, *(marks[name] for name in names))
+
+    write_rows(path, {"id": str, "group": str, "original": str, measure: kind}, rows())
 
 
 def _as_json(groups: Groups, report: ChangeReport | None) -> dict[str, Any]:
