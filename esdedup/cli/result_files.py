@@ -16,7 +16,7 @@ from typer import Option
 from esdedup.cli.output import check_page
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.ingest.columnar import TableFormat, require_pyarrow, write_table
-from esdedup.stores.own_files import open_private
+from esdedup.stores.own_files import open_private, sync_folder
 
 _ROWS_AT_ONCE = 1 << 16
 _FORMATS: dict[str, TableFormat | None] = {".parquet": "parquet", ".arrow": "arrow", ".jsonl": None}
@@ -74,6 +74,7 @@ def write_rows(path: Path, columns: Mapping[str, type], rows: Iterable[tuple[Any
                 file.flush()
                 os.fsync(file.fileno())
             beside.replace(path)
+            sync_folder(path.parent)
         except BaseException:
             with suppress(OSError):
                 beside.unlink()

@@ -25,6 +25,7 @@ _BUFFER_BYTES = 1 << 20
 """Bytes of a column that are read at a time. Parquet's reader takes whole columns by default."""
 _Places = list[tuple[str, ...]]
 """For each column to read its name, and those of structs within."""
+_NOT_TEXT = "holds bytes that are not text in UTF-8"
 _DIGITS_OF_A_FLOAT = 15
 """Decimal digits that any 64-bit float keeps (IEEE 754)."""
 
@@ -316,7 +317,7 @@ def _bad_row(batch: Any) -> BadRow:
             column.validate(full=True)
             (good[name],) = _values(column)
         except (ValueError, require_pyarrow().ArrowException) as error:
-            reason = "holds bytes that are not UTF-8" if "UTF8" in str(error) else _said(error)
+            reason = _NOT_TEXT if "UTF8" in str(error) else _said(error)
             reasons.append(f"the column {name!r} {reason}")
     return BadRow(json.dumps(good, ensure_ascii=False), "; ".join(reasons))
 
@@ -356,6 +357,8 @@ def _values(array: Any) -> list[Any]:
         array = array.cast(pa.binary())
     if types.is_fixed_size_binary(kind) or types.is_binary(kind) or types.is_large_binary(kind):
         array = array.cast(pa.large_string())
+        if pa.compute.any(pa.compute.match_substring(array, "\0")).as_py():
+            raise RecordError(_NOT_TEXT)
     elif types.is_interval(kind) and array.null_count < len(array):
         raise RecordError("is an interval, which has no form in JSON")
     values: list[Any] = array.to_pylist()

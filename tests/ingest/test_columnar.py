@@ -149,11 +149,15 @@ def test_a_value_becomes_what_json_has(
 BAD: list[tuple[Any, str]] = [
     (pa.array([float("nan")]), "the number NaN or Infinity has no place in JSON"),
     (pa.array([[0.5, float("inf")]]), "the number NaN or Infinity has no place in JSON"),
-    (pa.array([b"\xff\x00"]), "the column 'x' holds bytes that are not UTF-8"),
-    (pa.array([[b"\xff"]]), "the column 'x' holds bytes that are not UTF-8"),
+    (pa.array([b"\xff\x00"]), "the column 'x' holds bytes that are not text in UTF-8"),
+    (
+        pa.array([b"\0\0\1\0"], pa.binary(4)),
+        "the column 'x' holds bytes that are not text in UTF-8",
+    ),
+    (pa.array([[b"\xff"]]), "the column 'x' holds bytes that are not text in UTF-8"),
     (
         pa.StringArray.from_buffers(1, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xe9")),
-        "the column 'x' holds bytes that are not UTF-8",
+        "the column 'x' holds bytes that are not text in UTF-8",
     ),
     (pa.array([2**62], pa.timestamp("s")), "the column 'x' holds a time that is out of range"),
 ]
@@ -180,7 +184,7 @@ def test_a_bad_row_among_structs_and_lists_is_found(write: Write, name: str) -> 
     type = pa.struct({"a": pa.list_(pa.binary())})
     write(pa.table({"x": pa.array(values, type)}), Path(name))
     found = sources(name)
-    assert found.pop(6) == "the column 'x' holds bytes that are not UTF-8"
+    assert found.pop(6) == "the column 'x' holds bytes that are not text in UTF-8"
     assert found == [{"x": {"a": [str(row)]}} for row in range(12) if row != 6]
 
 

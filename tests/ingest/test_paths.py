@@ -193,7 +193,7 @@ def test_index_reads_the_columns_that_it_is_told() -> None:
     pa.parquet.write_table(pa.Table.from_pylist(rows), "rows.parquet")
     refused = run_command("index", "rows.parquet", "--json")
     assert (refused.status, refused.json[0]["failed"]) == (1, 12)
-    assert "the column 'image' holds bytes that are not UTF-8" in refused.err
+    assert "the column 'image' holds bytes that are not text in UTF-8" in refused.err
     columns = ["--column", "label", "--column", "image.path"]
     assert run_command("index", "rows.parquet", *columns).status == 0
     found = run_command("similar", "--id", "d0", "--source").json[0]["matches"][0]
