@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Annotated, Any
 
@@ -20,31 +21,36 @@ from esdedup.stores.own_files import open_private, sync_folder
 
 _ROWS_AT_ONCE = 1 << 16
 _FORMATS: dict[str, TableFormat | None] = {".parquet": "parquet", ".arrow": "arrow", ".jsonl": None}
-OutputFile = Annotated[
-    Path | None,
-    Option(
-        "--output",
-        "-o",
-        show_default=False,
-        help="Write the results to this file: .parquet, .arrow or .jsonl.",
-    ),
-]
 
 
-def check_output(path: Path | None, inputs: Iterable[str] = ()) -> None:
-    """Raises UsageError if results can't be written to a file, before the work that they take.
+@dataclass(frozen=True)
+class ResultFile:
+    """The option that names a file for the results, in place of standard output."""
 
-    inputs: files that the command reads.
-    """
-    if path is None:
-        return
-    check_page("--output", path)
-    if _format_of(path) is not None:
-        require_pyarrow()
-    if path.exists() and not path.is_file():
-        raise UsageError(f"--output {path}: it is not a plain file")
-    if path.resolve() in [Path(each).resolve() for each in inputs]:
-        raise UsageError(f"--output {path}: the command reads this file: name another")
+    output: Annotated[
+        Path | None,
+        Option(
+            "--output",
+            "-o",
+            show_default=False,
+            help="Write the results to this file: .parquet, .arrow or .jsonl.",
+        ),
+    ] = None
+
+    def check(self, inputs: Iterable[str] = ()) -> None:
+        """Raises UsageError if the file can't be written, before the work that it takes.
+
+        inputs: files that the command reads.
+        """
+        if (path := self.output) is None:
+            return
+        check_page("--output", path)
+        if _format_of(path) is not None:
+            require_pyarrow()
+        if path.exists() and not path.is_file():
+            raise UsageError(f"--output {path}: it is not a plain file")
+        if path.resolve() in [Path(each).resolve() for each in inputs]:
+            raise UsageError(f"--output {path}: the command reads this file: name another")
 
 
 def write_rows(path: Path, columns: Mapping[str, type], rows: Iterable[tuple[Any, ...]]) -> int:

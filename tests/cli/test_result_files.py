@@ -124,6 +124,7 @@ def test_the_file_is_replaced_as_a_whole_or_not_at_all(monkeypatch: pytest.Monke
         ("rows.jsonl", "the command reads this file"),
         ("folder.parquet", "Is a directory"),
         ("gone/pairs.parquet", "there is no folder gone"),
+        ("", "--output is empty"),
     ],
 )
 def test_a_file_that_can_not_be_written_is_told_first(name: str, said: str) -> None:

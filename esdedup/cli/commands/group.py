@@ -16,7 +16,7 @@ from typer import Option
 from esdedup.cli import options, output
 from esdedup.cli.files import DeadLetterFile, dead_letter_path
 from esdedup.cli.output import capital, count, message
-from esdedup.cli.result_files import OutputFile, check_output, write_rows
+from esdedup.cli.result_files import ResultFile, write_rows
 from esdedup.dedup.groups import Groups
 from esdedup.dedup.marks import wanted_marks
 from esdedup.ingest.files import BadRecord
@@ -34,11 +34,11 @@ CollapseReady = Annotated[
 def group_command(
     target: options.Target,
     group_options: options.GroupingOptions,
+    results: ResultFile,
     collapse_ready: CollapseReady = False,
     work: options.Work = None,
     dry_run: options.DryRun = False,
     dead_letter: options.DeadLetterPath = None,
-    to_file: OutputFile = None,
     as_json: options.AsJson = None,
 ) -> None:
     """Group similar documents, and write the groups.
@@ -50,7 +50,7 @@ def group_command(
     after it was stopped: it goes on where it was.
     """
     arguments = group_options.arguments()
-    check_output(to_file)
+    results.check()
     marks: ChangeReport | None = None
     with target.open() as index:
         folder = work or index.place.work_folder("group")
@@ -72,9 +72,9 @@ def group_command(
                 letters(BadRecord(failure.id, 0, "", failure.reason))
     output.tell_reading(groups.basis, groups.grouping.limits)
     output.warn_after(groups.recall, groups.capped, groups.grouping.limits)
-    if to_file is not None:
-        _write(groups, to_file, collapse_ready)
-        place["output"] = str(to_file.resolve())
+    if results.output is not None:
+        _write(groups, results.output, collapse_ready)
+        place["output"] = str(results.output.resolve())
     if output.wants_json(as_json):
         output.print_json({**_as_json(groups, marks), **place})
     else:

@@ -19,7 +19,7 @@ from esdedup.cli.files import (
     warn_without_words,
 )
 from esdedup.cli.output import count, message
-from esdedup.cli.result_files import OutputFile, check_output, write_rows
+from esdedup.cli.result_files import ResultFile, write_rows
 from esdedup.dedup.file_pairs import pairs_in_files
 from esdedup.dedup.pairs import SimilarPairs, similar_pairs
 from esdedup.dedup.verify import texts_in
@@ -65,7 +65,7 @@ def pairs(
     max_per_bucket: options.MaxPerBucket = MAX_PER_BUCKET,
     all_equal: AllEqual = False,
     of_files: FileOptions,
-    to_file: OutputFile = None,
+    results: ResultFile,
     as_json: options.AsJson = None,
 ) -> None:
     """Find all pairs of similar documents, each once.
@@ -79,13 +79,13 @@ def pairs(
     options.check_metric_options(metric, threshold, distance)
     least = LOOKING if threshold is None else threshold
     limits = Limits(metric, least, distance, recall=recall, max_per_bucket=max_per_bucket)
-    answer = _Answer(limits, all_equal, to_file, output.wants_json(as_json))
+    answer = _Answer(limits, all_equal, results, output.wants_json(as_json))
     if files:
         _refuse_target(context)
         _in_files(files, of_files, answer)
         return
     of_files.refuse()
-    check_output(to_file)
+    results.check()
     with target.open() as index:
         output.warn_before(index, metric)
         with output.steps() as on_step:
@@ -106,7 +106,7 @@ def _refuse_target(context: typer.Context) -> None:
 def _in_files(files: list[str], of: FileOptions, answer: _Answer) -> None:
     """Shows the pairs of files. The exit status is 1 if records could not be compared."""
     files, limits = of.named(files), answer.limits
-    check_output(answer.to_file, files)
+    answer.results.check(files)
     scheme = options.scheme_in(of.scheme) or comparing_scheme(Scheme(), limits)
     meta = IndexMeta(scheme, tuple(of.text_field or ["text"]))
     dead_letter = of.dead_letter or Path("pairs.dead-letter.jsonl")
@@ -136,12 +136,12 @@ def _in_files(files: list[str], of: FileOptions, answer: _Answer) -> None:
 class _Answer:
     """Prints the pairs, or writes them to a file and prints their number.
 
-    to_file: the file, or None. as_json: print JSON, not tables.
+    results: says which file, if any. as_json: print JSON, not tables.
     """
 
     limits: Limits
     all_equal: bool
-    to_file: Path | None
+    results: ResultFile
     as_json: bool
 
     @property
@@ -156,8 +156,8 @@ class _Answer:
                 f"{count(found.copies, 'document has', 'documents have')} the text of an earlier"
                 " one: listed with the first of each text only. --all-equal lists every pair"
             )
-        if self.to_file is not None:
-            self._write(found, waiting, self.to_file)
+        if self.results.output is not None:
+            self._write(found, waiting, self.results.output)
         elif self.as_json:
             for pair in waiting:
                 value = getattr(pair, self.measure)
