@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, fields
 from functools import partial
@@ -16,7 +16,7 @@ import typer
 from esdedup.cli.options import SchemeOption, TextField, Workers, option_of
 from esdedup.cli.output import Advance, count, first_bytes, message
 from esdedup.exceptions import StoreError, UsageError
-from esdedup.ingest.files import BadRecord, Chunk, Format, Record, chunks_in, columns_of
+from esdedup.ingest.files import BadRecord, Chunk, Format, Record, check_file, chunks_in
 from esdedup.ingest.paths import files_named
 from esdedup.ingest.streams import STDIN, check_encoding
 from esdedup.stores.fields import quoted, value_at
@@ -75,23 +75,11 @@ def named_files(
     check_encoding(encoding)
     named = files_named(arguments, format)
     for file in named.files:
-        names = columns_of(file, format, encoding)
-        if columns and not names:
-            raise UsageError(f"{file}: --column goes with Parquet and Arrow files")
-        if missing := [name for name in columns if name.split(".")[0] not in names]:
-            raise UsageError(
-                f"{file}: there is no column {missing[0]!r}. There are: {listed(names)}"
-            )
+        check_file(file, format, encoding, columns)
     if named.left_out:
         some = count(len(named.left_out), "file is", "files are")
         message(f"{some} left out, as the endings are unknown: first {named.left_out[0]}")
     return named.files
-
-
-def listed(names: Iterable[str]) -> str:
-    """The first names of fields, for a message."""
-    first = list(itertools.islice(names, _NAMES + 1))
-    return ", ".join(first[:_NAMES]) + (", ..." * (len(first) > _NAMES)) or "none"
 
 
 def total_bytes(files: list[str]) -> int | None:
@@ -190,12 +178,14 @@ def with_text(chunks: Iterator[Chunk], text_fields: Sequence[str]) -> Iterator[C
             break
         names |= dict.fromkeys(record.source)
     if seen and missing:
+        listed = ", ".join(itertools.islice(names, _NAMES)) + (", ..." * (len(names) > _NAMES))
         lacking = f"none of the first {count(seen, 'record')} has {quoted(missing)}"
         if len(missing) == len(text_fields):
             raise UsageError(
-                f"{lacking}; name the field of the text by --text-field. There are: {listed(names)}"
+                f"{lacking}; name the field of the text by --text-field. There are:"
+                f" {listed or 'none'}"
             )
-        message(f"{lacking[0].upper()}{lacking[1:]}. There are: {listed(names)}")
+        message(f"{lacking[0].upper()}{lacking[1:]}. There are: {listed}")
     return itertools.chain(begun, chunks)
 
 

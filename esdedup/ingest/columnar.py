@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Literal
 
-from esdedup.exceptions import InputError, MissingExtra, RecordError, UsageError
+from esdedup.exceptions import EsdedupError, InputError, MissingExtra, RecordError, UsageError
 
 TableFormat = Literal["parquet", "arrow"]
 _ARROW_FILE = b"ARROW1"
@@ -25,6 +25,8 @@ _BUFFER_BYTES = 1 << 20
 """Bytes of a column that are read at a time. Parquet's reader takes whole columns by default."""
 _Places = list[tuple[str, ...]]
 """For each column to read its name, and those of structs within."""
+_NAMES = 20
+"""Names of columns in a message."""
 _NOT_TEXT = "holds bytes that are not text in UTF-8"
 _DIGITS_OF_A_FLOAT = 15
 """Decimal digits that any 64-bit float keeps (IEEE 754)."""
@@ -63,14 +65,16 @@ def require_pyarrow(use: str = "Parquet and Arrow files need") -> Any:
     return pyarrow
 
 
-def names_in(path: str, kind: TableFormat) -> list[str]:
-    """Returns the names of a file's columns.
+def check_columns(path: str, kind: TableFormat, columns: Sequence[str] = ()) -> None:
+    """Raises UsageError if the file can't be opened, is not of the format, or lacks a column.
 
-    Raises MissingExtra without pyarrow, UsageError if the file can't be opened, is not of the
-    format, or has two columns of a name.
+    Raises MissingExtra without pyarrow, and UsageError if two columns have one name.
     """
     with _opened(path, kind) as table:
-        return list(table.names)
+        if missing := [name for name in columns if not _places(table.schema, [name])]:
+            there = table.names[:_NAMES] + ["..."] * (len(table.names) > _NAMES)
+            said = f"{path}: there is no column {missing[0]!r}"
+            raise UsageError(f"{said}. There are: {', '.join(there) or 'none'}")
 
 
 def pieces_in(
@@ -79,18 +83,14 @@ def pieces_in(
     """Yields the rows of a file in pieces of at most `most` rows, and about `size` bytes.
 
     columns: the columns to read, None for all; "a.b" is a part of the struct "a". Those that the
-    file lacks are left out. Raises the errors of `names_in`, and InputError if it breaks off.
+    file lacks are left out. Raises the errors of `check_columns`, and InputError if it breaks off.
     """
     with _opened(path, kind) as table:
-        names = tuple(table.names)
+        names, first = tuple(table.names), 1
         places = None if columns is None else _places(table.schema, columns)
-        first = 1
-        for batch, read in table.batches(places, size, most):
-            for part in _cut(batch, most, lambda _: True):
-                chosen = _plain(part if places is None else _chosen(part, places))
-                for rows in _cut(chosen, most, lambda rows: rows.nbytes <= size):
-                    yield Piece(_packed(rows), first, int(read * len(rows) / len(batch)), names)
-                    first += len(rows)
+        for rows, read in _joined(_parts(table, places, size, most), size, most):
+            yield Piece(_packed(rows), first, int(read), names)
+            first += len(rows)
 
 
 def rows_of(piece: Piece) -> Iterator[dict[str, Any] | BadRow]:
@@ -103,17 +103,13 @@ class _Table:
     """An open file. batches: yields its record batches, each with the bytes read for it."""
 
     schema: Any
+    names: list[str]
     batches: Callable[[_Places | None, int, int], Iterator[tuple[Any, float]]]
-
-    @property
-    def names(self) -> list[str]:
-        names: list[str] = self.schema.names
-        return names
 
 
 @contextmanager
 def _opened(path: str, kind: TableFormat) -> Iterator[_Table]:
-    pa = require_pyarrow()
+    require_pyarrow()
     try:
         file = Path(path).open("rb")  # noqa: SIM115
     except OSError as error:
@@ -121,15 +117,22 @@ def _opened(path: str, kind: TableFormat) -> Iterator[_Table]:
     with file:
         try:
             table = _parquet(file) if kind == "parquet" else _arrow(file)
-        except (OSError, EOFError, pa.ArrowException) as error:
+        except _damage() as error:
             article = "a Parquet" if kind == "parquet" else "an Arrow"
             raise UsageError(f"{path} is not {article} file, or was cut: {_said(error)}") from error
         if repeated := [name for name in table.names if table.names.count(name) > 1]:
             raise UsageError(f"{path}: two columns have the name {repeated[0]!r}")
         try:
             yield table
-        except (OSError, EOFError, pa.ArrowException) as error:
+        except EsdedupError:
+            raise
+        except _damage() as error:
             raise InputError(f"{path} can't be read to its end: {_said(error)}") from error
+
+
+def _damage() -> tuple[type[Exception], ...]:
+    """The errors by which pyarrow tells that a file can't be read."""
+    return OSError, EOFError, ValueError, MemoryError, require_pyarrow().ArrowException
 
 
 def _said(error: BaseException) -> str:
@@ -147,20 +150,13 @@ def _parquet(file: BinaryIO) -> _Table:
         columns = None if places is None else [".".join(place) for place in places]
         for number in range(metadata.num_row_groups):
             group = metadata.row_group(number)
-            if not group.num_rows:
-                continue
-            of_group = (group.column(column) for column in range(group.num_columns))
-            held = sum(
-                column.total_uncompressed_size
-                for column in of_group
-                if columns is None
-                or f"{column.path_in_schema}.".startswith(tuple(f"{name}." for name in columns))
-            )
-            rows = max(1, min(most, size * group.num_rows // max(1, held)))
+            # Of all columns: pyarrow ends the process if the sizes of one column are damaged.
+            rows = size * group.num_rows // max(1, group.total_byte_size)
+            rows = max(1, min(most, rows))
             for batch in opened.iter_batches(rows, [number], columns, use_threads=False):
                 yield batch, size_of_file * len(batch) / metadata.num_rows
 
-    return _Table(opened.schema_arrow, batches)
+    return _Table(opened.schema_arrow, opened.schema_arrow.names, batches)
 
 
 def _size_of(file: BinaryIO) -> int:
@@ -192,7 +188,7 @@ def _arrow(file: BinaryIO) -> _Table:
             yield _sound(batch), file.tell() - done
             done = file.tell()
 
-    return _Table(opened.schema, batches)
+    return _Table(opened.schema, opened.schema.names, batches)
 
 
 def _sound(batch: Any) -> Any:
@@ -222,7 +218,7 @@ def _place(fields: Mapping[str, Any], path: str) -> tuple[str, ...] | None:
     types = require_pyarrow().types
     for cut, character in enumerate(path):
         kind = fields.get(path[:cut]) if character == "." else None
-        if kind is None:
+        if kind is None or not types.is_nested(kind):
             continue
         if not types.is_struct(kind):
             # A list of structs, or a map, is read as a whole.
@@ -244,6 +240,50 @@ def _chosen(batch: Any, places: _Places) -> Any:
     if not columns:
         return batch.select([])
     return pa.record_batch(columns, [".".join(place) for place in places])
+
+
+def _parts(
+    table: _Table, places: _Places | None, size: int, most: int
+) -> Iterator[tuple[Any, float]]:
+    """Yields the chosen columns in parts of at most `most` rows, and about `size` bytes."""
+    for batch, read in table.batches(places, size, most):
+        for part in _cut(batch, most, lambda _: True):
+            chosen = _plain(part if places is None else _chosen(part, places))
+            for rows in _cut(chosen, most, lambda rows: rows.nbytes <= size):
+                yield rows, read * len(rows) / len(batch)
+
+
+def _joined(
+    parts: Iterable[tuple[Any, float]], size: int, most: int
+) -> Iterator[tuple[Any, float]]:
+    """Yields small parts together. If they break off, the error comes after all that were read."""
+    pa = require_pyarrow()
+    waiting: list[tuple[Any, float]] = []
+    held = rows = 0
+
+    def taken() -> tuple[Any, float]:
+        batches = [batch for batch, _ in waiting]
+        read = sum(each for _, each in waiting)
+        waiting.clear()
+        if len(batches) > 1:
+            batches = pa.Table.from_batches(batches).combine_chunks().to_batches()
+        return batches[0], read
+
+    try:
+        for batch, read in parts:
+            # A table without columns has no rows.
+            full = held + batch.nbytes > size or rows + len(batch) > most
+            if waiting and (full or not batch.num_columns):
+                yield taken()
+                held = rows = 0
+            waiting.append((batch, read))
+            held, rows = held + batch.nbytes, rows + len(batch)
+    except Exception:
+        if waiting:
+            yield taken()
+        raise
+    if waiting:
+        yield taken()
 
 
 def _cut(batch: Any, most: int, fits: Callable[[Any], bool]) -> Iterator[Any]:
@@ -297,7 +337,7 @@ def _rows(batch: Any) -> Iterator[dict[str, Any] | BadRow]:
     try:
         batch.validate(full=True)
         columns = [_values(column) for column in batch.columns]
-    except (ValueError, require_pyarrow().ArrowException):
+    except (ValueError, ArithmeticError, require_pyarrow().ArrowException):
         if number == 1:
             yield _bad_row(batch)
             return
@@ -316,7 +356,7 @@ def _bad_row(batch: Any) -> BadRow:
         try:
             column.validate(full=True)
             (good[name],) = _values(column)
-        except (ValueError, require_pyarrow().ArrowException) as error:
+        except (ValueError, ArithmeticError, require_pyarrow().ArrowException) as error:
             reason = _NOT_TEXT if "UTF8" in str(error) else _said(error)
             reasons.append(f"the column {name!r} {reason}")
     return BadRow(json.dumps(good, ensure_ascii=False), "; ".join(reasons))

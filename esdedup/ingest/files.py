@@ -21,7 +21,7 @@ from pathlib import PurePath
 from typing import Any, BinaryIO, Literal, NamedTuple, NoReturn, TypeVar
 
 from esdedup.exceptions import InputError, RecordError, UsageError
-from esdedup.ingest.columnar import BadRow, Piece, TableFormat, names_in, pieces_in, rows_of
+from esdedup.ingest.columnar import BadRow, Piece, TableFormat, check_columns, pieces_in, rows_of
 from esdedup.ingest.streams import (
     COMPRESSED,
     MOST_BYTES,
@@ -125,22 +125,31 @@ def format_of(path: str) -> Format:
     return _FORMATS[suffix]
 
 
-def columns_of(path: str, format: Format | None = None, encoding: str | None = None) -> list[str]:
-    """Returns the names of a table's columns; nothing for a file of text.
+def check_file(
+    path: str,
+    format: Format | None = None,
+    encoding: str | None = None,
+    columns: Sequence[str] = (),
+) -> None:
+    """Raises UsageError if a file can't be read as asked for. Only a table is opened.
 
-    Raises the errors of `columnar.names_in`, and UsageError if the table is packed, comes by
-    standard input, or is said to have an encoding.
+    columns: those that the file must have. Raises MissingExtra for a table without pyarrow.
     """
     kind = format or format_of(path)
-    if kind != "parquet" and kind != "arrow":
-        return []
+    if kind == "parquet" or kind == "arrow":
+        _check_table(path, encoding)
+        check_columns(path, kind, columns)
+    elif columns:
+        raise UsageError(f"{path}: --column goes with Parquet and Arrow files")
+
+
+def _check_table(path: str, encoding: str | None) -> None:
     if path == STDIN:
         raise UsageError("standard input can't be Parquet or Arrow: name a file")
     if PurePath(path.lower()).suffix in COMPRESSED:
-        raise UsageError(f"{path}: unpack it first; {kind.title()} files are packed within")
+        raise UsageError(f"{path}: unpack it first; Parquet and Arrow files are packed within")
     if encoding is not None:
         raise UsageError(f"{path}: --encoding goes with files of text")
-    return names_in(path, kind)
 
 
 def read_records(
@@ -182,7 +191,7 @@ def chunks_in(
     """
     kind = format or format_of(path)
     if kind == "parquet" or kind == "arrow":
-        columns_of(path, kind, encoding)
+        _check_table(path, encoding)
         for piece in pieces_in(path, kind, columns, CHUNK_BYTES, BATCH_DOCUMENTS):
             if on_bytes is not None:
                 on_bytes(piece.read)

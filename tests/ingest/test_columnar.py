@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 import esdedup.ingest.files
 from esdedup.exceptions import InputError, MissingExtra, UsageError
-from esdedup.ingest.files import BadRecord, Record, chunks_in, columns_of, read_records
+from esdedup.ingest.files import BadRecord, Record, check_file, chunks_in, read_records
 from tests.helpers.commands import run_command, write_lines
 from tests.helpers.fuzz import fuzz
 
@@ -202,7 +202,10 @@ def test_only_the_columns_that_are_asked_for_are_read(write: Write, name: str) -
         "bad": [b"\xff"],
     }
     write(pa.table(table), Path(name))
-    assert columns_of(name) == ["id", "s", "l", "d.t", "bad"]
+    check_file(name, columns=["id", "s.more.text", "l.text", "d.t", "bad"])
+    for missing in ("gone", "s.gone", "id.x"):
+        with pytest.raises(UsageError, match=f"no column '{missing}'. There are: id, s, l, d.t"):
+            check_file(name, columns=["id", missing])
     paths = ["s.text", "s.more.text", "d.t", "id", "gone", "s.gone"]
     assert sources(name, paths) == [
         {"s.text": "deep", "s.more.text": "deeper", "d.t": "dotted", "id": "a"}
@@ -348,7 +351,7 @@ def test_without_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.split(".")[0] == "pyarrow"]:
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(MissingExtra, match=r"pip install 'esdedup\[parquet\]'"):
-        columns_of("rows.parquet")
+        check_file("rows.parquet")
     for arguments in (["rows.parquet"], ["rows.jsonl", "--output", "pairs.parquet"]):
         ran = run_command("pairs", *arguments)
         assert ran.status == 2
