@@ -21,6 +21,8 @@ from esdedup.exceptions import EsdedupError, InputError, MissingExtra, RecordErr
 TableFormat = Literal["parquet", "arrow"]
 _ARROW_FILE = b"ARROW1"
 """The first bytes of an Arrow file. A stream has no name; it begins with the size of its schema."""
+_STREAM_END = b"\xff\xff\xff\xff\0\0\0\0"
+"""The last bytes of a stream. Its first four also begin a stream, since Arrow 0.15."""
 _BUFFER_BYTES = 1 << 20
 """Bytes of a column that are read at a time. Parquet's reader takes whole columns by default."""
 _Places = list[tuple[str, ...]]
@@ -187,6 +189,14 @@ def _arrow(file: BinaryIO) -> _Table:
         for batch in pa.ipc.open_stream(file, options=options):
             yield _sound(batch), file.tell() - done
             done = file.tell()
+        if file.tell() < size:
+            raise EOFError("there is more after the end of the stream")
+        file.seek(0)
+        is_marked = file.read(4) == _STREAM_END[:4]
+        file.seek(-len(_STREAM_END), 2)
+        # A writer that was killed between two batches leaves no mark.
+        if is_marked and file.read() != _STREAM_END:
+            raise EOFError("the mark of the end is missing, so rows may be missing too")
 
     return _Table(opened.schema, opened.schema.names, batches)
 

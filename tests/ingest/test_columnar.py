@@ -280,10 +280,18 @@ def test_a_cut_file_is_told(write: Write, name: str) -> None:
     whole = Path(name).read_bytes()
     for size in range(0, len(whole) - 8, max(1, len(whole) // 50)):
         Path(name).write_bytes(whole[:size])
-        found, said = read_or_told(name)
-        assert len(found) < 40
-        # A stream may end after any batch.
-        assert said or write is write_stream
+        _, said = read_or_told(name)
+        assert said
+
+
+def test_a_stream_must_end_once() -> None:
+    write_stream(pa.table({"text": ["one two"] * 40}), Path("rows.arrow"))
+    whole = Path("rows.arrow").read_bytes()
+    for data, reason in ((whole[:-8], "the mark of the end is missing"), (whole * 2, "more after")):
+        Path("rows.arrow").write_bytes(data)
+        found, said = read_or_told("rows.arrow")
+        assert len(found) == 40
+        assert reason in said
 
 
 @pytest.mark.parametrize("data", [b"", b"PAR1", b"ARROW1\0\0", b'{"id": 1}\n' * 20, b"FEA1" * 9])
