@@ -16,7 +16,8 @@ import typer
 from esdedup.cli.options import SchemeOption, TextField, Workers, option_of
 from esdedup.cli.output import Advance, count, first_bytes, message
 from esdedup.exceptions import StoreError, UsageError
-from esdedup.ingest.files import BadRecord, Chunk, Format, Record, chunks_in, format_of
+from esdedup.ingest.files import BadRecord, Chunk, Format, Record, check_file, chunks_in
+from esdedup.ingest.paths import files_named
 from esdedup.ingest.streams import STDIN, check_encoding
 from esdedup.stores.fields import quoted, value_at
 from esdedup.stores.own_files import file_name, open_private
@@ -29,8 +30,8 @@ Files = Annotated[
     list[str],
     typer.Argument(
         metavar="FILES",
-        help="JSON lines or an array, CSV, TSV, or plain text with one text a line. May end in .gz"
-        " or .zst. - is standard input.",
+        help="JSON lines or an array, CSV, TSV, plain text with one text a line (also .gz, .zst),"
+        " Parquet or Arrow; also folders and patterns of one format. - is standard input.",
         show_default=False,
     ),
 ]
@@ -60,25 +61,25 @@ DeadLetterPath = Annotated[
 ]
 
 
-def check_files(
-    files: list[str], format: Format | None = None, encoding: str | None = None
-) -> None:
-    """Raises UsageError if a file can't be read, before the first document is sent."""
+def named_files(
+    arguments: list[str],
+    format: Format | None = None,
+    encoding: str | None = None,
+    columns: Sequence[str] = (),
+) -> list[str]:
+    """Returns the files that arguments name, also by a folder or a pattern.
+
+    columns: those that each file must have, as a table. Raises UsageError if a file can't be read,
+    before the first document is sent.
+    """
     check_encoding(encoding)
-    named: set[Path] = set()
-    for file in files:
-        if file == STDIN:
-            continue
-        if Path(file).is_dir() or not Path(file).exists():
-            kind = "is a folder" if Path(file).is_dir() else "there is no such file"
-            raise UsageError(f"{file}: {kind}")
-        if format is None:
-            format_of(file)
-        if (path := Path(file).resolve()) in named:
-            raise UsageError(f"{file}: name the same file only once")
-        named.add(path)
-    if files.count(STDIN) > 1:
-        raise UsageError("standard input (-) can be read only once")
+    named = files_named(arguments, format)
+    for file in named.files:
+        check_file(file, format, encoding, columns)
+    if named.left_out:
+        some = count(len(named.left_out), "file is", "files are")
+        message(f"{some} left out, as the endings are unknown: first {named.left_out[0]}")
+    return named.files
 
 
 def total_bytes(files: list[str]) -> int | None:
@@ -98,22 +99,34 @@ class FileOptions:
     dead_letter: DeadLetterPath = None
     workers: Workers = 1
 
-    def check(self, files: list[str]) -> None:
-        """Raises UsageError if a file can't be read, before the first document is sent."""
-        check_files(files, self.format, self.encoding)
+    def named(self, arguments: list[str], columns: Sequence[str] = ()) -> list[str]:
+        """Returns the files that arguments name, as `named_files` does."""
+        return named_files(arguments, self.format, self.encoding, columns)
 
     def chunks(
         self,
         files: list[str],
         text_fields: Sequence[str],
         advance: Advance,
+        columns: Sequence[str] | None = None,
+        as_json: bool = True,
         advice: str = "name the field of the text by --text-field",
     ) -> Iterator[Chunk]:
         """Returns the records of all files in chunks, with the errors of `with_text`.
 
-        advance: called with numbers of bytes read.
+        advance: called with numbers of bytes read. columns: of tables, to read with those of the
+        text and the id; None for all. as_json: as in `chunks_in`.
         """
-        read = partial(chunks_in, format=self.format, on_bytes=advance, encoding=self.encoding)
+        if columns is not None:
+            columns = [*text_fields, self.id_field or "id", *columns]
+        read = partial(
+            chunks_in,
+            format=self.format,
+            on_bytes=advance,
+            encoding=self.encoding,
+            columns=columns,
+            as_json=as_json,
+        )
         return with_text(itertools.chain.from_iterable(map(read, files)), text_fields, advice)
 
     def refuse(self) -> None:
@@ -158,6 +171,7 @@ def with_text(chunks: Iterator[Chunk], text_fields: Sequence[str], advice: str) 
     def records() -> Iterator[Record]:
         for chunk in chunks:
             begun.append(chunk)
+            names.update(dict.fromkeys(chunk.fields))
             yield from (each for each in chunk.records() if isinstance(each, Record))
 
     for record in itertools.islice(records(), _ENOUGH):

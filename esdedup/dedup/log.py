@@ -23,7 +23,7 @@ import zstandard
 
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.models import Document, Failure, Held
-from esdedup.stores.own_files import open_private
+from esdedup.stores.own_files import open_private, sync_folder
 from esdedup.stores.to_json import json_fault, to_json
 
 Action = Literal["delete", "mark", "move"]
@@ -138,13 +138,7 @@ class LogWriter:
         except OSError as error:
             raise UsageError(f"log file {path}: {error.strerror}: name another (--log)") from error
         self._write([json.dumps({"log": _KIND, "version": _VERSION, **asdict(header)})])
-        # Without this, a power failure may lose the file's name. Not every system can do it.
-        if hasattr(os, "O_DIRECTORY"):
-            folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+        sync_folder(path.parent)
 
     def __enter__(self) -> Self:
         return self

@@ -1,4 +1,4 @@
-"""Reads documents from files: JSON lines, CSV, TSV and plain text, also compressed.
+"""Reads documents from files: JSON lines, CSV, TSV, plain text, also compressed, and tables.
 
 A record that can't be read becomes a BadRecord, and reading goes on after it.
 """
@@ -14,13 +14,14 @@ import math
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePath
 from typing import Any, BinaryIO, Literal, NamedTuple, NoReturn, TypeVar
 
 from esdedup.exceptions import InputError, RecordError, UsageError
+from esdedup.ingest.columnar import BadRow, Piece, TableFormat, check_columns, pieces_in, rows_of
 from esdedup.ingest.streams import (
     COMPRESSED,
     MOST_BYTES,
@@ -33,7 +34,8 @@ from esdedup.ingest.streams import (
 )
 from esdedup.stores.to_json import ENCODER, json_fault
 
-Format = Literal["jsonl", "csv", "tsv", "text"]
+TextFormat = Literal["jsonl", "csv", "tsv", "text"]
+Format = Literal[TextFormat, TableFormat]
 BATCH_DOCUMENTS = 10_000
 BATCH_CHARACTERS = 8_000_000
 CHUNK_BYTES = 2 << 20
@@ -47,6 +49,11 @@ _FORMATS: dict[str, Format] = {
     ".tsv": "tsv",
     ".tab": "tsv",
     ".txt": "text",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
 }
 _TOO_LONG = (
     f"longer than {MOST_BYTES >> 20} MiB: only its beginning is kept here. Is a line feed missing?"
@@ -92,9 +99,13 @@ class BadRecord:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Records of a part of a file, which are read when asked for, also by another process."""
+    """Records of a part of a file, which are read when asked for, also by another process.
+
+    fields: names of all fields of a table's records, also those that are not read.
+    """
 
     records: Callable[[], Iterable[Record | BadRecord]]
+    fields: tuple[str, ...] = ()
 
 
 def format_of(path: str) -> Format:
@@ -108,19 +119,55 @@ def format_of(path: str) -> Format:
     suffix = PurePath(name.stem).suffix if name.suffix in COMPRESSED else name.suffix
     if suffix not in _FORMATS:
         raise UsageError(
-            f"{path}: unknown ending {suffix!r}; name the format: --format jsonl, csv, tsv or text"
+            f"{path}: unknown ending {suffix!r}; name the format: --format jsonl, csv, tsv, text,"
+            " parquet or arrow"
         )
     return _FORMATS[suffix]
 
 
+def check_file(
+    path: str,
+    format: Format | None = None,
+    encoding: str | None = None,
+    columns: Sequence[str] = (),
+) -> None:
+    """Raises UsageError if a file can't be read as asked for. Only a table is opened.
+
+    columns: those that the file must have. Raises MissingExtra for a table without pyarrow.
+    """
+    kind = format or format_of(path)
+    if kind == "parquet" or kind == "arrow":
+        _check_table(path, encoding)
+        check_columns(path, kind, columns)
+    elif columns:
+        raise UsageError(f"{path}: --column goes with Parquet and Arrow files")
+
+
+def _check_table(path: str, encoding: str | None) -> None:
+    if path == STDIN:
+        raise UsageError("standard input can't be Parquet or Arrow: name a file")
+    if PurePath(path.lower()).suffix in COMPRESSED:
+        raise UsageError(f"{path}: unpack it first; Parquet and Arrow files are packed within")
+    if encoding is not None:
+        raise UsageError(f"{path}: --encoding goes with files of text")
+
+
 def read_records(
-    path: str, format: Format | None = None, encoding: str | None = None
+    path: str,
+    format: Format | None = None,
+    encoding: str | None = None,
+    columns: Sequence[str] | None = None,
 ) -> Iterator[Record | BadRecord]:
     """Yields the records of a file, or of standard input for "-".
 
+    columns: of a table, the columns to read, None for all. The file may lack some of them.
     Raises UsageError if the file can't be opened, InputError if it breaks off.
     """
     kind = format or format_of(path)
+    if kind == "parquet" or kind == "arrow":
+        for chunk in chunks_in(path, kind, None, encoding, columns, columns is None):
+            yield from chunk.records()
+        return
     with opened(path, encoding) as (_, stream):
         if kind == "text" or (kind == "jsonl" and not _is_array(stream)):
             yield from _read_lines(name_of(path), kind, lines_of(stream))
@@ -133,13 +180,23 @@ def chunks_in(
     format: Format | None = None,
     on_bytes: OnBytes | None = None,
     encoding: str | None = None,
+    columns: Sequence[str] | None = None,
+    as_json: bool = True,
 ) -> Iterator[Chunk]:
     """Yields the records of a file in chunks, with the errors of `read_records`.
 
     on_bytes: called with the number of bytes read from the file since the last call. encoding: as
-    in `streams.opened`.
+    in `streams.opened`. columns: as in `read_records`. as_json: give the rows of a table as JSON
+    too, which only a store needs; without, numbers that JSON lacks are let through.
     """
     kind = format or format_of(path)
+    if kind == "parquet" or kind == "arrow":
+        _check_table(path, encoding)
+        for piece in pieces_in(path, kind, columns, CHUNK_BYTES, BATCH_DOCUMENTS):
+            if on_bytes is not None:
+                on_bytes(piece.read)
+            yield Chunk(partial(_read_piece, name_of(path), piece, as_json), piece.names)
+        return
     with opened(path, encoding) as (file, stream):
         done, seekable = 0, file.seekable()
         for chunk in _chunks(name_of(path), kind, stream):
@@ -149,7 +206,7 @@ def chunks_in(
             yield chunk
 
 
-def _chunks(name: str, kind: Format, stream: io.BufferedReader) -> Iterator[Chunk]:
+def _chunks(name: str, kind: TextFormat, stream: io.BufferedReader) -> Iterator[Chunk]:
     if kind in ("csv", "tsv") or (kind == "jsonl" and _is_array(stream)):
         for some in batches(_read_whole(name, kind, stream), CHUNK_BYTES):
             yield Chunk(partial(list, some))
@@ -160,7 +217,9 @@ def _chunks(name: str, kind: Format, stream: io.BufferedReader) -> Iterator[Chun
         first += block.count(b"\n") + isinstance(block, Head)
 
 
-def _read_whole(name: str, kind: Format, stream: io.BufferedReader) -> Iterator[Record | BadRecord]:
+def _read_whole(
+    name: str, kind: TextFormat, stream: io.BufferedReader
+) -> Iterator[Record | BadRecord]:
     """Yields records that can only be told apart from the beginning of the file on."""
     return _read_array(name, stream) if kind == "jsonl" else _read_rows(name, kind, stream)
 
@@ -209,7 +268,7 @@ def _line(line: bytes, number: int) -> str:
 
 
 def _read_lines(
-    name: str, format: Format, lines: Iterable[bytes], first: int = 1
+    name: str, format: TextFormat, lines: Iterable[bytes], first: int = 1
 ) -> Iterator[Record | BadRecord]:
     """Yields the records of lines, leaving out empty ones. first: number of the first line."""
     # Making one for each line would take as long as reading a short document.
@@ -227,10 +286,18 @@ def _read_lines(
 
 
 def _read_block(
-    name: str, format: Format, block: bytes, first: int
+    name: str, format: TextFormat, block: bytes, first: int
 ) -> Iterator[Record | BadRecord]:
     lines = [block] if isinstance(block, Head) else io.BytesIO(block)
     return _read_lines(name, format, lines, first)
+
+
+def _read_piece(name: str, piece: Piece, as_json: bool) -> Iterator[Record | BadRecord]:
+    for number, row in enumerate(rows_of(piece), piece.first):
+        if isinstance(row, BadRow):
+            yield BadRecord(name, number, row.raw, row.reason)
+        else:
+            yield _checked(name, number, row) if as_json else Record(name, number, row)
 
 
 def _decoder() -> json.JSONDecoder:
@@ -377,7 +444,7 @@ class _Text:
         self._text, self._at = rest + self._utf8.decode(block, self._ended), 0
 
 
-def _read_rows(name: str, format: Format, stream: BinaryIO) -> Iterator[Record | BadRecord]:
+def _read_rows(name: str, format: TextFormat, stream: BinaryIO) -> Iterator[Record | BadRecord]:
     """Yields the records of a table. Its first row names the fields.
 
     Raises UsageError for a header that names a field twice, InputError for one that can't be read.
@@ -462,8 +529,14 @@ def _checked(
 
 
 def _written(source: Any) -> str:
-    """Returns the source as JSON in one line. Raises RecordError as `_check_unicode` does."""
-    written = ENCODER.encode(source)
+    """Returns the source as JSON in one line.
+
+    Raises RecordError as `_check_unicode` does, and for a number that JSON lacks.
+    """
+    try:
+        written = ENCODER.encode(source)
+    except ValueError as error:
+        raise RecordError("the number NaN or Infinity has no place in JSON") from error
     _check_unicode(written)
     return written
 

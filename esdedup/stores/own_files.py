@@ -26,6 +26,17 @@ def open_private(path: Path, mode: str, *, follow: bool = True, **options: Any) 
     return open(path, mode, opener=opener, **options)
 
 
+def sync_folder(folder: Path) -> None:
+    """Makes the names of new files durable: without this, a power failure may lose them."""
+    # Not every system can do it.
+    if hasattr(os, "O_DIRECTORY"):
+        opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)
+
+
 def file_name(text: str) -> str:
     """The text as a part of a file's name, such as the name of an index.
 

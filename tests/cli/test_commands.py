@@ -202,7 +202,6 @@ def test_a_line_with_another_text_than_before_is_not_overwritten(folder: Path) -
 
 USAGE = [
     (["index", "absent.jsonl"], "absent.jsonl: there is no such file"),
-    (["index", "."], "is a folder"),
     (["index", "x.pdf"], "no such file"),
     (["index", "articles.jsonl", "--format", "xml"], "xml"),
     (["index", "articles.jsonl", "--scheme", "absent.json"], "scheme file absent.json"),

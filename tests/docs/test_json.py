@@ -27,6 +27,7 @@ LOCAL = {
         ["similar", "--id", "en-06", "--metric", "hamming"],
     ],
     "pairs": [["pairs"], ["pairs", "--metric", "hamming"]],
+    "pairs --output": [["pairs", "--output", "pairs.parquet"]],
     "group": [["group", *EDGES], ["group"]],
     "dedup": [["dedup"], ["dedup", "--metric", "hamming"]],
     "dedup --apply": [

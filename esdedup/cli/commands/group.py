@@ -6,8 +6,10 @@ import itertools
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 from typer import Option
 
@@ -17,13 +19,15 @@ from esdedup.cli.files import (
     EncodingOption,
     FileOptions,
     FormatOption,
-    check_files,
     dead_letter_path,
+    named_files,
     total_bytes,
 )
 from esdedup.cli.output import Documents, capital, count, message
+from esdedup.cli.result_files import ResultFile, write_rows
 from esdedup.dedup.edges import EDGE_FIELDS, Edges
 from esdedup.dedup.groups import Grouping, Groups, check_for_edges
+from esdedup.dedup.marks import wanted_marks
 from esdedup.exceptions import UsageError
 from esdedup.ingest.files import BadRecord, Record
 from esdedup.search.warnings import without_tokens
@@ -59,19 +63,20 @@ class EdgeOptions:
     format: FormatOption = None
     encoding: EncodingOption = None
 
-    def check(self, grouping: Grouping) -> None:
-        """Raises UsageError if a file can't be read, or if options do not go together."""
+    def check(self, grouping: Grouping) -> list[str]:
+        """The files. Raises UsageError if one can't be read, or options do not go together."""
         if self.edges:
             check_for_edges(grouping)
-            check_files(self.edges, self.format, self.encoding)
             if len(set(self._fields)) != 2:
                 raise UsageError(f"--edge-fields {self.edge_fields}: name two, as {_EDGE_FIELDS}")
-        elif self != EdgeOptions(edges=self.edges):
+            return named_files(self.edges, self.format, self.encoding, self._fields)
+        if self != EdgeOptions(edges=self.edges):
             raise UsageError("--edge-fields, --format and --encoding go with --edges")
+        return []
 
-    def read(self, letters: DeadLetterFile) -> tuple[Edges | None, int]:
+    def read(self, files: list[str], letters: DeadLetterFile) -> tuple[Edges | None, int]:
         """The edges, if files are named, and the number of records without two ids."""
-        if not self.edges:
+        if not files:
             return None, 0
         failed = 0
 
@@ -80,8 +85,8 @@ class EdgeOptions:
             failed += 1
             letters(record)
 
-        with output.progress("Reading edges", total_bytes(self.edges), "edges") as (advance, done):
-            records = self._records(self.edges, advance, done)
+        with output.progress("Reading edges", total_bytes(files), "edges") as (advance, done):
+            records = self._records(files, advance, done)
             return Edges.in_records(records, dead_letter, self._fields), failed
 
     @property
@@ -94,7 +99,7 @@ class EdgeOptions:
         of = FileOptions(format=self.format, encoding=self.encoding)
         advice = "name the fields of the two ids by --edge-fields"
         read_so_far = 0
-        for chunk in of.chunks(files, self._fields, advance, advice):
+        for chunk in of.chunks(files, self._fields, advance, (), as_json=False, advice=advice):
             records = list(chunk.records())
             yield from records
             read_so_far += len(records)
@@ -106,6 +111,7 @@ def group_command(
     target: options.Target,
     group_options: options.GroupingOptions,
     edge_options: EdgeOptions,
+    results: ResultFile,
     collapse_ready: CollapseReady = False,
     work: options.Work = None,
     dry_run: options.DryRun = False,
@@ -122,19 +128,20 @@ def group_command(
     CSV or TSV: each is compared, and counts if it reaches --threshold.
     """
     arguments = group_options.arguments()
-    edge_options.check(group_options.grouping())
+    edge_files = edge_options.check(group_options.grouping())
+    results.check()
     marks: ChangeReport | None = None
     with (
         target.open() as index,
         DeadLetterFile(dead_letter or dead_letter_path(target.index)) as letters,
     ):
         folder = work or index.place.work_folder("group")
-        if edge_options.edges:
+        if edge_files:
             output.warn(without_tokens(index.statistics()))
         else:
             output.warn_before(index, group_options.metric)
         where, place = index.store.where, output.place_of(index)
-        edges, failed = edge_options.read(letters)
+        edges, failed = edge_options.read(edge_files, letters)
         with output.steps() as on_step:
             if dry_run:
                 groups = index.groups(edges=edges, work=folder, on_step=on_step, **arguments)
@@ -152,6 +159,9 @@ def group_command(
             letters(BadRecord(failure.id, 0, "", failure.reason))
     output.tell_reading(groups.basis, groups.grouping.limits)
     output.warn_after(groups.recall, groups.capped, groups.grouping.limits)
+    if results.output is not None:
+        _write(groups, results.output, collapse_ready)
+        place["output"] = str(results.output.resolve())
     if output.wants_json(as_json):
         output.print_json({**_as_json(groups, marks, failed), **place})
     else:
@@ -188,6 +198,21 @@ def _tell_edges(groups: Groups, failed: int) -> None:
     told = ", ".join(f"{number:,} {of}" for of, number in counts.items() if number)
     below = count(edges.below, "pair of texts is", "pairs of texts are")
     message(f"{count(edges.given, 'edge')}: {told or 'none'}; {below} below the threshold")
+
+
+def _write(groups: Groups, path: Path, collapse_ready: bool) -> None:
+    """Writes a row for each document that gets a group: its id, and what is written into it."""
+    measure, kind = ("distance", int) if groups.grouping.by_distance else ("similarity", float)
+    names = ("group", "original", measure)
+    grouped = np.bincount(groups.representative, minlength=len(groups.ids)) > 1
+
+    def rows() -> Iterator[tuple[Any, ...]]:
+        for row, id in enumerate(groups.ids):
+            if collapse_ready or grouped[groups.representative[row]]:
+                marks = wanted_marks(groups, row)
+                yield (id, *(marks[name] for name in names))
+
+    write_rows(path, {"id": str, "group": str, "original": str, measure: kind}, rows())
 
 
 def _as_json(groups: Groups, report: ChangeReport | None, failed: int) -> dict[str, Any]:

@@ -38,6 +38,15 @@ def index(
             " the original's id and the similarity, skip it, or fail it into the dead letters."
         ),
     ] = "keep",
+    column: Annotated[
+        list[str] | None,
+        Option(
+            metavar="NAME",
+            show_default="all",
+            help="Of Parquet and Arrow files: a column to index, with the text's and the id's; may"
+            " be repeated.",
+        ),
+    ] = None,
     group: Annotated[
         bool, Option("--group", help="Let each document join a group as it comes in.")
     ] = False,
@@ -54,7 +63,7 @@ def index(
     that the index has already is not written, so that the same command again completes a run that
     was stopped.
     """
-    reading.check(files)
+    files = reading.named(files, column or ())
     if group and on_duplicate != "keep":
         raise UsageError(f"--group marks near-duplicates: leave out --on-duplicate {on_duplicate}")
     options.check_metric_options(metric, threshold, None)
@@ -72,7 +81,7 @@ def index(
         # Before the index is made, because it keeps the name of the field.
         made = opened.store.meta() is not None
         names = opened.meta.text_fields if made else reading.text_field or ["text"]
-        chunks = reading.chunks(files, names, advance)
+        chunks = reading.chunks(files, names, advance, column)
         opened.create()
 
         def on_batch(report: IngestReport) -> None:

@@ -14,7 +14,7 @@ import typer
 from esdedup.analysis.describe import CHANCE_SIMILARITY, describe
 from esdedup.analysis.feature_weights import count_corpus, weighted_by_corpus, weighted_by_table
 from esdedup.analysis.sampling import texts_of_index
-from esdedup.cli.files import check_files
+from esdedup.cli.files import named_files
 from esdedup.cli.options import AsJson, Target, with_target
 from esdedup.cli.output import message, print_json, print_table, steps, wants_json, write_page
 from esdedup.exceptions import UsageError
@@ -206,8 +206,8 @@ def _with_frequencies(scheme: Scheme, counted: Frequencies) -> Scheme:
 def _texts(files: list[str], text_fields: list[str], encoding: str | None) -> Iterator[list[str]]:
     """The texts of files, in batches. Records without a text are counted and left out."""
     skipped = 0
-    check_files(files, encoding=encoding)
-    read = functools.partial(read_records, encoding=encoding)
+    files = named_files(files, encoding=encoding)
+    read = functools.partial(read_records, encoding=encoding, columns=text_fields)
     records = itertools.chain.from_iterable(map(read, files))
     while batch := list(itertools.islice(records, _CORPUS_BATCH)):
         found = [text_at(each.source, text_fields) for each in batch if isinstance(each, Record)]

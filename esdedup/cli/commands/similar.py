@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from typing import Annotated, Any
 from typer import Exit, Option
 
 from esdedup.cli import options
-from esdedup.cli.files import EncodingOption, Reasons, check_files
+from esdedup.cli.files import EncodingOption, Reasons, named_files
 from esdedup.cli.output import count, message, print_json, print_table, snippet, wants_json, warn
 from esdedup.exceptions import RecordError, UsageError
 from esdedup.index import Index
@@ -82,7 +83,7 @@ def similar(
     search: SearchOptions,
     batch: Annotated[
         str | None,
-        Option(metavar="FILE", help="A file of texts, as index takes it; - is standard input."),
+        Option(metavar="FILE", help="Texts: a file, folder or pattern, as index takes it."),
     ] = None,
     k: Annotated[int, Option("-k", min=1, help="Maximum number of matches.")] = 10,
     max_bucket: Annotated[
@@ -233,17 +234,19 @@ def _answer_all(
     encoding: str | None,
 ) -> None:
     """Prints a line of JSON for each text of a file."""
-    check_files([file], encoding=encoding)
+    files = named_files([file], encoding=encoding)
     reasons = Reasons("... and more")
     truncated = few = stopped = blind = 0
     lack: str | None = None
     values = "signature" in index.scheme.kinds
-    records = read_records(file, encoding=encoding)
+    text_fields = index.meta.text_fields
+    read = functools.partial(read_records, encoding=encoding, columns=[*text_fields, "id"])
+    records = itertools.chain.from_iterable(map(read, files))
     while some := list(itertools.islice(records, _QUERIES_AT_ONCE)):
         queries: list[tuple[str, Query]] = []
         for record in some:
             try:
-                queries.append(_query_of(record, index.meta.text_fields, filters))
+                queries.append(_query_of(record, text_fields, filters))
             except RecordError as error:
                 reasons.show(record, str(error))
         results = index.similar_many([query for _, query in queries], limits)

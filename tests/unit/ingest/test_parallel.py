@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import esdedup.ingest.files
 from esdedup.exceptions import InputError, StoreError
-from esdedup.ingest.files import BATCH_DOCUMENTS, Format, chunks_in, read_records
+from esdedup.ingest.files import BATCH_DOCUMENTS, TextFormat, chunks_in, read_records
 from esdedup.ingest.parallel import in_order, in_pieces
 from tests.helpers.work import count_down, fails, slow_square
 
@@ -38,7 +38,7 @@ LINES = [
     lines=st.lists(st.sampled_from(LINES), max_size=12),
     end=st.sampled_from(["\n", "\r\n", ""]),
     size=st.integers(1, 200),
-    format=st.sampled_from(get_args(Format)),
+    format=st.sampled_from(get_args(TextFormat)),
 )
 @settings(deadline=None)
 def test_chunks_hold_the_records_of_their_file(
@@ -46,7 +46,7 @@ def test_chunks_hold_the_records_of_their_file(
     lines: list[str],
     end: str,
     size: int,
-    format: Format,
+    format: TextFormat,
 ) -> None:
     data = (("\ufeffa,b\n" if format == "csv" else "\ufeff") + "\n".join(lines) + end).encode()
     file = tmp_path_factory.mktemp("chunks") / "some.gz"

@@ -1,0 +1,495 @@
+"""Reads and writes tables: Parquet, and the files and streams of Arrow (`esdedup[parquet]`).
+
+Only the columns that are asked for are read. Rows are read and written in pieces, so that memory
+does not grow with the file. Values become those of JSON: dates and times are ISO 8601, in UTC if
+they have a zone; durations are whole numbers of their unit; decimals of at most 15 digits are
+numbers, longer ones text, so that no digit is lost; maps are objects; bytes are text in UTF-8.
+A row with a value that can't become one is refused alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, BinaryIO, Literal
+
+from esdedup.exceptions import EsdedupError, InputError, MissingExtra, RecordError, UsageError
+
+TableFormat = Literal["parquet", "arrow"]
+_ARROW_FILE = b"ARROW1"
+"""The first bytes of an Arrow file. A stream has no name; it begins with the size of its schema."""
+_STREAM_END = b"\xff\xff\xff\xff\0\0\0\0"
+"""The last bytes of a stream. Its first four also begin a stream, since Arrow 0.15."""
+_BUFFER_BYTES = 1 << 20
+"""Bytes of a column that are read at a time. Parquet's reader takes whole columns by default."""
+_Places = list[tuple[str, ...]]
+"""For each column to read its name, and those of structs within."""
+_NAMES = 20
+"""Names of columns in a message."""
+_NOT_TEXT = "holds bytes that are not text in UTF-8"
+_DIGITS_OF_A_FLOAT = 15
+"""Decimal digits that any 64-bit float keeps (IEEE 754)."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some rows of a table, which another process can take.
+
+    data: the rows as an Arrow stream. first: number of the first row, from 1. read: bytes of the
+    file that were read for them. names: all columns of the file, also those that were not read.
+    """
+
+    data: bytes
+    first: int
+    read: int
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class BadRow:
+    """A row that can't be used. raw: its other columns as JSON. reason: why not."""
+
+    raw: str
+    reason: str
+
+
+def require_pyarrow(use: str = "Parquet and Arrow files need") -> Any:
+    """Returns pyarrow. Raises MissingExtra if it is not installed."""
+    try:
+        import pyarrow.compute
+        import pyarrow.ipc
+        import pyarrow.parquet
+    except ImportError as error:
+        raise MissingExtra(f"{use} pyarrow: pip install 'esdedup[parquet]'") from error
+    return pyarrow
+
+
+def check_columns(path: str, kind: TableFormat, columns: Sequence[str] = ()) -> None:
+    """Raises UsageError if the file can't be opened, is not of the format, or lacks a column.
+
+    Raises MissingExtra without pyarrow, and UsageError if two columns have one name.
+    """
+    with _opened(path, kind) as table:
+        if missing := [name for name in columns if not _places(table.schema, [name])]:
+            there = table.names[:_NAMES] + ["..."] * (len(table.names) > _NAMES)
+            said = f"{path}: there is no column {missing[0]!r}"
+            raise UsageError(f"{said}. There are: {', '.join(there) or 'none'}")
+
+
+def pieces_in(
+    path: str, kind: TableFormat, columns: Sequence[str] | None, size: int, most: int
+) -> Iterator[Piece]:
+    """Yields the rows of a file in pieces of at most `most` rows, and about `size` bytes.
+
+    columns: the columns to read, None for all; "a.b" is a part of the struct "a". Those that the
+    file lacks are left out. Raises the errors of `check_columns`, and InputError if it breaks off.
+    """
+    with _opened(path, kind) as table:
+        names, first = tuple(table.names), 1
+        places = None if columns is None else _places(table.schema, columns)
+        for rows, read in _joined(_parts(table, places, size, most), size, most):
+            yield Piece(_packed(rows), first, int(read), names)
+            first += len(rows)
+
+
+def rows_of(piece: Piece) -> Iterator[dict[str, Any] | BadRow]:
+    """Yields the rows of a piece as objects, in order."""
+    return _rows(_unpacked(piece.data))
+
+
+@dataclass(frozen=True)
+class _Table:
+    """An open file. batches: yields its record batches, each with the bytes read for it."""
+
+    schema: Any
+    names: list[str]
+    batches: Callable[[_Places | None, int, int], Iterator[tuple[Any, float]]]
+
+
+@contextmanager
+def _opened(path: str, kind: TableFormat) -> Iterator[_Table]:
+    require_pyarrow()
+    try:
+        file = Path(path).open("rb")  # noqa: SIM115
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+    with file:
+        try:
+            table = _parquet(file) if kind == "parquet" else _arrow(file)
+        except _damage() as error:
+            article = "a Parquet" if kind == "parquet" else "an Arrow"
+            raise UsageError(f"{path} is not {article} file, or was cut: {_said(error)}") from error
+        if repeated := [name for name in table.names if table.names.count(name) > 1]:
+            raise UsageError(f"{path}: two columns have the name {repeated[0]!r}")
+        try:
+            yield table
+        except EsdedupError:
+            raise
+        except _damage() as error:
+            raise InputError(f"{path} can't be read to its end: {_said(error)}") from error
+
+
+def _damage() -> tuple[type[Exception], ...]:
+    """The errors by which pyarrow tells that a file can't be read."""
+    return OSError, EOFError, ValueError, MemoryError, require_pyarrow().ArrowException
+
+
+def _said(error: BaseException) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0].rstrip(". ")
+
+
+def _parquet(file: BinaryIO) -> _Table:
+    pa = require_pyarrow()
+    opened = pa.parquet.ParquetFile(
+        file, pre_buffer=False, buffer_size=_BUFFER_BYTES, page_checksum_verification=True
+    )
+    metadata, size_of_file = opened.metadata, _size_of(file)
+
+    def batches(places: _Places | None, size: int, most: int) -> Iterator[tuple[Any, float]]:
+        columns = None if places is None else [".".join(place) for place in places]
+        for number in range(metadata.num_row_groups):
+            group = metadata.row_group(number)
+            # Of all columns: pyarrow ends the process if the sizes of one column are damaged.
+            rows = size * group.num_rows // max(1, group.total_byte_size)
+            rows = max(1, min(most, rows))
+            for batch in opened.iter_batches(rows, [number], columns, use_threads=False):
+                yield batch, size_of_file * len(batch) / metadata.num_rows
+
+    return _Table(opened.schema_arrow, opened.schema_arrow.names, batches)
+
+
+def _size_of(file: BinaryIO) -> int:
+    """Returns the size of a file, and goes to its beginning."""
+    size = file.seek(0, 2)
+    file.seek(0)
+    return size
+
+
+def _arrow(file: BinaryIO) -> _Table:
+    pa = require_pyarrow()
+    is_file = file.read(len(_ARROW_FILE)) == _ARROW_FILE
+    size = _size_of(file)
+    opened = (pa.ipc.open_file if is_file else pa.ipc.open_stream)(file)
+
+    def batches(places: _Places | None, *_: int) -> Iterator[tuple[Any, float]]:
+        options = pa.ipc.IpcReadOptions(use_threads=False)
+        if places:
+            tops = {place[0] for place in places}
+            options.included_fields = [opened.schema.get_field_index(top) for top in tops]
+        file.seek(0)
+        if is_file:
+            table = pa.ipc.open_file(file, options=options)
+            for number in range(table.num_record_batches):
+                yield _sound(table.get_batch(number)), size / table.num_record_batches
+            return
+        done = 0
+        for batch in pa.ipc.open_stream(file, options=options):
+            yield _sound(batch), file.tell() - done
+            done = file.tell()
+        if file.tell() < size:
+            raise EOFError("there is more after the end of the stream")
+        file.seek(0)
+        is_marked = file.read(4) == _STREAM_END[:4]
+        file.seek(-len(_STREAM_END), 2)
+        # A writer that was killed between two batches leaves no mark.
+        if is_marked and file.read() != _STREAM_END:
+            raise EOFError("the mark of the end is missing, so rows may be missing too")
+
+    return _Table(opened.schema, opened.schema.names, batches)
+
+
+def _sound(batch: Any) -> Any:
+    """Returns a batch. Raises ArrowInvalid if a damaged file makes it refer to what is not there.
+
+    Text that is not UTF-8 is left to `rows_of`, which refuses the row alone.
+    """
+    for column in batch.columns:
+        try:
+            column.validate(full=True)
+        except require_pyarrow().ArrowInvalid as error:
+            if "UTF8" not in str(error):
+                raise
+    return batch
+
+
+def _places(schema: Any, columns: Sequence[str]) -> _Places:
+    """Returns the places of the columns that there are."""
+    fields = {field.name: field.type for field in schema}
+    found = (_place(fields, column) for column in dict.fromkeys(columns))
+    return list(dict.fromkeys(place for place in found if place is not None))
+
+
+def _place(fields: Mapping[str, Any], path: str) -> tuple[str, ...] | None:
+    if path in fields:
+        return (path,)
+    types = require_pyarrow().types
+    for cut, character in enumerate(path):
+        kind = fields.get(path[:cut]) if character == "." else None
+        if kind is None or not types.is_nested(kind):
+            continue
+        if not types.is_struct(kind):
+            # A list of structs, or a map, is read as a whole.
+            return (path[:cut],)
+        inner = _place({field.name: field.type for field in kind}, path[cut + 1 :])
+        if inner is not None:
+            return (path[:cut], *inner)
+    return None
+
+
+def _chosen(batch: Any, places: _Places) -> Any:
+    """Returns some columns of a batch. A part of a struct gets its whole name."""
+    pa = require_pyarrow()
+    columns = [batch.column(place[0]) for place in places]
+    columns = [
+        pa.compute.struct_field(column, list(place[1:])) if place[1:] else column
+        for column, place in zip(columns, places, strict=True)
+    ]
+    if not columns:
+        return batch.select([])
+    return pa.record_batch(columns, [".".join(place) for place in places])
+
+
+def _parts(
+    table: _Table, places: _Places | None, size: int, most: int
+) -> Iterator[tuple[Any, float]]:
+    """Yields the chosen columns in parts of at most `most` rows, and about `size` bytes."""
+    for batch, read in table.batches(places, size, most):
+        for part in _cut(batch, most, lambda _: True):
+            chosen = _plain(part if places is None else _chosen(part, places))
+            for rows in _cut(chosen, most, lambda rows: rows.nbytes <= size):
+                yield rows, read * len(rows) / len(batch)
+
+
+def _joined(
+    parts: Iterable[tuple[Any, float]], size: int, most: int
+) -> Iterator[tuple[Any, float]]:
+    """Yields small parts together. If they break off, the error comes after all that were read."""
+    pa = require_pyarrow()
+    waiting: list[tuple[Any, float]] = []
+    held = rows = 0
+
+    def taken() -> tuple[Any, float]:
+        batches = [batch for batch, _ in waiting]
+        read = sum(each for _, each in waiting)
+        waiting.clear()
+        if len(batches) > 1:
+            batches = pa.Table.from_batches(batches).combine_chunks().to_batches()
+        return batches[0], read
+
+    try:
+        for batch, read in parts:
+            # A table without columns has no rows.
+            full = held + batch.nbytes > size or rows + len(batch) > most
+            if waiting and (full or not batch.num_columns):
+                yield taken()
+                held = rows = 0
+            waiting.append((batch, read))
+            held, rows = held + batch.nbytes, rows + len(batch)
+    except Exception:
+        if waiting:
+            yield taken()
+        raise
+    if waiting:
+        yield taken()
+
+
+def _cut(batch: Any, most: int, fits: Callable[[Any], bool]) -> Iterator[Any]:
+    """Yields parts of a batch that have at most `most` rows and fit, or have one row."""
+    if not len(batch):
+        return
+    if len(batch) == 1 or (len(batch) <= most and fits(batch)):
+        yield batch
+        return
+    half = len(batch) // 2
+    yield from _cut(batch[:half], most, fits)
+    yield from _cut(batch[half:], most, fits)
+
+
+def _plain(batch: Any) -> Any:
+    """Returns a batch whose columns refer to no more than their own rows."""
+    pa = require_pyarrow()
+    columns = []
+    for column in batch.columns:
+        kind = column.type
+        if pa.types.is_dictionary(kind):
+            column = column.dictionary_decode()
+        elif pa.types.is_string_view(kind):
+            column = column.cast(pa.large_string())
+        elif pa.types.is_binary_view(kind):
+            column = column.cast(pa.large_binary())
+        columns.append(column)
+    return pa.record_batch(columns, batch.schema.names) if columns else batch
+
+
+def _packed(batch: Any) -> bytes:
+    pa = require_pyarrow()
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    packed: bytes = sink.getvalue().to_pybytes()
+    return packed
+
+
+def _unpacked(data: bytes) -> Any:
+    with require_pyarrow().ipc.open_stream(data) as stream:
+        return stream.read_next_batch()
+
+
+def _rows(batch: Any) -> Iterator[dict[str, Any] | BadRow]:
+    """Yields rows. If some are bad, they are found by halves."""
+    names, number = batch.schema.names, len(batch)
+    if not names:
+        yield from ({} for _ in range(number))
+        return
+    try:
+        batch.validate(full=True)
+        columns = [_values(column) for column in batch.columns]
+    except (ValueError, ArithmeticError, require_pyarrow().ArrowException):
+        if number == 1:
+            yield _bad_row(batch)
+            return
+        for half in (batch[: number // 2], batch[number // 2 :]):
+            # Packed, it has no values of other rows, which may be the bad ones.
+            yield from _rows(_unpacked(_packed(half)))
+        return
+    for row in zip(*columns, strict=True):
+        yield dict(zip(names, row, strict=True))
+
+
+def _bad_row(batch: Any) -> BadRow:
+    good: dict[str, Any] = {}
+    reasons = []
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        try:
+            column.validate(full=True)
+            (good[name],) = _values(column)
+        except (ValueError, ArithmeticError, require_pyarrow().ArrowException) as error:
+            reason = _NOT_TEXT if "UTF8" in str(error) else _said(error)
+            reasons.append(f"the column {name!r} {reason}")
+    return BadRow(json.dumps(good, ensure_ascii=False), "; ".join(reasons))
+
+
+def _values(array: Any) -> list[Any]:
+    """Returns the values of an array as JSON has them.
+
+    Raises RecordError or ArrowInvalid, which are ValueErrors, if one of them has no such form.
+    """
+    pa = require_pyarrow()
+    types, kind = pa.types, array.type
+    if isinstance(kind, pa.BaseExtensionType):
+        if kind.extension_name == "arrow.uuid":
+            return [None if value is None else str(value) for value in array.to_pylist()]
+        return _values(array.storage)
+    if types.is_dictionary(kind):
+        return _values(array.dictionary_decode())
+    if types.is_run_end_encoded(kind):
+        return _values(pa.compute.run_end_decode(array))
+    if types.is_struct(kind):
+        return _objects(array)
+    if types.is_map(kind):
+        return _lists(array, lambda first, last: _members(array, first, last), dict)
+    if types.is_fixed_size_list(kind) or types.is_list_view(kind) or types.is_large_list_view(kind):
+        array = array.cast(pa.large_list(kind.value_field))
+        kind = array.type
+    if types.is_list(kind) or types.is_large_list(kind):
+        return _lists(array, lambda first, last: _values(array.values[first:last]), list)
+    if types.is_timestamp(kind) or types.is_date(kind) or types.is_time(kind):
+        return _times(array)
+    if types.is_duration(kind):
+        whole: list[Any] = array.cast(pa.int64()).to_pylist()
+        return whole
+    if types.is_decimal(kind):
+        return _decimals(array)
+    if types.is_fixed_size_binary(kind):
+        array = array.cast(pa.binary())
+    if types.is_fixed_size_binary(kind) or types.is_binary(kind) or types.is_large_binary(kind):
+        array = array.cast(pa.large_string())
+        if pa.compute.any(pa.compute.match_substring(array, "\0")).as_py():
+            raise RecordError(_NOT_TEXT)
+    elif types.is_interval(kind) and array.null_count < len(array):
+        raise RecordError("is an interval, which has no form in JSON")
+    values: list[Any] = array.to_pylist()
+    return values
+
+
+def _objects(array: Any) -> list[Any]:
+    names = [field.name for field in array.type]
+    columns = [_values(column) for column in array.flatten()]
+    rows = zip(*columns, strict=True) if columns else (() for _ in range(len(array)))
+    objects = (dict(zip(names, row, strict=True)) for row in rows)
+    valid = array.is_valid().to_pylist()
+    return [each if there else None for each, there in zip(objects, valid, strict=True)]
+
+
+def _lists(
+    array: Any, values_in: Callable[[int, int], list[Any]], make: Callable[[list[Any]], Any]
+) -> list[Any]:
+    """The lists of an array, made of ranges of its values."""
+    offsets = array.offsets.to_pylist()
+    first = offsets[0]
+    values = values_in(first, offsets[-1])
+    valid = array.is_valid().to_pylist()
+    ranges = zip(offsets[:-1], offsets[1:], valid, strict=True)
+    return [
+        make(values[begin - first : end - first]) if there else None for begin, end, there in ranges
+    ]
+
+
+def _members(array: Any, first: int, last: int) -> list[tuple[str, Any]]:
+    keys, values = _values(array.keys[first:last]), _values(array.items[first:last])
+    return [(str(key), value) for key, value in zip(keys, values, strict=True)]
+
+
+def _times(array: Any) -> list[Any]:
+    pa = require_pyarrow()
+    kind, compute = array.type, pa.compute
+    zoned = pa.types.is_timestamp(kind) and kind.tz is not None
+    if zoned:
+        # A time with a zone is kept in UTC.
+        array = array.cast(pa.int64()).cast(pa.timestamp(kind.unit))
+    text = array.cast(pa.string())
+    if compute.any(compute.starts_with(text, "<")).as_py():
+        raise RecordError("holds a time that is out of range")
+    text = compute.replace_substring_regex(text, r"\.0+$", "")
+    text = compute.replace_substring(text, " ", "T", max_replacements=1)
+    if zoned:
+        text = compute.binary_join_element_wise(text, "Z", "")
+    values: list[Any] = text.to_pylist()
+    return values
+
+
+def _decimals(array: Any) -> list[Any]:
+    kind = array.type
+    form: Callable[[Any], Any] = lambda value: format(value, "f")  # noqa: E731
+    if kind.scale <= 0:
+        form = int
+    elif kind.precision <= _DIGITS_OF_A_FLOAT:
+        form = float
+    return [None if value is None else form(value) for value in array.to_pylist()]
+
+
+def write_table(
+    file: IO[bytes],
+    kind: TableFormat,
+    columns: Mapping[str, type],
+    batches: Iterable[Sequence[tuple[Any, ...]]],
+) -> None:
+    """Writes rows to a file. Memory is that of a few batches.
+
+    columns: types by names: str, float, int or bool. batches: rows of as many values; None is null.
+    Raises MissingExtra without pyarrow, OSError if the file can't be written.
+    """
+    pa = require_pyarrow()
+    types = {str: pa.string(), float: pa.float64(), int: pa.int64(), bool: pa.bool_()}
+    schema = pa.schema([(name, types[each]) for name, each in columns.items()])
+    make = pa.parquet.ParquetWriter if kind == "parquet" else pa.ipc.new_file
+    with make(file, schema) as writer:
+        for rows in batches:
+            arrays = [
+                pa.array(values, field.type)
+                for values, field in zip(zip(*rows, strict=True), schema, strict=True)
+            ]
+            writer.write_batch(pa.record_batch(arrays, schema=schema))

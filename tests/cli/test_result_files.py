@@ -1,0 +1,151 @@
+"""`--output` writes the results of pairs and group to a file as a whole, or not at all."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+import esdedup.cli.result_files
+import esdedup.ingest.columnar
+from tests.helpers.commands import run_command, write_lines
+
+ENDINGS = ["parquet", "arrow", "jsonl"]
+METRICS = [["-t", "0.5"], ["--metric", "hamming"]]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        {
+            "id": f"第{n}",
+            "text": f"the council met on monday and voted for {n // 3 * 7} and {n // 2}",
+        }
+        for n in range(24)
+    ]
+    write_lines(tmp_path / "rows.jsonl", [*rows, {"id": "alone", "text": "something else"}])
+    return tmp_path
+
+
+def rows_of(path: str) -> list[dict[str, Any]]:
+    if path.endswith(".jsonl"):
+        return [json.loads(line) for line in Path(path).read_text("utf-8").splitlines()]
+    if path.endswith(".arrow"):
+        table = pa.ipc.open_file(path).read_all()
+    else:
+        table = pa.parquet.read_table(path)
+    found: list[dict[str, Any]] = table.to_pylist()
+    return found
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=["jaccard", "hamming"])
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_pairs_are_those_of_standard_output(
+    ending: str, metric: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(esdedup.cli.result_files, "_ROWS_AT_ONCE", 7)
+    for more in ([], ["--all-equal"]):
+        command = ["pairs", "rows.jsonl", "--json", *metric, *more]
+        printed = run_command(*command).json
+        assert len(printed) > 7
+        ran = run_command(*command, "--output", f"pairs.{ending}")
+        where = str(Path(f"pairs.{ending}").resolve())
+        assert ran.json == [{"documents": 25, "pairs": len(printed), "output": where}]
+        assert rows_of(f"pairs.{ending}") == printed
+        assert list(rows_of(f"pairs.{ending}")[0]) == list(printed[0])
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_file_without_pairs_has_their_columns(ending: str) -> None:
+    write_lines(Path("other.jsonl"), [{"id": "a", "text": "one two"}])
+    assert run_command("pairs", "other.jsonl", "-o", f"pairs.{ending}").status == 0
+    assert rows_of(f"pairs.{ending}") == []
+    if ending == "parquet":
+        names = pa.parquet.read_schema("pairs.parquet").names
+        assert names == ["left", "right", "similarity", "equal"]
+
+
+@pytest.mark.parametrize("metric", [*METRICS, ["--exact"]], ids=["jaccard", "hamming", "exact"])
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_groups_are_those_that_group_writes(ending: str, metric: list[str]) -> None:
+    run_command("index", "rows.jsonl")
+    name = f"groups.{ending}"
+    dry = run_command("group", "--dry-run", *metric, "--output", name, "--json")
+    assert dry.status == 0, dry.err
+    assert dry.json[0]["output"] == str(Path(name).resolve())
+    found = rows_of(name)
+    assert len(found) == sum(int(size) * n for size, n in dry.json[0]["sizes"].items()) > 0
+    run_command("group", *metric, "--collapse-ready", "--output", f"all.{ending}")
+    everything = rows_of(f"all.{ending}")
+    assert len(everything) == 25
+    assert [row for row in everything if row in found] == found
+    alone = {row["id"] for row in everything} - {row["id"] for row in found}
+    assert "alone" in alone
+    assert all(row["group"] == row["id"] for row in everything if row["id"] in alone)
+    measure = "distance" if "hamming" in metric else "similarity"
+    with esdedup.open("esdedup.db") as index:
+        for row in everything:
+            marks = index.get(row["id"]).source["esdedup"]
+            wanted = {key: marks.get(key) for key in ("group", "original", measure)}
+            assert row == {"id": row["id"], **wanted}
+
+
+def test_the_file_is_replaced_as_a_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("pairs.jsonl").write_text("before")
+    Path("pairs.jsonl").chmod(0o640)
+    written = esdedup.cli.result_files._write
+
+    def fail(*arguments: Any) -> None:
+        written(*arguments)
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(esdedup.cli.result_files, "_write", fail)
+        ran = run_command("pairs", "rows.jsonl", "--output", "pairs.jsonl")
+    assert ran.status == 1
+    assert "No space left on device" in ran.err
+    assert Path("pairs.jsonl").read_text() == "before"
+    assert run_command("pairs", "rows.jsonl", "-o", "pairs.jsonl").status == 0
+    assert rows_of("pairs.jsonl")
+    assert stat.S_IMODE(Path("pairs.jsonl").stat().st_mode) == 0o640
+    assert not list(Path().glob("*.tmp"))
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("pairs.csv", "end the name in .parquet, .arrow or .jsonl"),
+        ("rows.jsonl", "the command reads this file"),
+        ("folder.parquet", "Is a directory"),
+        ("gone/pairs.parquet", "there is no folder gone"),
+        ("", "--output is empty"),
+    ],
+)
+def test_a_file_that_can_not_be_written_is_told_first(name: str, said: str) -> None:
+    Path("folder.parquet").mkdir()
+    before = Path("rows.jsonl").read_bytes()
+    ran = run_command("pairs", "rows.jsonl", "--output", name)
+    assert (ran.status, ran.out) == (2, "")
+    assert said in ran.err
+    assert Path("rows.jsonl").read_bytes() == before
+
+
+def test_left_out_records_still_give_status_1() -> None:
+    with Path("rows.jsonl").open("a") as file:
+        file.write("no JSON\n")
+    ran = run_command("pairs", "rows.jsonl", "--output", "pairs.parquet", "--json")
+    assert ran.status == 1
+    assert len(rows_of("pairs.parquet")) == ran.json[0]["pairs"] > 0
+
+
+def test_on_a_terminal_the_numbers_are_a_table() -> None:
+    ran = run_command("pairs", "rows.jsonl", "-o", "pairs.parquet", "--table")
+    assert ran.status == 0
+    assert "pairs.parquet" in ran.out
+    assert "documents │  25 │" in ran.out

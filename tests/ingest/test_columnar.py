@@ -1,0 +1,367 @@
+"""Parquet and Arrow files give the records that JSON lines of the same rows give."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import json
+import re
+import sys
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import esdedup.ingest.files
+from esdedup.exceptions import InputError, MissingExtra, UsageError
+from esdedup.ingest.files import BadRecord, Record, check_file, chunks_in, read_records
+from tests.helpers.commands import run_command, write_lines
+from tests.helpers.fuzz import fuzz
+
+Write = Callable[[pa.Table, Path], None]
+
+
+def write_parquet(table: pa.Table, path: Path) -> None:
+    pa.parquet.write_table(table, path, row_group_size=7)
+
+
+def write_file(table: pa.Table, path: Path) -> None:
+    with pa.ipc.new_file(path, table.schema) as file:
+        file.write_table(table, max_chunksize=5)
+
+
+def write_stream(table: pa.Table, path: Path) -> None:
+    """Writes as `datasets.Dataset.save_to_disk` does."""
+    with pa.ipc.new_stream(path, table.schema) as stream:
+        stream.write_table(table, max_chunksize=5)
+
+
+def write_feather(table: pa.Table, path: Path) -> None:
+    pa.feather.write_feather(table, path, compression="zstd")
+
+
+WRITERS = [
+    (write_parquet, "rows.parquet"),
+    (write_file, "rows.arrow"),
+    (write_stream, "rows.ipc"),
+    (write_feather, "rows.feather"),
+]
+every_kind = pytest.mark.parametrize(("write", "name"), WRITERS)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def sources(path: str, columns: list[str] | None = None) -> list[Any]:
+    """The objects of records, and the reasons of bad ones."""
+    found = read_records(path, columns=columns)
+    return [each.source if isinstance(each, Record) else each.reason for each in found]
+
+
+def read_or_told(path: str) -> tuple[list[Record | BadRecord], str]:
+    """The records up to an error, and what that says in one line: the file, and what is wrong."""
+    found: list[Record | BadRecord] = []
+    try:
+        found.extend(read_records(path))
+    except (InputError, UsageError) as error:
+        said = str(error)
+    else:
+        said = ""
+    assert not said or re.match(f"{re.escape(path)}[ :].", said)
+    assert "\n" not in said
+    return found, said
+
+
+UTC = datetime.UTC
+BERLIN = datetime.timezone(datetime.timedelta(hours=2))
+NOON = datetime.datetime(2024, 5, 1, 12, 0, 0)
+ID = uuid.UUID("12345678-1234-5678-1234-567812345678")
+VALUES: list[tuple[pa.DataType, Any, Any]] = [
+    (pa.string(), "第二行\n\U0001f600", "第二行\n\U0001f600"),
+    (pa.large_string(), "x", "x"),
+    (pa.dictionary(pa.int8(), pa.string()), "x", "x"),
+    (pa.null(), None, None),
+    (pa.bool_(), True, True),
+    (pa.int8(), -3, -3),
+    (pa.uint64(), 2**64 - 1, 2**64 - 1),
+    (pa.float64(), 0.1, 0.1),
+    (pa.float32(), 0.5, 0.5),
+    (pa.timestamp("s"), NOON, "2024-05-01T12:00:00"),
+    (pa.timestamp("us"), NOON.replace(microsecond=1500), "2024-05-01T12:00:00.001500"),
+    (pa.timestamp("ns"), 1, "1970-01-01T00:00:00.000000001"),
+    (pa.timestamp("ms", "Europe/Berlin"), NOON.replace(tzinfo=BERLIN), "2024-05-01T10:00:00Z"),
+    (pa.date32(), NOON.date(), "2024-05-01"),
+    (pa.date64(), NOON.date(), "2024-05-01"),
+    (pa.time32("ms"), datetime.time(1, 2, 3), "01:02:03"),
+    (pa.time64("us"), datetime.time(1, 2, 3, 4), "01:02:03.000004"),
+    (pa.duration("ms"), datetime.timedelta(seconds=2), 2_000),
+    (pa.decimal128(10, 2), decimal.Decimal("123456.78"), 123456.78),
+    (pa.decimal128(38, 20), decimal.Decimal("0." + "1" * 20), "0." + "1" * 20),
+    (pa.decimal128(38, 0), decimal.Decimal(10**30 + 1), 10**30 + 1),
+    (pa.binary(), "é".encode(), "é"),
+    (pa.binary(2), b"ab", "ab"),
+    (pa.uuid(), ID.bytes, str(ID)),
+    (pa.list_(pa.int32()), [1, None, 2], [1, None, 2]),
+    (pa.list_(pa.timestamp("s"), 2), [NOON, NOON], ["2024-05-01T12:00:00"] * 2),
+    (pa.large_list(pa.list_(pa.string())), [["a"], [], None], [["a"], [], None]),
+    (pa.map_(pa.string(), pa.date32()), [("a", NOON.date())], {"a": "2024-05-01"}),
+    (pa.map_(pa.int32(), pa.bool_()), [(1, True), (2, None)], {"1": True, "2": None}),
+    (
+        pa.struct({"a": pa.list_(pa.struct({"b": pa.date32()})), "c": pa.int8()}),
+        {"a": [{"b": NOON.date()}, None], "c": None},
+        {"a": [{"b": "2024-05-01"}, None], "c": None},
+    ),
+]
+
+
+@pytest.mark.parametrize(("type", "value", "expected"), VALUES, ids=[str(v[0]) for v in VALUES])
+@every_kind
+def test_a_value_becomes_what_json_has(
+    write: Write, name: str, type: pa.DataType, value: Any, expected: Any
+) -> None:
+    array = pa.array([value, None, value], type)
+    write(pa.table({"x": array, "n": [1, 2, 3]}), Path(name))
+    found = list(read_records(name))
+    assert found == [
+        Record(
+            name,
+            row + 1,
+            source,
+            None,
+            json.dumps(source, ensure_ascii=False).replace(", ", ",").replace(": ", ":"),
+        )
+        for row, source in enumerate(
+            [{"x": expected, "n": 1}, {"x": None, "n": 2}, {"x": expected, "n": 3}]
+        )
+    ]
+
+
+BAD: list[tuple[Any, str]] = [
+    (pa.array([float("nan")]), "the number NaN or Infinity has no place in JSON"),
+    (pa.array([[0.5, float("inf")]]), "the number NaN or Infinity has no place in JSON"),
+    (pa.array([b"\xff\x00"]), "the column 'x' holds bytes that are not text in UTF-8"),
+    (
+        pa.array([b"\0\0\1\0"], pa.binary(4)),
+        "the column 'x' holds bytes that are not text in UTF-8",
+    ),
+    (pa.array([[b"\xff"]]), "the column 'x' holds bytes that are not text in UTF-8"),
+    (
+        pa.StringArray.from_buffers(1, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xe9")),
+        "the column 'x' holds bytes that are not text in UTF-8",
+    ),
+    (pa.array([2**62], pa.timestamp("s")), "the column 'x' holds a time that is out of range"),
+]
+
+
+@pytest.mark.parametrize(("bad", "reason"), BAD)
+def test_a_row_that_json_lacks_is_refused_alone(bad: Any, reason: str) -> None:
+    good = pa.nulls(5, bad.type)
+    table = pa.table({"id": list(range(11)), "x": pa.chunked_array([good, bad, good])})
+    write_stream(table, Path("rows.arrow"))
+    *before, found = list(read_records("rows.arrow"))[:6]
+    assert [each.line for each in before if isinstance(each, Record)] == [1, 2, 3, 4, 5]
+    assert isinstance(found, BadRecord)
+    assert (found.line, found.reason) == (6, reason)
+    assert json.loads(found.raw)["id"] == 5
+    assert len(sources("rows.arrow")) == 11
+    # Other columns are not looked at.
+    assert sources("rows.arrow", ["id"]) == [{"id": number} for number in range(11)]
+
+
+@every_kind
+def test_a_bad_row_among_structs_and_lists_is_found(write: Write, name: str) -> None:
+    values = [{"a": [b"%d" % row if row != 6 else b"\xff"]} for row in range(12)]
+    type = pa.struct({"a": pa.list_(pa.binary())})
+    write(pa.table({"x": pa.array(values, type)}), Path(name))
+    found = sources(name)
+    assert found.pop(6) == "the column 'x' holds bytes that are not text in UTF-8"
+    assert found == [{"x": {"a": [str(row)]}} for row in range(12) if row != 6]
+
+
+@every_kind
+def test_only_the_columns_that_are_asked_for_are_read(write: Write, name: str) -> None:
+    inner = {"text": "deep", "other": b"\xff", "more": {"text": "deeper"}}
+    type = pa.struct(
+        {"text": pa.string(), "other": pa.binary(), "more": pa.struct({"text": pa.string()})}
+    )
+    table = {
+        "id": ["a"],
+        "s": pa.array([inner], type),
+        "l": [[{"text": "in a list"}]],
+        "d.t": ["dotted"],
+        "bad": [b"\xff"],
+    }
+    write(pa.table(table), Path(name))
+    check_file(name, columns=["id", "s.more.text", "l.text", "d.t", "bad"])
+    for missing in ("gone", "s.gone", "id.x"):
+        with pytest.raises(UsageError, match=f"no column '{missing}'. There are: id, s, l, d.t"):
+            check_file(name, columns=["id", missing])
+    paths = ["s.text", "s.more.text", "d.t", "id", "gone", "s.gone"]
+    assert sources(name, paths) == [
+        {"s.text": "deep", "s.more.text": "deeper", "d.t": "dotted", "id": "a"}
+    ]
+    assert sources(name, ["l.text"]) == [{"l": [{"text": "in a list"}]}]
+    assert sources(name, ["gone"]) == [{}]
+
+
+def test_a_column_that_is_not_asked_for_may_be_damaged() -> None:
+    table = pa.table({"text": ["one two"] * 100, "other": ["x" * 1_000] * 100})
+    pa.parquet.write_table(table, "rows.parquet", compression="zstd", use_dictionary=False)
+    column = pa.parquet.ParquetFile("rows.parquet").metadata.row_group(0).column(1)
+    data = bytearray(Path("rows.parquet").read_bytes())
+    begin = column.data_page_offset
+    data[begin : begin + column.total_compressed_size] = bytes(column.total_compressed_size)
+    Path("rows.parquet").write_bytes(data)
+    assert len(sources("rows.parquet", ["text"])) == 100
+    with pytest.raises(InputError, match=r"rows.parquet can't be read to its end"):
+        sources("rows.parquet")
+
+
+@every_kind
+def test_pieces_are_small_and_complete(
+    write: Write, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = ["short", "long " * 100] * 20
+    coded = pa.array(texts).dictionary_encode()
+    write(pa.table({"text": coded, "id": range(40)}), Path(name))
+    monkeypatch.setattr(esdedup.ingest.files, "CHUNK_BYTES", 1_200)
+    monkeypatch.setattr(esdedup.ingest.files, "BATCH_DOCUMENTS", 6)
+    read: list[int] = []
+    chunks = list(chunks_in(name, on_bytes=read.append))
+    sizes = [len(list(chunk.records())) for chunk in chunks]
+    assert sum(sizes) == 40
+    assert max(sizes) <= 6
+    assert len(sizes) >= 10
+    assert 0 < sum(read) <= Path(name).stat().st_size
+    records = [record for chunk in chunks for record in chunk.records()]
+    assert [record.line for record in records] == list(range(1, 41))
+    assert records == list(read_records(name))
+
+
+def test_a_piece_of_a_large_row_group_holds_its_rows_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [f"{row} " * 1_000 for row in range(5_000)]
+    pa.parquet.write_table(pa.table({"text": texts}), "rows.parquet", use_dictionary=False)
+    monkeypatch.setattr(esdedup.ingest.files, "CHUNK_BYTES", 200_000)
+    before = pa.total_allocated_bytes()
+    peak, records = 0, 0
+    for chunk in chunks_in("rows.parquet"):
+        peak = max(peak, pa.total_allocated_bytes() - before)
+        records += len(list(chunk.records()))
+    assert records == 5_000
+    assert peak < sum(map(len, texts)) / 3
+
+
+def test_files_of_other_libraries() -> None:
+    polars = pytest.importorskip("polars")
+    duckdb = pytest.importorskip("duckdb")
+    frame = polars.DataFrame({"id": ["a", "b"], "text": ["x", "y" * 50], "n": [[1], None]})
+    frame.write_ipc("frame.arrow")
+    frame.write_ipc_stream("stream.arrow")
+    frame.write_parquet("frame.parquet")
+    duckdb.sql("select * from 'frame.parquet'").write_parquet("duck.parquet")
+    for name in ("frame.arrow", "stream.arrow", "frame.parquet", "duck.parquet"):
+        assert sources(name) == frame.to_dicts(), name
+
+
+@every_kind
+def test_a_cut_file_is_told(write: Write, name: str) -> None:
+    table = pa.table({"id": [f"d{row}" for row in range(40)], "text": ["one two"] * 40})
+    write(table, Path(name))
+    whole = Path(name).read_bytes()
+    for size in range(0, len(whole) - 8, max(1, len(whole) // 50)):
+        Path(name).write_bytes(whole[:size])
+        _, said = read_or_told(name)
+        assert said
+
+
+def test_a_stream_must_end_once() -> None:
+    write_stream(pa.table({"text": ["one two"] * 40}), Path("rows.arrow"))
+    whole = Path("rows.arrow").read_bytes()
+    for data, reason in ((whole[:-8], "the mark of the end is missing"), (whole * 2, "more after")):
+        Path("rows.arrow").write_bytes(data)
+        found, said = read_or_told("rows.arrow")
+        assert len(found) == 40
+        assert reason in said
+
+
+@pytest.mark.parametrize("data", [b"", b"PAR1", b"ARROW1\0\0", b'{"id": 1}\n' * 20, b"FEA1" * 9])
+@pytest.mark.parametrize("name", ["x.parquet", "x.arrow"])
+def test_other_files_are_refused(data: bytes, name: str) -> None:
+    Path(name).write_bytes(data)
+    ran = run_command("pairs", name)
+    assert ran.status == 2
+    assert name in ran.err
+    assert "Traceback" not in ran.err
+
+
+@fuzz
+@given(data=st.data())
+def test_a_damaged_file_gives_records_or_is_told(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    folder = tmp_path_factory.mktemp("damaged")
+    write, name = data.draw(st.sampled_from(WRITERS))
+    table = pa.table(
+        {
+            "id": [f"d{row}" for row in range(20)],
+            "text": pa.array(["one", None, "two three"] * 6 + ["x", "y"]).dictionary_encode(),
+            "l": [[{"a": [1, 2]}, {"a": None}]] * 20,
+        }
+    )
+    file = folder / name
+    write(table, file)
+    damaged = bytearray(file.read_bytes())
+    for _ in range(data.draw(st.integers(1, 3))):
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    file.write_bytes(damaged)
+    read_or_told(str(file))
+
+
+def test_two_columns_of_a_name_are_refused() -> None:
+    schema = pa.schema([("a", pa.int8()), ("a", pa.int8())])
+    write_stream(pa.Table.from_arrays([pa.array([1], pa.int8())] * 2, schema=schema), Path("x.ipc"))
+    with pytest.raises(UsageError, match=r"x.ipc: two columns have the name 'a'"):
+        sources("x.ipc")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["-", "--format", "parquet"], "standard input can't be Parquet or Arrow"),
+        (["rows.parquet", "--encoding", "latin-1"], "--encoding goes with files of text"),
+        (["rows.parquet.gz"], "unpack it first"),
+        (["rows.parquet", "--text-field", "body"], "There are: id, text, bytes"),
+    ],
+)
+def test_what_does_not_go_with_tables(arguments: list[str], said: str) -> None:
+    write_parquet(
+        pa.table({"id": [1], "text": ["a b c"], "bytes": [b"\xff"]}), Path("rows.parquet")
+    )
+    Path("rows.parquet.gz").write_bytes(b"")
+    ran = run_command("pairs", *arguments)
+    assert ran.status == 2
+    assert said in " ".join(ran.err.split())
+
+
+def test_without_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    write_parquet(pa.table({"text": ["a b c"]}), Path("rows.parquet"))
+    write_lines(Path("rows.jsonl"), [{"text": "a b c"}])
+    for name in [name for name in sys.modules if name.split(".")[0] == "pyarrow"]:
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(MissingExtra, match=r"pip install 'esdedup\[parquet\]'"):
+        check_file("rows.parquet")
+    for arguments in (["rows.parquet"], ["rows.jsonl", "--output", "pairs.parquet"]):
+        ran = run_command("pairs", *arguments)
+        assert ran.status == 2
+        assert "pip install 'esdedup[parquet]'" in ran.err
+    assert run_command("pairs", "rows.jsonl", "--output", "pairs.jsonl").status == 0

@@ -1,0 +1,212 @@
+"""Files that arguments name: patterns, folders in shards, and folders of the library `datasets`."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from esdedup.exceptions import UsageError
+from esdedup.ingest.paths import files_named
+from tests.helpers.commands import run_command, write_lines
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def touch(*paths: str) -> None:
+    for path in paths:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).touch()
+
+
+def save_to_disk(folder: str, shards: list[list[dict[str, Any]]]) -> None:
+    """Writes a folder as `datasets.Dataset.save_to_disk` 5.0 does."""
+    Path(folder).mkdir(parents=True)
+    names = [f"data-{n:05}-of-{len(shards):05}.arrow" for n in range(len(shards))]
+    for name, rows in zip(names, shards, strict=True):
+        table = pa.Table.from_pylist(rows)
+        table = table.replace_schema_metadata({"huggingface": json.dumps({"info": {}})})
+        with pa.ipc.new_stream(Path(folder, name), table.schema) as stream:
+            stream.write_table(table)
+    state = {"_data_files": [{"filename": name} for name in names], "_fingerprint": "bc6f"}
+    Path(folder, "state.json").write_text(json.dumps({**state, "_split": None}, indent=2))
+    Path(folder, "dataset_info.json").write_text(json.dumps({"features": {}}, indent=2))
+
+
+SENTENCE = ["the", "council", "met", "on", "monday", "and", "voted", "for", "a", "new", "bridge"]
+ROWS = [{"id": f"d{n}", "text": f"one two three {n // 2}", "label": n % 2} for n in range(12)]
+
+
+def test_a_pattern_is_read_in_natural_order() -> None:
+    touch("data/a10.jsonl", "data/a2.jsonl", "data/b/a1.jsonl", "data/.a3.jsonl", "data/_a.jsonl")
+    assert files_named(["data/*.jsonl"]).files == ["data/a2.jsonl", "data/a10.jsonl"]
+    assert files_named(["data/**/a1*.jsonl"]).files == ["data/a10.jsonl", "data/b/a1.jsonl"]
+    assert files_named(["data/**"]).files == ["data/a2.jsonl", "data/a10.jsonl", "data/b/a1.jsonl"]
+    assert files_named(["d*"]).files == files_named(["data"]).files
+    touch("data/[a].jsonl")
+    assert files_named(["data/[a].jsonl"]).files == ["data/[a].jsonl"]
+
+
+def test_a_folder_is_read_without_what_is_no_data() -> None:
+    touch(
+        *("part-10.jsonl.gz", "part-9.jsonl.gz", "_SUCCESS", ".part-9.jsonl.gz.crc", "x.crc"),
+        *("README.md", "readme.txt", ".gitattributes", "dataset_infos.json", "_temporary/a.csv"),
+        *("documents.dead-letter.jsonl", "train/part-1.ndjson", ".cache/a.jsonl"),
+    )
+    named = files_named(["."])
+    assert named.files == ["part-9.jsonl.gz", "part-10.jsonl.gz", "train/part-1.ndjson"]
+    assert not named.left_out
+    touch("LICENSE", "train/notes.pdf")
+    assert files_named(["."]).left_out == ["LICENSE", "train/notes.pdf"]
+    touch("out/part-00000", "out/_SUCCESS")
+    assert files_named(["out"], "jsonl").files == ["out/part-00000"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["*.csv"], "*.csv: no file has such a name"),
+        (["gone.jsonl"], "gone.jsonl: there is no such file"),
+        (["mixed"], "mixed: it holds files of several formats, jsonl (mixed/a.jsonl) and parquet"),
+        (["empty"], "empty: the folder has no files of a known format"),
+        (["a.jsonl", "*.jsonl"], "a.jsonl: name the same file only once"),
+        (["mixed/*.jsonl", "mixed/../mixed/a.json*"], "name the same file only once"),
+        (["-", "-"], "standard input (-) can be read only once"),
+        (["x.what"], "x.what: unknown ending '.what'; name the format: --format jsonl, csv, tsv,"),
+        (["saved"], "saved/data-00000-of-00001.arrow: saved/state.json names it, but there is no"),
+    ],
+)
+def test_what_names_no_files_is_told(arguments: list[str], said: str) -> None:
+    touch("a.jsonl", "b.jsonl", "mixed/a.jsonl", "mixed/b/b.parquet", "empty/notes.pdf", "x.what")
+    save_to_disk("saved", [ROWS])
+    Path("saved/data-00000-of-00001.arrow").unlink()
+    with pytest.raises(UsageError) as caught:
+        files_named(arguments)
+    assert said in str(caught.value)
+    assert run_command("index", *arguments).status == 2
+    assert not Path("esdedup.db").exists()
+
+
+def test_a_saved_dataset_is_read_by_its_state() -> None:
+    save_to_disk("one", [ROWS[:5], ROWS[5:]])
+    # The library keeps what `map` made beside the data.
+    touch("one/cache-0123456789abcdef.arrow")
+    ran = run_command("index", "one", "--json")
+    assert (ran.status, ran.json[0]["created"], ran.json[0]["failed"]) == (0, 12, 0)
+
+
+def test_a_saved_dict_of_datasets_is_read_in_its_order() -> None:
+    save_to_disk("both/train", [ROWS[:4], ROWS[4:8]])
+    save_to_disk("both/test", [ROWS[8:]])
+    Path("both/dataset_dict.json").write_text('{"splits": ["train", "test"]}')
+    assert files_named(["both"]).files == [
+        "both/train/data-00000-of-00002.arrow",
+        "both/train/data-00001-of-00002.arrow",
+        "both/test/data-00000-of-00001.arrow",
+    ]
+
+
+def write_as(form: str, rows: list[dict[str, Any]]) -> list[str]:
+    """Writes rows in two shards or more, in one form. Returns arguments that name them."""
+    Path("data").mkdir()
+    halves = [rows[: len(rows) // 2], rows[len(rows) // 2 :]]
+    if form == "saved":
+        save_to_disk("data/saved", halves)
+        return ["data/saved"]
+    for split, some in zip(("test", "train"), halves, strict=True):
+        name = f"data/{split}-00000-of-00001"
+        if form == "jsonl":
+            write_lines(Path(f"{name}.jsonl"), some)
+        elif form == "packed":
+            lines = "".join(json.dumps(row) + "\n" for row in some)
+            Path(f"{name}.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
+        else:
+            pa.parquet.write_table(pa.Table.from_pylist(some), f"{name}.parquet", row_group_size=9)
+    return ["data/t*"] if form == "pattern" else ["data"]
+
+
+@pytest.mark.parametrize(
+    ("form", "workers"),
+    [("packed", "1"), ("parquet", "2"), ("pattern", "1"), ("saved", "1")],
+)
+def test_every_form_gives_what_json_lines_give(form: str, workers: str) -> None:
+    rows = [
+        {
+            "id": f"d{n}",
+            "text": " ".join([*SENTENCE[: 6 + n % 5], f"w{n % 9}"]),
+            "n": n,
+            "s": {"k": []},
+        }
+        for n in range(60)
+    ]
+    lines = write_lines_of(rows)
+    expected = run_command("pairs", *lines, "-t", "0.4", "--json")
+    files = write_as(form, rows)
+    ran = run_command("pairs", *files, "-t", "0.4", "--json", "--workers", workers)
+    assert (ran.status, ran.err) == (0, expected.err)
+    assert len(ran.json) > 20
+    assert ran.out == expected.out
+    for db, given in (("lines.db", lines), ("files.db", files)):
+        indexed = run_command("index", *given, "--db", db, "--json")
+        assert indexed.json[0]["created"] == 60, indexed.err
+    again = run_command("index", *files, "--db", "lines.db", "--json")
+    assert again.json[0]["unchanged"] == 60
+    queries = ["similar", "--db", "lines.db", "-t", "0.4", "--batch"]
+    answers = run_command(*queries, *files)
+    assert len(answers.json) == 60
+    assert answers.out == run_command(*queries, *lines).out
+
+
+def write_lines_of(rows: list[dict[str, Any]]) -> list[str]:
+    write_lines(Path("rows.jsonl"), rows)
+    return ["rows.jsonl"]
+
+
+def test_ids_without_a_column_are_paths_and_rows() -> None:
+    Path("data").mkdir()
+    for name in ("a", "b"):
+        table = pa.table({"text": ["one two three four", f"{name} is another text"]})
+        pa.parquet.write_table(table, f"data/{name}.parquet")
+    (pair,) = run_command("pairs", "data", "--json").json
+    assert (pair["left"], pair["right"]) == ("data/a.parquet:1", "data/b.parquet:1")
+
+
+def test_what_is_left_out_of_a_folder_is_told() -> None:
+    write_lines(Path("a.jsonl"), ROWS)
+    touch("LICENSE", "notes.pdf")
+    ran = run_command("pairs", ".", "--json")
+    assert ran.status == 0
+    assert "2 files are left out, as the endings are unknown: first LICENSE" in ran.err
+
+
+def test_index_reads_the_columns_that_it_is_told() -> None:
+    rows = [{**row, "image": {"bytes": b"\xff\xd8", "path": "a.jpg"}} for row in ROWS]
+    pa.parquet.write_table(pa.Table.from_pylist(rows), "rows.parquet")
+    refused = run_command("index", "rows.parquet", "--json")
+    assert (refused.status, refused.json[0]["failed"]) == (1, 12)
+    assert "the column 'image' holds bytes that are not text in UTF-8" in refused.err
+    columns = ["--column", "label", "--column", "image.path"]
+    assert run_command("index", "rows.parquet", *columns).status == 0
+    found = run_command("similar", "--id", "d0", "--source").json[0]["matches"][0]
+    assert found["source"] == {
+        "id": "d1",
+        "text": ROWS[1]["text"],
+        "label": 1,
+        "image.path": "a.jpg",
+    }
+    wrong = run_command("index", "rows.parquet", "--column", "lable")
+    assert wrong.status == 2
+    assert "there is no column 'lable'. There are: id, text, label, image" in " ".join(
+        wrong.err.split()
+    )
+    write_lines(Path("rows.jsonl"), ROWS)
+    assert run_command("index", "rows.jsonl", "--column", "label").status == 2
