@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
 from math import ceil
@@ -37,7 +37,7 @@ from esdedup.dedup.marks import (
     write_marks,
 )
 from esdedup.exceptions import EsdedupError, IndexNotFound, StoreError, UsageError
-from esdedup.models import MOST_SLICES, Counts, Document, Failure, Share
+from esdedup.models import MOST_SLICES, Document, Failure, Share
 from esdedup.stores import connect
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.connection import Connection, connection_to
@@ -65,37 +65,7 @@ Batches = Iterable[pa.RecordBatch]
 
 
 @dataclass(frozen=True)
-class MarkReport(Counts):
-    """Counts of documents that were to get groups; `read` is the sum of the others but `conflicts`.
-
-    written: changed. unchanged: had the right group, or none. stale: changed or deleted by others
-    since they were grouped, and left as they are. conflicts: times that a document was read again
-    because it had changed. failed: left as they are. failures: at most 1,000 of these, with the
-    reasons.
-    """
-
-    read: int = 0
-    written: int = 0
-    unchanged: int = 0
-    stale: int = 0
-    conflicts: int = 0
-    failed: int = 0
-    failures: list[Failure] = field(default_factory=list)
-
-    @staticmethod
-    def of(report: ChangeReport) -> MarkReport:
-        """The counts of a report of `write_marks`."""
-        counts = report.read, report.written, report.unchanged, report.stale, report.conflicts
-        return MarkReport(*counts, report.failed, report.failures)
-
-    def plus(self, other: MarkReport) -> MarkReport:
-        """Adds counts, and keeps only the first failures."""
-        added = self + other
-        return replace(added, failures=added.failures[:_REASONS])
-
-
-@dataclass(frozen=True)
-class _Snapshot:
+class Snapshot:
     """A point in time of an index, which any process can read.
 
     Several readers of one point in time see the same documents, and a slice that is read again is
@@ -122,7 +92,7 @@ class _Snapshot:
 
         batch_of: makes a batch of the given schema of documents. paths: dotted names of the fields
         to read. marked: only documents with a group.
-        """  # fmt: skip
+        """
         # Spark estimates the size of the result by that of the numbers, and would send a small one
         # whole to each executor that joins it. The first number of each slice stands for it.
         width = ceil(min(self.bytes / 8, _MOST_NUMBERS) / self.slices) or 1
@@ -163,10 +133,10 @@ def read_index(
     check_list("fields", fields)
     if taken := {"id", "text"} & {*fields}:
         raise UsageError(f"fields: the column {min(taken)!r} is there already")
-    with _opened(_connection(target, credentials), index) as store:
-        snapshot = _snapshot(spark, store, _meta(store), keep_alive, slices)
-        kinds = _kinds(store, fields)
-    return _documents(spark, snapshot, {name: _Column(name, kinds[name]) for name in fields})
+    with opened(_connection(target, credentials), index) as store:
+        snapshot = snapshot_of(spark, store, meta_of(store), keep_alive, slices)
+        kinds = kinds_of(store, fields)
+    return documents_of(spark, snapshot, {name: Column(name, kinds[name]) for name in fields})
 
 
 def write_groups(
@@ -177,7 +147,7 @@ def write_groups(
     collapse_ready: bool = False,
     writers: int = WRITERS,
     **credentials: Any,
-) -> MarkReport:
+) -> ChangeReport:
     """Gives documents in groups of two or more their group, and takes old marks from all others.
 
     The executors write, as `esdedup group` does: only documents whose marks differ are read again,
@@ -188,7 +158,7 @@ def write_groups(
     collapse_ready: a document that is alone gets its own id as its group.
     writers: most tasks that write at the same time.
 
-    Returns counts that add up to the rows of `df`. Raises UsageError if a column is missing,
+    Returns counts that add up to the rows of `df`, with the reasons of at most 1,000 failures. Raises UsageError if a column is missing,
     StoreError while the index is changing its scheme, and the errors of the store.
     """
     if missing := [name for name in _GROUPED if name not in df.columns]:
@@ -197,15 +167,15 @@ def write_groups(
     wanted = df.select(*_GROUPED)
     if collapse_ready:
         wanted = wanted.withColumn("group", sql.coalesce("group", "id"))
-    with _opened(connection, index) as store:
-        meta = _meta(store)
+    with opened(connection, index) as store:
+        meta = meta_of(store)
         require_settled(store, meta)
         write = partial(_written, connection, index, meta.field)
         attempts = store.cluster.retries.attempts()
         while True:
             # A run that was stopped may have written marks just before.
             store.refresh()
-            snapshot = _snapshot(df.sparkSession, store, meta)
+            snapshot = snapshot_of(df.sparkSession, store, meta)
             try:
                 marked = snapshot.read(
                     df.sparkSession,
@@ -224,9 +194,9 @@ def write_groups(
             finally:
                 store.cluster.close_point(snapshot.point)
         store.refresh()
-    report = MarkReport()
+    report = ChangeReport()
     for row in rows:
-        report = report.plus(_report_in(row["report"]))
+        report = (report + _report_in(row["report"])).telling(_REASONS)
     return report
 
 
@@ -251,7 +221,7 @@ def executors_errors() -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class _Column:
+class Column:
     """A column of a field: its path in documents, and its type in the index's mapping."""
 
     path: str
@@ -284,8 +254,8 @@ class _Column:
         return json.dumps(found, ensure_ascii=False)
 
 
-def _documents(
-    spark: SparkSession, snapshot: _Snapshot, columns: Mapping[str, _Column]
+def documents_of(
+    spark: SparkSession, snapshot: Snapshot, columns: Mapping[str, Column]
 ) -> DataFrame:
     schema = StructType().add("id", "string", False).add("text", "string", False)
     for name, column in columns.items():
@@ -297,7 +267,7 @@ def _documents(
 
 
 def _texts_of(
-    text_fields: Sequence[str], columns: Mapping[str, _Column], documents: Sequence[Document]
+    text_fields: Sequence[str], columns: Mapping[str, Column], documents: Sequence[Document]
 ) -> pa.RecordBatch:
     # The text of a document with tokens may have been taken away since.
     arrays = {
@@ -328,7 +298,7 @@ def _marks_of(documents: Sequence[Document]) -> pa.RecordBatch:
 
 
 def _slices(
-    snapshot: _Snapshot,
+    snapshot: Snapshot,
     width: int,
     batch_of: Callable[[Sequence[Document]], pa.RecordBatch],
     paths: list[str],
@@ -340,7 +310,7 @@ def _slices(
         numbers = batch.column(0).to_numpy()
         for number in (numbers[numbers % width == 0] // width).tolist():
             share = Share(number + 1, snapshot.slices)
-            with _opened(snapshot.connection, snapshot.index, known=True) as store:
+            with opened(snapshot.connection, snapshot.index, known=True) as store:
                 meta, point = snapshot.meta, snapshot.point
                 pages = store.scan(paths, meta, share, marked=marked, point=point)
                 yield from map(batch_of, _whole(pages, marked))
@@ -360,19 +330,19 @@ def _written(
     connection: Connection, index: str, field: str, batches: Batches
 ) -> Iterator[pa.RecordBatch]:
     """Writes the marks that documents lack, and yields one report; in an executor."""
-    report = MarkReport()
-    with _opened(connection, index, known=True) as store:
+    report = ChangeReport()
+    with opened(connection, index, known=True) as store:
         for batch in batches:
             # A document without a group that has none need not be looked at.
             looked = pc.or_(pc.is_valid(batch["group"]), pc.is_valid(batch["held"]))
             wanted = _wanted(batch.filter(looked), field)
             settled = batch.num_rows - len(wanted)
-            report += MarkReport(read=settled, unchanged=settled)
+            report += ChangeReport(read=settled, unchanged=settled)
             ids = list(wanted)
             for first in range(0, len(ids), DOCUMENTS_AT_ONCE):
                 some = {id: wanted[id] for id in ids[first : first + DOCUMENTS_AT_ONCE]}
-                report = report.plus(MarkReport.of(write_marks(store, field, some)))
-    yield pa.RecordBatch.from_pydict({"report": [_report_json(report)]})
+                report = (report + write_marks(store, field, some)).telling(_REASONS)
+    yield pa.RecordBatch.from_pydict({"report": [json.dumps(asdict(report))]})
 
 
 def _wanted(batch: pa.RecordBatch, field: str) -> dict[str, Wanted]:
@@ -386,14 +356,9 @@ def _wanted(batch: pa.RecordBatch, field: str) -> dict[str, Wanted]:
     return found
 
 
-def _report_json(report: MarkReport) -> str:
-    failures = [(each.id, each.reason) for each in report.failures]
-    return json.dumps({**vars(report), "failures": failures})
-
-
-def _report_in(text: str) -> MarkReport:
+def _report_in(text: str) -> ChangeReport:
     found = json.loads(text)
-    return MarkReport(**{**found, "failures": [Failure(*each) for each in found["failures"]]})
+    return ChangeReport(**{**found, "failures": [Failure(**each) for each in found["failures"]]})
 
 
 def _connection(target: str | Connection, credentials: Mapping[str, Any]) -> Connection:
@@ -405,12 +370,12 @@ def _connection(target: str | Connection, credentials: Mapping[str, Any]) -> Con
 
 
 @contextmanager
-def _opened(connection: Connection, index: str, *, known: bool = False) -> Iterator[ClusterStore]:
+def opened(connection: Connection, index: str, *, known: bool = False) -> Iterator[ClusterStore]:
     with closing(ClusterStore(connect(connection, known=known), index)) as store:
         yield store
 
 
-def _meta(store: ClusterStore) -> IndexMeta:
+def meta_of(store: ClusterStore) -> IndexMeta:
     if (meta := store.meta()) is None:
         raise IndexNotFound(
             f"{store.where} does not exist or holds no esdedup tokens: index documents first"
@@ -418,23 +383,23 @@ def _meta(store: ClusterStore) -> IndexMeta:
     return meta
 
 
-def _snapshot(
+def snapshot_of(
     spark: SparkSession,
     store: ClusterStore,
     meta: IndexMeta,
     keep_alive: str = KEEP_ALIVE,
     slices: int | None = None,
-) -> _Snapshot:
+) -> Snapshot:
     size = store.statistics(meta)
     if slices is None:
         wanted = ceil(size.sketched / _DOCUMENTS_A_SLICE)
         slices = min(MOST_SLICES, max(spark.sparkContext.defaultParallelism, wanted))
     Share(1, slices)
     connection, point = store.cluster.connection, store.open_point(keep_alive)
-    return _Snapshot(connection, store.index, meta, size.bytes, slices, point)
+    return Snapshot(connection, store.index, meta, size.bytes, slices, point)
 
 
-def _kinds(store: ClusterStore, fields: Sequence[str]) -> dict[str, str]:
+def kinds_of(store: ClusterStore, fields: Sequence[str]) -> dict[str, str]:
     """The types of fields in the mapping; "" if there is none, or indices differ in it."""
     if not fields:
         return {}
