@@ -21,10 +21,9 @@ from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as sql
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from esdedup.arguments import check_list
@@ -158,15 +157,16 @@ def write_groups(
     collapse_ready: a document that is alone gets its own id as its group.
     writers: most tasks that write at the same time.
 
-    Returns counts that add up to the rows of `df`, with the reasons of at most 1,000 failures. Raises UsageError if a column is missing,
-    StoreError while the index is changing its scheme, and the errors of the store.
+    Returns counts that add up to the rows of `df`, with the reasons of at most 1,000 failures.
+    Raises UsageError if a column is missing, StoreError while the index is changing its scheme, and
+    the errors of the store.
     """
     if missing := [name for name in _GROUPED if name not in df.columns]:
         raise UsageError(f"there is no column {missing[0]!r}: give the result of groups")
     connection = _connection(target, credentials)
     wanted = df.select(*_GROUPED)
     if collapse_ready:
-        wanted = wanted.withColumn("group", sql.coalesce("group", "id"))
+        wanted = wanted.withColumn("group", F.coalesce("group", "id"))
     with opened(connection, index) as store:
         meta = meta_of(store)
         require_settled(store, meta)
@@ -208,7 +208,7 @@ def executors_errors() -> Iterator[None]:
     """
     try:
         yield
-    except (PySparkException, Py4JJavaError) as error:
+    except PySparkException as error:
         said = str(error)
         for name, message in reversed(_RAISED.findall(said)):
             kind = locate(name)
