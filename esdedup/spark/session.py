@@ -7,12 +7,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from esdedup.exceptions import MissingExtra, UsageError
+from pyspark.errors import PySparkRuntimeError
+from pyspark.sql import SparkSession
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from esdedup.exceptions import UsageError
 
 _LOG_LEVEL = "spark.log.level"
 
@@ -25,13 +24,8 @@ def started(name: str, master: str | None = None) -> Iterator[SparkSession]:
     error. name: of the application. master: its address; None for the one that `spark-submit` or
     Spark's configuration names.
 
-    Raises MissingExtra without PySpark, UsageError if no master is named, or without Java.
+    Raises UsageError if no master is named, or without Java.
     """
-    try:
-        from pyspark.errors import PySparkRuntimeError
-        from pyspark.sql import SparkSession
-    except ImportError as error:
-        raise MissingExtra("Spark needs PySpark: pip install 'esdedup[spark]'") from error
     if (active := SparkSession.getActiveSession()) is not None:
         yield active
         return
@@ -41,6 +35,7 @@ def started(name: str, master: str | None = None) -> Iterator[SparkSession]:
             " start this by spark-submit"
         )
     builder = SparkSession.builder.appName(name)
+    builder = builder.config("spark.ui.showConsoleProgress", sys.stderr.isatty())
     try:
         with _output_to_standard_error():
             spark = (builder if master is None else builder.master(master)).getOrCreate()

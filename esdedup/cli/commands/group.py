@@ -177,11 +177,11 @@ def _on_spark(
     with target.open() as index:
         output.warn_before(index, group_options.metric)
         where = index.store.where, output.place_of(index)
+    # It takes half a second, and may not be installed.
+    from esdedup.spark.group_index import group_index
     from esdedup.spark.session import started
 
     with started(f"esdedup group {target.index}", master) as spark:
-        from esdedup.spark.group_index import group_index
-
         found = group_index(
             spark,
             target.where,
