@@ -9,6 +9,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -188,9 +189,10 @@ def test_what_can_not_be_written(spark: SparkSession, elasticsearch_url: str) ->
 def stopping(
     url: str, name: str, then: Callable[[], None], guard: Path, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Passes on a first batch; when that is written, does something once, in an executor."""
+    """Passes on three batches; when one is written, does something once, in an executor."""
     waiting = iter(batches)
-    yield next(waiting)
+    # The last one is held back until there are more rows.
+    yield from islice(waiting, 3)
 
     def written() -> bool:
         call(url, "POST", f"/{name}/_refresh")
@@ -198,7 +200,7 @@ def stopping(
         return bool(call(url, "POST", f"/{name}/_count", body)["count"])
 
     if not guard.exists():
-        await_true("groups are written", written, every=0.1)
+        await_true("groups are written", written, 60, every=0.1)
         guard.touch()
         then()
     yield from waiting
