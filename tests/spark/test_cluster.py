@@ -200,7 +200,7 @@ def stopping(
         return bool(call(url, "POST", f"/{name}/_count", body)["count"])
 
     if not guard.exists():
-        await_true("groups are written", written, 60, every=0.1)
+        await_true("groups are written", written, 30, every=0.1)
         guard.touch()
         then()
     yield from waiting
@@ -221,10 +221,13 @@ def wait_for(file: Path) -> None:
 
 @pytest.fixture
 def small_batches(spark: SparkSession) -> Iterator[None]:
-    setting = "spark.sql.execution.arrow.maxRecordsPerBatch"
-    spark.conf.set(setting, 40)
+    """Python gets rows as they come, and not 10,000 or 64 KiB of them at once."""
+    settings = {"arrow.maxRecordsPerBatch": 40, "pandas.udf.buffer.size": 256}
+    for name, value in settings.items():
+        spark.conf.set(f"spark.sql.execution.{name}", value)
     yield
-    spark.conf.unset(setting)
+    for name in settings:
+        spark.conf.unset(f"spark.sql.execution.{name}")
 
 
 def test_an_executor_is_killed(
