@@ -105,11 +105,12 @@ DryRun = Annotated[bool, Option("--dry-run", help="Show what would be done, and 
 Workers = Annotated[int, Option(min=1, help="Processes on this machine.")]
 MaxRate = Annotated[float | None, Option(help="Most documents a second, to spare the cluster.")]
 Work = Annotated[
-    Path | None,
+    str | None,
     Option(
         "--work",
+        metavar="DIRECTORY",
         show_default="FILE.INDEX.group, or INDEX@HOST.group",
-        help="Folder to go on from after a stop; removed at the end.",
+        help="Folder to go on from after a stop; for Spark, a URI.",
     ),
 ]
 DeadLetterPath = Annotated[

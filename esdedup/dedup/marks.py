@@ -6,10 +6,10 @@ marks are written or taken away.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,9 +24,28 @@ from esdedup.stores.fields import value_at
 from esdedup.stores.mapping import IndexMeta
 from esdedup.text.arrays import I64, Mask
 
-_PAGE = 5_000
+DOCUMENTS_AT_ONCE = 5_000
+"""Number of documents that are read again and written at the same time."""
 Marks = Mapping[str, Any]
 """Values by their names below our field."""
+NO_MARKS: Marks = dict.fromkeys(MARKS)
+"""The marks of a document that is alone."""
+
+
+class Wanted(NamedTuple):
+    """The marks that a document is to have if it still has the text that it was grouped by.
+
+    digest: of that text. marks: all of `MARKS`, with None for one to take away.
+    """
+
+    digest: str
+    marks: Marks
+
+    def lacking(self, source: Mapping[str, Any], field: str) -> dict[str, Any] | None:
+        """Returns the marks that a document lacks; None if its text is another by now."""
+        if value_at(source, f"{field}.digest") != self.digest:
+            return None
+        return differing(source, field, self.marks)
 
 
 def differing(source: Mapping[str, Any], field: str, marks: Marks) -> dict[str, Any]:
@@ -65,6 +84,31 @@ def require_settled(store: Store, meta: IndexMeta) -> None:
         raise StoreError(f"{store.where} is changing its scheme: finish that first, esdedup switch")
 
 
+def mark_paths(field: str) -> list[str]:
+    """Returns the dotted names of the values that `Wanted.lacking` looks at."""
+    return [f"{field}.{name}" for name in ("digest", *MARKS)]
+
+
+def write_marks(store: Store, field: str, wanted: Mapping[str, Wanted]) -> ChangeReport:
+    """Gives documents the marks that they lack. wanted: by id.
+
+    Documents that changed or were deleted since they were grouped count as stale and are left as
+    they are. Returns counts that add up to the documents. Raises the errors of the store.
+    """
+
+    def decision(held: Held) -> Decision:
+        lacking = wanted[held.id].lacking(held.document.source, field)
+        if lacking is None:
+            return "stale"
+        return Change(held, {field: lacking}) if lacking else "unchanged"
+
+    ids, paths = list(wanted), mark_paths(field)
+    held = store.hold(ids, paths)
+    report = change_held(store, held, lambda some: [*map(decision, some)], paths)
+    gone = report.gone + len(ids) - len(held)
+    return replace(report, read=len(ids), stale=report.stale + gone, gone=0)
+
+
 def mark_groups(
     store: Store,
     meta: IndexMeta,
@@ -92,10 +136,12 @@ def mark_groups(
     rows = marks.lacking()
     settled = len(groups.ids) - rows.size
     report = ChangeReport(read=settled, unchanged=settled)
-    for first in range(0, rows.size, _PAGE):
-        report += marks.write(rows[first : first + _PAGE].tolist())
+    for first in range(0, rows.size, DOCUMENTS_AT_ONCE):
+        some = rows[first : first + DOCUMENTS_AT_ONCE].tolist()
+        wanted = {groups.ids[row]: marks.wanted(row) for row in some}
+        report += write_marks(store, meta.field, wanted)
         if on_step is not None:
-            on_step("Writing groups", min(first + _PAGE, rows.size), rows.size)
+            on_step("Writing groups", first + len(some), rows.size)
     store.refresh()
     return report
 
@@ -105,7 +151,7 @@ def wanted_marks(groups: Groups, row: int) -> dict[str, Any]:
     head = int(groups.representative[row])
     group = groups.ids[head]
     if head == row:
-        return {**dict.fromkeys(MARKS), "group": group}
+        return {**NO_MARKS, "group": group}
     value = float(groups.value[row])
     similarity, distance = (None, int(value)) if groups.grouping.by_distance else (value, None)
     return {"group": group, "original": group, "similarity": similarity, "distance": distance}
@@ -125,43 +171,21 @@ class _Marks:
         sizes = np.bincount(representative, minlength=representative.size)
         return np.full(sizes.size, True) if self.collapse_ready else sizes[representative] > 1
 
-    @property
-    def _paths(self) -> list[str]:
-        return [f"{self.meta.field}.{name}" for name in ("digest", *MARKS)]
-
     def lacking(self) -> I64:
         """Returns the rows of the documents that may lack the right marks, ascending."""
         lacking = self._grouped.copy()
         # A run that was stopped may have written marks just before.
         self.store.refresh()
         row_of: dict[str, int] = {}
-        for batch in self.store.scan(self._paths, self.meta, marked=True):
+        for batch in self.store.scan(mark_paths(self.meta.field), self.meta, marked=True):
             row_of = row_of or {id: row for row, id in enumerate(self.groups.ids)}
             for document in batch:
                 if (row := row_of.get(document.id)) is not None:
-                    lacking[row] = self._verdict(document.source, row) != {}
+                    found = self.wanted(row).lacking(document.source, self.meta.field)
+                    lacking[row] = found != {}
         return np.flatnonzero(lacking)
 
-    def write(self, rows: Sequence[int]) -> ChangeReport:
-        """Gives the documents of some rows their marks."""
-        row_of = {self.groups.ids[row]: row for row in rows}
-
-        def decision(held: Held) -> Decision:
-            lacking = self._verdict(held.document.source, row_of[held.id])
-            if lacking is None:
-                return "stale"
-            return Change(held, {self.meta.field: lacking}) if lacking else "unchanged"
-
-        ids, paths = list(row_of), self._paths
-        held = self.store.hold(ids, paths)
-        report = change_held(self.store, held, lambda some: [*map(decision, some)], paths)
-        gone = report.gone + len(ids) - len(held)
-        return replace(report, read=len(ids), stale=report.stale + gone, gone=0)
-
-    def _verdict(self, source: Mapping[str, Any], row: int) -> dict[str, Any] | None:
-        """Returns the marks that a document lacks; None if its text is not the one of its row."""
-        if value_at(source, f"{self.meta.field}.digest") != self.groups.digest(row):
-            return None
-        alone = not self._grouped[row]
-        wanted = dict.fromkeys(MARKS) if alone else wanted_marks(self.groups, row)
-        return differing(source, self.meta.field, wanted)
+    def wanted(self, row: int) -> Wanted:
+        """Returns the marks for the document of a row; none for one that is alone."""
+        marks = wanted_marks(self.groups, row) if self._grouped[row] else NO_MARKS
+        return Wanted(self.groups.digest(row), marks)

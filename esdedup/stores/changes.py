@@ -13,7 +13,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from esdedup.models import Change, Counts, Failure, Held
@@ -39,6 +39,7 @@ class ChangeReport(Counts):
     written: changed. unchanged: needed no change. without_text: have no text and no tokens. stale:
     left as they are, because their text changed. gone: deleted by others. conflicts: times that a
     document was read again because it had changed. failures: left as they are, with the reason.
+    untold: further failures, if there are too many to keep.
     """
 
     read: int = 0
@@ -49,11 +50,16 @@ class ChangeReport(Counts):
     gone: int = 0
     conflicts: int = 0
     failures: list[Failure] = field(default_factory=list)
+    untold: int = 0
 
     @property
     def failed(self) -> int:
         """The number of failures."""
-        return len(self.failures)
+        return len(self.failures) + self.untold
+
+    def telling(self, most: int) -> ChangeReport:
+        """Keeps at most this many failures, and only the number of the others."""
+        return replace(self, failures=self.failures[:most], untold=max(0, self.failed - most))
 
     @property
     def settled(self) -> int:

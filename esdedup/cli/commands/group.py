@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import typer
@@ -25,13 +25,17 @@ from esdedup.cli.files import (
 )
 from esdedup.cli.output import Documents, capital, count, message
 from esdedup.cli.result_files import ResultFile, write_rows
-from esdedup.dedup.edges import EDGE_FIELDS, Edges
+from esdedup.dedup.edges import EDGE_FIELDS, EdgeCounts, Edges, edges_in
 from esdedup.dedup.groups import Grouping, Groups, check_for_edges
 from esdedup.dedup.marks import wanted_marks
+from esdedup.dedup.reading import Basis
 from esdedup.exceptions import UsageError
 from esdedup.ingest.files import BadRecord, Record
+from esdedup.search.buckets import Capped
+from esdedup.search.limits import Limits
 from esdedup.search.warnings import without_tokens
 from esdedup.stores.changes import ChangeReport
+from esdedup.stores.connection import Connection
 
 _LARGEST = 10
 _IDS = 20
@@ -39,6 +43,18 @@ _EDGE_FIELDS = ",".join(EDGE_FIELDS)
 
 CollapseReady = Annotated[
     bool, Option("--collapse-ready", help="Give single documents a group too: their own id.")
+]
+Engine = Annotated[
+    Literal["local", "spark"],
+    Option(help="local: this process; spark: the executors of Spark."),
+]
+Master = Annotated[
+    str | None,
+    Option(
+        metavar="URL",
+        show_default="what spark-submit sets",
+        help="Spark's master, such as yarn or local[*].",
+    ),
 ]
 EdgesOption = Annotated[
     list[str] | None,
@@ -69,7 +85,7 @@ class EdgeOptions:
             check_for_edges(grouping)
             if len(set(self._fields)) != 2:
                 raise UsageError(f"--edge-fields {self.edge_fields}: name two, as {_EDGE_FIELDS}")
-            return named_files(self.edges, self.format, self.encoding, self._fields)
+            return named_files(self.edges, self.format, self.encoding)
         if self != EdgeOptions(edges=self.edges):
             raise UsageError("--edge-fields, --format and --encoding go with --edges")
         return []
@@ -87,7 +103,7 @@ class EdgeOptions:
 
         with output.progress("Reading edges", total_bytes(files), "edges") as (advance, done):
             records = self._records(files, advance, done)
-            return Edges.in_records(records, dead_letter, self._fields), failed
+            return edges_in(records, dead_letter, self._fields), failed
 
     @property
     def _fields(self) -> list[str]:
@@ -113,6 +129,8 @@ def group_command(
     edge_options: EdgeOptions,
     results: ResultFile,
     collapse_ready: CollapseReady = False,
+    engine: Engine = "local",
+    master: Master = None,
     work: options.Work = None,
     dry_run: options.DryRun = False,
     dead_letter: options.DeadLetterPath = None,
@@ -130,42 +148,52 @@ def group_command(
     arguments = group_options.arguments()
     edge_files = edge_options.check(group_options.grouping())
     results.check()
-    marks: ChangeReport | None = None
+    if engine == "spark":
+        _check_for_spark(target, group_options, edge_files, results)
+    elif master is not None:
+        raise UsageError("--master goes with --engine spark")
+    wants_json = output.wants_json(as_json)
     with (
         target.open() as index,
         DeadLetterFile(dead_letter or dead_letter_path(target.index)) as letters,
     ):
-        folder = work or index.place.work_folder("group")
         if edge_files:
             output.warn(without_tokens(index.statistics()))
         else:
             output.warn_before(index, group_options.metric)
         where, place = index.store.where, output.place_of(index)
         edges, failed = edge_options.read(edge_files, letters)
-        with output.steps() as on_step:
-            if dry_run:
-                groups = index.groups(edges=edges, work=folder, on_step=on_step, **arguments)
-                missed = index.missed(groups)
-            else:
-                report = index.group(
-                    collapse_ready=collapse_ready,
-                    edges=edges,
-                    work=folder,
-                    on_step=on_step,
-                    **arguments,
-                )
-                groups, marks, missed = report.groups, report.marks, report.missed
+        if engine == "spark":
+            job = collapse_ready, work, dry_run, master, 0 if wants_json else _LARGEST
+            found = _on_spark(target, group_options.grouping(), *job)
+        else:
+            folder = Path(work) if work else index.place.work_folder("group")
+            with output.steps() as on_step:
+                if dry_run:
+                    groups = index.groups(edges=edges, work=folder, on_step=on_step, **arguments)
+                    found = _Found.of(groups, None, index.missed(groups))
+                else:
+                    report = index.group(
+                        collapse_ready=collapse_ready,
+                        edges=edges,
+                        work=folder,
+                        on_step=on_step,
+                        **arguments,
+                    )
+                    groups = report.groups
+                    found = _Found.of(groups, report.marks, report.missed)
+        marks = found.marks
         for failure in marks.failures if marks is not None else ():
             letters(BadRecord(failure.id, 0, "", failure.reason))
-    output.tell_reading(groups.basis, groups.grouping.limits)
-    output.warn_after(groups.recall, groups.capped, groups.grouping.limits)
+    output.tell_reading(found.basis, found.limits)
+    output.warn_after(found.recall, found.capped, found.limits)
     if results.output is not None:
         _write(groups, results.output, collapse_ready)
         place["output"] = str(results.output.resolve())
-    if output.wants_json(as_json):
-        output.print_json({**_as_json(groups, marks, failed), **place})
+    if wants_json:
+        output.print_json({**_as_json(found, failed), **place})
     else:
-        _show(groups, where)
+        _show(found, where)
     if marks is not None:
         written = count(marks.written, "document")
         message(f"{written} written, {marks.unchanged:,} unchanged")
@@ -174,21 +202,106 @@ def group_command(
                 f"{count(marks.stale, 'document')} changed or deleted by others while documents"
                 " were grouped, and left as they are: run this again"
             )
-    if missed:
+        if marks.untold:
+            message(f"{marks.failed:,} failed, of which {letters.path} has {len(marks.failures):,}")
+    if found.missed:
         message(
-            f"{count(missed, 'document')} not looked at: they came, or changed, after the others"
-            " had been read (run this again), or several indices behind the name have their ids"
+            f"{count(found.missed, 'document')} not looked at: they came, or changed, after the"
+            " others had been read (run this again), or several indices behind the name have their"
+            " ids"
         )
-    _tell_edges(groups, failed)
+    _tell_edges(found, failed)
     if failed:
         message(f"{count(failed, 'record')} without two ids: see {letters.path}")
-    if failed or (marks is not None and marks.failures):
+    if failed or (marks is not None and marks.failed):
         raise typer.Exit(1)
 
 
-def _tell_edges(groups: Groups, failed: int) -> None:
+@dataclass(frozen=True)
+class _Found:
+    """The groups that an engine found, in numbers.
+
+    sizes: numbers of groups, by their number of documents. largest: the number of documents, the
+    representative and some duplicates. marks: what became of the documents, unless nothing was to
+    be written.
+    """
+
+    documents: int
+    sizes: Mapping[int, int]
+    largest: Sequence[tuple[int, str, Sequence[str]]]
+    limits: Limits
+    capped: Capped
+    recall: float
+    basis: Basis
+    marks: ChangeReport | None
+    missed: int
+    edges: EdgeCounts | None = None
+
+    @staticmethod
+    def of(groups: Groups, marks: ChangeReport | None, missed: int) -> _Found:
+        """The numbers of groups that this process found."""
+        largest = [
+            (len(group.members) + 1, group.representative, [each.id for each in group.members])
+            for group in itertools.islice(groups, _LARGEST)
+        ]
+        numbers = len(groups.ids), Counter(groups.sizes.tolist()), largest, groups.grouping.limits
+        loss = groups.capped, groups.recall, groups.basis
+        return _Found(*numbers, *loss, marks, missed, groups.edges)
+
+    @property
+    def duplicates(self) -> int:
+        return sum((size - 1) * groups for size, groups in self.sizes.items())
+
+
+def _check_for_spark(
+    target: options.Target,
+    group_options: options.GroupingOptions,
+    edge_files: list[str],
+    results: ResultFile,
+) -> None:
+    """Raises UsageError for options that Spark does not take."""
+    if group_options.metric != "jaccard":
+        raise UsageError("--engine spark goes with --metric jaccard")
+    if edge_files or results.output is not None:
+        name = "--edges" if edge_files else "--output"
+        raise UsageError(f"{name} goes with --engine local")
+    if not isinstance(target.where, Connection):
+        raise UsageError("--engine spark needs a cluster (--url): one process reads a local file")
+
+
+def _on_spark(
+    target: options.Target,
+    grouping: Grouping,
+    collapse_ready: bool,
+    work: str | None,
+    dry_run: bool,
+    master: str | None,
+    largest: int,
+) -> _Found:
+    # It takes half a second, and may not be installed.
+    from esdedup.spark.group_index import group_index
+    from esdedup.spark.session import started
+
+    with started(f"esdedup group {target.index}", master) as spark:
+        found = group_index(
+            spark,
+            target.connection(),
+            target.index,
+            grouping,
+            write=not dry_run,
+            collapse_ready=collapse_ready,
+            largest=largest,
+            work=work,
+        )
+    compared = found.compared
+    loss = compared.capped, compared.recall, compared.basis
+    numbers = compared.documents, found.sizes, found.largest
+    return _Found(*numbers, grouping.limits, *loss, found.marks, found.missed)
+
+
+def _tell_edges(found: _Found, failed: int) -> None:
     """Tells what became of the edges, if they were given."""
-    if (edges := groups.edges) is None:
+    if (edges := found.edges) is None:
         return
     counts = {
         "distinct": edges.distinct,
@@ -215,37 +328,35 @@ def _write(groups: Groups, path: Path, collapse_ready: bool) -> None:
     write_rows(path, {"id": str, "group": str, "original": str, measure: kind}, rows())
 
 
-def _as_json(groups: Groups, report: ChangeReport | None, failed: int) -> dict[str, Any]:
-    sizes = groups.sizes.tolist()
+def _as_json(found: _Found, failed: int) -> dict[str, Any]:
     numbers: dict[str, Any] = {
-        "documents": len(groups.ids),
-        "groups": len(sizes),
-        "duplicates": groups.duplicates,
-        "sizes": {str(size): number for size, number in sorted(Counter(sizes).items())},
-        "capped_buckets": groups.capped.buckets,
-        "expected_recall": groups.recall,
-        **asdict(groups.basis),
+        "documents": found.documents,
+        "groups": sum(found.sizes.values()),
+        "duplicates": found.duplicates,
+        "sizes": {str(size): number for size, number in sorted(found.sizes.items())},
+        "capped_buckets": found.capped.buckets,
+        "expected_recall": found.recall,
+        **asdict(found.basis),
     }
-    if groups.edges is not None:
-        numbers["edges"] = {**asdict(groups.edges), "failed": failed}
-    if report is not None:
+    if found.edges is not None:
+        numbers["edges"] = {**asdict(found.edges), "failed": failed}
+    if (report := found.marks) is not None:
         numbers |= {"written": report.written, "unchanged": report.unchanged}
-        numbers |= {"stale": report.stale, "failed": len(report.failures)}
+        numbers |= {"stale": report.stale, "failed": report.failed}
     return numbers
 
 
-def _show(groups: Groups, where: str) -> None:
-    sizes = Counter(groups.sizes.tolist())
+def _show(found: _Found, where: str) -> None:
     output.print_table(
         [("documents per group", "number"), ("groups", "number")],
-        [(f"{size:,}", f"{number:,}") for size, number in sorted(sizes.items())],
-        title=f"{capital(where)}: {count(groups.duplicates, 'duplicate')} in"
-        f" {count(sizes.total(), 'group')}, of {count(len(groups.ids), 'document')}",
+        [(f"{size:,}", f"{number:,}") for size, number in sorted(found.sizes.items())],
+        title=f"{capital(where)}: {count(found.duplicates, 'duplicate')} in"
+        f" {count(sum(found.sizes.values()), 'group')}, of {count(found.documents, 'document')}",
     )
-    rows = []
-    for group in itertools.islice(groups, _LARGEST):
-        ids = ", ".join(member.id for member in group.members[:_IDS])
-        rows.append((f"{len(group.members) + 1:,}", group.representative, ids))
+    rows = [
+        (f"{size:,}", representative, ", ".join(ids[:_IDS]))
+        for size, representative, ids in found.largest
+    ]
     if rows:
         output.print_table(
             [("documents", "number"), ("representative", "key"), ("ids of duplicates", "line")],

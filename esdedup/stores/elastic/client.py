@@ -100,23 +100,36 @@ class Cluster:
 
         return self.retries.until_answered(get)
 
-    @contextmanager
-    def point_in_time(self, path: str) -> Iterator[str]:
-        """Opens a point in time over an index for the time of a `with`."""
-        points, params = "/_pit", {"keep_alive": _KEEP_ALIVE}
+    def open_point(self, path: str, keep_alive: str = _KEEP_ALIVE) -> str:
+        """Opens a point in time over an index, which others may read too.
+
+        keep_alive: the time after its last use, such as "1h", after which it ends by itself.
+        """
+        points, params = "/_pit", {"keep_alive": keep_alive}
         if self.client.is_opensearch:
             points = "/_search/point_in_time"
             # By default a shard that is away is left out without telling.
             params["allow_partial_pit_creation"] = "false"
         _, answer = self.ask("POST", f"{path}{points}", params=params)
-        point = answer["pit_id" if self.client.is_opensearch else "id"]
+        return str(answer["pit_id" if self.client.is_opensearch else "id"])
+
+    def close_point(self, point: str) -> None:
+        """Closes a point in time, if it is still open."""
+        by_opensearch = self.client.is_opensearch
+        points = "/_search/point_in_time" if by_opensearch else "/_pit"
+        # It ends by itself after a while, so that an error here does no harm.
+        with suppress(StoreError):
+            closing = {"pit_id": [point]} if by_opensearch else {"id": point}
+            self.client.request("DELETE", points, closing)
+
+    @contextmanager
+    def point_in_time(self, path: str, keep_alive: str = _KEEP_ALIVE) -> Iterator[str]:
+        """Opens a point in time over an index for the time of a `with`, as `open_point`."""
+        point = self.open_point(path, keep_alive)
         try:
             yield point
         finally:
-            # It ends by itself after a while, so that an error here does no harm.
-            closing = {"pit_id": [point]} if self.client.is_opensearch else {"id": point}
-            with suppress(StoreError):
-                self.client.request("DELETE", points, closing)
+            self.close_point(point)
 
     def pages(self, point: str, body: Mapping[str, Any]) -> Iterator[list[dict[str, Any]]]:
         """Yields the hits of a search over a point in time, page by page. body: with a sort."""

@@ -264,13 +264,25 @@ class ClusterStore:
         return self.cluster.bulk(actions, self.where, self._path) + WriteReport(failures=failures)
 
     def scan(
-        self, paths: list[str], meta: IndexMeta, share: Share = WHOLE, *, marked: bool = False
+        self,
+        paths: list[str],
+        meta: IndexMeta,
+        share: Share = WHOLE,
+        *,
+        marked: bool = False,
+        point: str | None = None,
     ) -> Iterator[list[Document]]:
+        """Gives documents as `Store.scan`. point: the point in time to read; None for a new one."""
         body = scan_body(grouped(meta) if marked else sketched(meta), paths, _PAGE)
         if share.of > 1:
             # By sequence number a document is in the same share for every client at any time.
             body["slice"] = {"field": "_seq_no", "id": share.number - 1, "max": share.of}
-        yield from map(documents_of, self._pages(body))
+        pages = self._pages(body) if point is None else self.cluster.pages(point, body)
+        yield from map(documents_of, pages)
+
+    def open_point(self, keep_alive: str) -> str:
+        """Opens a point in time for several clients, as `Cluster.open_point`."""
+        return self.cluster.open_point(self._path, keep_alive)
 
     def sample(self, paths: list[str], meta: IndexMeta, count: int, seed: int) -> list[Document]:
         check_sample(count)

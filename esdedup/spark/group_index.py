@@ -1,0 +1,116 @@
+"""Finds the groups of a whole index on Spark, and writes them: `esdedup group --engine spark`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from esdedup.dedup.groups import Grouping
+from esdedup.dedup.marks import require_settled
+from esdedup.spark.cluster import (
+    Column,
+    documents_of,
+    executors_errors,
+    kinds_of,
+    meta_of,
+    opened,
+    snapshot_of,
+    write_groups,
+)
+from esdedup.spark.groups import find_groups
+from esdedup.spark.pairs import SparkReport
+from esdedup.spark.tables import Tables
+from esdedup.stores.changes import ChangeReport
+from esdedup.stores.connection import Connection
+
+_NAMED = 20
+"""Most duplicates of a group that are named."""
+
+
+@dataclass(frozen=True)
+class IndexGroups:
+    """The groups of an index, in numbers.
+
+    compared: the numbers of the comparison. sizes: numbers of groups, by their number of documents.
+    largest: of the largest groups the number of documents, the representative, and the ids of at
+    most 20 duplicates. marks: what became of the documents; None if nothing was to be written.
+    missed: as in `GroupReport`.
+    """
+
+    compared: SparkReport
+    sizes: Mapping[int, int]
+    largest: Sequence[tuple[int, str, Sequence[str]]]
+    marks: ChangeReport | None
+    missed: int
+
+
+def group_index(
+    spark: SparkSession,
+    connection: Connection,
+    index: str,
+    grouping: Grouping,
+    *,
+    write: bool = True,
+    collapse_ready: bool = False,
+    largest: int = 0,
+    work: str | None = None,
+) -> IndexGroups:
+    """Finds the groups of the documents of an index, and writes them into the documents.
+
+    write: False to change nothing. collapse_ready: as of `write_groups`. largest: number of groups
+    to name. work: a folder for intermediate tables that all executors reach; what this job puts
+    into it is removed at the end.
+
+    Raises UsageError if Spark can't group so, StoreError while the index is changing its scheme,
+    the errors of the store, and EsdedupError if Spark fails.
+    """
+    field = grouping.keep.field
+    # The document's own field of this name need not be its id or its text.
+    name = f"own {field}" if field in ("id", "text") else field
+    tables = Tables.of(spark, work)
+    with ExitStack() as stack:
+        store = stack.enter_context(opened(connection, index))
+        meta = meta_of(store)
+        if write:
+            require_settled(store, meta)
+        stack.enter_context(executors_errors())
+        stack.callback(tables.remove)
+        snapshot = snapshot_of(spark, store, meta)
+        stack.callback(store.cluster.close_point, snapshot.point)
+        columns = {}
+        if field is not None and name is not None:
+            columns[name] = Column(field, kinds_of(store, [field])[field])
+        documents = documents_of(spark, snapshot, columns)
+        grouping = replace(grouping, keep=replace(grouping.keep, field=name))
+        found, compared = find_groups(documents, grouping, meta, tables, "id", ("text",))
+        sizes, named = _sizes(found), _largest(found, largest)
+        marks = None
+        if write:
+            marks = write_groups(found, connection, index, collapse_ready=collapse_ready)
+        missed = max(0, store.statistics(meta).sketched - compared.documents)
+        return IndexGroups(compared, sizes, named, marks, missed)
+
+
+def _sizes(found: DataFrame) -> dict[int, int]:
+    """The numbers of groups, by their number of documents."""
+    duplicates = found.where("original is not null").groupBy("original").count()
+    rows = duplicates.groupBy("count").agg(F.count("*").alias("groups")).collect()
+    return {row["count"] + 1: row["groups"] for row in rows}
+
+
+def _largest(found: DataFrame, most: int) -> list[tuple[int, str, list[str]]]:
+    """The largest groups: their number of documents, representative, and some duplicates."""
+    if not most:
+        return []
+    duplicates = found.where("original is not null")
+    order = F.desc("count"), "original"
+    largest = duplicates.groupBy("original").count().orderBy(*order).limit(most)
+    number = F.row_number().over(Window.partitionBy("original").orderBy("id"))
+    members = duplicates.join(F.broadcast(largest), "original").withColumn("number", number)
+    some = members.where(F.col("number") <= _NAMED).groupBy("original", "count")
+    rows = some.agg(F.sort_array(F.collect_list("id")).alias("ids")).orderBy(*order).collect()
+    return [(row["count"] + 1, row["original"], row["ids"]) for row in rows]

@@ -1,0 +1,307 @@
+"""An index that Spark's executors read, and the groups that they write into it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import esdedup
+from esdedup.spark.cluster import (
+    documents_of,
+    executors_errors,
+    meta_of,
+    opened,
+    read_index,
+    snapshot_of,
+    write_groups,
+)
+from esdedup.stores.changes import ChangeReport
+from tests.conftest import delete_index
+from tests.helpers.commands import all_documents, call, esdedup_command, fill, words
+from tests.helpers.processes import await_true
+from tests.servers.cluster import start_cluster
+from tests.servers.node import Node
+from tests.servers.provide import ELASTICSEARCH, refusing
+
+pytestmark = pytest.mark.xdist_group("spark")
+SHARDS = {"number_of_shards": 3, "number_of_replicas": 0}
+GROUPED = "id string, digest string, group string, original string, similarity double"
+NOTHING: dict[str, Any] = {"group": None, "original": None, "similarity": None}
+
+
+@pytest.fixture(params=["elasticsearch", "opensearch"])
+def url(request: pytest.FixtureRequest) -> str:
+    found: str = request.getfixturevalue(f"{request.param}_url")
+    return found
+
+
+@pytest.fixture
+def name(url: str) -> Iterator[str]:
+    """An index that does not exist yet."""
+    made = f"esdedup-spark-{uuid.uuid4().hex[:12]}"
+    yield made
+    delete_index(url, made)
+
+
+def made(url: str, name: str, documents: int, shards: dict[str, int] = SHARDS) -> None:
+    """Makes an index of documents that are unlike each other."""
+    call(url, "PUT", f"/{name}", {"settings": shards})
+    with esdedup.open(url, name) as index:
+        index.add({"id": f"d{n}", "text": words(n, 10), "n": n} for n in range(documents))
+
+
+def ours(url: str, name: str) -> dict[str, dict[str, Any]]:
+    """The fields that are written beside the tokens, by id."""
+    names = ("group", "original", "similarity")
+    found = {id: source["esdedup"] for id, source in all_documents(url, name).items()}
+    return {id: {key: tokens.get(key) for key in names} for id, tokens in found.items()}
+
+
+def wanted(ids: Sequence[str], sizes: Sequence[int]) -> dict[str, dict[str, Any]]:
+    """Groups of these sizes, of the first ids, and what is written of each document."""
+    marks = dict.fromkeys(ids, NOTHING)
+    left = list(ids)
+    for size in sizes:
+        head, *others = left[:size]
+        left = left[size:]
+        marks[head] = {**NOTHING, "group": head}
+        for other in others:
+            marks[other] = {"group": head, "original": head, "similarity": 0.875}
+    return marks
+
+
+def grouped(
+    spark: SparkSession, url: str, name: str, marks: dict[str, dict[str, Any]]
+) -> DataFrame:
+    """The rows that `groups` would return."""
+    found = {id: source["esdedup"]["digest"] for id, source in all_documents(url, name).items()}
+    rows = [(id, found[id], *marks[id].values()) for id in marks]
+    return spark.createDataFrame(rows, GROUPED).repartition(2)
+
+
+@pytest.mark.on_every_server
+def test_documents_are_read_once(
+    spark: SparkSession, url: str, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mapping = {"day": {"type": "date"}, "n": {"type": "long"}, "m": {"type": "float"}}
+    call(url, "PUT", f"/{name}", {"settings": SHARDS, "mappings": {"properties": mapping}})
+    odd = {"day": 0, "n": "12", "m": [1, 2], "tag": ["a", "b"], "o": {"p": "q"}}
+    with esdedup.open(url, name) as index:
+        index.add({"id": f"d{n}", "text": words(n, 10)} for n in range(300))
+        index.add([{"id": "odd", "text": "some words of it", **odd}])
+        expected = {batch.id: batch.source for some in index.store.scan(
+            ["text"], index.meta) for batch in some}  # fmt: skip
+    # A server without security takes any credentials.
+    secret = {"username": "someone", "password": "s3cret-word"}
+    fields = ["day", "n", "m", "tag", "o.p", "none"]
+    df = read_index(spark, url, name, fields=fields, slices=7, **secret)
+    call(url, "PUT", f"/{name}/_doc/later?refresh=true", {"text": "a later document"})
+    call(url, "DELETE", f"/{name}/_doc/d7?refresh=true")
+    assert df.rdd.getNumPartitions() == 7
+    rows = {row["id"]: row for row in df.collect()}
+    assert df.count() == len(rows)
+    assert {id: {"text": row["text"]} for id, row in rows.items()} == expected
+    found = rows["odd"].asDict()
+    assert found.pop("day") == "1970-01-01T00:00:00.000+00:00"
+    assert found == {
+        "id": "odd", "text": "some words of it", "n": 12, "m": None, "tag": '["a", "b"]',
+        "o.p": "q", "none": None,
+    }  # fmt: skip
+    assert rows["d1"]["n"] is None
+    df.explain(extended=True)
+    assert "s3cret-word" not in capsys.readouterr().out
+
+
+def test_a_foreign_text_with_half_a_pair_of_surrogates(
+    spark: SparkSession, elasticsearch_url: str
+) -> None:
+    name = f"esdedup-spark-{uuid.uuid4().hex[:12]}"
+    fill(elasticsearch_url, name, {"a": {"text": "one two \ud83d three four"}})
+    for command in ("attach", "backfill"):
+        assert esdedup_command(elasticsearch_url, command, "-i", name).status == 0
+    (row,) = read_index(spark, elasticsearch_url, name, slices=1).collect()
+    assert row["text"] == "one two \ufffd three four"
+    delete_index(elasticsearch_url, name)
+
+
+def test_a_point_in_time_that_is_gone(spark: SparkSession, elasticsearch_url: str) -> None:
+    name = f"esdedup-spark-{uuid.uuid4().hex[:12]}"
+    made(elasticsearch_url, name, 3)
+    with opened(esdedup.Connection((elasticsearch_url,)), name) as store:
+        snapshot = snapshot_of(spark, store, meta_of(store))
+        store.cluster.close_point(snapshot.point)
+    with pytest.raises(esdedup.StoreError) as raised, executors_errors():
+        documents_of(spark, snapshot, {}).count()
+    assert "the point in time that was read is lost" in str(raised.value)
+    assert "Read the index again" in str(raised.value)
+    assert "\n" not in str(raised.value)
+    delete_index(elasticsearch_url, name)
+
+
+@pytest.mark.on_every_server
+def test_groups_are_written(spark: SparkSession, url: str, name: str) -> None:
+    made(url, name, 60)
+    ids = [f"d{n}" for n in range(60)]
+    marks = wanted(ids, [20, 3, 2])
+    df = grouped(spark, url, name, marks).cache()
+    with esdedup.open(url, name) as index:
+        # d1 and d25 have other texts by now; d50 is alone and d2 is not, and both are gone.
+        index.add({"id": id, "text": f"another text of {id}"} for id in ("d1", "d25"))
+        index.delete(["d2", "d50"])
+    expected = ChangeReport(read=60, written=23, unchanged=35, stale=2)
+    assert write_groups(df, url, name) == expected
+    left = {id: marks[id] for id in ids if id not in ("d2", "d50")}
+    assert ours(url, name) == {**left, "d1": NOTHING}
+    again = ChangeReport(read=60, written=0, unchanged=58, stale=2)
+    assert write_groups(df, url, name) == again
+
+    smaller = wanted([*left], [2])
+    df = grouped(spark, url, name, smaller)
+    assert write_groups(df, url, name).written == 23
+    assert ours(url, name) == smaller
+    assert write_groups(df, url, name, collapse_ready=True).written == 56
+    alone = {id: {**NOTHING, "group": id} for id in left}
+    assert ours(url, name) == {**alone, "d1": smaller["d1"]}
+
+
+def test_what_can_not_be_written(spark: SparkSession, elasticsearch_url: str) -> None:
+    df = spark.createDataFrame([("a",)], "id string")
+    with pytest.raises(esdedup.UsageError, match="no column 'digest'"):
+        write_groups(df, elasticsearch_url, "none")
+    with pytest.raises(esdedup.IndexNotFound):
+        read_index(spark, elasticsearch_url, "none")
+    with pytest.raises(esdedup.UsageError, match="the column 'text' is there already"):
+        read_index(spark, elasticsearch_url, "none", fields=["text"])
+
+
+def stopping(
+    url: str, name: str, then: Callable[[], None], guard: Path, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Passes on three batches; when one is written, does something once, in an executor."""
+    waiting = iter(batches)
+    # The last one is held back until there are more rows.
+    yield from islice(waiting, 3)
+
+    def written() -> bool:
+        call(url, "POST", f"/{name}/_refresh")
+        body = {"query": {"exists": {"field": "esdedup.group"}}}
+        return bool(call(url, "POST", f"/{name}/_count", body)["count"])
+
+    if not guard.exists():
+        await_true("groups are written", written, 30, every=0.1)
+        guard.touch()
+        then()
+    yield from waiting
+
+
+def kill_executor() -> None:
+    """Kills the executor whose Python worker this is: the parent of its parent."""
+    said = subprocess.run(
+        ["ps", "-o", "ppid=", "-p", str(os.getppid())], stdout=subprocess.PIPE, check=True
+    )
+    os.kill(int(said.stdout), signal.SIGKILL)
+
+
+def wait_for(file: Path) -> None:
+    """Waits for a file."""
+    await_true(f"there is {file}", file.exists)
+
+
+@pytest.fixture
+def small_batches(spark: SparkSession) -> Iterator[None]:
+    """Python gets rows as they come, and not 10,000 or 64 KiB of them at once."""
+    settings = {"arrow.maxRecordsPerBatch": 40, "pandas.udf.buffer.size": 256}
+    for name, value in settings.items():
+        spark.conf.set(f"spark.sql.execution.{name}", value)
+    yield
+    for name in settings:
+        spark.conf.unset(f"spark.sql.execution.{name}")
+
+
+def test_an_executor_is_killed(
+    spark: SparkSession, elasticsearch_url: str, tmp_path: Path, small_batches: None
+) -> None:
+    url, name = elasticsearch_url, f"esdedup-spark-{uuid.uuid4().hex[:12]}"
+    made(url, name, 300)
+    marks = wanted([f"d{n}" for n in range(300)], [100, 150, 2])
+    stop = partial(stopping, url, name, kill_executor, tmp_path / "killed")
+    df = grouped(spark, url, name, marks).mapInArrow(stop, GROUPED)
+    report = write_groups(df, url, name)
+    assert (tmp_path / "killed").exists()
+    assert report.read == report.written + report.unchanged == 300
+    # The lost attempt had written some.
+    assert 0 < report.written < 252
+    assert ours(url, name) == marks
+    assert write_groups(df, url, name) == ChangeReport(read=300, unchanged=300)
+    delete_index(url, name)
+
+
+def written_while(
+    df: DataFrame, url: str, name: str, guard: Path, lose: Callable[[], None], go_on: Path
+) -> ChangeReport:
+    """The report of groups that are written while a node is lost."""
+    reports: list[ChangeReport] = []
+    stop = partial(stopping, url.split(",")[0], name, partial(wait_for, go_on), guard)
+    slow = df.mapInArrow(stop, GROUPED)
+    writer = threading.Thread(target=lambda: reports.append(write_groups(slow, url, name)))
+    writer.start()
+    await_true("some groups are written", lambda: guard.exists() or not writer.is_alive())
+    lose()
+    go_on.touch()
+    writer.join()
+    (report,) = reports
+    return report
+
+
+def test_a_server_is_killed(
+    spark: SparkSession, killable_elasticsearch: Node, tmp_path: Path, small_batches: None
+) -> None:
+    node, name = killable_elasticsearch, "grouped"
+    made(node.url, name, 300)
+    marks = wanted([f"d{n}" for n in range(300)], [100, 150, 2])
+    df = grouped(spark, node.url, name, marks)
+
+    def lose() -> None:
+        node.kill()
+        node.restart()
+
+    files = tmp_path / "guard", tmp_path / "go-on"
+    report = written_while(df, node.url, name, files[0], lose, files[1])
+    assert report.read == report.written + report.unchanged == 300
+    assert report.written > 0
+    assert ours(node.url, name) == marks
+    assert write_groups(df, node.url, name) == ChangeReport(read=300, unchanged=300)
+
+
+@pytest.mark.nightly
+def test_three_nodes_of_which_one_is_lost(
+    spark: SparkSession, tmp_path: Path, small_batches: None
+) -> None:
+    with refusing():
+        cluster = start_cluster(ELASTICSEARCH.product, ELASTICSEARCH.version, tmp_path / "cluster")
+    with cluster:
+        first, urls, name = cluster.urls[0], ",".join(cluster.urls), "grouped"
+        made(first, name, 2_000, {"number_of_shards": 6, "number_of_replicas": 1})
+        call(first, "GET", "/_cluster/health?wait_for_status=green&timeout=60s")
+        rows = read_index(spark, urls, name, slices=11).collect()
+        ids = [f"d{n}" for n in range(2_000)]
+        assert sorted(row["id"] for row in rows) == sorted(ids)
+        marks = wanted(ids, [500, 900, 2])
+        df = grouped(spark, first, name, marks)
+        files = tmp_path / "guard", tmp_path / "go-on"
+        report = written_while(df, urls, name, files[0], cluster.nodes[2].kill, files[1])
+        assert report.read == report.written + report.unchanged == 2_000
+        assert ours(first, name) == marks
+        assert write_groups(df, urls, name) == ChangeReport(read=2_000, unchanged=2_000)
