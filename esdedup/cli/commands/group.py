@@ -25,7 +25,7 @@ from esdedup.cli.files import (
 )
 from esdedup.cli.output import Documents, capital, count, message
 from esdedup.cli.result_files import ResultFile, write_rows
-from esdedup.dedup.edges import EDGE_FIELDS, Edges
+from esdedup.dedup.edges import EDGE_FIELDS, Edges, edges_in
 from esdedup.dedup.groups import Grouping, Groups, check_for_edges
 from esdedup.dedup.marks import wanted_marks
 from esdedup.exceptions import UsageError
@@ -69,7 +69,7 @@ class EdgeOptions:
             check_for_edges(grouping)
             if len(set(self._fields)) != 2:
                 raise UsageError(f"--edge-fields {self.edge_fields}: name two, as {_EDGE_FIELDS}")
-            return named_files(self.edges, self.format, self.encoding, self._fields)
+            return named_files(self.edges, self.format, self.encoding)
         if self != EdgeOptions(edges=self.edges):
             raise UsageError("--edge-fields, --format and --encoding go with --edges")
         return []
@@ -87,7 +87,7 @@ class EdgeOptions:
 
         with output.progress("Reading edges", total_bytes(files), "edges") as (advance, done):
             records = self._records(files, advance, done)
-            return Edges.in_records(records, dead_letter, self._fields), failed
+            return edges_in(records, dead_letter, self._fields), failed
 
     @property
     def _fields(self) -> list[str]:
