@@ -44,18 +44,6 @@ class Edges:
         check_list("edges", pairs)
         return Edges(_hashed(itertools.starmap(_checked, enumerate(pairs, 1))))
 
-    @staticmethod
-    def in_records(
-        records: Iterable[Record | BadRecord],
-        dead_letter: DeadLetter,
-        fields: Sequence[str] = EDGE_FIELDS,
-    ) -> Edges:
-        """Reads the two ids of each record. Records without two ids go to `dead_letter`.
-
-        fields: the dotted names of the fields of the two ids.
-        """
-        return Edges(_hashed(_pairs_in(records, dead_letter, fields)))
-
     def __len__(self) -> int:
         return sum(map(len, self.parts))
 
@@ -66,6 +54,18 @@ class Edges:
         for part in self.parts:
             found.update(part.data)
         return found.hexdigest()
+
+
+def edges_in(
+    records: Iterable[Record | BadRecord],
+    dead_letter: DeadLetter,
+    fields: Sequence[str] = EDGE_FIELDS,
+) -> Edges:
+    """Reads the two ids of each record. Records without two ids go to `dead_letter`.
+
+    fields: the dotted names of the fields of the two ids.
+    """
+    return Edges(_hashed(_pairs_in(records, dead_letter, fields)))
 
 
 def _checked(number: int, pair: Any) -> tuple[str, str]:

@@ -102,18 +102,18 @@ class KeepRule:
             some.sort(key=keys.__getitem__, reverse=self.last)
         return np.array([*numbers, *texts, *absent], np.int64)
 
-    def sort_keys(self, ids: Strings, keys: Sequence[Any]) -> list[bytes]:
-        """Bytes that sort as `order` puts the rows, for rows that do not lie in one process.
 
-        keys: by row, as `keys` gives them. A number that is not one, as floats have it, counts as
-        absent.
-        """
-        natural = natural_keys(ids)
-        raw, ends = natural.raw.tobytes(), natural.offsets.tolist()
-        by_id = [raw[start:end] for start, end in itertools.pairwise(ends)]
-        if self.by == "id":
-            return [_descending(key) for key in by_id] if self.last else by_id
-        return [_sort_key(key, self.last) + id for key, id in zip(keys, by_id, strict=True)]
+def sort_keys(rule: KeepRule, ids: Strings, keys: Sequence[Any]) -> list[bytes]:
+    """Bytes that sort as `KeepRule.order` puts rows, for rows that do not lie in one process.
+
+    keys: by row, as `keys` of the rule gives them. A float that is no number counts as absent.
+    """
+    natural = natural_keys(ids)
+    raw, ends = natural.raw.tobytes(), natural.offsets.tolist()
+    by_id = [raw[start:end] for start, end in itertools.pairwise(ends)]
+    if rule.by == "id":
+        return [_descending(key) for key in by_id] if rule.last else by_id
+    return [_sort_key(key, rule.last) + id for key, id in zip(keys, by_id, strict=True)]
 
 
 def _sort_key(key: Any, last: bool) -> bytes:

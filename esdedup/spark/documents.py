@@ -22,7 +22,7 @@ from pyspark.sql.window import Window
 
 from esdedup.dedup.ids import Strings
 from esdedup.dedup.reading import Reading
-from esdedup.dedup.representative import KeepRule
+from esdedup.dedup.representative import KeepRule, sort_keys
 from esdedup.exceptions import UsageError
 from esdedup.sketch.sketch import NO_TEXT, normalised_digests, sketch
 from esdedup.spark.tables import Batches, Tables, mapped
@@ -147,7 +147,7 @@ def _sketched(
         keys = [_keep_key(reading.keep, row, text) for _, text, row in usable]
         digests, filled, bands = _compared(texts, reading)
         columns: list[Any] = [
-            reading.keep.sort_keys(Strings.of(ids), keys),
+            sort_keys(reading.keep, Strings.of(ids), keys),
             [key is not None for key in keys],
             ids,
             texts,

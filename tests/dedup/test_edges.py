@@ -135,6 +135,18 @@ def test_edges_of_pairs_make_the_groups_that_are_made_without_edges(
         assert "edges" not in plain.json[0]
 
 
+def test_edges_come_from_the_tables_that_pairs_writes(tmp_path: Path) -> None:
+    place = ["--db", str(tmp_path / "index.db")]
+    assert run_command("index", ARTICLES, *place).status == 0
+    files = [str(tmp_path / name) for name in ("edges.jsonl", "edges.parquet")]
+    found = []
+    for file in files:
+        assert run_command("pairs", *place, "--threshold", "0.5", "--output", file).status == 0
+        found.append(run_command("group", *place, "--dry-run", "--edges", file).json[0])
+    assert found[0]["edges"]["distinct"] > 10
+    assert found[0] == found[1]
+
+
 @pytest.fixture
 def index(tmp_path: Path) -> Any:
     with esdedup.open(tmp_path / "a.db") as index:

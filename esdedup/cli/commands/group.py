@@ -231,7 +231,7 @@ class _Found:
     largest: Sequence[tuple[int, str, Sequence[str]]]
     limits: Limits
     capped: Capped
-    recall: float
+    recall: float | None
     basis: Basis
     marks: ChangeReport | None
     missed: int
