@@ -119,9 +119,11 @@ def test_spark_that_is_not_installed(
     name = f"esdedup-spark-{uuid.uuid4().hex[:12]}"
     with esdedup.open(elasticsearch_url, name) as index:
         index.add([{"id": "1", "text": "one two three"}])
-    for module in [each for each in sys.modules if each.startswith("esdedup.spark")]:
-        monkeypatch.delitem(sys.modules, module)
-    monkeypatch.setitem(sys.modules, "pyspark", None)
+    for module in list(sys.modules):
+        if module.startswith("esdedup.spark"):
+            monkeypatch.delitem(sys.modules, module)
+        elif module.split(".")[0] == "pyspark":
+            monkeypatch.setitem(sys.modules, module, None)
     ran = esdedup_command(elasticsearch_url, "group", "-i", name, "--engine", "spark")
     assert ran.status == 2
     assert "pip install 'esdedup[spark]'" in ran.err
