@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -34,6 +35,8 @@ def started(name: str, master: str | None = None) -> Iterator[SparkSession]:
             "Spark has no master: give --master (such as local[*], spark://host:7077 or yarn), or"
             " start this by spark-submit"
         )
+    # It would log a traceback of Ctrl-C.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     builder = SparkSession.builder.appName(name)
     builder = builder.config("spark.ui.showConsoleProgress", sys.stderr.isatty())
     try:
