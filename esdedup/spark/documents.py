@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.window import Window
@@ -26,7 +26,7 @@ from esdedup.dedup.representative import KeepRule, sort_keys
 from esdedup.exceptions import UsageError
 from esdedup.sketch.sketch import NO_TEXT, normalised_digests, sketch
 from esdedup.spark.tables import Batches, Tables, mapped
-from esdedup.stores.fields import text_at, value_at
+from esdedup.stores.fields import text_at
 from esdedup.text.arrays import Mask, Unsigned
 
 _SKETCHED = (
@@ -72,10 +72,12 @@ def numbered(
     """Sketches documents and numbers them. Raises UsageError for columns that can't be used."""
     keep = reading.keep
     _check_columns(df, id_field, text_fields, keep)
-    names = dict.fromkeys([id_field, *text_fields, *([keep.field] if keep.field else [])])
-    # A column may hold dots in its name.
-    chosen = df.select(*(F.col(f"`{name}`") for name in names))
-    made = partial(_sketched, reading, id_field, tuple(text_fields))
+    # mapInArrow takes no names with dots.
+    own = {"id": id_field, **{f"text {at}": name for at, name in enumerate(text_fields)}}
+    if keep.field is not None:
+        own["keep"] = keep.field
+    chosen = df.select(*(_column(df, name).alias(alias) for alias, name in own.items()))
+    made = partial(_sketched, reading, [alias for alias in own if alias.startswith("text")])
     # Written before it is sorted: Spark samples what it sorts, which would sketch all texts twice.
     sketches = tables.kept("sketched", mapped(chosen, made, ", ".join(_SKETCHED)))
     # Rows of one id and key come in the order of their texts, whatever the order they were read in.
@@ -127,11 +129,13 @@ def _check_columns(
             raise UsageError(f"column {name!r} is {kinds[name].simpleString()}: use strings")
 
 
+def _column(df: DataFrame, name: str) -> Column:
+    """The column of just this name, which may hold dots."""
+    return df[f"`{name.replace('`', '``')}`"]
+
+
 def _sketched(
-    reading: Reading,
-    id_field: str,
-    text_fields: Sequence[str],
-    batches: Iterable[pa.RecordBatch],
+    reading: Reading, text_fields: Sequence[str], batches: Iterable[pa.RecordBatch]
 ) -> Batches:
     """The documents of record batches; of one without an id or a text only that it was there."""
     schema = pa.schema([(name, _TYPES[kind]) for name, kind in map(str.split, _SKETCHED)])
@@ -139,9 +143,9 @@ def _sketched(
         rows = batch.to_pylist()
         found = [text_at(row, text_fields) for row in rows]
         usable = [
-            (str(row[id_field]), text, row)
+            (str(row["id"]), text, row)
             for row, text in zip(rows, found, strict=True)
-            if text is not None and row[id_field] not in (None, "")
+            if text is not None and row["id"] not in (None, "")
         ]
         ids, texts = [id for id, _, _ in usable], [text for _, text, _ in usable]
         keys = [_keep_key(reading.keep, row, text) for _, text, row in usable]
@@ -176,7 +180,7 @@ def _keep_key(keep: KeepRule, row: Mapping[str, Any], text: str) -> Any:
     """The number or text that a document is ordered by, of a column of any type."""
     if keep.by == "length":
         return len(text)
-    value = value_at(row, keep.field) if keep.field else None
+    value = row.get("keep")
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, Decimal):

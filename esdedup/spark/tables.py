@@ -51,9 +51,11 @@ class Tables:
         return Tables(spark, f"{parent.rstrip('/')}/esdedup-{uuid.uuid4().hex}")
 
     def kept(self, name: str, table: DataFrame) -> DataFrame:
-        """Writes a table, and returns it as read from there."""
+        """Writes a table, and returns it as read from there. Spark's pages show the name."""
         path = f"{self.folder}/{name}"
+        self.spark.sparkContext.setJobDescription(f"esdedup: {name}")
         table.write.parquet(path)
+        self.spark.sparkContext.setJobDescription(None)  # type: ignore[arg-type]
         return self.spark.read.schema(table.schema).parquet(path)
 
     def remove(self, name: str = "") -> None:
