@@ -6,10 +6,19 @@ try:
     # PySpark asks for pandas before it hands Arrow batches to Python.
     import pandas as _  # noqa: F401
 
+    from esdedup.spark.cluster import read_index, write_groups
     from esdedup.spark.groups import groups
     from esdedup.spark.pairs import SparkReport, report_of, similar_pairs
     from esdedup.spark.tokens import tokens
 except ModuleNotFoundError as error:
     raise MissingExtra(f"Spark needs {error.name}: pip install 'esdedup[spark]'") from error
 
-__all__ = ["SparkReport", "groups", "report_of", "similar_pairs", "tokens"]
+__all__ = [
+    "SparkReport",
+    "groups",
+    "read_index",
+    "report_of",
+    "similar_pairs",
+    "tokens",
+    "write_groups",
+]

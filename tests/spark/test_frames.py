@@ -181,7 +181,7 @@ def dying_once(flag: Path) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.R
     return mapped
 
 
-@pytest.mark.parametrize("table", ["sketched", "candidates", "edges"])
+@pytest.mark.parametrize("table", ["sketched", "candidates"])
 def test_an_executor_is_killed_in_the_midst(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str
 ) -> None:
