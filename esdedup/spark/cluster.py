@@ -37,6 +37,7 @@ from esdedup.dedup.marks import (
 )
 from esdedup.exceptions import EsdedupError, IndexNotFound, StoreError, UsageError
 from esdedup.models import MOST_SLICES, Document, Failure, Share
+from esdedup.spark.pairs import of_index
 from esdedup.stores import connect
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.connection import Connection, connection_to
@@ -112,9 +113,10 @@ def read_index(
 ) -> DataFrame:
     """The documents of an index that have tokens: columns id, text, and the given fields.
 
-    The driver opens a point in time, and each task reads one slice of it. All uses of the result
-    see the same documents. The text is that of the index's text fields; empty if it was taken away.
-    Half a pair of surrogates, which Spark's strings can't hold, is replaced by U+FFFD.
+    `similar_pairs` and `groups` compare them as those of the index: the column of texts carries its
+    scheme. The driver opens a point in time, and each task reads one slice of it. All uses of the
+    result see the same documents. The text is that of the index's text fields; empty if it was
+    taken away. Half a pair of surrogates, which Spark's strings can't hold, is replaced by U+FFFD.
 
     target: the URL of a cluster, or a Connection.
     fields: dotted names of other fields. A number in the index's mapping is a bigint or a double,
@@ -135,7 +137,8 @@ def read_index(
     with opened(_connection(target, credentials), index) as store:
         snapshot = snapshot_of(spark, store, meta_of(store), keep_alive, slices)
         kinds = kinds_of(store, fields)
-    return documents_of(spark, snapshot, {name: Column(name, kinds[name]) for name in fields})
+    df = documents_of(spark, snapshot, {name: Column(name, kinds[name]) for name in fields})
+    return of_index(df, snapshot.meta)
 
 
 def write_groups(

@@ -18,7 +18,15 @@ from esdedup.search.limits import ACTING, MAX_PER_BUCKET, RECALL, Limits
 from esdedup.sketch.scheme import Scheme
 from esdedup.spark.components import components
 from esdedup.spark.documents import Documents, numbered
-from esdedup.spark.pairs import Compared, SparkReport, compare, reading_of, report_on, told
+from esdedup.spark.pairs import (
+    Compared,
+    SparkReport,
+    compare,
+    index_of,
+    reading_of,
+    report_on,
+    told,
+)
 from esdedup.spark.tables import Batches, Tables, mapped
 from esdedup.spark.verify import verified
 from esdedup.stores.mapping import IndexMeta, TextFields, names_of
@@ -55,7 +63,9 @@ def groups(
     limits = Limits(threshold=threshold, recall=recall, max_per_bucket=max_per_bucket)
     grouping = Grouping(limits, method, KeepRule.parse(keep), exact)
     tables = Tables.of(df.sparkSession, work)
-    found, report = find_groups(df, grouping, scheme, tables, id_field, names_of(text_field))
+    names = names_of(text_field)
+    scheme = scheme or index_of(df, names)
+    found, report = find_groups(df, grouping, scheme, tables, id_field, names)
     return told(found, report, limits)
 
 

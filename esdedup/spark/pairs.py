@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -81,11 +82,12 @@ def similar_pairs(
     """All pairs of similar documents, each once, as `esdedup pairs` finds them.
 
     df: a row for each document: an id (string or whole number) and one or more columns of text
-    (strings, or arrays of them). scheme: by default as many bands as the recall takes; a Scheme is
-    used as it is; for an IndexMeta documents are compared as those of its index. max_per_bucket:
-    compare a document with at most this many others of a bucket. work: a folder for intermediate
-    tables that all executors reach; None for Spark's checkpoint folder, or on one machine for a
-    temporary one. The result reads from it.
+    (strings, or arrays of them).
+    scheme: a Scheme is used as it is; for an IndexMeta documents are compared as those of its
+    index. None takes the index that `read_index` read, or else as many bands as the recall needs.
+    max_per_bucket: compare a document with at most this many others of a bucket.
+    work: a folder for intermediate tables that all executors reach; None for Spark's checkpoint
+    folder, or on one machine for a temporary one. The result reads from it.
 
     Returns left, right (string), similarity (double), equal (boolean: the texts are equal).
     Documents of equal text are one thing: each is paired with the first of them only. `report_of`
@@ -94,9 +96,10 @@ def similar_pairs(
     Raises UsageError for wrong arguments.
     """
     limits = Limits(threshold=threshold, recall=recall, max_per_bucket=max_per_bucket)
-    reading = reading_of(scheme, limits, KeepRule())
+    names = names_of(text_field)
+    reading = reading_of(scheme or index_of(df, names), limits, KeepRule())
     tables = Tables.of(df.sparkSession, work)
-    found = compare(df, reading, limits, tables, id_field, names_of(text_field))
+    found = compare(df, reading, limits, tables, id_field, names)
     copies = found.documents.copies.select(
         F.col("first").alias("left"), F.col("number").alias("right"), F.lit(1.0).alias("similarity")
     )
@@ -106,6 +109,18 @@ def similar_pairs(
         ids = found.documents.table.select(F.col("number").alias(side), F.col("id").alias("own"))
         pairs = pairs.join(ids, side).drop(side).withColumnRenamed("own", side)
     return told(pairs.select("left", "right", "similarity", "equal"), found.report, limits)
+
+
+def of_index(df: DataFrame, meta: IndexMeta) -> DataFrame:
+    """Documents whose column of texts carries the scheme of their index."""
+    return df.withMetadata("text", {_KEY: json.dumps(meta.to_json())})
+
+
+def index_of(df: DataFrame, text_fields: Sequence[str]) -> IndexMeta | None:
+    """What `of_index` put into the column of texts, if it did."""
+    (first, *more) = text_fields
+    held = [field.metadata.get(_KEY) for field in df.schema if field.name == first and not more]
+    return IndexMeta.from_json(json.loads(held[0])) if held and held[0] else None
 
 
 def reading_of(scheme: Scheme | IndexMeta | None, limits: Limits, keep: KeepRule) -> Reading:

@@ -18,6 +18,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import esdedup
+from esdedup.spark import groups, report_of
 from esdedup.spark.cluster import (
     documents_of,
     executors_errors,
@@ -133,6 +134,25 @@ def test_a_foreign_text_with_half_a_pair_of_surrogates(
         assert esdedup_command(elasticsearch_url, command, "-i", name).status == 0
     (row,) = read_index(spark, elasticsearch_url, name, slices=1).collect()
     assert row["text"] == "one two \ufffd three four"
+    delete_index(elasticsearch_url, name)
+
+
+def test_an_index_is_grouped_by_its_scheme(spark: SparkSession, elasticsearch_url: str) -> None:
+    name = f"esdedup-spark-{uuid.uuid4().hex[:12]}"
+    scheme = esdedup.Scheme(shingling=esdedup.Shingling("char", 4))
+    with esdedup.open(
+        elasticsearch_url, name, scheme=scheme, text_field=["title", "body"]
+    ) as index:
+        index.add(
+            {"id": str(n), "title": words(n % 40, 4), "body": f"{words(n % 40, 12)} {n}", "n": n}
+            for n in range(100)
+        )
+        local = index.groups(threshold=0.7, keep="last:n")
+        df = groups(read_index(spark, elasticsearch_url, name, fields=["n"]), 0.7, keep="last:n")
+        assert write_groups(df, elasticsearch_url, name).written == 100
+        report = index.group(threshold=0.7, keep="last:n")
+    assert (local.duplicates, report.marks.written, report.marks.unchanged) == (60, 0, 100)
+    assert report_of(df).basis == local.basis
     delete_index(elasticsearch_url, name)
 
 
