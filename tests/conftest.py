@@ -20,6 +20,7 @@ from hypothesis import settings
 
 from esdedup.stores import Store
 from tests.helpers.places import META, STORES, OpenStore, Place
+from tests.servers.jdk import find_jdk
 from tests.servers.node import Node
 from tests.servers.provide import (
     ELASTICSEARCH,
@@ -159,6 +160,14 @@ def _alone_with_each_index() -> Iterator[None]:
     """No other client changes the mapping, except in tests that set the time for it again."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("esdedup.stores.elastic.metas.SETTLE_SECONDS", 0.0)
+        yield
+
+
+@pytest.fixture(scope="session")
+def java() -> Iterator[None]:
+    """Java for Spark: that of the servers."""
+    with refusing(), pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAVA_HOME", str(find_jdk().home))
         yield
 
 

@@ -38,6 +38,8 @@ def runs(page: str) -> bool:
 def example_page(request: pytest.FixtureRequest) -> tuple[str, str | None]:
     """A page with examples, and the cluster that it needs, if it does."""
     page = NAMES[request.param].read_text("utf-8")
+    if "pyspark" in page:
+        request.getfixturevalue("java")
     return page, request.getfixturevalue("elasticsearch_url") if needs_cluster(page) else None
 
 

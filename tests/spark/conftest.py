@@ -13,18 +13,12 @@ from pyspark.sql import SparkSession
 ROOT = Path(__file__).parents[2]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # One process starts Spark.
-    for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("spark"))
-
-
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session on `local-cluster`, whose executors are processes of their own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        patch.setenv("SPARK_WORKER_DIR", str(tmp_path_factory.mktemp("spark-work")))
         patch.setenv("PYSPARK_PYTHON", sys.executable)
         patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
         settings = {
@@ -35,6 +29,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("spark")),
             "spark.local.dir": str(tmp_path_factory.mktemp("spark-local")),
         }
+        if (other := SparkSession.getActiveSession()) is not None:
+            # An example of the docs made it.
+            other.stop()
         builder = SparkSession.builder.master("local-cluster[2,1,4096]").appName("esdedup tests")
         for name, value in settings.items():
             builder = builder.config(name, value)

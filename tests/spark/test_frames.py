@@ -30,6 +30,9 @@ from esdedup.spark.components import components
 from esdedup.spark.tables import Tables
 from esdedup.stores.mapping import IndexMeta
 
+# One process starts Spark.
+pytestmark = pytest.mark.xdist_group("spark")
+
 ARTICLES = Path(__file__).parents[2] / "examples" / "articles.jsonl"
 Row = dict[str, Any]
 
@@ -155,7 +158,7 @@ def test_equal_texts_and_boilerplate_by_the_thousands(spark: SparkSession, tmp_p
     texts += planted(2_000)[0]
     rng.shuffle(texts)
     rows, limits = numbered(texts), Limits(threshold=0.8, max_per_bucket=20)
-    with pytest.warns(UserWarning, match="hold more than 20 documents, up to 20,000"):
+    with pytest.warns(UserWarning, match=r"hold more than 20 documents, up to 1\d,\d\d\d"):
         found = similar_pairs(frame(spark, rows, 4), 0.8, max_per_bucket=20)
     local = pairs_of_files(tmp_path, rows, limits)
     assert rounded(found.collect()) == rounded(map(vars, local))
@@ -181,7 +184,9 @@ def dying_once(flag: Path) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.R
     return mapped
 
 
-@pytest.mark.parametrize("table", ["sketched", "candidates"])
+@pytest.mark.parametrize(
+    "table", ["candidates", pytest.param("sketched", marks=pytest.mark.nightly)]
+)
 def test_an_executor_is_killed_in_the_midst(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str
 ) -> None:

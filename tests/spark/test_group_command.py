@@ -18,6 +18,9 @@ from tests.conftest import delete_index
 from tests.helpers.commands import all_documents, esdedup_command, run_command, words
 from tests.helpers.processes import start_command
 
+# One process starts Spark.
+pytestmark = pytest.mark.xdist_group("spark")
+
 pytestmark = pytest.mark.xdist_group("spark")
 
 
