@@ -39,7 +39,6 @@ from tests.servers.provide import ELASTICSEARCH, refusing
 # One process starts Spark.
 pytestmark = pytest.mark.xdist_group("spark")
 
-pytestmark = pytest.mark.xdist_group("spark")
 SHARDS = {"number_of_shards": 3, "number_of_replicas": 0}
 GROUPED = "id string, digest string, group string, original string, similarity double"
 NOTHING: dict[str, Any] = {"group": None, "original": None, "similarity": None}

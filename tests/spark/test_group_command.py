@@ -21,8 +21,6 @@ from tests.helpers.processes import start_command
 # One process starts Spark.
 pytestmark = pytest.mark.xdist_group("spark")
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 
 @pytest.fixture(autouse=True)
 def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
