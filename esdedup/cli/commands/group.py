@@ -142,8 +142,8 @@ def group_command(
 
     Documents of a group get the id of its representative, and duplicates the similarity to it. A
     document that is similar to no other gets nothing, and loses the group that it had. Run it again
-    after it was stopped: it goes on where it was. Edges may come from any program, as JSON lines,
-    CSV or TSV: each is compared, and counts if it reaches --threshold.
+    after it was stopped: it goes on where it was (Spark begins again). Edges may come from any
+    program, in files as index takes them: each is compared, and counts if it reaches --threshold.
     """
     arguments = group_options.arguments()
     edge_files = edge_options.check(group_options.grouping())
