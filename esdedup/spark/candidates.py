@@ -28,12 +28,13 @@ from esdedup.text.hashing import PRIME64_1, avalanche
 PAIRS_A_BATCH = 1 << 18
 """Pairs of a record batch, of 16 bytes each."""
 _SAMPLED = 16
-"""One of so many documents is looked at to find large buckets."""
+"""Large buckets are looked for among one of this many documents."""
 _LARGE = 2
 """A bucket is large if it holds this many times the documents that one is compared with."""
 _LEAST_LARGE = 1_024
-_MOST_CENTRES = 1 << 24
-"""Centres of all stars, of 8 bytes each, which every task gets."""
+_MOST_CENTRES = 1 << 22
+"""Centres of all stars, of 16 bytes each, which every task gets."""
+_GROUP_LIMIT = "spark.sql.optimizer.windowGroupLimitThreshold"
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ _PAIR = "left bigint, right bigint"
 def _large_buckets(compared: DataFrame, buckets: Buckets, cap: int) -> tuple[I64, I64]:
     """The buckets of very many documents, ascending, and their sizes, found in a sample."""
     least = max(_LEAST_LARGE, _LARGE * cap)
-    sample = compared.where(F.col("number").bitwiseAND(_SAMPLED - 1) == 0)
+    sample = compared.where(F.xxhash64("number") % _SAMPLED == 0)
     rows = mapped(sample, partial(_small, buckets, _NOTHING), "bucket bigint, number bigint")
     sampled = rows.groupBy("bucket").count().where(F.col("count") >= least // _SAMPLED)
     largest = sampled.sort(F.desc("count")).limit(_MOST_CENTRES // cap).toArrow()
@@ -175,45 +176,59 @@ def _cut(bucket: I64, sizes: I64, cap: int) -> Batches:
 class Stars:
     """The first documents of large buckets.
 
-    large: the buckets, ascending, shape (m,). centres: their first documents, bucket after bucket,
-    ascending in each: those of bucket i are centres[offsets[i]:offsets[i + 1]].
+    large: the buckets, ascending, shape (m,). centres: their first documents, ascending, shape
+    (n,). keys: for each bucket and each of its centres, i * n + j, ascending, shape (k,). offsets:
+    those of bucket i are keys[offsets[i]:offsets[i + 1]].
     """
 
     large: I64
     centres: I64
+    keys: I64
     offsets: I64
+
+    @staticmethod
+    def of(large: I64, bucket: I64, number: I64) -> Stars:
+        """The stars of large buckets. bucket, number: of their first documents, by both."""
+        star = np.searchsorted(large, bucket)
+        centres, centre = np.unique(number, return_inverse=True)
+        counts = np.bincount(star, minlength=large.size)
+        return Stars(large, centres, star * centres.size + centre, offsets_of(counts))
 
 
 def _stars(compared: DataFrame, buckets: Buckets, large: I64, cap: int) -> Stars:
     members = mapped(compared, partial(_members, buckets, large), "bucket bigint, number bigint")
     place = F.row_number().over(Window.partitionBy("bucket").orderBy("number"))
-    firsts = members.withColumn("place", place).where(F.col("place") <= cap)
-    found = firsts.sort("bucket", "number").toArrow()
-    bucket = _array(found, "bucket")
-    counts = np.bincount(np.searchsorted(large, bucket), minlength=large.size)
-    return Stars(large, _array(found, "number"), offsets_of(counts))
+    firsts = members.withColumn("place", place).where(F.col("place") <= cap).drop("place")
+    conf = compared.sparkSession.conf
+    former = conf.get(_GROUP_LIMIT)
+    # Up to this many rows of a bucket are chosen before it is shuffled.
+    conf.set(_GROUP_LIMIT, str(max(cap, int(former or 0))))
+    try:
+        found = firsts.sort("bucket", "number").toArrow()
+    finally:
+        conf.set(_GROUP_LIMIT, former or "1000")
+    return Stars.of(large, _array(found, "bucket"), _array(found, "number"))
 
 
 def _star_pairs(buckets: Buckets, stars: Stars, batches: Iterable[pa.RecordBatch]) -> Batches:
     """The pairs of documents with the centres of their large buckets, each once a document."""
-    own, centre = np.unique(stars.centres, return_inverse=True)
+    width = stars.centres.size
     for batch in batches:
         number = _array(batch, "number")
         bucket = buckets.numbers(batch)
         at = np.searchsorted(stars.large, bucket).clip(max=stars.large.size - 1)
         row, column = np.nonzero(stars.large[at] == bucket)
         star = at[row, column]
-        many = np.zeros(row.size, np.int64)
-        for each in np.unique(star).tolist():
-            centres = stars.centres[stars.offsets[each] : stars.offsets[each + 1]]
-            of = star == each
-            many[of] = np.searchsorted(centres, number[row[of]])
+        earlier = np.searchsorted(stars.centres, number)[row]
+        first = stars.offsets[star]
+        many = np.searchsorted(stars.keys, star * width + earlier) - first
         for some in _whole_rows(row, many):
-            pairs = np.repeat(row[some], many[some]) * own.size
-            pairs += centre[ranges(stars.offsets[star[some]], many[some])]
+            pairs = np.repeat(row[some], many[some]) * width
+            pairs += stars.keys[ranges(first[some], many[some])] % width
             pairs.sort()
             pairs = pairs[run_starts(pairs)]
-            yield from _columns(left=own[pairs % own.size], right=number[pairs // own.size])
+            left, right = stars.centres[pairs % width], number[pairs // width]
+            yield from _columns(left=left, right=right)
 
 
 def _whole_rows(row: I64, many: I64) -> Iterator[slice]:

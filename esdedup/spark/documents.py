@@ -61,8 +61,9 @@ class Documents:
 
     @property
     def compared(self) -> DataFrame:
-        """The documents with words that are the first of their text."""
-        filled = self.table.where("filled")
+        """The documents with words that are the first of their text: number, bands."""
+        # Whatever a table holds goes to Python with it.
+        filled = self.table.where("filled").select("number", "bands")
         return filled.join(self.copies.select("number"), "number", "left_anti")
 
 

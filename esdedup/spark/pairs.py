@@ -30,7 +30,7 @@ from esdedup.sketch.scheme import Scheme
 from esdedup.spark.candidates import Buckets, candidate_pairs
 from esdedup.spark.documents import Documents, numbered
 from esdedup.spark.tables import Tables
-from esdedup.spark.verify import verified
+from esdedup.spark.verify import sharing, verified
 from esdedup.stores.mapping import IndexMeta, TextFields, names_of
 
 _KEY = "esdedup"
@@ -149,8 +149,8 @@ def compare(
     least = limits.least_of(minhash.bands, minhash.rows)
     pairs, capped = candidate_pairs(documents.compared, reading, limits, tables)
     near = limits.least_similarity
-    buckets = Buckets.of(reading)
-    edges = verified(pairs, documents.table, scheme, near, buckets, least)
+    pairs = sharing(pairs, documents.table, Buckets.of(reading), least)
+    edges = verified(pairs, documents.table, scheme, near)
     recall = expected_recall(near, minhash.bands, minhash.rows, least)
     report = report_on(documents, reading, capped, recall)
     return Compared(documents, tables.kept("edges", edges), report)

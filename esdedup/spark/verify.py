@@ -15,42 +15,38 @@ from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import shingle_sets
 from esdedup.spark.candidates import Buckets
 from esdedup.spark.tables import Batches, mapped
-from esdedup.text.arrays import I64, Mask
+from esdedup.text.arrays import I64
 from esdedup.text.jaccard import jaccard
 
-VERIFIED = "left bigint, right bigint, similarity double"
+_PAIR = "left bigint, right bigint"
 
 
-def verified(
-    pairs: DataFrame,
-    documents: DataFrame,
-    scheme: Scheme,
-    threshold: float,
-    buckets: Buckets | None = None,
-    least: int = 1,
-) -> DataFrame:
+def verified(pairs: DataFrame, documents: DataFrame, scheme: Scheme, threshold: float) -> DataFrame:
     """The pairs of at least a similarity: left, right (bigint), similarity (double).
 
-    pairs: left, right (bigint): numbers of documents. documents: number, text, bands.
-    buckets, least: only pairs that share at least this many bands.
+    pairs: left, right (bigint): numbers of documents. documents: number, text.
     """
-    names = ["text"] if buckets is None or least <= 1 else ["text", "bands"]
+    both = _with(pairs, documents, "text")
+    return mapped(both, partial(_verified, scheme, threshold), f"{_PAIR}, similarity double")
+
+
+def sharing(pairs: DataFrame, documents: DataFrame, buckets: Buckets, least: int) -> DataFrame:
+    """The pairs that share at least `least` bands. documents: number, bands."""
+    if least <= 1:
+        return pairs
+    return mapped(_with(pairs, documents, "bands"), partial(_sharing, buckets, least), _PAIR)
+
+
+def _with(pairs: DataFrame, documents: DataFrame, name: str) -> DataFrame:
+    """Pairs with a column of both documents, such as left_text and right_text."""
     for side in ("left", "right"):
-        own = [F.col(name).alias(f"{side}_{name}") for name in names]
-        pairs = pairs.join(documents.select(F.col("number").alias(side), *own), side)
-    return mapped(pairs, partial(_verified, scheme, threshold, buckets, least), VERIFIED)
+        own = documents.select(F.col("number").alias(side), F.col(name).alias(f"{side}_{name}"))
+        pairs = pairs.join(own, side)
+    return pairs
 
 
-def _verified(
-    scheme: Scheme,
-    threshold: float,
-    buckets: Buckets | None,
-    least: int,
-    batches: Iterable[pa.RecordBatch],
-) -> Batches:
+def _verified(scheme: Scheme, threshold: float, batches: Iterable[pa.RecordBatch]) -> Batches:
     for batch in batches:
-        if buckets is not None and least > 1:
-            batch = batch.filter(pa.array(_sharing(batch, buckets, least)))
         left, right = (batch.column(side).to_numpy() for side in ("left", "right"))
         both = np.concatenate([left, right])
         # A text that is in several pairs of a batch is split once.
@@ -63,10 +59,10 @@ def _verified(
         yield pa.RecordBatch.from_arrays(columns, names=["left", "right", "similarity"])
 
 
-def _sharing(batch: pa.RecordBatch, buckets: Buckets, least: int) -> Mask:
-    """Marks the pairs that share enough bands."""
-    sides = [batch.column(f"{side}_bands").to_pylist() for side in ("left", "right")]
-    bands = buckets.values([*sides[0], *sides[1]]).T
-    rows: I64 = np.arange(batch.num_rows)
-    shared: Mask = shared_bands(bands, rows, rows + batch.num_rows) >= least
-    return shared
+def _sharing(buckets: Buckets, least: int, batches: Iterable[pa.RecordBatch]) -> Batches:
+    for batch in batches:
+        sides = [batch.column(f"{side}_bands").to_pylist() for side in ("left", "right")]
+        bands = buckets.values([*sides[0], *sides[1]]).T
+        rows: I64 = np.arange(batch.num_rows)
+        enough = shared_bands(bands, rows, rows + batch.num_rows) >= least
+        yield batch.select(["left", "right"]).filter(pa.array(enough))

@@ -14,7 +14,7 @@ from esdedup.dedup.union_find import follow, singletons
 from esdedup.search.buckets import bucket_column, capped, earlier_pairs
 from esdedup.spark.candidates import Buckets, Stars, _pairs, _star_pairs
 from esdedup.spark.groups import _followers
-from esdedup.text.arrays import I64, U64, offsets_of
+from esdedup.text.arrays import I64, U64
 
 BANDS = st.lists(st.lists(st.integers(0, 3), min_size=2, max_size=2), min_size=1, max_size=14)
 SIZES = st.lists(st.integers(0, 5), max_size=30)
@@ -65,8 +65,8 @@ def test_pairs_of_stars(rows: list[list[int]], cap: int, sizes: list[int]) -> No
     numbers = buckets.numbers(of(bands))
     large = np.unique(numbers)
     centres = [np.flatnonzero((numbers == one).any(axis=1))[:cap] for one in large]
-    counts = np.array([each.size for each in centres])
-    stars = Stars(large, np.concatenate(centres), offsets_of(counts))
+    bucket = np.repeat(large, [each.size for each in centres])
+    stars = Stars.of(large, bucket, np.concatenate(centres))
     whole, at = of(bands), 0
     parts = []
     for size in [*sizes, len(bands)]:
