@@ -41,17 +41,26 @@ def tokens(data: _Data, scheme: Scheme | None = None, text_field: str = "text") 
     fields: list[pa.Field] = token_fields(scheme)
     if taken := [field.name for field in fields if field.name in data.schema.names]:
         raise UsageError(f"column {taken[0]!r} is there already: rename it")
-    if isinstance(data, pa.RecordBatch):
-        columns: list[pa.Array] = _columns(texts_in(data, text_field), scheme)
-        names = [*data.schema.names, *(field.name for field in fields)]
-        return pa.RecordBatch.from_arrays([*data.columns, *columns], names=names)
-    wanted = data.select([text_field]) if text_field in data.schema.names else data
-    blocks = wanted.to_batches(max_chunksize=_ROWS_AT_ONCE)
+    whole = data.num_rows <= _ROWS_AT_ONCE
+    blocks = [data] if whole and isinstance(data, pa.RecordBatch) else _blocks(data, text_field)
     made = [_columns(texts_in(block, text_field), scheme) for block in blocks]
     for at, field in enumerate(fields):
         parts = [columns[at] for columns in made]
-        data = data.append_column(field, pa.chunked_array(parts, field.type))
+        if isinstance(data, pa.RecordBatch):
+            data = data.append_column(
+                field, parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+            )
+        else:
+            data = data.append_column(field, pa.chunked_array(parts, field.type))
     return data
+
+
+def _blocks(data: pa.RecordBatch | pa.Table, text_field: str) -> list[pa.RecordBatch]:
+    """The column of texts in few rows at a time, whose sketches fit into memory."""
+    wanted = data.select([text_field]) if text_field in data.schema.names else data
+    table = wanted if isinstance(wanted, pa.Table) else pa.Table.from_batches([wanted])
+    found: list[pa.RecordBatch] = table.to_batches(max_chunksize=_ROWS_AT_ONCE)
+    return found
 
 
 def token_fields(scheme: Scheme) -> list[pa.Field]:

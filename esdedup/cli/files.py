@@ -78,7 +78,7 @@ def named_files(
         check_file(file, format, encoding, columns)
     if named.left_out:
         some = count(len(named.left_out), "file is", "files are")
-        message(f"{some} left out, as the endings are unknown: first {named.left_out[0]}")
+        message(f"{some} left out, of unknown ending or a link: first {named.left_out[0]}")
     return named.files
 
 

@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import shutil
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -61,7 +62,7 @@ def write_rows(path: Path, columns: Mapping[str, type], rows: Iterable[tuple[Any
     file can't be written; an existing one stays as it is then.
     """
     path = path.resolve()
-    beside = path.with_name(f"{path.name}.tmp")
+    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     written = 0
 
     def batches() -> Iterable[Sequence[tuple[Any, ...]]]:
@@ -73,7 +74,7 @@ def write_rows(path: Path, columns: Mapping[str, type], rows: Iterable[tuple[Any
 
     try:
         try:
-            with open_private(beside, "wb", follow=False) as file:
+            with open_private(beside, "xb") as file:
                 if path.exists():
                     shutil.copymode(path, beside)
                 _write(file, _format_of(path), columns, batches())

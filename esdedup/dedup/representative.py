@@ -23,7 +23,7 @@ from esdedup.models import Document
 from esdedup.stores.fields import text_at, value_at
 from esdedup.text.arrays import I64
 
-_NUMBER, _TEXT, _ABSENT = b"\0", b"\1", b"\2"
+_NUMBER, _TEXT, ABSENT = b"\0", b"\1", b"\2"
 _INVERTED = bytes(range(255, -1, -1))
 _FORMS = "first, last, first:FIELD, last:FIELD, oldest:FIELD, newest:FIELD, longest or shortest"
 
@@ -103,32 +103,36 @@ class KeepRule:
         return np.array([*numbers, *texts, *absent], np.int64)
 
 
-def sort_keys(rule: KeepRule, ids: Strings, keys: Sequence[Any]) -> list[bytes]:
+def sort_keys(rule: KeepRule, ids: Strings, keys: Sequence[bytes]) -> list[bytes]:
     """Bytes that sort as `KeepRule.order` puts rows, for rows that do not lie in one process.
 
-    keys: by row, as `keys` of the rule gives them. A float that is no number counts as absent.
+    keys: by row, as `sort_key` gives them; they do not matter if only ids count.
     """
     natural = natural_keys(ids)
     raw, ends = natural.raw.tobytes(), natural.offsets.tolist()
     by_id = [raw[start:end] for start, end in itertools.pairwise(ends)]
     if rule.by == "id":
         return [_descending(key) for key in by_id] if rule.last else by_id
-    return [_sort_key(key, rule.last) + id for key, id in zip(keys, by_id, strict=True)]
+    return [key + id for key, id in zip(keys, by_id, strict=True)]
 
 
-def _sort_key(key: Any, last: bool) -> bytes:
-    """Bytes that sort numbers before texts, and rows without either last."""
+def sort_key(key: Any, last: bool) -> bytes:
+    """Bytes that sort numbers before texts, and `ABSENT`, for rows without either, after them.
+
+    key: as `KeepRule.key` gives it. A float that is no number counts as absent. last: the greatest
+    comes first.
+    """
     if isinstance(key, str):
         written = key.encode("utf-8", "surrogatepass").replace(b"\0", b"\0\1") + b"\0\0"
         return _TEXT + (written.translate(_INVERTED) if last else written)
     if not isinstance(key, (int, float)):
-        return _ABSENT
+        return ABSENT
     try:
         near = float(key) + 0.0
     except OverflowError:
         near = math.inf if key > 0 else -math.inf
     if math.isnan(near):
-        return _ABSENT
+        return ABSENT
     (bits,) = struct.unpack(">Q", struct.pack(">d", near))
     bits ^= (1 << 64) - 1 if bits >> 63 else 1 << 63
     # Whole numbers beyond 2**53 differ from the nearest float.

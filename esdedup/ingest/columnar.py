@@ -403,9 +403,10 @@ def _values(array: Any) -> list[Any]:
         return whole
     if types.is_decimal(kind):
         return _decimals(array)
-    if types.is_fixed_size_binary(kind):
+    if types.is_fixed_size_binary(kind) or types.is_binary_view(kind):
         array = array.cast(pa.binary())
-    if types.is_fixed_size_binary(kind) or types.is_binary(kind) or types.is_large_binary(kind):
+        kind = array.type
+    if types.is_binary(kind) or types.is_large_binary(kind):
         array = array.cast(pa.large_string())
         if pa.compute.any(pa.compute.match_substring(array, "\0")).as_py():
             raise RecordError(_NOT_TEXT)

@@ -63,8 +63,11 @@ def files_named(arguments: Sequence[str], format: Format | None = None) -> Named
 
 
 def _matching(argument: str) -> list[str]:
-    if argument == STDIN or Path(argument).exists():
-        return [argument]
+    try:
+        if argument == STDIN or Path(argument).exists():
+            return [argument]
+    except OSError as error:
+        raise UsageError(f"{argument[:200]}: {error.strerror}") from error
     if not glob.has_magic(argument):
         raise UsageError(f"{argument}: there is no such file")
     # `Path.glob` takes no absolute patterns, and gives hidden files.
@@ -86,17 +89,17 @@ def _in_order(path: str) -> list[Any]:
 def _add_folder(named: Named, folder: str, format: Format | None) -> None:
     splits, state = (_described(Path(folder, name)) for name in (_SPLITS, _STATE))
     if splits is not None:
-        for split in splits["splits"]:
+        for split in splits:
             _add_folder(named, str(PurePath(folder, split)), format)
         return
     if state is not None:
-        shards = [str(PurePath(folder, each["filename"])) for each in state["_data_files"]]
+        shards = [str(PurePath(folder, name)) for name in state]
         if missing := [path for path in shards if not Path(path).is_file()]:
             raise UsageError(f"{missing[0]}: {folder}/{_STATE} names it, but there is no such file")
         named.files += shards
         return
     formats: dict[Format, str] = {}
-    paths = sorted(_data_in(folder), key=_in_order)
+    paths = sorted(_data_in(named, folder), key=_in_order)
     for path in paths:
         try:
             formats.setdefault(format or format_of(path), path)
@@ -110,26 +113,33 @@ def _add_folder(named: Named, folder: str, format: Format | None) -> None:
         raise UsageError(f"{folder}: it holds files of several formats, {listed}: name one kind")
 
 
-def _data_in(folder: str) -> Iterator[str]:
+def _data_in(named: Named, folder: str) -> Iterator[str]:
     def fail(error: OSError) -> None:
         raise UsageError(f"{error.filename}: {error.strerror}") from error
 
     for parent, folders, names in os.walk(folder, onerror=fail):
         folders[:] = filter(_is_data, folders)
+        # They may lead back to where they are.
+        linked = (str(PurePath(parent, name)) for name in folders)
+        named.left_out += filter(os.path.islink, linked)
         yield from (str(PurePath(parent, name)) for name in names if _is_data(name))
 
 
 def _is_data(path: str) -> bool:
+    """Tells the files of data from those that programs, as Spark, put beside them."""
     name = PurePath(path).name
-    hidden = name.startswith((".", "_")) or name.upper().startswith("README")
-    return not hidden and name not in _ABOUT and not name.endswith((".crc", ".dead-letter.jsonl"))
+    about = name.startswith((".", "_")) or name.partition(".")[0].upper() == "README"
+    return not about and name not in _ABOUT and not name.endswith((".crc", ".dead-letter.jsonl"))
 
 
-def _described(path: Path) -> Any:
-    """Returns what a file of the library `datasets` says, None if there is none such."""
-    keys = {_SPLITS: "splits", _STATE: "_data_files"}
+def _described(path: Path) -> list[str] | None:
+    """Returns the names in a file of the library `datasets`, None if there is none such."""
     try:
         found = json.loads(path.read_bytes())
-        return found if isinstance(found[keys[path.name]], list) else None
+        if path.name == _SPLITS:
+            names = list(found["splits"])
+        else:
+            names = [each["filename"] for each in found["_data_files"]]
     except (OSError, ValueError, KeyError, TypeError):
         return None
+    return names if all(isinstance(name, str) for name in names) else None

@@ -39,7 +39,7 @@ _GROUP_LIMIT = "spark.sql.optimizer.windowGroupLimitThreshold"
 
 @dataclass(frozen=True)
 class Buckets:
-    """Says which buckets documents are in.
+    """The buckets that documents are in.
 
     kind: of a band hash. bands: of a document. stopped: the bucket numbers of the stop list,
     ascending.

@@ -21,6 +21,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -35,9 +36,11 @@ from esdedup.dedup.marks import (
     require_settled,
     write_marks,
 )
+from esdedup.dedup.representative import KeepRule, sort_key
 from esdedup.exceptions import EsdedupError, IndexNotFound, StoreError, UsageError
 from esdedup.models import MOST_SLICES, Document, Failure, Share
 from esdedup.spark.pairs import of_index
+from esdedup.spark.tables import Batches, mapped
 from esdedup.stores import connect
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.connection import Connection, connection_to
@@ -57,11 +60,10 @@ _REASONS = 1_000
 _GROUPED = ("id", "digest", "group", "original", "similarity")
 _INTEGERS = ("byte", "short", "integer", "long")
 _FLOATS = ("half_float", "float", "double", "scaled_float", "unsigned_long")
+_TYPES = {"long": pa.int64(), "double": pa.float64(), "binary": pa.binary()}
 _MOST_INTEGER = 1 << 63
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _RAISED = re.compile(r"^(esdedup\.[\w.]+): (.*)$", re.MULTILINE)
-
-Batches = Iterable[pa.RecordBatch]
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,7 @@ class Snapshot:
         width = ceil(min(self.bytes / 8, _MOST_NUMBERS) / self.slices) or 1
         numbers = spark.range(0, width * self.slices, 1, self.slices)
         read = partial(_slices, self, width, batch_of, list(paths), marked)
-        return numbers.mapInArrow(read, schema)
+        return mapped(numbers, read, schema)
 
 
 def read_index(
@@ -135,8 +137,8 @@ def read_index(
     if taken := {"id", "text"} & {*fields}:
         raise UsageError(f"fields: the column {min(taken)!r} is there already")
     with opened(_connection(target, credentials), index) as store:
-        snapshot = snapshot_of(spark, store, meta_of(store), keep_alive, slices)
         kinds = kinds_of(store, fields)
+        snapshot = snapshot_of(spark, store, meta_of(store), keep_alive, slices)
     df = documents_of(spark, snapshot, {name: Column(name, kinds[name]) for name in fields})
     return of_index(df, snapshot.meta)
 
@@ -189,7 +191,7 @@ def write_groups(
                 )
                 todo = wanted.join(marked, "id", "left").coalesce(writers)
                 with executors_errors():
-                    rows = todo.mapInArrow(write, "report string").collect()
+                    rows = mapped(todo, write, "report string").collect()
                 break
             except PointInTimeLost as error:
                 if not attempts.wait(error):
@@ -207,11 +209,11 @@ def write_groups(
 def executors_errors() -> Iterator[None]:
     """Raises our own error if that is what failed a job of Spark, else the first line of its error.
 
-    Raises EsdedupError in place of the errors of PySpark.
+    Raises EsdedupError in place of the errors of PySpark, and of the JVM.
     """
     try:
         yield
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:
         said = str(error)
         for name, message in reversed(_RAISED.findall(said)):
             kind = locate(name)
@@ -257,9 +259,23 @@ class Column:
         return json.dumps(found, ensure_ascii=False)
 
 
+@dataclass(frozen=True)
+class KeepKey:
+    """A column of the bytes that a keep rule orders documents by. path: of its field."""
+
+    path: str
+    rule: KeepRule
+    type: str = "binary"
+
+    def value(self, document: Document) -> bytes:
+        """The bytes of a document."""
+        return sort_key(self.rule.key(document, ()), self.rule.last)
+
+
 def documents_of(
-    spark: SparkSession, snapshot: Snapshot, columns: Mapping[str, Column]
+    spark: SparkSession, snapshot: Snapshot, columns: Mapping[str, Column | KeepKey]
 ) -> DataFrame:
+    """The documents of a snapshot: columns id, text, and those of `columns`, by name."""
     schema = StructType().add("id", "string", False).add("text", "string", False)
     for name, column in columns.items():
         schema.add(name, column.type)
@@ -270,7 +286,9 @@ def documents_of(
 
 
 def _texts_of(
-    text_fields: Sequence[str], columns: Mapping[str, Column], documents: Sequence[Document]
+    text_fields: Sequence[str],
+    columns: Mapping[str, Column | KeepKey],
+    documents: Sequence[Document],
 ) -> pa.RecordBatch:
     # The text of a document with tokens may have been taken away since.
     arrays = {
@@ -282,7 +300,7 @@ def _texts_of(
         if column.type == "string":
             arrays[name] = _strings(values)
         else:
-            arrays[name] = pa.array(values, pa.int64() if column.type == "long" else pa.float64())
+            arrays[name] = pa.array(values, _TYPES[column.type])
     return pa.RecordBatch.from_arrays([*arrays.values()], names=[*arrays])
 
 
@@ -306,8 +324,8 @@ def _slices(
     batch_of: Callable[[Sequence[Document]], pa.RecordBatch],
     paths: list[str],
     marked: bool,
-    batches: Batches,
-) -> Iterator[pa.RecordBatch]:
+    batches: Iterable[pa.RecordBatch],
+) -> Batches:
     """Reads the slices whose first numbers come; in an executor."""
     for batch in batches:
         numbers = batch.column(0).to_numpy()
@@ -330,8 +348,8 @@ def _whole(pages: Iterator[list[Document]], again: bool) -> Iterator[list[Docume
 
 
 def _written(
-    connection: Connection, index: str, field: str, batches: Batches
-) -> Iterator[pa.RecordBatch]:
+    connection: Connection, index: str, field: str, batches: Iterable[pa.RecordBatch]
+) -> Batches:
     """Writes the marks that documents lack, and yields one report; in an executor."""
     report = ChangeReport()
     with opened(connection, index, known=True) as store:
@@ -374,11 +392,13 @@ def _connection(target: str | Connection, credentials: Mapping[str, Any]) -> Con
 
 @contextmanager
 def opened(connection: Connection, index: str, *, known: bool = False) -> Iterator[ClusterStore]:
+    """Opens an index for the time of a `with`. known: as of `connect`."""
     with closing(ClusterStore(connect(connection, known=known), index)) as store:
         yield store
 
 
 def meta_of(store: ClusterStore) -> IndexMeta:
+    """The scheme and text fields of an index. Raises IndexNotFound."""
     if (meta := store.meta()) is None:
         raise IndexNotFound(
             f"{store.where} does not exist or holds no esdedup tokens: index documents first"
@@ -393,6 +413,7 @@ def snapshot_of(
     keep_alive: str = KEEP_ALIVE,
     slices: int | None = None,
 ) -> Snapshot:
+    """Opens a point in time of an index. slices: None chooses by documents and cores."""
     size = store.statistics(meta)
     if slices is None:
         wanted = ceil(size.sketched / _DOCUMENTS_A_SLICE)

@@ -6,9 +6,9 @@ those of the smallest numbers, as rows are for `esdedup.dedup`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -22,7 +22,7 @@ from pyspark.sql.window import Window
 
 from esdedup.dedup.ids import Strings
 from esdedup.dedup.reading import Reading
-from esdedup.dedup.representative import KeepRule, sort_keys
+from esdedup.dedup.representative import ABSENT, KeepRule, sort_key, sort_keys
 from esdedup.exceptions import UsageError
 from esdedup.sketch.sketch import NO_TEXT, normalised_digests, sketch
 from esdedup.spark.tables import Batches, Tables, mapped
@@ -149,11 +149,11 @@ def _sketched(
             if text is not None and row["id"] not in (None, "")
         ]
         ids, texts = [id for id, _, _ in usable], [text for _, text, _ in usable]
-        keys = [_keep_key(reading.keep, row, text) for _, text, row in usable]
+        keys = [_keep_key(reading.keep, row.get("keep"), text) for _, text, row in usable]
         digests, filled, bands = _compared(texts, reading)
         columns: list[Any] = [
             sort_keys(reading.keep, Strings.of(ids), keys),
-            [key is not None for key in keys],
+            [key != ABSENT for key in keys],
             ids,
             texts,
             digests,
@@ -177,13 +177,19 @@ def _compared(texts: Sequence[str], reading: Reading) -> tuple[list[str], Mask, 
     return sketches.digests, sketches.filled, sketches.bands.astype(reading.kind)
 
 
-def _keep_key(keep: KeepRule, row: Mapping[str, Any], text: str) -> Any:
-    """The number or text that a document is ordered by, of a column of any type."""
+def _keep_key(keep: KeepRule, value: Any, text: str) -> bytes:
+    """The bytes that a document is ordered by, for a value of any type.
+
+    value: of the rule's field; bytes of `sort_key` stay as they are.
+    """
+    if isinstance(value, bytes):
+        return value
     if keep.by == "length":
-        return len(text)
-    value = row.get("keep")
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, Decimal):
-        return float(value)
-    return value if isinstance(value, (int, float, str)) else None
+        value = len(text)
+    elif isinstance(value, datetime) and value.tzinfo is not None:
+        value = value.astimezone(UTC).isoformat()
+    elif isinstance(value, date):
+        value = value.isoformat()
+    elif isinstance(value, Decimal):
+        value = float(value)
+    return sort_key(value, keep.last)

@@ -12,10 +12,9 @@ from pyspark.sql import functions as F
 from esdedup.dedup.groups import Grouping
 from esdedup.dedup.marks import require_settled
 from esdedup.spark.cluster import (
-    Column,
+    KeepKey,
     documents_of,
     executors_errors,
-    kinds_of,
     meta_of,
     opened,
     snapshot_of,
@@ -27,6 +26,7 @@ from esdedup.spark.tables import Tables
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.connection import Connection
 
+_KEEP = "keep"
 _NAMED = 20
 """Most duplicates of a group that are named."""
 
@@ -68,24 +68,23 @@ def group_index(
     Raises UsageError if Spark can't group so, StoreError while the index is changing its scheme,
     the errors of the store, and EsdedupError if Spark fails.
     """
-    field = grouping.keep.field
-    # The document's own field of this name need not be its id or its text.
-    name = f"own {field}" if field in ("id", "text") else field
-    tables = Tables.of(spark, work)
+    keep = grouping.keep
     with ExitStack() as stack:
         store = stack.enter_context(opened(connection, index))
         meta = meta_of(store)
         if write:
             require_settled(store, meta)
         stack.enter_context(executors_errors())
-        stack.callback(tables.remove)
+        tables = stack.enter_context(Tables.of(spark, work))
         snapshot = snapshot_of(spark, store, meta)
         stack.callback(store.cluster.close_point, snapshot.point)
         columns = {}
-        if field is not None and name is not None:
-            columns[name] = Column(field, kinds_of(store, [field])[field])
+        if keep.field is not None:
+            # The executors, which have the whole value, make the bytes to sort by.
+            columns[_KEEP] = KeepKey(keep.field, keep)
+            keep = replace(keep, field=_KEEP)
         documents = documents_of(spark, snapshot, columns)
-        grouping = replace(grouping, keep=replace(grouping.keep, field=name))
+        grouping = replace(grouping, keep=keep)
         found, compared = find_groups(documents, grouping, meta, tables, "id", ("text",))
         sizes, named = _sizes(found), _largest(found, largest)
         marks = None

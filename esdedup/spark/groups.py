@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -62,10 +61,10 @@ def groups(
     """
     limits = Limits(threshold=threshold, recall=recall, max_per_bucket=max_per_bucket)
     grouping = Grouping(limits, method, KeepRule.parse(keep), exact)
-    tables = Tables.of(df.sparkSession, work)
     names = names_of(text_field)
     scheme = scheme or index_of(df, names)
-    found, report = find_groups(df, grouping, scheme, tables, id_field, names)
+    with Tables.of(df.sparkSession, work, "groups") as tables:
+        found, report = find_groups(df, grouping, scheme, tables, id_field, names)
     return told(found, report, limits)
 
 
@@ -80,14 +79,15 @@ def find_groups(
     """The documents with their groups, as `groups` returns them, and the numbers of the job."""
     if grouping.by_distance:
         raise UsageError("Spark groups by --metric jaccard only")
-    reading = reading_of(scheme, grouping.limits, grouping.keep)
-    where = tables, id_field, text_fields
+    names = id_field, text_fields
     if grouping.exact:
-        reading = replace(reading, metric=None)
-        documents = numbered(df, reading, *where)
+        meta = scheme if isinstance(scheme, IndexMeta) else IndexMeta(scheme or Scheme())
+        reading = Reading(meta, None, grouping.keep)
+        documents = numbered(df, reading, tables, *names)
         nothing = df.sparkSession.createDataFrame([], _JOINED)
         return _groups(documents, nothing, tables), report_on(documents, reading)
-    compared = compare(df, reading, grouping.limits, *where)
+    reading = reading_of(scheme, grouping.limits, grouping.keep)
+    compared = compare(df, reading, grouping.limits, tables, *names)
     join = _by_component if grouping.method == "components" else _by_leader
     joined = join(compared, reading, tables)
     return _groups(compared.documents, joined, tables), compared.report

@@ -87,7 +87,8 @@ def similar_pairs(
     index. None takes the index that `read_index` read, or else as many bands as the recall needs.
     max_per_bucket: compare a document with at most this many others of a bucket.
     work: a folder for intermediate tables that all executors reach; None for Spark's checkpoint
-    folder, or on one machine for a temporary one. The result reads from it.
+    folder, or on one machine for a temporary one. The result reads from a folder in it, which is
+    yours to remove.
 
     Returns left, right (string), similarity (double), equal (boolean: the texts are equal).
     Documents of equal text are one thing: each is paired with the first of them only. `report_of`
@@ -98,8 +99,14 @@ def similar_pairs(
     limits = Limits(threshold=threshold, recall=recall, max_per_bucket=max_per_bucket)
     names = names_of(text_field)
     reading = reading_of(scheme or index_of(df, names), limits, KeepRule())
-    tables = Tables.of(df.sparkSession, work)
-    found = compare(df, reading, limits, tables, id_field, names)
+    with Tables.of(df.sparkSession, work, "pairs") as tables:
+        found = compare(df, reading, limits, tables, id_field, names)
+        pairs = tables.kept("pairs", _with_ids(found))
+    return told(pairs, found.report, limits)
+
+
+def _with_ids(found: Compared) -> DataFrame:
+    """All pairs, also of equal texts: left, right (string), similarity, equal."""
     copies = found.documents.copies.select(
         F.col("first").alias("left"), F.col("number").alias("right"), F.lit(1.0).alias("similarity")
     )
@@ -108,7 +115,7 @@ def similar_pairs(
     for side in ("left", "right"):
         ids = found.documents.table.select(F.col("number").alias(side), F.col("id").alias("own"))
         pairs = pairs.join(ids, side).drop(side).withColumnRenamed("own", side)
-    return told(pairs.select("left", "right", "similarity", "equal"), found.report, limits)
+    return pairs.select("left", "right", "similarity", "equal")
 
 
 def of_index(df: DataFrame, meta: IndexMeta) -> DataFrame:
@@ -117,7 +124,7 @@ def of_index(df: DataFrame, meta: IndexMeta) -> DataFrame:
 
 
 def index_of(df: DataFrame, text_fields: Sequence[str]) -> IndexMeta | None:
-    """What `of_index` put into the column of texts, if it did."""
+    """The index whose scheme the column of texts carries, if it does."""
     (first, *more) = text_fields
     held = [field.metadata.get(_KEY) for field in df.schema if field.name == first and not more]
     return IndexMeta.from_json(json.loads(held[0])) if held and held[0] else None

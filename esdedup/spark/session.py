@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
@@ -47,6 +49,11 @@ def started(name: str, master: str | None = None) -> Iterator[SparkSession]:
             "Spark did not start: it needs Java 17 or later. Install it and set JAVA_HOME, or see"
             " the messages above"
         ) from error
+    except Py4JError as error:
+        raise UsageError(
+            f"Spark did not start with the master {master or 'of its configuration'}: see the"
+            " messages above"
+        ) from error
     try:
         if not spark.sparkContext.getConf().contains(_LOG_LEVEL):
             spark.sparkContext.setLogLevel("ERROR")
@@ -64,7 +71,7 @@ def _master_is_named() -> bool:
     said = os.environ.get("PYSPARK_SUBMIT_ARGS", "")
     with suppress(OSError):
         said += f"\n{defaults.read_text('utf-8', 'replace')}"
-    return "--master" in said or "spark.master" in said
+    return "--master" in said or re.search(r"^\s*spark\.master[\s=:]", said, re.M) is not None
 
 
 @contextmanager

@@ -11,10 +11,13 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import cast
+from pathlib import Path
+from typing import Any, cast
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
@@ -22,6 +25,7 @@ from pyspark.sql.types import StructType
 from esdedup.exceptions import UsageError
 
 Batches = Iterator[pa.RecordBatch]
+_DESCRIPTION = "spark.job.description"
 
 
 @dataclass(frozen=True)
@@ -32,39 +36,55 @@ class Tables:
     folder: str
 
     @staticmethod
-    def of(spark: SparkSession, work: str | None) -> Tables:
+    @contextmanager
+    def of(spark: SparkSession, work: str | None, result: str | None = None) -> Iterator[Tables]:
         """The tables of a new job, in a new folder within `work`.
 
         work: None for Spark's checkpoint folder, or for a temporary one if Spark runs on this
-        machine. Raises UsageError if there is none.
+        machine. result: the only table that stays; None removes the folder. It is removed if the
+        job fails.
+
+        Raises UsageError if there is no folder.
         """
-        parent = work or _checkpoint_folder(spark)
-        if parent is None:
-            if not (spark.conf.get("spark.master", "") or "").startswith("local"):
-                raise UsageError(
-                    "name a folder for intermediate tables that all executors reach, such as"
-                    " hdfs:///tmp or s3a://bucket/tmp: work (--work), or SparkContext's"
-                    " setCheckpointDir"
-                )
-            parent = tempfile.mkdtemp(prefix="esdedup-")
-            atexit.register(shutil.rmtree, parent, ignore_errors=True)
-        return Tables(spark, f"{parent.rstrip('/')}/esdedup-{uuid.uuid4().hex}")
+        tables = Tables(spark, f"{_parent(spark, work)}/esdedup-{uuid.uuid4().hex}")
+        try:
+            yield tables
+        except BaseException:
+            with suppress(PySparkException, Py4JError):
+                tables.remove()
+            raise
+        for name in tables.names() if result else [""]:
+            if name != result:
+                tables.remove(name)
 
     def kept(self, name: str, table: DataFrame) -> DataFrame:
         """Writes a table, and returns it as read from there. Spark's pages show the name."""
         path = f"{self.folder}/{name}"
-        self.spark.sparkContext.setJobDescription(f"esdedup: {name}")
-        table.write.parquet(path)
-        self.spark.sparkContext.setJobDescription(None)  # type: ignore[arg-type]
+        context = self.spark.sparkContext
+        described = context.getLocalProperty(_DESCRIPTION)
+        context.setLocalProperty(_DESCRIPTION, f"esdedup: {name}")
+        try:
+            table.write.parquet(path)
+        finally:
+            context.setLocalProperty(_DESCRIPTION, described)  # type: ignore[arg-type]
         return self.spark.read.schema(table.schema).parquet(path)
 
     def remove(self, name: str = "") -> None:
         """Removes a table, or the folder with all tables."""
+        files, path = self._files(name)
+        files.delete(path, True)
+
+    def names(self) -> list[str]:
+        """The names of the tables that were written."""
+        files, path = self._files()
+        return [each.getPath().getName() for each in files.listStatus(path)]
+
+    def _files(self, name: str = "") -> tuple[Any, Any]:
+        """The file system, as Hadoop has it, and the path of a table in it."""
         jvm = self.spark.sparkContext._jvm
         assert jvm is not None
         path = jvm.org.apache.hadoop.fs.Path(f"{self.folder}/{name}")
-        files = path.getFileSystem(self.spark.sparkContext._jsc.hadoopConfiguration())
-        files.delete(path, True)
+        return path.getFileSystem(self.spark.sparkContext._jsc.hadoopConfiguration()), path
 
 
 def mapped(
@@ -74,9 +94,18 @@ def mapped(
     return table.mapInArrow(cast("Callable[[Batches], Batches]", over), schema)
 
 
-def _checkpoint_folder(spark: SparkSession) -> str | None:
+def _parent(spark: SparkSession, work: str | None) -> str:
     try:
-        return spark.sparkContext.getCheckpointDir()
-    except PySparkException:
-        # Spark Connect has no context.
-        return None
+        checkpoints = spark.sparkContext.getCheckpointDir()
+    except PySparkException as error:
+        raise UsageError("Spark Connect can't do this: use a session of its own") from error
+    if (parent := work or checkpoints) is not None:
+        return parent.rstrip("/")
+    if not (spark.conf.get("spark.master", "") or "").startswith("local"):
+        raise UsageError(
+            "name a folder for intermediate tables that all executors reach, such as hdfs:///tmp"
+            " or s3a://bucket/tmp: work (--work), or SparkContext's setCheckpointDir"
+        )
+    made = tempfile.mkdtemp(prefix="esdedup-")
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    return Path(made).as_uri()

@@ -30,6 +30,8 @@ def tokens(df: DataFrame, scheme: Scheme | None = None, text_field: str = "text"
         raise UsageError(f"{text_field!r} is not a column of strings; there are: {listed}")
     if taken := [name for name in added.names if name in kinds]:
         raise UsageError(f"column {taken[0]!r} is there already: rename it")
+    if dotted := [name for name in kinds if "." in name]:
+        raise UsageError(f"column {dotted[0]!r}: PySpark hands on no names with dots: rename it")
     schema = T.StructType([*df.schema, *added])
     return mapped(df, partial(_sketched, scheme, text_field), schema)
 

@@ -147,6 +147,32 @@ def test_edges_come_from_the_tables_that_pairs_writes(tmp_path: Path) -> None:
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize(
+    "lines",
+    ["", '{"left": 1.0, "right": 2.0}\n', "left,right\na,b\n"],
+    ids=["empty", "floats", "csv"],
+)
+def test_files_without_an_edge_take_no_group_away(tmp_path: Path, lines: str) -> None:
+    place = ["--db", str(tmp_path / "index.db")]
+    assert run_command("index", ARTICLES, *place).status == 0
+    written = run_command("group", *place).json[0]["written"]
+    (tmp_path / "edges.jsonl").write_text(lines)
+    ran = run_command("group", *place, "--edges", str(tmp_path / "edges.jsonl"))
+    assert (ran.status, ran.out) == (2, "")
+    assert "hold no pair of ids: nothing was changed" in ran.err
+    again = run_command("group", *place).json[0]
+    assert (again["written"], again["unchanged"]) == (0, again["documents"])
+    assert written > 0
+
+
+def test_the_file_of_edges_is_not_written_over(tmp_path: Path) -> None:
+    file = str(tmp_path / "edges.jsonl")
+    write_lines(Path(file), [{"left": "a", "right": "b"}])
+    ran = run_command("group", "--db", f"{tmp_path}/a.db", "--edges", file, "--output", file)
+    assert (ran.status, "the command reads this file" in ran.err) == (2, True)
+    assert json.loads(Path(file).read_text()) == {"left": "a", "right": "b"}
+
+
 @pytest.fixture
 def index(tmp_path: Path) -> Any:
     with esdedup.open(tmp_path / "a.db") as index:

@@ -181,11 +181,13 @@ def test_ids_without_a_column_are_paths_and_rows() -> None:
 
 
 def test_what_is_left_out_of_a_folder_is_told() -> None:
-    write_lines(Path("a.jsonl"), ROWS)
-    touch("LICENSE", "notes.pdf")
+    write_lines(Path("a.jsonl"), ROWS[:3])
+    write_lines(Path("readme-2.jsonl"), ROWS[3:])
+    touch("LICENSE", "notes.pdf", "README.txt")
+    Path("linked").symlink_to("..")
     ran = run_command("pairs", ".", "--json")
-    assert ran.status == 0
-    assert "2 files are left out, as the endings are unknown: first LICENSE" in ran.err
+    assert (ran.status, len(ran.json)) == (0, len(run_command("pairs", *write_lines_of(ROWS)).json))
+    assert "3 files are left out, of unknown ending or a link: first linked" in ran.err
 
 
 def test_index_reads_the_columns_that_it_is_told() -> None:

@@ -8,6 +8,7 @@ import random
 import signal
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,7 @@ def test_pairs_of_the_articles(spark: SparkSession, tmp_path: Path) -> None:
         {"method": "leader", "keep": "longest"},
         {"method": "components", "keep": "last", "threshold": 0.5},
         {"method": "leader", "keep": "newest:size", "threshold": 0.6},
+        {"method": "leader", "keep": "oldest:at", "threshold": 0.6},
         {"exact": True},
     ],
     ids=str,
@@ -109,10 +111,17 @@ def test_groups_of_the_articles(
     spark: SparkSession, tmp_path: Path, options: dict[str, Any]
 ) -> None:
     rng = random.Random(1)
-    rows = [{**row, "size": rng.choice([None, 1, 2.5, 7])} for row in read(ARTICLES)]
-    rows += [{"id": f"{row['id']} again", "text": row["text"].upper()} for row in rows[:5]]
+    # Two hours of which a clock in Berlin shows the second one first.
+    hours = [datetime(2024, 10, 27, 0, 30, tzinfo=UTC), datetime(2024, 10, 27, 1, 15, tzinfo=UTC)]
+    rows = [
+        {**row, "size": rng.choice([None, 1, 2.5, 7]), "at": rng.choice(hours)}
+        for row in read(ARTICLES)
+    ]
+    again = [{"id": f"{row['id']} again", "text": row["text"].upper()} for row in rows[:5]]
+    rows += [{**row, "at": hours[0], "size": None} for row in again]
     with esdedup.open(tmp_path / "index.db") as index:
-        index.add(rows)
+        index.add({**row, "at": row.get("at", hours[0]).isoformat()} for row in rows)
+        spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
         found = groups(frame(spark, rows), scheme=index.meta, **options)
         assert marks_of(found) == marks(index.groups(**options))
 
@@ -220,7 +229,9 @@ def test_components_of_any_graph(spark: SparkSession, tmp_path: Path, on_driver:
     join(partition, left, right)
     # A number of a row is far from those of others.
     edges = spark.createDataFrame(pa.table({"left": left << 33, "right": right << 33}))
-    found = components(edges, Tables.of(spark, str(tmp_path)), on_driver).toArrow()
+    with Tables.of(spark, str(tmp_path)) as tables:
+        found = components(edges, tables, on_driver).toArrow()
+    assert [*tmp_path.iterdir()] == []
     vertices = np.unique(np.concatenate([left, right]))
     order = np.argsort(found.column("number").to_numpy())
     assert (found.column("number").to_numpy()[order] == vertices << 33).all()
@@ -255,7 +266,9 @@ def test_rows_that_are_left_out_are_told(spark: SparkSession, tmp_path: Path) ->
     assert report == report_of(found)
     counts = report.documents, report.left_out, report.repeated, report.without_words
     assert counts == (5, 2, 1, 3)
-    assert [each.name for each in (tmp_path / "work").iterdir()] != []
+    # Only the result is left in the folder.
+    (folder,) = (tmp_path / "work").iterdir()
+    assert [each.name for each in folder.iterdir()] == ["pairs"]
 
 
 def test_tokens_are_those_of_the_arrow_function(spark: SparkSession) -> None:

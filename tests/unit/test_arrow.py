@@ -78,6 +78,17 @@ def test_a_table_of_many_chunks_gives_what_its_batches_give() -> None:
     assert tokens(table.slice(0, 0)).schema == whole.schema
 
 
+def test_the_schema_of_the_input_stays() -> None:
+    field = pa.field("text", pa.string(), nullable=False, metadata={"of": "news"})
+    schema = pa.schema([field], metadata={"made": "today"})
+    batch = pa.RecordBatch.from_arrays([pa.array(["a b c"] * 12_000)], schema=schema)
+    for data in (batch, pa.Table.from_batches([batch])):
+        found = tokens(data)
+        assert (found.schema.field("text"), found.schema.metadata) == (field, schema.metadata)
+        assert found.schema.field("text").metadata == field.metadata
+        assert found.column("minhash")[11_999] == found.column("minhash")[0]
+
+
 def test_columns_of_the_input_are_not_copied() -> None:
     batch = pa.record_batch({"id": [1, 2], "text": ["a b c", "d e f"]})
     found = tokens(batch)

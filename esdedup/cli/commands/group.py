@@ -103,7 +103,11 @@ class EdgeOptions:
 
         with output.progress("Reading edges", total_bytes(files), "edges") as (advance, done):
             records = self._records(files, advance, done)
-            return edges_in(records, dead_letter, self._fields), failed
+            edges = edges_in(records, dead_letter, self._fields)
+        if not len(edges):
+            # All groups would be taken away because of a file that another program left empty.
+            raise UsageError("--edges: the files hold no pair of ids: nothing was changed")
+        return edges, failed
 
     @property
     def _fields(self) -> list[str]:
@@ -147,7 +151,7 @@ def group_command(
     """
     arguments = group_options.arguments()
     edge_files = edge_options.check(group_options.grouping())
-    results.check()
+    results.check(edge_files)
     if engine == "spark":
         _check_for_spark(target, group_options, edge_files, results)
     elif master is not None:

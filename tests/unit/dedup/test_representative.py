@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from esdedup.dedup.ids import Strings, natural_order
-from esdedup.dedup.representative import KeepRule, sort_keys
+from esdedup.dedup.representative import KeepRule, sort_key, sort_keys
 
 IDS = st.lists(st.text("a01\0é2-", min_size=1, max_size=5), unique=True, min_size=1, max_size=9)
 KEYS = st.one_of(
@@ -28,5 +28,5 @@ def test_sort_keys_sort_as_the_rule_orders(name: str, ids: list[str], data: st.D
     # At least one has a value, as the rule asks for.
     keys = [0, *(data.draw(KEYS) for _ in ids[1:])]
     wanted = rule.order(natural_order(strings)[0], keys).tolist()
-    made = sort_keys(rule, strings, keys)
+    made = sort_keys(rule, strings, [sort_key(key, rule.last) for key in keys])
     assert sorted(range(len(ids)), key=made.__getitem__) == wanted
