@@ -32,7 +32,7 @@ def components(edges: DataFrame, tables: Tables, on_driver: int = EDGES_ON_DRIVE
         edges, link = _contracted(edges, tables, len(links))
         links.append(link)
     found = _joined(edges)
-    # Each round's vertices are joined to what is left after it.
+    # A round joins its vertices to those that the next round begins with.
     for at, link in reversed([*enumerate(links)]):
         last = found.select(F.col("number").alias("joined"), F.col("root"))
         below = link.join(last, "joined", "left")
@@ -45,7 +45,7 @@ def components(edges: DataFrame, tables: Tables, on_driver: int = EDGES_ON_DRIVE
 
 
 def _contracted(edges: DataFrame, tables: Tables, turn: int) -> tuple[DataFrame, DataFrame]:
-    """The edges between the vertices that are left after a round, and what it joined to what."""
+    """The edges between the remaining vertices, and for each vertex the one that it was joined to."""
     both = edges.union(edges.select(F.col("right").alias("left"), F.col("left").alias("right")))
 
     def is_head(name: str) -> Column:

@@ -1,4 +1,4 @@
-"""Numbers documents in their order of precedence, with what they are compared by.
+"""Numbers documents in their order of precedence, and sketches them.
 
 A number takes 8 bytes where ids are shuffled. The first documents of a bucket, and of a group, are
 those of the smallest numbers, as rows are for `esdedup.dedup`.
@@ -79,7 +79,7 @@ def numbered(
         own["keep"] = keep.field
     chosen = df.select(*(_column(df, name).alias(alias) for alias, name in own.items()))
     made = partial(_sketched, reading, [alias for alias in own if alias.startswith("text")])
-    # Written before it is sorted: Spark samples what it sorts, which would sketch all texts twice.
+    # Written before the sort: Spark samples the rows that it sorts, and would sketch them twice.
     sketches = tables.kept("sketched", mapped(chosen, made, ", ".join(_SKETCHED)))
     # Rows of one id and key come in the order of their texts, whatever the order they were read in.
     ordered = sketches.sort("key", "digest").drop("key")
