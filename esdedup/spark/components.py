@@ -45,7 +45,7 @@ def components(edges: DataFrame, tables: Tables, on_driver: int = EDGES_ON_DRIVE
 
 
 def _contracted(edges: DataFrame, tables: Tables, turn: int) -> tuple[DataFrame, DataFrame]:
-    """The edges between the remaining vertices, and for each vertex the one that it was joined to."""
+    """The edges between the remaining vertices, and the vertex that each was joined to."""
     both = edges.union(edges.select(F.col("right").alias("left"), F.col("left").alias("right")))
 
     def is_head(name: str) -> Column:
