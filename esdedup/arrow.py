@@ -35,8 +35,14 @@ def tokens(data: _Data, scheme: Scheme | None = None, text_field: str = "text") 
 
     data: with a column of strings, whose rows may be null. scheme: `Scheme()` by default.
 
-    Raises UsageError if there is no such column of strings, or if a new column is there already.
+    Raises UsageError for other data, if there is no such column of strings, and if a new column is
+    there already.
     """
+    if not isinstance(data, pa.RecordBatch | pa.Table):
+        raise UsageError(
+            f"give a record batch or a table of pyarrow, not a {type(data).__name__}: from Polars,"
+            " DataFrame.to_arrow()"
+        )
     scheme = scheme or Scheme()
     fields: list[pa.Field] = token_fields(scheme)
     if taken := [field.name for field in fields if field.name in data.schema.names]:
@@ -57,7 +63,7 @@ def tokens(data: _Data, scheme: Scheme | None = None, text_field: str = "text") 
 
 def _blocks(data: pa.RecordBatch | pa.Table, text_field: str) -> list[pa.RecordBatch]:
     """The column of texts in few rows at a time, whose sketches fit into memory."""
-    wanted = data.select([text_field]) if text_field in data.schema.names else data
+    wanted = data.select([text_field]) if data.schema.names.count(text_field) == 1 else data
     table = wanted if isinstance(wanted, pa.Table) else pa.Table.from_batches([wanted])
     found: list[pa.RecordBatch] = table.to_batches(max_chunksize=_ROWS_AT_ONCE)
     return found
@@ -79,6 +85,8 @@ def token_fields(scheme: Scheme) -> list[pa.Field]:
 
 def texts_in(batch: pa.RecordBatch, text_field: str) -> list[str | None]:
     """The texts of a batch, shape (n,). Raises UsageError if the column does not hold strings."""
+    if batch.schema.names.count(text_field) > 1:
+        raise UsageError(f"there are several columns {text_field!r}: rename all but one")
     if text_field not in batch.schema.names:
         listed = ", ".join(batch.schema.names)
         raise UsageError(f"there is no column {text_field!r}; there are: {listed}")

@@ -643,7 +643,13 @@ def _working(path: str | Path | None) -> Iterator[WorkFolder | None]:
         yield None
         return
     with WorkFolder.at(Path(path)) as folder:
-        yield folder
+        try:
+            yield folder
+        except UsageError:
+            # Nobody can finish this work.
+            if folder.claimed:
+                folder.remove()
+            raise
         folder.remove()
 
 

@@ -70,8 +70,12 @@ def edges_in(
 
 def _checked(number: int, pair: Any) -> tuple[str, str]:
     """Returns the two ids of edge `number`."""
-    if isinstance(pair, str | bytes) or not isinstance(pair, Sequence) or len(pair) != 2:
-        raise UsageError(f"edge {number}: give two ids, not {pair!r}")
+    if (
+        not isinstance(pair, Sequence | np.ndarray)
+        or isinstance(pair, str | bytes)
+        or len(pair) != 2
+    ):
+        raise UsageError(f"edge {number}: give two ids, not a {type(pair).__name__}")
     left, right = pair
     if type(left) is not str or type(right) is not str:
         check_type(f"edge {number}, left", left, "str | int")
@@ -131,7 +135,7 @@ class EdgeCandidates:
     counts: of the edges; below are only those of texts without words, which are like no other.
     capped, recall: as of `BandCandidates`. No bucket is cut, and the recall is not known.
 
-    Raises UsageError if no edge has two ids of documents, and not all are loops.
+    Raises UsageError if no edge connects two documents.
     """
 
     capped = buckets.Capped()
@@ -152,8 +156,8 @@ class EdgeCandidates:
             apart = left != right
             found.append(_keys(left[apart], right[apart]))
         distinct = _distinct(np.concatenate(found))
-        if unknown and not distinct.size:
-            # Else an index would lose all groups, because somebody named the wrong field.
+        if not distinct.size:
+            # Else an index would lose all groups, because a file is empty or a field is wrong.
             raise UsageError(
                 f"none of the {len(edges):,} edges has two ids of documents with tokens: are these"
                 " the ids of the index?"

@@ -23,7 +23,7 @@ from esdedup.dedup.reading import Basis, Reading, reading_for
 from esdedup.dedup.representative import KeepRule
 from esdedup.dedup.union_find import follow, join, singletons
 from esdedup.dedup.verify import ExactSimilarity, texts_of
-from esdedup.dedup.work_folder import Checkpoint, Columns, OnStep, WorkFolder
+from esdedup.dedup.work_folder import LIST_OF_EDGES, Checkpoint, Columns, OnStep, WorkFolder
 from esdedup.exceptions import UsageError
 from esdedup.search.buckets import Capped
 from esdedup.search.limits import ACTING, MAX_PER_BUCKET, RECALL, Limits
@@ -192,7 +192,7 @@ def find_groups(
         reading = Reading(meta, None, grouping.keep)
     else:
         reading = reading_for(meta, grouping.limits, grouping.keep)
-    job = {**grouping.to_json(), "list of edges": None if edges is None else edges.digest}
+    job = {**grouping.to_json(), LIST_OF_EDGES: None if edges is None else edges.digest}
     with WorkFolder.temporary() if work is None else nullcontext(work) as folder:
         columns = folder.read(store, reading, job, step)
         if metric == "hamming":

@@ -45,6 +45,8 @@ _JOB, _STATE, _VALUES, _LOCK = "job.json", "state.npz", "values", "lock"
 _OURS = re.compile(
     r"(job\.json|state\.npz|values|share-\d{4,}\.npz|texts-\d{4,})(\.tmp)?|lock(-journal)?"
 )
+LIST_OF_EDGES = "list of edges"
+"""The parameter of a job that holds the digest of its edges."""
 DOCUMENTS_A_SHARE = 100_000
 _MOST_SHARES = 1024
 _BLOCK = 1 << 20
@@ -129,10 +131,14 @@ class Checkpoint:
 
 
 class WorkFolder:
-    """A folder that holds the columns and the checkpoint of one run."""
+    """A folder that holds the columns and the checkpoint of one run.
+
+    claimed: the folder holds the work of this run, and not of another.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.claimed = False
         self._kept_at = time.monotonic()
 
     @staticmethod
@@ -186,6 +192,7 @@ class WorkFolder:
         whole = {**index, "stop": list(meta.stop), "reading": str(reading.basis), **job}
         wanted = max(1, min(_MOST_SHARES, -(-documents // DOCUMENTS_A_SHARE)))
         shares = self._claimed_shares(whole, wanted)
+        self.claimed = True
         done = 0
 
         def on_read(count: int) -> None:
@@ -328,9 +335,10 @@ class WorkFolder:
             ) from error
         for name, value in job.items():
             if held.get(name) != value:
+                values = f" ({held.get(name)}, not {value})" if name != LIST_OF_EDGES else ""
                 raise UsageError(
-                    f"{self.path} holds unfinished work of another {name} ({held.get(name)}, not"
-                    f" {value}): finish that, remove the folder, or name another one (--work)"
+                    f"{self.path} holds unfinished work of another {name}{values}: finish that,"
+                    " remove the folder, or name another one (--work)"
                 )
         return shares
 

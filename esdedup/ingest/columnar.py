@@ -120,6 +120,9 @@ def _opened(path: str, kind: TableFormat) -> Iterator[_Table]:
         try:
             table = _parquet(file) if kind == "parquet" else _arrow(file)
         except _damage() as error:
+            file.seek(0)
+            if file.read(4) == b"FEA1":
+                raise UsageError(f"{path}: it is Feather of version 1: write version 2") from error
             article = "a Parquet" if kind == "parquet" else "an Arrow"
             raise UsageError(f"{path} is not {article} file, or was cut: {_said(error)}") from error
         if repeated := [name for name in table.names if table.names.count(name) > 1]:

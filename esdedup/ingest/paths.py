@@ -75,6 +75,9 @@ def _matching(argument: str) -> list[str]:
     if "**" in argument:
         # It matches folders too, whose files it matches already.
         found = [path for path in found if not Path(path).is_dir()]
+    # Folders that begin with "_" count if they are named.
+    named = {*PurePath(argument).parts}
+    found = [path for path in found if all(map(_is_data, {*PurePath(path).parts[:-1]} - named))]
     found = sorted(filter(_is_data, found), key=_in_order)
     if not found:
         raise UsageError(f"{argument}: no file has such a name")
@@ -99,8 +102,11 @@ def _add_folder(named: Named, folder: str, format: Format | None) -> None:
         named.files += shards
         return
     formats: dict[Format, str] = {}
-    paths = sorted(_data_in(named, folder), key=_in_order)
-    for path in paths:
+    for path in sorted(_data_in(named, folder), key=_in_order):
+        if Path(path).is_dir():
+            formats.setdefault("arrow", path)
+            _add_folder(named, path, format)
+            continue
         try:
             formats.setdefault(format or format_of(path), path)
             named.files.append(path)
@@ -122,6 +128,10 @@ def _data_in(named: Named, folder: str) -> Iterator[str]:
         # They may lead back to where they are.
         linked = (str(PurePath(parent, name)) for name in folders)
         named.left_out += filter(os.path.islink, linked)
+        if parent != folder and any(_described(Path(parent, name)) for name in (_SPLITS, _STATE)):
+            folders.clear()
+            yield parent
+            continue
         yield from (str(PurePath(parent, name)) for name in names if _is_data(name))
 
 
@@ -133,13 +143,24 @@ def _is_data(path: str) -> bool:
 
 
 def _described(path: Path) -> list[str] | None:
-    """Returns the names in a file of the library `datasets`, None if there is none such."""
+    """Returns the names in a file of the library `datasets`, None if there is none such.
+
+    Raises UsageError if it is damaged, or if its rows are chosen by another file.
+    """
     try:
         found = json.loads(path.read_bytes())
+        if path.name == _STATE and found.get("_indices_data_files"):
+            raise UsageError(
+                f"{path}: the data set has an index mapping: save it again after flatten_indices()"
+            )
         if path.name == _SPLITS:
             names = list(found["splits"])
         else:
             names = [each["filename"] for each in found["_data_files"]]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, KeyError):
         return None
+    except UsageError:
+        raise
+    except (ValueError, TypeError, AttributeError) as error:
+        raise UsageError(f"{path}: it is damaged, so that the files can't be told") from error
     return names if all(isinstance(name, str) for name in names) else None

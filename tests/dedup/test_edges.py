@@ -165,6 +165,16 @@ def test_files_without_an_edge_take_no_group_away(tmp_path: Path, lines: str) ->
     assert written > 0
 
 
+def test_edges_that_are_refused_leave_no_work(tmp_path: Path) -> None:
+    place = ["--db", str(tmp_path / "index.db")]
+    assert run_command("index", ARTICLES, *place).status == 0
+    write_lines(tmp_path / "wrong.jsonl", [{"left": "EN-08", "right": "EN-09"}])
+    write_lines(tmp_path / "right.jsonl", [{"left": "en-08", "right": "en-09"}])
+    assert run_command("group", *place, "--edges", str(tmp_path / "wrong.jsonl")).status == 2
+    ran = run_command("group", *place, "--edges", str(tmp_path / "right.jsonl"))
+    assert (ran.status, ran.json[0]["edges"]["distinct"]) == (0, 1)
+
+
 def test_the_file_of_edges_is_not_written_over(tmp_path: Path) -> None:
     file = str(tmp_path / "edges.jsonl")
     write_lines(Path(file), [{"left": "a", "right": "b"}])
@@ -196,7 +206,6 @@ def test_edges_are_counted(index: esdedup.Index) -> None:
     # Numbers are ids too, and equal texts need no edge.
     found = index.groups(edges=[(7, "z")])
     assert {group.representative for group in found} == {"7", "a", "marks"}
-    assert index.groups(edges=[]).duplicates == 2
     read = Edges.of(pairs)
     assert len(read) == 12
     report = index.group(edges=read, threshold=0.9, collapse_ready=True)
@@ -208,12 +217,14 @@ def test_edges_are_counted(index: esdedup.Index) -> None:
     ("edges", "said"),
     [
         ("ab", "edges: give a list"),
-        (["ab"], "edge 1: give two ids, not 'ab'"),
+        (["ab"], "edge 1: give two ids, not a str"),
         ([("a", "b"), ("a",)], "edge 2: give two ids"),
         ([{"left": "a", "right": "b"}], "edge 1: give two ids"),
         ([("a", 1.5)], "edge 1, right: use text or a whole number, not float"),
         ([(None, "a")], "edge 1, left: use text or a whole number, not NoneType"),
         ([("x", "a"), ("b", "b")], "none of the 2 edges has two ids of documents with tokens"),
+        ([("b", "b")], "none of the 1 edges"),
+        ([], "none of the 0 edges"),
     ],
 )
 def test_edges_that_are_none(edges: Any, said: str, index: esdedup.Index) -> None:

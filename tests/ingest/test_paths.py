@@ -212,3 +212,31 @@ def test_index_reads_the_columns_that_it_is_told() -> None:
     )
     write_lines(Path("rows.jsonl"), ROWS)
     assert run_command("index", "rows.jsonl", "--column", "label").status == 2
+
+
+def test_folders_of_data_sets_are_known_at_any_depth() -> None:
+    for name, texts in {"a": ["one", "two"], "b": ["three"]}.items():
+        folder = Path("all", name)
+        folder.mkdir(parents=True)
+        for file, some in {"data.arrow": texts, "cache-1.arrow": ["cached"]}.items():
+            table = pa.table({"text": some})
+            with pa.ipc.new_stream(str(folder / file), table.schema) as stream:
+                stream.write_table(table)
+        (folder / "state.json").write_text('{"_data_files": [{"filename": "data.arrow"}]}')
+    assert files_named(["all"]).files == ["all/a/data.arrow", "all/b/data.arrow"]
+    for text, said in {
+        '{"_data_files": [{"fil': "it is damaged",
+        "[]": "it is damaged",
+        '{"_indices_data_files": [{"filename": "i.arrow"}]}': "flatten_indices",
+    }.items():
+        Path("all/a/state.json").write_text(text)
+        with pytest.raises(UsageError, match=said):
+            files_named(["all"])
+
+
+def test_patterns_leave_out_what_folders_leave_out() -> None:
+    for path in ("h/a.parquet", "h/_temporary/0/b.parquet", "h/.hidden/c.parquet"):
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).touch()
+    assert files_named(["h/**/*.parquet"]).files == ["h/a.parquet"]
+    assert files_named(["h/_temporary/*/*.parquet"]).files == ["h/_temporary/0/b.parquet"]

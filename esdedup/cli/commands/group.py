@@ -29,7 +29,7 @@ from esdedup.dedup.edges import EDGE_FIELDS, EdgeCounts, Edges, edges_in
 from esdedup.dedup.groups import Grouping, Groups, check_for_edges
 from esdedup.dedup.marks import wanted_marks
 from esdedup.dedup.reading import Basis
-from esdedup.exceptions import UsageError
+from esdedup.exceptions import StoreError, UsageError
 from esdedup.ingest.files import BadRecord, Record
 from esdedup.search.buckets import Capped
 from esdedup.search.limits import Limits
@@ -191,9 +191,14 @@ def group_command(
             letters(BadRecord(failure.id, 0, "", failure.reason))
     output.tell_reading(found.basis, found.limits)
     output.warn_after(found.recall, found.capped, found.limits)
+    unwritten: StoreError | None = None
     if results.output is not None:
-        _write(groups, results.output, collapse_ready)
-        place["output"] = str(results.output.resolve())
+        try:
+            _write(groups, results.output, collapse_ready)
+            place["output"] = str(results.output.resolve())
+        except StoreError as error:
+            # The index may have been changed already, which is told first.
+            unwritten = error
     if wants_json:
         output.print_json({**_as_json(found, failed), **place})
     else:
@@ -217,6 +222,8 @@ def group_command(
     _tell_edges(found, failed)
     if failed:
         message(f"{count(failed, 'record')} without two ids: see {letters.path}")
+    if unwritten is not None:
+        raise unwritten
     if failed or (marks is not None and marks.failed):
         raise typer.Exit(1)
 
