@@ -220,7 +220,7 @@ def executors_errors() -> Iterator[None]:
             if isinstance(kind, type) and issubclass(kind, EsdedupError):
                 raise kind(message) from None
         if "No module named 'esdedup'" in said:
-            raise UsageError("install esdedup where the executors run: it is missing there") from None
+            raise UsageError("install esdedup where the executors run: it is missing") from None
         lines = [line.strip() for line in said.splitlines() if line.strip()]
         raise EsdedupError(f"Spark failed: {' '.join(lines[:2])[:1_000]}") from error
 
