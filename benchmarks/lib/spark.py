@@ -105,7 +105,7 @@ def best(jobs: Mapping[str, Job], texts: Texts, rounds: int, folder: Path) -> Fi
 
 
 def versions() -> dict[str, str]:
-    """Of what runs esdedup on Spark, beside esdedup's own."""
+    """The versions of PySpark, pyarrow and Java."""
     java = Path(os.environ.get("JAVA_HOME", "/usr")) / "bin" / "java"
     told = subprocess.run([java, "-version"], check=True, capture_output=True, text=True).stderr
     packages = {each: importlib.metadata.version(each) for each in ("pyspark", "pyarrow")}

@@ -25,6 +25,7 @@ from esdedup.stores.stop_list import stopped_buckets
 from esdedup.text.arrays import I64, U64, Unsigned, blocks, offsets_of, ranges, run_starts
 from esdedup.text.hashing import PRIME64_1, avalanche
 
+_NOTHING = np.empty(0, np.int64)
 PAIRS_A_BATCH = 1 << 18
 """Pairs of a record batch, of 16 bytes each."""
 _SAMPLED = 16
@@ -34,6 +35,7 @@ _LARGE = 2
 _LEAST_LARGE = 1_024
 _MOST_CENTRES = 1 << 22
 """Centres of all stars, of 16 bytes each, which every task gets."""
+_PAIR = "left bigint, right bigint"
 _GROUP_LIMIT = "spark.sql.optimizer.windowGroupLimitThreshold"
 
 
@@ -86,7 +88,7 @@ def candidate_pairs(
     """
     buckets, cap = Buckets.of(reading), limits.max_per_bucket
     large, sizes = _large_buckets(compared, buckets, cap)
-    small = mapped(compared, partial(_small, buckets, large), "bucket bigint, number bigint")
+    small = _placed(compared, buckets, large, within=False)
     ordered = small.repartition("bucket").sortWithinPartitions("bucket", "number")
     found = mapped(ordered, partial(_pairs, cap), _PAIR)
     if large.size:
@@ -100,43 +102,39 @@ def candidate_pairs(
     return kept.where("left >= 0"), capped
 
 
-_PAIR = "left bigint, right bigint"
-
-
 def _large_buckets(compared: DataFrame, buckets: Buckets, cap: int) -> tuple[I64, I64]:
     """The buckets of very many documents, ascending, and their sizes, found in a sample."""
     least = max(_LEAST_LARGE, _LARGE * cap)
     sample = compared.where(F.xxhash64("number") % _SAMPLED == 0)
-    rows = mapped(sample, partial(_small, buckets, _NOTHING), "bucket bigint, number bigint")
-    sampled = rows.groupBy("bucket").count().where(F.col("count") >= least // _SAMPLED)
+    counts = _placed(sample, buckets, _NOTHING, within=False).groupBy("bucket").count()
+    sampled = counts.where(F.col("count") >= least // _SAMPLED)
     largest = sampled.sort(F.desc("count")).limit(_MOST_CENTRES // cap).toArrow()
     found = np.sort(_array(largest, "bucket"))
     if not found.size:
         return found, found
-    members = mapped(compared, partial(_members, buckets, found), "bucket bigint, number bigint")
+    members = _placed(compared, buckets, found, within=True)
     counted = members.groupBy("bucket").count().sort("bucket").toArrow()
     return found, _array(counted, "count")
 
 
-_NOTHING = np.empty(0, np.int64)
+def _placed(compared: DataFrame, buckets: Buckets, large: I64, within: bool) -> DataFrame:
+    """A row for each document and bucket: bucket, number (bigint).
+
+    large: some buckets. within: True for rows of these only, False for all others.
+    """
+    rows = partial(_bucket_rows, buckets, large, within)
+    return mapped(compared, rows, "bucket bigint, number bigint")
 
 
-def _small(buckets: Buckets, large: I64, batches: Iterable[pa.RecordBatch]) -> Batches:
-    """The documents of all buckets but large ones: bucket, number."""
+def _bucket_rows(
+    buckets: Buckets, large: I64, within: bool, batches: Iterable[pa.RecordBatch]
+) -> Batches:
     for batch in batches:
         bucket, number = buckets.rows(batch)
-        if large.size:
-            kept = ~np.isin(bucket, large)
+        if within or large.size:
+            kept = np.isin(bucket, large) == within
             bucket, number = bucket[kept], number[kept]
         yield from _columns(bucket=bucket, number=number)
-
-
-def _members(buckets: Buckets, large: I64, batches: Iterable[pa.RecordBatch]) -> Batches:
-    """The documents of large buckets: bucket, number."""
-    for batch in batches:
-        bucket, number = buckets.rows(batch)
-        kept = np.isin(bucket, large)
-        yield from _columns(bucket=bucket[kept], number=number[kept])
 
 
 def _pairs(cap: int, batches: Iterable[pa.RecordBatch]) -> Batches:
@@ -196,7 +194,7 @@ class Stars:
 
 
 def _stars(compared: DataFrame, buckets: Buckets, large: I64, cap: int) -> Stars:
-    members = mapped(compared, partial(_members, buckets, large), "bucket bigint, number bigint")
+    members = _placed(compared, buckets, large, within=True)
     place = F.row_number().over(Window.partitionBy("bucket").orderBy("number"))
     firsts = members.withColumn("place", place).where(F.col("place") <= cap).drop("place")
     conf = compared.sparkSession.conf

@@ -1,4 +1,4 @@
-"""What each Spark task does with its part gives what one process does with all rows."""
+"""The tasks of Spark together find the pairs that one process finds."""
 
 from __future__ import annotations
 
