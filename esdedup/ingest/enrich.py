@@ -81,7 +81,8 @@ def enrich(
     the `doc` and `upsert` of an update, get the fields if they hold the text. Anything else (a
     delete, a script, a document without the text) passes unchanged. So does a `doc` with only some
     of several text fields: a warning counts these, and `esdedup backfill --stale` renews their
-    tokens. The caller's objects are not changed. The next actions are sketched while the last ones
+    tokens. If a document loses its text, its token field becomes null. The caller's objects are not
+    changed. The next actions are sketched while the last ones
     are sent: up to two thousand are read ahead. Asynchronous actions give an asynchronous iterator.
 
     index: an open index. It says the scheme and fields, also while `esdedup switch` changes them.
@@ -185,6 +186,9 @@ class _Enricher:
                 if row in verdicts and self._policy.writes:
                     tokens |= verdicts[row].fields()
                 actions[row] = _with_fields(actions[row], path, {one.field: tokens})
+            for row, path, document in documents:
+                if removes_text(document, one, path[-1:] == ("doc",)):
+                    actions[row] = _with_fields(actions[row], path, {one.field: None})
         return [
             action
             for row, action in enumerate(actions)
@@ -226,6 +230,17 @@ def text_to_sketch(fields: Mapping[str, Any], meta: IndexMeta, partial: bool) ->
     if partial and text_given(fields, meta) == "partly":
         return None
     return text_at(fields, meta.text_fields)
+
+
+def removes_text(fields: Mapping[str, Any], meta: IndexMeta, partial: bool) -> bool:
+    """Tells whether a document has no text now, and tokens of a former one would stay in it.
+
+    partial: True for the `doc` of an update, which may replace the text by null. A whole document
+    may still hold the field that it was read with.
+    """
+    if text_at(fields, meta.text_fields) is not None:
+        return False
+    return text_given(fields, meta) == "wholly" if partial else fields.get(meta.field) is not None
 
 
 def holds_part(fields: Mapping[str, Any], meta: IndexMeta) -> bool:

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterable
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Literal
 from urllib.parse import unquote
 
 from esdedup.proxy import http
 from esdedup.proxy.bulk import Bulk
+from esdedup.proxy.memory import Budget, Hold, Limits
 from esdedup.proxy.metadata import Schemes
-from esdedup.proxy.splice import Source, with_tokens
+from esdedup.proxy.metrics import Metrics
+from esdedup.proxy.splice import Source, Splicer
 from esdedup.proxy.upstream import Upstream
 
-_Kind = Literal["pass", "bulk", "document", "update"]
-_LARGEST_DOCUMENT = 128 << 20
-"""A larger one passes without tokens. The servers refuse it, unless their limit was raised."""
+_Kind = Literal["own", "pass", "bulk", "document", "update"]
+_OWN = b"/-/"
+"""No index has such a name."""
+_MOST_THREADS = 4
+_READY_SECONDS = 1.0
+_GONE = 499
 
 log = logging.getLogger(__name__)
 
@@ -24,44 +31,90 @@ log = logging.getLogger(__name__)
 class Service:
     """Passes requests to the upstream, documents with their tokens."""
 
-    def __init__(self, upstream: Upstream) -> None:
+    def __init__(
+        self, upstream: Upstream, limits: Limits | None = None, metrics: Metrics | None = None
+    ) -> None:
+        """Raises UsageError if the memory does not suffice."""
         self._upstream = upstream
+        self._limits = limits or Limits()
+        self._metrics = metrics or Metrics()
         self._schemes = Schemes(upstream)
+        self._splicer = Splicer(self._limits.text)
+        self._budget = Budget(self._limits.bodies(), self._limits.wait_seconds)
+        self._ready = (0.0, False)
 
     async def __call__(self, scope: http.Message, receive: http.Receive, send: http.Send) -> None:
         """Serves one ASGI scope."""
         if scope["type"] == "lifespan":
             await receive()
+            threads = ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1))
+            asyncio.get_running_loop().set_default_executor(threads)
             await send({"type": "lifespan.startup.complete"})
             await receive()
             await self._upstream.close()
             await send({"type": "lifespan.shutdown.complete"})
         elif scope["type"] == "http":
-            await self._http(http.Request(scope, receive, send))
+            await self._http(http.Request(scope, receive, send, self._limits.body_seconds))
 
     async def _http(self, request: http.Request) -> None:
+        begun = time.monotonic()
+        kind, index = _route(request)
         try:
-            await request.while_connected(self._answer(request))
+            await request.while_connected(self._answer(request, kind, index))
         except http.ClientGone:
             log.info("the client hung up: %s %s", request.method, request.path)
         except http.Failed as error:
-            if request.answered:
+            if request.status is not None:
                 log.warning("an answer broke off: %s", error)
             else:
                 await request.reply(error.answer)
+        finally:
+            seconds = time.monotonic() - begun
+            self._metrics.request(kind, request.status or _GONE, seconds, request.received)
 
-    async def _answer(self, request: http.Request) -> None:
-        kind, index = _route(request)
+    async def _answer(self, request: http.Request, kind: _Kind, index: str | None) -> None:
         try:
-            if kind == "bulk":
-                await Bulk(self._upstream, self._schemes, request, index).run()
+            request.check()
+            if kind == "own":
+                await self._own(request)
             elif kind == "pass":
                 await self._pass(request)
             else:
-                await self._document(request, index, kind == "update")
+                with self._budget.hold() as hold:
+                    await self._written(request, kind, index, hold)
         except http.Failed:
-            await request.drain()
+            if request.status is None:
+                await request.drain()
             raise
+
+    async def _own(self, request: http.Request) -> None:
+        """Answers for the proxy itself."""
+        await request.drain()
+        path = request.path.removeprefix(_OWN)
+        if path == b"health/live":
+            answer = _text(200, b"live\n")
+        elif path == b"health/ready":
+            ready = await self._is_ready()
+            answer = _text(200, b"ready\n") if ready else _text(503, b"not ready\n")
+        elif path == b"metrics":
+            self._metrics.watch(self._budget)
+            body, kind = await asyncio.to_thread(self._metrics.page)
+            answer = http.Answer(200, [(b"content-type", kind)], body)
+        else:
+            reason = "the proxy has /-/health/live, /-/health/ready and /-/metrics"
+            raise http.Failed.error(404, "resource_not_found_exception", reason)
+        await request.reply(answer)
+
+    async def _is_ready(self) -> bool:
+        """Tells whether the upstream answers, asked at most once a second, and without a user."""
+        until, ready = self._ready
+        if time.monotonic() > until:
+            try:
+                ready = (await self._upstream.ask("GET", b"/", [])).status < 500
+            except http.Failed:
+                ready = False
+            self._ready = time.monotonic() + _READY_SECONDS, ready
+        return ready
 
     async def _pass(self, request: http.Request) -> None:
         # A request may have an empty body, or none.
@@ -72,30 +125,56 @@ class Service:
         if _may_change_mappings(request):
             self._schemes.forget()
 
-    async def _document(self, request: http.Request, index: str | None, update: bool) -> None:
-        raw, complete = await _read(request)
-        headers = request.headers
-        if not complete:
-            await self._upstream.forward(request, headers, http.chained(raw, request))
+    async def _written(
+        self, request: http.Request, kind: _Kind, index: str | None, hold: Hold
+    ) -> None:
+        if kind == "bulk":
+            await Bulk(
+                self._upstream,
+                self._schemes,
+                self._splicer,
+                self._metrics,
+                self._limits,
+                hold,
+                request,
+                index,
+            ).run()
             return
-        whole = b"".join(raw)
-        if (meta := await self._schemes.meta(index, headers)) is not None:
-            try:
-                pieces, complete = await _read(
-                    http.unpacked(http.chained([whole]), request.encoding)
-                )
-            except http.Unreadable:
-                complete = False  # The server reports it.
-            if complete:
-                document = b"".join(pieces)
-                (done,) = await asyncio.to_thread(with_tokens, [Source(document, meta, update)])
-                if done is not document:
-                    headers, whole = await http.packed(request, done)
-        await self._upstream.forward(request, headers, whole)
+        found = await self._schemes.find(index, request.headers)
+        raw: list[bytes] = []
+        if found.meta is None or not await self._whole(request, hold, raw):
+            self._metrics.document(found.reason or "too_long")
+            await self._upstream.forward(request, request.headers, http.chained(raw, request))
+            return
+        headers, body = request.headers, b"".join(raw)
+        longest = self._limits.line
+        document = await asyncio.to_thread(http.unpacked, body, request.encoding, longest)
+        outcome: str | None = "too_long"
+        if document is not None:
+            await hold.grow(2 * len(document))
+            source = Source(document, found.meta, kind == "update")
+            (done,), (outcome,) = await asyncio.to_thread(self._splicer.with_tokens, [source])
+            if done is not document:
+                headers, body = await http.packed(request, done)
+        self._metrics.document(outcome or found.reason)
+        await self._upstream.forward(request, headers, body)
+
+    async def _whole(self, request: http.Request, hold: Hold, raw: list[bytes]) -> bool:
+        """Reads the body, unless it is too long to be held. Returns True if that is all of it."""
+        size = 0
+        async for chunk in request:
+            await hold.grow(len(chunk))
+            raw.append(chunk)
+            size += len(chunk)
+            if size > self._limits.line:
+                return False
+        return True
 
 
 def _route(request: http.Request) -> tuple[_Kind, str | None]:
     """The kind of a request, and the index that its path names; "pass" for an unchanged body."""
+    if request.path.startswith(_OWN):
+        return "own", None
     kind = request.header(b"content-type")
     # The servers take other forms than JSON too, and other encodings.
     is_json = request.encoding in http.READABLE and ("json" in kind or not kind)
@@ -113,21 +192,13 @@ def _route(request: http.Request) -> tuple[_Kind, str | None]:
     return "pass", None
 
 
-async def _read(chunks: AsyncIterable[bytes]) -> tuple[list[bytes], bool]:
-    """The chunks until they exceed the largest document, and True if these are all."""
-    read: list[bytes] = []
-    size = 0
-    async for chunk in chunks:
-        read.append(chunk)
-        size += len(chunk)
-        if size > _LARGEST_DOCUMENT:
-            return read, False
-    return read, True
-
-
 def _may_change_mappings(request: http.Request) -> bool:
     path = request.path.rstrip(b"/")
     if request.method in ("PUT", "DELETE"):
         return b"/_doc/" not in path
     named = path.endswith((b"/_aliases", b"/_mapping")) or b"/_rollover" in path
     return request.method == "POST" and named
+
+
+def _text(status: int, body: bytes) -> http.Answer:
+    return http.Answer(status, [(b"content-type", b"text/plain; charset=utf-8")], body)

@@ -8,59 +8,46 @@ they are: the servers report them.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import tempfile
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Sequence
-from dataclasses import dataclass
-from typing import IO, Any, NamedTuple
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import IO, Any
 
 from esdedup.proxy import http
-from esdedup.proxy.metadata import Schemes
-from esdedup.proxy.splice import Source, with_tokens
+from esdedup.proxy.actions import Action, Actions, Item
+from esdedup.proxy.memory import Hold, Limits
+from esdedup.proxy.metadata import Found, Schemes
+from esdedup.proxy.metrics import Metrics
+from esdedup.proxy.splice import Source, Splicer
 from esdedup.proxy.upstream import Upstream
-from esdedup.text.characters import is_unicode
 
-_PART_BYTES = 8 << 20
 _PART_ACTIONS = 10_000
 """Tokens make a short document several times as long, and a short delete has an answer too."""
-_IN_MEMORY = 4 << 20
+_IN_MEMORY = 1 << 18
 _PIECE = 1 << 16
 _KEPT = (b"content-type", b"x-elastic-product")
 _UNSENT = "not sent, because an earlier part of the same request failed: "
 _UNKNOWN = "may be written or not: "
-_WITH_SOURCE = ("index", "create", "update")
-_LONGEST_LINE = 128 << 20
-"""More than the servers take in a whole request, unless their limit was raised."""
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """The start of the answer to an action. index: of the action, or of the request's path."""
-
-    operation: str
-    index: str | None
-    id: Any
-
-
-class Action(NamedTuple):
-    """The lines of one action as they came, ends of line included.
-
-    line: the action line. item: None if the line is not an action. source: the line after it, or
-    nothing.
-    """
-
-    line: bytes
-    item: Item | None = None
-    source: bytes = b""
+_TRY_AGAIN = 429
+"""Clients send such an item again; many of them do so for no other status."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Lines for one request, and their items. refused: the reason not to send them, if any."""
+    """Lines for one request, and their items.
+
+    refused: the answer to these items, which are not sent. status: of theirs, in place of its own.
+    unsure: the next part is made when this one is answered, which sets `answered`.
+    """
 
     body: bytes
     items: list[Item]
     refused: http.Answer | None = None
+    status: int | None = None
+    unsure: bool = False
+    answered: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 @dataclass
@@ -69,19 +56,25 @@ class Bulk:
 
     _upstream: Upstream
     _schemes: Schemes
+    _splicer: Splicer
+    _metrics: Metrics
+    _limits: Limits
+    _hold: Hold
     _request: http.Request
     _index: str | None
     _refusal: http.Answer | None = None
     """The reason to make no further part. Its actions are reported, not sent."""
+    _read: int = 0
+    """Bytes that are held for actions which are in no part yet."""
 
     async def run(self) -> None:
         """Sends the body's actions, and answers. Raises Failed if none was acknowledged."""
         parts = _ahead(self._parts())
         try:
             first = await anext(parts, Part(b"", []))
-            second = await anext(parts, None)
-            if second is not None:
-                await self._several(http.chained([first, second], parts))
+            second = None if first.unsure else await anext(parts, None)
+            if second is not None or first.unsure:
+                await self._several(http.chained([first, *([second] if second else [])], parts))
             elif first.refused is not None:
                 await self._request.reply(first.refused)
             else:
@@ -91,77 +84,132 @@ class Bulk:
             await parts.aclose()
 
     async def _parts(self) -> AsyncGenerator[Part, None]:
-        """The parts in order. After a failure to make one, all are refused."""
+        """The parts in order. If the body can't be read to its end, the last one is refused."""
         actions: list[Action] = []
         size = 0
+        body = Actions(self._request.encoding, self._index, self._limits.line)
         try:
-            chunks = http.unpacked(self._request, self._request.encoding)
-            async for action in _actions_of(chunks, self._index):
-                actions.append(action)
-                size += len(action.line) + len(action.source)
-                if len(actions) == _PART_ACTIONS or size >= _PART_BYTES:
-                    yield await self._part(actions)
-                    actions, size = [], 0
+            async for more in self._actions(body):
+                for action in more:
+                    full = len(actions) == _PART_ACTIONS or size + action.size > self._limits.part
+                    if actions and (full or action.refused is not None):
+                        async for part in self._made(actions):
+                            yield part
+                        actions, size = [], 0
+                    if action.refused is None:
+                        actions.append(action)
+                        size += action.size
+                    elif action.item is not None:
+                        yield Part(b"", [action.item], action.refused)
+                await self._hold_read(size + body.pending)
+            if actions:
+                async for part in self._made(actions):
+                    yield part
         except http.Unreadable as error:
             self._refusal = self._refusal or error.answer
             # At least one item: an unreadable body must not look like an empty one.
             actions = actions or [Action(b"", Item("index", self._index, None))]
-        if actions:
-            yield await self._part(actions)
+            yield Part(b"", [one.item for one in actions if one.item], self._refusal)
 
-    async def _part(self, actions: Sequence[Action]) -> Part:
-        items = [action.item for action in actions if action.item is not None]
-        if self._refusal is None:
+    async def _hold_read(self, size: int) -> None:
+        """Sets the bytes that are held for actions."""
+        before, self._read = self._read, size
+        if size > before:
+            await self._hold.grow(size - before)
+        else:
+            self._hold.shrink(before - size)
+
+    async def _actions(self, body: Actions) -> AsyncIterator[list[Action]]:
+        """The actions, as they come. They are read in other threads."""
+        async for chunk in self._gathered():
+            body.feed(chunk)
+            while body.more:
+                yield await asyncio.to_thread(body.read)
+            self._hold.shrink(len(chunk))
+        yield body.end()
+
+    async def _gathered(self) -> AsyncIterator[bytes]:
+        """The chunks of the body, joined to pieces that are worth a turn of a thread."""
+        chunks: list[bytes] = []
+        size = 0
+        async for chunk in self._request:
+            await self._hold.grow(len(chunk))
+            chunks.append(chunk)
+            size += len(chunk)
+            if size >= http.PIECE:
+                yield b"".join(chunks)
+                chunks, size = [], 0
+        if chunks:
+            yield b"".join(chunks)
+
+    async def _made(self, actions: list[Action]) -> AsyncIterator[Part]:
+        """The parts of some actions: one, unless they make an index of which nobody knows."""
+        while actions and self._refusal is None:
             try:
-                return Part(await self._enriched(actions), items)
+                found = await self._found(actions)
             except http.Failed as error:
                 self._refusal = error.answer
-        return Part(b"", items, self._refusal)
+                break
+            count = _sure(actions, found)
+            taken, actions = actions[:count], actions[count:]
+            body = await asyncio.to_thread(self._enriched, taken, found)
+            await self._hold.grow(len(body))
+            # From here on it waits as long as need be, because a part may have been written.
+            self._hold.patient = True
+            items = [one.item for one in taken if one.item]
+            yield (part := Part(body, items, unsure=bool(actions)))
+            if part.unsure:
+                await part.answered.wait()
+        if actions:
+            items = [one.item for one in actions if one.item]
+            yield Part(b"", items, self._refusal, _TRY_AGAIN)
 
-    async def _enriched(self, actions: Sequence[Action]) -> bytes:
-        """The lines of actions, with tokens. Raises Failed if a scheme can't be looked up.
-
-        Raises it too for an index name with half a surrogate pair: Elasticsearch 9.5 tries to make
-        the index, fails to store that, and elects masters for a minute.
-        """
-        headers = self._request.headers
-        for action in actions:
-            name = action.item.index if action.item else None
-            if name is not None and not is_unicode(name):
-                reason = f"the index name {name!r} is not Unicode"
-                raise http.Failed.error(400, "invalid_index_name_exception", reason)
+    async def _found(self, actions: Sequence[Action]) -> dict[str | None, Found]:
+        """The metas of the indices that get documents. Raises Failed."""
         names = {action.item.index for action in actions if action.item and action.source}
-        metas = {name: await self._schemes.meta(name, headers) for name in names}
-        sources = [
-            Source(action.source, metas.get(item.index), item.operation == "update")
-            if (item := action.item)
-            else Source(action.source, None)
-            for action in actions
-        ]
-        enriched = await asyncio.to_thread(with_tokens, sources)
-        return b"".join(one.line + source for one, source in zip(actions, enriched, strict=True))
+        return {name: await self._schemes.find(name, self._request.headers) for name in names}
+
+    def _enriched(self, actions: Sequence[Action], found: dict[str | None, Found]) -> bytes:
+        """The lines of actions, with tokens."""
+        sources = []
+        for action in actions:
+            if action.item and action.source:
+                meta = found[action.item.index].meta
+                sources.append(Source(action.source, meta, action.item.operation == "update"))
+            else:
+                sources.append(Source(action.source, None))
+        done, outcomes = self._splicer.with_tokens(sources)
+        for action, outcome in zip(actions, outcomes, strict=True):
+            if action.item and action.source:
+                self._metrics.document(outcome or found[action.item.index].reason)
+        lines = zip((action.line for action in actions), done, strict=True)
+        return b"".join(itertools.chain.from_iterable(lines))
 
     async def _several(self, parts: AsyncIterator[Part]) -> None:
-        failure: http.Answer | None = None
         with tempfile.SpooledTemporaryFile(_IN_MEMORY) as items:
             merged = MergedAnswer(items)
+            first: http.Answer | None = None
+            failure: http.Answer | None = None
             async for part in parts:
-                remark = _UNSENT
-                if failure is None:
-                    remark, failure = await self._send(part, merged)
+                if part.refused is not None:
+                    remark = _UNSENT if part.status and merged.parts else ""
+                    merged.refuse(part.items, part.refused, remark, part.status)
+                elif failure is not None:
+                    merged.refuse(part.items, failure, _UNSENT, _TRY_AGAIN)
+                else:
+                    failure = await self._send(part, merged)
                     self._refusal = self._refusal or failure
-                if failure is not None:
-                    merged.refuse(part.items, failure, remark)
-            if failure is not None and not merged.parts:
-                await self._request.reply(failure)
+                first = first or part.refused or failure
+                self._hold.shrink(len(part.body))
+                part.answered.set()
+            if first is not None and not merged.parts:
+                await self._request.reply(first)
             else:
                 await self._request.answer(200, merged.headers(), merged.body())
 
-    async def _send(self, part: Part, merged: MergedAnswer) -> tuple[str, http.Answer | None]:
-        """Sends a part and adds its answer. Returns a remark and the failure, if any."""
+    async def _send(self, part: Part, merged: MergedAnswer) -> http.Answer | None:
+        """Sends a part and adds its answer. Returns the failure, if any."""
         request = self._request
-        if part.refused is not None:
-            return "", part.refused
         headers, body = await http.packed(request, part.body)
         # The proxy reads the answer itself, so it must be JSON, and not compressed.
         headers = [
@@ -169,67 +217,27 @@ class Bulk:
             for name, value in headers
             if name != b"accept-encoding" and (name != b"accept" or b"json" in value)
         ]
+        remark = ""
         try:
             answer = await self._upstream.ask(request.method, request.target, headers, body)
-            if answer.status != 200:
-                return "", answer
-            merged.add(answer)
+            if answer.status == 200:
+                await asyncio.to_thread(merged.add, answer)
+                return None
         except http.Failed as error:
-            return _UNKNOWN, error.answer
-        return "", None
+            answer, remark = error.answer, _UNKNOWN
+        merged.refuse(part.items, answer, remark)
+        return answer
 
 
-async def _actions_of(chunks: AsyncIterable[bytes], index: str | None) -> AsyncIterator[Action]:
-    """The actions of a body, in order. index: of actions that name none. Raises Unreadable."""
-    waiting: Action | None = None
-    lost = False
-    async for line in _lines(chunks):
-        if waiting is not None:
-            yield waiting._replace(source=line)
-            waiting = None
-        elif not line.strip():
-            yield Action(line)
-        elif (item := _item(line, index)) is None:
-            # The next lines may be sources or actions, until one looks like an action.
-            yield Action(line, None if lost else Item("index", index, None))
-            lost = True
-        else:
-            lost = False
-            if item.operation in _WITH_SOURCE:
-                waiting = Action(line, item)
-            else:
-                yield Action(line, item)
-    if waiting is not None:
-        yield waiting
+def _sure(actions: Sequence[Action], found: dict[str | None, Found]) -> int:
+    """The number of actions up to the first one that makes an index of which nobody knows.
 
-
-async def _lines(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-    tail: list[bytes] = []
-    size = 0
-    async for chunk in chunks:
-        *whole, last = chunk.split(b"\n")
-        for line in whole:
-            yield b"".join([*tail, line, b"\n"])
-            tail, size = [], 0
-        tail.append(last)
-        size += len(last)
-        if size > _LONGEST_LINE:
-            reason = f"a line of more than {_LONGEST_LINE >> 20} MiB"
-            raise http.Unreadable.error(413, "content_too_long_exception", reason)
-    if size:
-        yield b"".join(tail)
-
-
-def _item(line: bytes, default: str | None) -> Item | None:
-    """The item that an action line asks for, None if it is not an action."""
-    try:
-        ((operation, target),) = json.loads(line).items()
-        index, id = target.get("_index"), target.get("_id")
-    except (ValueError, RecursionError, AttributeError):
-        return None
-    if operation not in (*_WITH_SOURCE, "delete") or not isinstance(index, str | None):
-        return None
-    return Item(operation, index or default, id)
+    When that one is answered, the index is there and can be asked.
+    """
+    for count, action in enumerate(actions, 1):
+        if action.item and action.source and found[action.item.index].reason == "no_index":
+            return count
+    return len(actions)
 
 
 async def _ahead(parts: AsyncGenerator[Part, None]) -> AsyncGenerator[Part, None]:
@@ -278,8 +286,14 @@ class MergedAnswer:
             self._headers = [pair for pair in answer.headers if pair[0].lower() in _KEPT]
         self.parts += 1
 
-    def refuse(self, items: Sequence[Item], failure: http.Answer, remark: str) -> None:
-        """Adds items that failed because the upstream answered `failure`."""
+    def refuse(
+        self,
+        items: Sequence[Item],
+        failure: http.Answer,
+        remark: str = "",
+        status: int | None = None,
+    ) -> None:
+        """Adds items that failed for the reason of an answer. status: in place of its own."""
         try:
             error = json.loads(failure.body)["error"]
             kind, reason = str(error["type"]), error["reason"]
@@ -288,7 +302,7 @@ class MergedAnswer:
             text = failure.body[:500].decode("utf-8", "replace").strip()
             kind, reason = "upstream_error", text or f"status {failure.status}"
         cause = {"type": kind, "reason": f"{remark}{reason}"}
-        why = {"status": failure.status, "error": cause}
+        why = {"status": status or failure.status, "error": cause}
         self._write([{one.operation: {"_index": one.index, "_id": one.id, **why}} for one in items])
         self._fields["errors"] = True
 

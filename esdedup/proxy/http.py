@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gzip
 import json
 import zlib
@@ -18,7 +19,8 @@ T = TypeVar("T")
 PLAIN = ("", "identity")
 READABLE = (*PLAIN, "gzip", "x-gzip", "deflate")
 """Content encodings that `unpacked` reads."""
-_PIECE = 1 << 20
+PIECE = 1 << 18
+"""Bytes of a body that are unpacked and read at a time."""
 _GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
 
 
@@ -42,12 +44,17 @@ class Failed(Exception):
         self.answer = answer
 
     @classmethod
-    def error(cls, status: int, kind: str, reason: str) -> Self:
-        """A failure that is answered in the form of the servers' errors."""
+    def error(cls, status: int, kind: str, reason: str, *, retry: int | None = None) -> Self:
+        """A failure that is answered in the form of the servers' errors.
+
+        retry: seconds after which the client may try again.
+        """
         cause = {"type": kind, "reason": reason}
         body = json.dumps({"error": {"root_cause": [cause], **cause}, "status": status}).encode()
         length = str(len(body)).encode()
         headers = [(b"content-type", b"application/json"), (b"content-length", length)]
+        if retry is not None:
+            headers.append((b"retry-after", str(retry).encode()))
         return cls(reason, Answer(status, headers, body))
 
 
@@ -59,17 +66,22 @@ class Request:
     """A client's request. Iterating goes on through the chunks of its body. Raises ClientGone.
 
     target: path and query string as the client wrote them. encoding: the body's content encoding,
-    in lower case. answered: the answer has begun.
+    in lower case. seconds: that the client may be silent before the end of the body. status: of the
+    answer, None until it begins. received: bytes of the body so far.
     """
 
-    def __init__(self, scope: Message, receive: Receive, send: Send) -> None:
+    def __init__(
+        self, scope: Message, receive: Receive, send: Send, seconds: float | None = None
+    ) -> None:
         self.method: str = scope["method"]
         self.path: bytes = scope["raw_path"]
         query: bytes = scope["query_string"]
         self.target = self.path + (b"?" + query if query else b"")
         self.headers: Headers = list(scope["headers"])
         self.encoding = self.header(b"content-encoding")
-        self.answered = False
+        self.status: int | None = None
+        self.received = 0
+        self._seconds = seconds
         self._receive = receive
         self._send = send
         self._finished = asyncio.Event()
@@ -78,20 +90,42 @@ class Request:
         """The value of a header in lower case, or an empty string."""
         return b", ".join(v for n, v in self.headers if n == name).decode("latin-1").lower()
 
+    def check(self) -> None:
+        """Raises Failed (400) if the request could be read in two ways, or names a host."""
+        lengths = {value for name, value in self.headers if name == b"content-length"}
+        chunked = any(name == b"transfer-encoding" for name, _ in self.headers)
+        if len(lengths) > 1 or (lengths and chunked):
+            reason = "give one length of the body: Content-Length or Transfer-Encoding"
+        elif self.method == "CONNECT":
+            reason = "the method CONNECT is for other proxies"
+        elif not self.path.startswith(b"/"):
+            reason = "the target must be a path"
+        else:
+            return
+        raise Unreadable.error(400, "illegal_argument_exception", reason)
+
     async def __aiter__(self) -> AsyncIterator[bytes]:
         while not self._finished.is_set():
-            message = await self._receive()
+            try:
+                async with asyncio.timeout(self._seconds):
+                    message = await self._receive()
+            except TimeoutError:
+                self._finished.set()
+                reason = f"the body did not go on for {self._seconds:g} s"
+                raise Unreadable.error(408, "request_timeout", reason) from None
             if message["type"] == "http.disconnect":
                 raise ClientGone
             if not message.get("more_body", False):
                 self._finished.set()
             if chunk := message.get("body", b""):
+                self.received += len(chunk)
                 yield chunk
 
     async def drain(self) -> None:
         """Reads the rest: many clients read no answer before they have sent everything."""
-        async for _ in self:
-            pass
+        with contextlib.suppress(Unreadable):
+            async for _ in self:
+                pass
 
     async def while_connected(self, work: Coroutine[Any, Any, None]) -> None:
         """Does the work. Cancels it and raises ClientGone if the client hangs up."""
@@ -113,7 +147,7 @@ class Request:
 
     async def answer(self, status: int, headers: Headers, chunks: AsyncIterable[bytes]) -> None:
         """Sends an answer while its body is made."""
-        self.answered = True
+        self.status = status
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
         async for chunk in chunks:
             await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
@@ -142,30 +176,68 @@ async def packed(request: Request, body: bytes) -> tuple[Headers, bytes]:
     return [*kept, (b"content-encoding", b"gzip")], done
 
 
-async def unpacked(chunks: AsyncIterable[bytes], encoding: str) -> AsyncIterator[bytes]:
-    """The bytes of a body of gzip, zlib or bare deflate, in bounded pieces. Raises Unreadable."""
-    if encoding in PLAIN:
-        async for chunk in chunks:
-            yield chunk
-        return
-    stream, begun = zlib.decompressobj(_GZIP_OR_ZLIB), False
-    async for chunk in chunks:
-        piece = b""
+class Unpacker:
+    """Unpacks a body of gzip, zlib or bare deflate, in bounded pieces. For one thread at a time."""
+
+    def __init__(self, encoding: str) -> None:
+        self._stream = None if encoding in PLAIN else zlib.decompressobj(_GZIP_OR_ZLIB)
+        self._begun = False
+        self._chunk = b""
+        self._more = False
+
+    def feed(self, chunk: bytes) -> None:
+        """Takes the next bytes, after all before were read."""
+        self._chunk = chunk
+
+    @property
+    def more(self) -> bool:
+        """True if there is something to read."""
+        return bool(self._chunk) or self._more
+
+    def read(self) -> bytes:
+        """Returns the next bytes, at most a piece if they were packed. Raises Unreadable."""
+        if self._stream is None:
+            piece, self._chunk = self._chunk, b""
+            return piece
         # After a full piece there may be more, even if all input is taken in.
-        while chunk or len(piece) == _PIECE:
-            if stream.eof:
-                stream = zlib.decompressobj(_GZIP_OR_ZLIB)
+        while self.more:
+            if self._stream.eof:
+                self._stream = zlib.decompressobj(_GZIP_OR_ZLIB)
             try:
-                piece = stream.decompress(chunk, _PIECE)
-                chunk = stream.unconsumed_tail or stream.unused_data
+                piece = self._stream.decompress(self._chunk, PIECE)
+                self._chunk = self._stream.unconsumed_tail or self._stream.unused_data
             except zlib.error as error:
-                if begun:
+                if self._begun:
                     reason = f"the compressed body can't be unpacked: {error}"
                     raise Unreadable.error(400, "parse_exception", reason) from error
                 # Many clients call bare deflate, without zlib's header, "deflate".
-                stream = zlib.decompressobj(-zlib.MAX_WBITS)
-            begun = True
+                self._stream = zlib.decompressobj(-zlib.MAX_WBITS)
+                piece = b""
+            self._begun = True
+            self._more = len(piece) == PIECE
             if piece:
-                yield piece
-    if begun and not stream.eof:
-        raise Unreadable.error(400, "parse_exception", "the compressed body breaks off")
+                return piece
+        return b""
+
+    def end(self) -> None:
+        """Raises Unreadable if the body breaks off."""
+        if self._stream is not None and self._begun and not self._stream.eof:
+            raise Unreadable.error(400, "parse_exception", "the compressed body breaks off")
+
+
+def unpacked(body: bytes, encoding: str, most: int) -> bytes | None:
+    """A whole body; None if it is longer than that, or can't be unpacked: the server reports it."""
+    unpacker = Unpacker(encoding)
+    unpacker.feed(body)
+    pieces: list[bytes] = []
+    size = 0
+    try:
+        while unpacker.more:
+            pieces.append(piece := unpacker.read())
+            size += len(piece)
+            if size > most:
+                return None
+        unpacker.end()
+    except Unreadable:
+        return None
+    return b"".join(pieces)

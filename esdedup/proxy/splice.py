@@ -8,20 +8,39 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Literal, NamedTuple
 
 from esdedup.exceptions import EsdedupError
-from esdedup.ingest.enrich import added_fields, holds_part, text_to_sketch, warn_of_parts
+from esdedup.ingest.enrich import (
+    added_fields,
+    holds_part,
+    removes_text,
+    text_to_sketch,
+    warn_of_parts,
+)
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores.mapping import IndexMeta
 
-# Integers are read as floats, because Python refuses integers of more than 4,300 digits. Their
-# values are not used.
-_JSON = json.JSONDecoder(parse_int=float)
+# Numbers become one and the same object: their values are not used, and Python refuses integers of
+# more than 4,300 digits.
+_JSON = json.JSONDecoder(parse_int=bool, parse_float=bool)
 _BLANK = " \t\n\r"
+_BLOCK = 1 << 20
+"""Characters of text that are sketched at once."""
+WORK = 32
+"""Bytes that tokens take while they are made, for each byte of a text: of Chinese 25."""
 
 log = logging.getLogger(__name__)
+
+Outcome = Literal[
+    "added", "removed", "no_scheme", "no_right", "no_index", "no_text", "part", "too_long", "failed"
+]
+"""added: it has tokens. removed: it has no text any more. no_scheme: its index has no tokens.
+no_right: the client may not see the mapping. no_index: the index is made by this document, and no
+template tells its mapping. no_text: it has no text, or the servers refuse it. part: an update of
+some of the text fields. too_long: its text is longer than --max-text. failed: see the log."""
 
 
 class Source(NamedTuple):
@@ -33,49 +52,128 @@ class Source(NamedTuple):
 
 
 class _Spot(NamedTuple):
-    """A place for a token field in a source: instead of [start, end), with `glue` before it."""
+    """A place for a token field in a source: instead of [start, end), with `glue` before it.
+
+    text: None if the field becomes null.
+    """
 
     row: int
     start: int
     end: int
     glue: str
-    text: str
+    text: str | None
     partial: bool
     scheme: Scheme
 
 
-def with_tokens(sources: Sequence[Source]) -> list[bytes]:
-    """The sources with their tokens. One without a text, or not valid JSON, is unchanged."""
+class Splicer:
+    """Puts tokens into sources. longest: bytes of a text that gets tokens.
+
+    Threads may share it. They take turns at sources that need much memory.
+    """
+
+    def __init__(self, longest: int) -> None:
+        self._longest = longest
+        self._large_ones = threading.Lock()
+
+    def with_tokens(self, sources: Sequence[Source]) -> tuple[list[bytes], list[Outcome | None]]:
+        """Returns the sources with their tokens, and the outcome of each that has a scheme.
+
+        One without a text, or not valid JSON, is unchanged.
+        """
+        outcomes: list[Outcome | None] = [None] * len(sources)
+        done = [source.body for source in sources]
+        small: list[int] = []
+        for row, (body, meta, _) in enumerate(sources):
+            if meta is None:
+                continue
+            if (needed := _memory(body)) <= 2 * _BLOCK:
+                small.append(row)
+            elif needed <= WORK * self._longest:
+                with self._large_ones:
+                    _splice(sources, [row], done, outcomes, self._longest)
+            else:
+                outcomes[row] = "too_long"
+        _splice(sources, small, done, outcomes, self._longest)
+        if too_long := outcomes.count("too_long"):
+            log.warning(
+                "%d documents with a text of more than %d bytes pass without tokens (--max-text)",
+                too_long,
+                self._longest,
+            )
+        return done, outcomes
+
+
+def _memory(body: bytes) -> int:
+    """An estimate of the bytes that it takes to read a source."""
+    return 3 * len(body) + 64 * (body.count(b",") + body.count(b"[") + body.count(b"{"))
+
+
+def _splice(
+    sources: Sequence[Source],
+    rows: Iterable[int],
+    done: list[bytes],
+    outcomes: list[Outcome | None],
+    longest: int,
+) -> None:
+    """Replaces the rows that get tokens, and sets their outcomes."""
     decoded: dict[int, str] = {}
     spots: dict[str, list[_Spot]] = {}
-    unfinished = 0
-    for row, (body, meta, update) in enumerate(sources):
-        if meta is None:
-            continue
+    cleared: list[_Spot] = []
+    for row in rows:
+        body, meta, update = sources[row]
+        assert meta is not None
+        outcomes[row] = "no_text"
         try:
             decoded[row] = body.decode()
             found, part = _spots(row, decoded[row], meta, update)
-            unfinished += part
         except ValueError:
             continue  # Not valid JSON: the server reports it.
         except Exception as error:
             log.warning("a document passes without tokens: %s: %s", type(error).__name__, error)
+            outcomes[row] = "failed"
             continue
+        if part:
+            outcomes[row] = "part"
         for spot in found:
-            spots.setdefault(spot.scheme.id, []).append(spot)
-    warn_of_parts(unfinished)
+            if spot.text and len(spot.text) * (1 if spot.text.isascii() else 3) > longest:
+                outcomes[row] = "too_long"
+            elif spot.text is None:
+                cleared.append(spot)
+            else:
+                spots.setdefault(spot.scheme.id, []).append(spot)
+    warn_of_parts(sum(outcomes[row] == "part" for row in decoded))
     put: dict[int, list[tuple[_Spot, str]]] = {}
+    for spot in cleared:
+        put.setdefault(spot.row, []).append((spot, "null"))
+        outcomes[spot.row] = "removed"
     for group in spots.values():
-        for spot, tokens in _sketched(group, group[0].scheme):
-            put.setdefault(spot.row, []).append((spot, tokens))
-    done = [source.body for source in sources]
+        for block in _blocks(group):
+            for spot, tokens in _sketched(block, block[0].scheme):
+                put.setdefault(spot.row, []).append((spot, tokens))
+                outcomes[spot.row] = "added"
+            for spot in block:
+                if outcomes[spot.row] != "added":
+                    outcomes[spot.row] = "failed"
     for row, places in put.items():
         parts, at = [], 0
         for spot, tokens in sorted(places, key=lambda pair: pair[0].start):
             parts += [decoded[row][at : spot.start], spot.glue, tokens]
             at = spot.end
         done[row] = "".join([*parts, decoded[row][at:]]).encode()
-    return done
+
+
+def _blocks(spots: list[_Spot]) -> Iterator[list[_Spot]]:
+    """Yields the spots in lists whose texts are short together."""
+    block: list[_Spot] = []
+    size = 0
+    for spot in spots:
+        if block and size + len(spot.text or "") > _BLOCK:
+            yield block
+            block, size = [], 0
+        block.append(spot)
+        size += len(spot.text or "")
+    yield block
 
 
 def _spots(row: int, whole: str, meta: IndexMeta, update: bool) -> tuple[list[_Spot], bool]:
@@ -99,7 +197,7 @@ def _spots(row: int, whole: str, meta: IndexMeta, update: bool) -> tuple[list[_S
         # While an index changes its scheme, a document gets the tokens of both.
         for one in meta.all:
             text = text_to_sketch(value, one, partial)
-            if text is None:
+            if text is None and not removes_text(value, one, partial):
                 continue
             place = end - 1, end - 1, f',"{one.field}":'
             if one.field in value:
@@ -131,9 +229,8 @@ def _skip(whole: str, at: int) -> int:
 def _sketched(spots: list[_Spot], scheme: Scheme) -> Iterator[tuple[_Spot, str]]:
     """Yields each spot with its tokens as JSON. A spot that fails is logged and left out."""
     try:
-        fields = added_fields(
-            [spot.text for spot in spots], [spot.partial for spot in spots], scheme
-        )
+        texts = [spot.text or "" for spot in spots]
+        fields = added_fields(texts, [spot.partial for spot in spots], scheme)
         done = [json.dumps(tokens, separators=(",", ":")) for tokens in fields]
     except Exception as error:
         if len(spots) == 1 or isinstance(error, EsdedupError):

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import ssl
+import time
 from collections.abc import AsyncIterable, AsyncIterator
 from contextlib import asynccontextmanager
+from urllib.parse import unquote
 
 import httpx
 
 from esdedup.exceptions import UsageError
 from esdedup.proxy.http import Answer, Failed, Headers, Request
+from esdedup.proxy.metrics import Metrics
 from esdedup.stores.connection import split_address
 
 _CONNECT_SECONDS = 10.0
@@ -19,13 +23,23 @@ _HOP_BY_HOP = frozenset(
     b" transfer-encoding upgrade".split()
 )
 
+log = logging.getLogger(__name__)
+
 
 class Upstream:
     """The servers behind the proxy. Adds no header and follows no redirect."""
 
-    def __init__(self, url: str, *, ca_certs: str | None = None, timeout: float = 3600.0) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        ca_certs: str | None = None,
+        timeout: float = 3600.0,
+        metrics: Metrics | None = None,
+    ) -> None:
         """timeout: seconds that the upstream may stay silent. Raises UsageError if url is wrong."""
         self.url = _checked(url)
+        self._metrics = metrics or Metrics()
         self._prefix = self.url.raw_path.rstrip(b"/")
         silent = httpx.Timeout(timeout, connect=_CONNECT_SECONDS, pool=None)
         self._extensions = {"timeout": silent.as_dict()}
@@ -52,8 +66,10 @@ class Upstream:
         """An answer whose body is still to be read.
 
         A body in chunks is sent with the client's content-length, or chunked. Raises Failed if the
-        upstream can't be reached, breaks off (502), or is late (504).
+        upstream can't be reached, breaks off (502), or is late (504), or if the target leaves the
+        path of the upstream (400).
         """
+        self._check(target)
         # httpx names the host and the length. Uvicorn has answered an expectation already.
         replaced = {b"host", b"expect"}
         if isinstance(body, bytes):
@@ -65,8 +81,10 @@ class Upstream:
             content=body,
             extensions={**self._extensions, "target": self._prefix + target},
         )
+        begun = time.monotonic()
         try:
             response = await self._transport.handle_async_request(request)
+            self._metrics.answered(time.monotonic() - begun)
             try:
                 yield response
             finally:
@@ -76,7 +94,20 @@ class Upstream:
             status, kind, what = 502, "bad_gateway", "gave no answer"
             if isinstance(error, httpx.TimeoutException):
                 status, kind, what = 504, "gateway_timeout", "did not answer in time"
-            raise Failed.error(status, kind, f"the upstream {self.url} {what} ({name})") from error
+            self._metrics.upstream_error(kind)
+            reason = f"the upstream {self.url} {what} ({name})"
+            log.warning(reason, extra={"upstream": str(self.url), "status": status, "error": name})
+            raise Failed.error(status, kind, reason) from error
+
+    def _check(self, target: bytes) -> None:
+        """Raises Failed if a server that resolves `..` would leave the upstream's own path."""
+        depth = 0
+        path = unquote(target.partition(b"?")[0].decode("latin-1"))
+        for step in path.replace("\\", "/").split("/") if self._prefix else ():
+            depth += {"": 0, ".": 0, "..": -1}.get(step, 1)
+            if depth < 0:
+                reason = "the path leaves that of the upstream"
+                raise Failed.error(400, "illegal_argument_exception", reason)
 
     async def forward(
         self, request: Request, headers: Headers, content: bytes | AsyncIterable[bytes] | None

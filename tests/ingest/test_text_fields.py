@@ -11,7 +11,7 @@ import pytest
 import esdedup
 from esdedup.ingest.documents import tokens_of
 from esdedup.models import FIELD
-from esdedup.proxy.splice import Source, with_tokens
+from esdedup.proxy.splice import Source, Splicer
 from esdedup.stores.mapping import IndexMeta
 from tests.helpers.commands import Ran, run_command, words, write_lines
 from tests.helpers.places import Place, local, plain
@@ -119,7 +119,7 @@ def test_enrich_and_the_proxy(caplog: pytest.LogCaptureFixture) -> None:
     sources += [
         Source(json.dumps({"doc": each["doc"]}).encode(), META, True) for each in (part, whole)
     ]
-    done = with_tokens(sources)
+    done, _ = Splicer(1 << 20).with_tokens(sources)
     assert [json.loads(each)[FIELD] for each in done[:3]] == [tokens(WHOLE)] * 3
     assert done[3] == sources[3].body
     assert json.loads(done[4])["doc"][FIELD] == {**tokens(WHOLE), "wordless": None}
@@ -133,7 +133,8 @@ def test_a_change_of_the_text_fields_takes_the_text_of_each(place: Place) -> Non
     meta = IndexMeta(esdedup.Scheme(), ("title",), next=following)
     document = {"title": TITLE, "body": FIRST}
     expected = {**document, FIELD: tokens(TITLE), "esdedup_2": tokens(FIRST)}
-    (proxied,) = with_tokens([Source(json.dumps(document).encode(), meta)])
+    sources = [Source(json.dumps(document).encode(), meta)]
+    (proxied,), _ = Splicer(1 << 20).with_tokens(sources)
     assert json.loads(proxied) == expected
     store = place.open()
     store.create(meta)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
@@ -16,15 +16,20 @@ from hypothesis import strategies as st
 
 import esdedup
 from esdedup.proxy import bulk
+from esdedup.proxy.actions import Action, Actions
 from esdedup.proxy.app import Service
-from esdedup.proxy.splice import Source, with_tokens
+from esdedup.proxy.memory import Limits
+from esdedup.proxy.splice import Source, Splicer
 from esdedup.proxy.upstream import Upstream
 from esdedup.stores.mapping import IndexMeta
 from tests.conftest import delete_index
 from tests.helpers.fuzz import fuzz
 from tests.servers.ports import free_port
 
+SPLICER = Splicer(1 << 20)
 META = IndexMeta(esdedup.Scheme())
+LIMITS = Limits(memory=8 << 30)
+"""The process of the tests takes much more than a proxy."""
 NDJSON = {"content-type": "application/x-ndjson"}
 TEXTS = st.text(max_size=8) | st.sampled_from(["one two three four", "\u202e", "\ud83d"])
 VALUES = st.recursive(
@@ -62,19 +67,18 @@ def bodies(draw: st.DrawFn) -> bytes:
 @fuzz
 @given(bodies(), st.integers(1, 7))
 def test_every_byte_of_a_body_is_in_an_action(body: bytes, size: int) -> None:
-    async def chunks() -> AsyncIterator[bytes]:
-        for first in range(0, len(body), size):
-            yield body[first : first + size]
-
-    async def read() -> list[bulk.Action]:
-        return [action async for action in bulk._actions_of(chunks(), "i")]
-
-    actions = asyncio.run(read())
+    reader = Actions("", "i", 1 << 20)
+    actions: list[Action] = []
+    for first in range(0, len(body), size):
+        reader.feed(body[first : first + size])
+        while reader.more:
+            actions += reader.read()
+    actions += reader.end()
     assert b"".join(action.line + action.source for action in actions).rstrip(b"\n") == body.rstrip(
         b"\n"
     )
     sources = [Source(one.source, META, bool(n % 2)) for n, one in enumerate(actions)]
-    for source, done in zip(sources, with_tokens(sources), strict=True):
+    for source, done in zip(sources, SPLICER.with_tokens(sources)[0], strict=True):
         assert without_tokens(done, source.update) == without_tokens(source.body, source.update)
         if b"text" not in source.body:
             assert done == source.body
@@ -112,7 +116,7 @@ def send(url: str, name: str, body: bytes) -> httpx.Response:
 
     async def exchange() -> httpx.Response:
         upstream = Upstream(url)
-        transport = httpx.ASGITransport(Service(upstream))  # type: ignore[arg-type]
+        transport = httpx.ASGITransport(Service(upstream, LIMITS))  # type: ignore[arg-type]
         async with httpx.AsyncClient(transport=transport, base_url="http://proxy") as client:
             answer = await client.post(f"/{name}/_bulk", content=body, headers=NDJSON)
         await upstream.close()

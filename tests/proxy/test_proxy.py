@@ -24,7 +24,7 @@ import pytest
 
 import esdedup
 from esdedup.models import FIELD
-from esdedup.proxy.splice import Source, with_tokens
+from esdedup.proxy.splice import Source, Splicer
 from esdedup.proxy.upstream import Upstream
 from esdedup.stores.mapping import IndexMeta
 from tests.conftest import delete_index
@@ -321,7 +321,7 @@ def test_documents_that_are_hard_to_read_keep_their_bytes() -> None:
     meta = IndexMeta(esdedup.Scheme())
     digits = b'{"n":' + b"9" * 5000 + b',"text":"a b c"}'
     bodies = [b'{"text":"a', b"\xff", b'{"text":1}', b'["text"]', b"[" * 100_000, b"{}", digits]
-    done = with_tokens([Source(body, meta) for body in bodies])
+    done, _ = Splicer(1 << 20).with_tokens([Source(body, meta) for body in bodies])
     assert done[:-1] == bodies[:-1]
     assert done[-1].startswith(digits[:-1] + b',"esdedup":{')
 

@@ -1,0 +1,159 @@
+"""Reads the actions of a `_bulk` body, which comes in chunks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from esdedup.proxy.http import Answer, Unpacker, Unreadable
+from esdedup.text.characters import is_unicode
+
+_LONGEST_ACTION = 1 << 16
+"""Bytes of a line that names an operation, an index and an id."""
+_WITH_SOURCE = ("index", "create", "update")
+_OVERHEAD = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """The start of the answer to an action. index: of the action, or of the request's path."""
+
+    operation: str
+    index: str | None
+    id: Any
+
+
+class Action(NamedTuple):
+    """The lines of one action as they came, ends of line included.
+
+    line: the action line. item: None if the line is not an action. source: the line after it, or
+    nothing. refused: the answer to this action, which must not be sent.
+    """
+
+    line: bytes
+    item: Item | None = None
+    source: bytes = b""
+    refused: Answer | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of memory that it takes."""
+        return len(self.line) + len(self.source) + _OVERHEAD
+
+
+class Actions:
+    """The actions of one body, in order. Lines that are no actions are kept as they are.
+
+    Not safe for several threads at a time.
+    """
+
+    def __init__(self, encoding: str, index: str | None, longest: int) -> None:
+        """index: of actions that name none. longest: bytes of a document that may be held."""
+        self._body = Unpacker(encoding)
+        self._index = index
+        self._longest = longest
+        self._tail: list[bytes] = []
+        self._size = 0
+        self._waiting: Action | None = None
+        self._lost = False
+
+    def feed(self, chunk: bytes) -> None:
+        """Takes the next chunk, after all before were read."""
+        self._body.feed(chunk)
+
+    @property
+    def pending(self) -> int:
+        """Bytes that are held of an action which is not complete."""
+        line = 0 if self._waiting is None else self._waiting.size
+        return line + (self._size if self._tail else 0)
+
+    @property
+    def more(self) -> bool:
+        """True if something that was fed is not read yet."""
+        return self._body.more
+
+    def read(self) -> list[Action]:
+        """Returns the next actions. Raises Unreadable."""
+        found: list[Action] = []
+        *whole, last = self._body.read().split(b"\n")
+        for end in whole:
+            self._keep(end)
+            found += self._completed(b"\n")
+        self._keep(last)
+        return found
+
+    def end(self) -> list[Action]:
+        """Returns the last actions. Raises Unreadable if the body breaks off."""
+        self._body.end()
+        found = list(self._completed(b"")) if self._size else []
+        return found if self._waiting is None else [*found, self._waiting]
+
+    def _keep(self, part: bytes) -> None:
+        """Adds to the line that is being read. One that is too long is measured only."""
+        self._size += len(part)
+        if self._size <= _LONGEST_ACTION:
+            self._tail.append(part)
+        elif self._waiting is None and not self._lost:
+            raise _too_long("an action line", _LONGEST_ACTION)
+        elif self._size <= self._longest:
+            self._tail.append(part)
+        elif self._waiting is None:
+            raise _too_long("a line", self._longest)
+        else:
+            self._tail.clear()
+
+    def _completed(self, end: bytes) -> Iterator[Action]:
+        line = b"".join((*self._tail, end))
+        size, self._size = self._size, 0
+        self._tail.clear()
+        if self._waiting is not None:
+            if size > self._longest:
+                refused = _too_long("a document", self._longest).answer
+                yield self._waiting._replace(refused=refused)
+            else:
+                yield self._waiting._replace(source=line)
+            self._waiting = None
+        elif not line.strip():
+            yield Action(line)
+        elif (item := _item(line, self._index)) is None:
+            # The next lines may be sources or actions, until one looks like an action.
+            yield Action(line, None if self._lost else Item("index", self._index, None))
+            self._lost = True
+        else:
+            self._lost = False
+            action = Action(line, item, refused=_bad_name(item.index))
+            if item.operation in _WITH_SOURCE:
+                self._waiting = action
+            else:
+                yield action
+
+
+def _item(line: bytes, default: str | None) -> Item | None:
+    """The item that an action line asks for, None if it is not an action."""
+    try:
+        ((operation, target),) = json.loads(line).items()
+        index, id = target.get("_index"), target.get("_id")
+    except (ValueError, RecursionError, AttributeError):
+        return None
+    if operation not in (*_WITH_SOURCE, "delete") or not isinstance(index, str | None):
+        return None
+    return Item(operation, index or default, id)
+
+
+def _bad_name(index: str | None) -> Answer | None:
+    """The answer to a name with half a surrogate pair, None to others.
+
+    Elasticsearch 9.5 tries to make such an index, fails to store it, and elects masters for a
+    minute.
+    """
+    if index is None or is_unicode(index):
+        return None
+    reason = f"the index name {index!r} is not Unicode"
+    return Unreadable.error(400, "invalid_index_name_exception", reason).answer
+
+
+def _too_long(what: str, most: int) -> Unreadable:
+    reason = f"{what} of more than {most} bytes"
+    return Unreadable.error(413, "content_too_long_exception", reason)

@@ -1,0 +1,175 @@
+"""The memory that bodies may take together, and the limits that follow from it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from esdedup.exceptions import UsageError
+from esdedup.proxy.http import Failed
+from esdedup.proxy.splice import WORK
+
+_MB = 1 << 20
+_LEAST_FOR_BODIES = 16 * _MB
+_PARTS = 6
+"""Parts that one request may hold beyond what is free: two as they came, two with tokens, and what
+is copied on the way."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of the process and of each request.
+
+    memory: bytes for the whole process. text: bytes up to which a text gets tokens.
+    body_seconds: that a client may be silent before the end of a body. wait_seconds: that a request
+    may wait for memory.
+    """
+
+    memory: int = 256 * _MB
+    text: int = 2 * _MB
+    body_seconds: float = 60.0
+    wait_seconds: float = 30.0
+
+    @property
+    def part(self) -> int:
+        """Bytes of lines that are sent in one request."""
+        return min(8 * _MB, self.memory >> 5)
+
+    @property
+    def line(self) -> int:
+        """Bytes of a document that is held as a whole."""
+        return max(self.memory >> 3, 2 * self.text)
+
+    def bodies(self) -> int:
+        """Bytes for all bodies that this process holds at a time, beside all else.
+
+        Raises UsageError if the memory does not suffice for one long text.
+        """
+        others = _resident() + WORK * self.text + _PARTS * self.part
+        if self.memory < others + _LEAST_FOR_BODIES:
+            least = (others + _LEAST_FOR_BODIES) // _MB + 1
+            raise UsageError(
+                f"--max-memory of {self.memory // _MB} MB for each process is too small: texts of"
+                f" up to {self.text / _MB:g} MB (--max-text) need {least} MB"
+            )
+        return self.memory - others
+
+
+class Budget:
+    """Bytes that all requests share. A request that does not fit waits for its turn.
+
+    Requests take bytes as bodies arrive, not before: a slow client holds no more than it has sent.
+    If all is taken, the first one that needs more gets it nevertheless, until it ends. So one
+    request always goes on, and frees what it holds.
+    """
+
+    def __init__(self, size: int, wait_seconds: float) -> None:
+        self.size = size
+        self.used = 0
+        self._seconds = wait_seconds
+        self._first: Hold | None = None
+        self._waiting: deque[tuple[Hold, int, asyncio.Future[None]]] = deque()
+
+    def hold(self) -> Hold:
+        """Returns the share of one request, which begins with nothing."""
+        return Hold(self)
+
+    @property
+    def waiting(self) -> int:
+        """The number of requests that wait."""
+        return len(self._waiting)
+
+    async def take(self, hold: Hold, size: int) -> None:
+        """Takes bytes for a share, when there is room. Raises Failed (503) if there is none."""
+        if hold is self._first or (not self._waiting and self._fits(hold, size)):
+            self._give(hold, size)
+            return
+        turn = (hold, size, asyncio.get_running_loop().create_future())
+        self._waiting.append(turn)
+        try:
+            async with asyncio.timeout(None if hold.patient else self._seconds):
+                await turn[2]
+        except TimeoutError:
+            reason = f"no memory for a body was free for {self._seconds:g} s (--max-memory)"
+            raise Failed.error(503, "circuit_breaking_exception", reason, retry=1) from None
+        finally:
+            if turn in self._waiting:
+                self._waiting.remove(turn)
+                self._go_on()
+
+    def free(self, hold: Hold, size: int) -> None:
+        """Gives bytes of a share back, and lets others go on."""
+        self.used -= size
+        hold.size -= size
+        self._go_on()
+
+    def leave(self, hold: Hold) -> None:
+        """Ends a share."""
+        if self._first is hold:
+            self._first = None
+        self.free(hold, hold.size)
+
+    def _fits(self, hold: Hold, size: int) -> bool:
+        if self.used + size > self.size and self._first is None:
+            self._first = hold
+        return hold is self._first or self.used + size <= self.size
+
+    def _give(self, hold: Hold, size: int) -> None:
+        self.used += size
+        hold.size += size
+
+    def _go_on(self) -> None:
+        while self._waiting:
+            hold, size, turn = self._waiting[0]
+            if not turn.done():
+                if not self._fits(hold, size):
+                    return
+                self._give(hold, size)
+                turn.set_result(None)
+            self._waiting.popleft()
+
+
+class Hold:
+    """The bytes that one request holds. The end of the `with` block frees them.
+
+    patient: it waits as long as need be.
+    """
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self.size = 0
+        self.patient = False
+
+    async def grow(self, size: int) -> None:
+        """Takes more bytes, and waits for them if need be. Raises Failed (503)."""
+        await self._budget.take(self, size)
+
+    def shrink(self, size: int) -> None:
+        """Gives bytes back."""
+        self._budget.free(self, size)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._budget.leave(self)
+
+
+def _resident() -> int:
+    """Bytes of memory that this process has now; a usual figure if the system does not tell."""
+    try:
+        return int(Path("/proc/self/statm").read_text("ascii").split()[1]) * os.sysconf(
+            "SC_PAGE_SIZE"
+        )
+    except OSError:
+        return 64 * _MB

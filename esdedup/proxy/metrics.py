@@ -1,0 +1,99 @@
+"""What operators watch, in the text format of Prometheus."""
+
+from __future__ import annotations
+
+import os
+
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
+from prometheus_client.multiprocess import MultiProcessCollector
+
+from esdedup.proxy.memory import Budget
+
+_PREFIX = "esdedup_proxy_"
+_SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
+
+
+class Metrics:
+    """The figures of one process. The page adds up those of all processes."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        ProcessCollector(registry=self._registry)
+        self._documents = self._counter(
+            "documents",
+            "Documents that passed, by what became of their tokens: added, removed with the text,"
+            " or why there are none.",
+            "tokens",
+        )
+        self._requests = self._counter("requests", "Requests, by status.", "kind", "status")
+        self._received = self._counter("received_bytes", "Bytes of the bodies of requests.")
+        self._upstream_errors = self._counter(
+            "upstream_errors", "Requests that the upstream did not answer, by reason.", "reason"
+        )
+        self._refused = self._counter(
+            "refused_connections", "Connections that were closed, by reason.", "reason"
+        )
+        self._request_seconds = self._histogram(
+            "request_seconds",
+            "Seconds from a request to the end of its answer.",
+            "kind",
+        )
+        self._upstream_seconds = self._histogram(
+            "upstream_seconds", "Seconds until the upstream began its answer."
+        )
+        self._memory = self._gauge("memory_bytes", "Bytes of bodies that are held now.")
+        self._limit = self._gauge("memory_limit_bytes", "Bytes of bodies that may be held.")
+        self._waiting = self._gauge("waiting_requests", "Requests that wait for memory.")
+
+    def document(self, tokens: str) -> None:
+        """Counts a document. tokens: its outcome."""
+        self._documents.labels(tokens).inc()
+
+    def request(self, kind: str, status: int, seconds: float, received: int) -> None:
+        """Counts a request that has ended. status: 499 if the client hung up before its answer."""
+        self._requests.labels(kind, str(status)).inc()
+        self._request_seconds.labels(kind).observe(seconds)
+        self._received.inc(received)
+
+    def answered(self, seconds: float) -> None:
+        """Counts an answer of the upstream."""
+        self._upstream_seconds.observe(seconds)
+
+    def upstream_error(self, reason: str) -> None:
+        """Counts a request that the upstream did not answer."""
+        self._upstream_errors.labels(reason).inc()
+
+    def refused(self, reason: str) -> None:
+        """Counts a connection that was closed because of a limit."""
+        self._refused.labels(reason).inc()
+
+    def watch(self, budget: Budget) -> None:
+        """Sets the figures of memory."""
+        self._memory.set(budget.used)
+        self._limit.set(budget.size)
+        self._waiting.set(budget.waiting)
+
+    def page(self) -> tuple[bytes, bytes]:
+        """Returns the page and its content type."""
+        registry = self._registry
+        if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
+            registry = CollectorRegistry()
+            MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+        return generate_latest(registry), CONTENT_TYPE_LATEST.encode()
+
+    def _counter(self, name: str, what: str, *labels: str) -> Counter:
+        return Counter(_PREFIX + name, what, labels, registry=self._registry)
+
+    def _gauge(self, name: str, what: str) -> Gauge:
+        return Gauge(_PREFIX + name, what, registry=self._registry, multiprocess_mode="livesum")
+
+    def _histogram(self, name: str, what: str, *labels: str) -> Histogram:
+        return Histogram(_PREFIX + name, what, labels, registry=self._registry, buckets=_SECONDS)
