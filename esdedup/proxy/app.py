@@ -14,7 +14,6 @@ from esdedup.proxy import http
 from esdedup.proxy.bulk import Bulk
 from esdedup.proxy.memory import Budget, Hold, Limits
 from esdedup.proxy.metadata import Schemes
-from esdedup.proxy.metrics import Metrics
 from esdedup.proxy.splice import Source, Splicer
 from esdedup.proxy.upstream import Upstream
 
@@ -31,13 +30,11 @@ log = logging.getLogger(__name__)
 class Service:
     """Passes requests to the upstream, documents with their tokens."""
 
-    def __init__(
-        self, upstream: Upstream, limits: Limits | None = None, metrics: Metrics | None = None
-    ) -> None:
+    def __init__(self, upstream: Upstream, limits: Limits | None = None) -> None:
         """Raises UsageError if the memory does not suffice."""
         self._upstream = upstream
         self._limits = limits or Limits()
-        self._metrics = metrics or Metrics()
+        self._metrics = upstream.metrics
         self._schemes = Schemes(upstream)
         self._splicer = Splicer(self._limits.text)
         self._budget = Budget(self._limits.bodies(), self._limits.wait_seconds)

@@ -37,9 +37,12 @@ class Upstream:
         timeout: float = 3600.0,
         metrics: Metrics | None = None,
     ) -> None:
-        """timeout: seconds that the upstream may stay silent. Raises UsageError if url is wrong."""
+        """timeout: seconds that the upstream may stay silent. metrics: of the whole service.
+
+        Raises UsageError if url is wrong.
+        """
         self.url = _checked(url)
-        self._metrics = metrics or Metrics()
+        self.metrics = metrics or Metrics()
         self._prefix = self.url.raw_path.rstrip(b"/")
         silent = httpx.Timeout(timeout, connect=_CONNECT_SECONDS, pool=None)
         self._extensions = {"timeout": silent.as_dict()}
@@ -84,7 +87,7 @@ class Upstream:
         begun = time.monotonic()
         try:
             response = await self._transport.handle_async_request(request)
-            self._metrics.answered(time.monotonic() - begun)
+            self.metrics.answered(time.monotonic() - begun)
             try:
                 yield response
             finally:
@@ -94,7 +97,7 @@ class Upstream:
             status, kind, what = 502, "bad_gateway", "gave no answer"
             if isinstance(error, httpx.TimeoutException):
                 status, kind, what = 504, "gateway_timeout", "did not answer in time"
-            self._metrics.upstream_error(kind)
+            self.metrics.upstream_error(kind)
             reason = f"the upstream {self.url} {what} ({name})"
             log.warning(reason, extra={"upstream": str(self.url), "status": status, "error": name})
             raise Failed.error(status, kind, reason) from error
