@@ -69,6 +69,7 @@ class Bulk:
 
     async def run(self) -> None:
         """Sends the body's actions, and answers. Raises Failed if none was acknowledged."""
+        await self._hold.reserve(self._limits.need(self._request.length))
         parts = _ahead(self._parts())
         try:
             first = await anext(parts, Part(b"", []))

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gzip
 import json
+import sys
 import zlib
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any, NamedTuple, Self, TypeVar
@@ -89,6 +90,12 @@ class Request:
     def header(self, name: bytes) -> str:
         """The value of a header in lower case, or an empty string."""
         return b", ".join(v for n, v in self.headers if n == name).decode("latin-1").lower()
+
+    @property
+    def length(self) -> int:
+        """Bytes of the body when it is unpacked, or a very large number if nobody knows."""
+        given = self.header(b"content-length")
+        return int(given) if given.isdigit() and self.encoding in PLAIN else sys.maxsize
 
     def check(self) -> None:
         """Raises Failed (400) if the request could be read in two ways, or names a host."""

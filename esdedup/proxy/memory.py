@@ -16,9 +16,12 @@ from esdedup.proxy.splice import WORK
 
 _MB = 1 << 20
 _LEAST_FOR_BODIES = 16 * _MB
-_PARTS = 6
-"""Parts that one request may hold beyond what is free: two as they came, two with tokens, and what
-is copied on the way."""
+_PARTS = 16
+"""Parts of memory beside bodies: some for the one request that may take more than is free, and some
+for each thread that makes tokens."""
+_SLOW_SECONDS = 5.0
+_SLOW_BYTES = 1 << 18
+"""A client that sends less in this time is slow."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +40,12 @@ class Limits:
 
     @property
     def part(self) -> int:
-        """Bytes of lines that are sent in one request."""
-        return min(8 * _MB, self.memory >> 5)
+        """Bytes of lines that are sent in one request. While one is written, the next is made."""
+        return min(2 * _MB, self.memory >> 7)
+
+    def need(self, length: int) -> int:
+        """Bytes for a `_bulk` body of a length: two parts, as they come and with tokens."""
+        return min(3 * length, 6 * self.part)
 
     @property
     def line(self) -> int:
@@ -63,8 +70,7 @@ class Limits:
 class Budget:
     """Bytes that all requests share. A request that does not fit waits for its turn.
 
-    Requests take bytes as bodies arrive, not before: a slow client holds no more than it has sent.
-    If all is taken, the first one that needs more gets it nevertheless, until it ends. So one
+    If all is taken, the first request that needs more gets it nevertheless, until it ends. So one
     request always goes on, and frees what it holds.
     """
 
@@ -87,7 +93,8 @@ class Budget:
     async def take(self, hold: Hold, size: int) -> None:
         """Takes bytes for a share, when there is room. Raises Failed (503) if there is none."""
         if hold is self._first or (not self._waiting and self._fits(hold, size)):
-            self._give(hold, size)
+            self.used += size
+            hold.taken += size
             return
         turn = (hold, size, asyncio.get_running_loop().create_future())
         self._waiting.append(turn)
@@ -105,23 +112,19 @@ class Budget:
     def free(self, hold: Hold, size: int) -> None:
         """Gives bytes of a share back, and lets others go on."""
         self.used -= size
-        hold.size -= size
+        hold.taken -= size
         self._go_on()
 
     def leave(self, hold: Hold) -> None:
         """Ends a share."""
         if self._first is hold:
             self._first = None
-        self.free(hold, hold.size)
+        self.free(hold, hold.taken)
 
     def _fits(self, hold: Hold, size: int) -> bool:
         if self.used + size > self.size and self._first is None:
             self._first = hold
         return hold is self._first or self.used + size <= self.size
-
-    def _give(self, hold: Hold, size: int) -> None:
-        self.used += size
-        hold.size += size
 
     def _go_on(self) -> None:
         while self._waiting:
@@ -129,7 +132,8 @@ class Budget:
             if not turn.done():
                 if not self._fits(hold, size):
                     return
-                self._give(hold, size)
+                self.used += size
+                hold.taken += size
                 turn.set_result(None)
             self._waiting.popleft()
 
@@ -137,21 +141,37 @@ class Budget:
 class Hold:
     """The bytes that one request holds. The end of the `with` block frees them.
 
-    patient: it waits as long as need be.
+    It reserves what it will need before it reads. So requests wait before they hold anything, and
+    those that have begun can end. A client that sends little for seconds loses what it reserved and
+    does not use. taken: bytes of the budget. patient: it waits as long as need be.
     """
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
-        self.size = 0
+        self._used = 0
+        self._reserved = 0
+        self._grown = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self.taken = 0
         self.patient = False
 
-    async def grow(self, size: int) -> None:
-        """Takes more bytes, and waits for them if need be. Raises Failed (503)."""
+    async def reserve(self, size: int) -> None:
+        """Takes bytes ahead of use. Raises Failed (503)."""
         await self._budget.take(self, size)
+        self._reserved = size
+        self._watch()
+
+    async def grow(self, size: int) -> None:
+        """Uses more bytes, and waits for them if need be. Raises Failed (503)."""
+        self._used += size
+        self._grown += size
+        if self._used > self.taken:
+            await self._budget.take(self, self._used - self.taken)
 
     def shrink(self, size: int) -> None:
         """Gives bytes back."""
-        self._budget.free(self, size)
+        self._used -= size
+        self._free()
 
     def __enter__(self) -> Self:
         return self
@@ -162,7 +182,24 @@ class Hold:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         self._budget.leave(self)
+
+    def _watch(self) -> None:
+        self._grown = 0
+        self._timer = asyncio.get_running_loop().call_later(_SLOW_SECONDS, self._judge)
+
+    def _judge(self) -> None:
+        if self._grown < _SLOW_BYTES:
+            self._reserved = 0
+            self._free()
+        else:
+            self._watch()
+
+    def _free(self) -> None:
+        if (unused := self.taken - max(self._used, self._reserved)) > 0:
+            self._budget.free(self, unused)
 
 
 def _resident() -> int:
