@@ -85,6 +85,7 @@ def running(compose: Compose, image: str, provide: Provide) -> Iterator[Compose]
         compose("down", "--volumes", "--timeout", "5")
 
 
+@pytest.mark.on_every_server
 @pytest.mark.parametrize("profile", PROFILES)
 def test_each_profile_has_its_services(compose: Compose, profile: str) -> None:
     services = compose.run("--profile", profile, "config", "--services").split()
@@ -98,6 +99,7 @@ def test_the_servers_are_those_of_the_tests(compose: Compose) -> None:
         assert found[server.product]["image"] == image
 
 
+@pytest.mark.on_every_server
 @pytest.mark.parametrize("product", ["elasticsearch", "opensearch"])
 def test_servers_answer(running: Compose, product: str) -> None:
     assert call(running.url(product), "GET", "/_cluster/health")["number_of_nodes"] == 1
@@ -106,7 +108,7 @@ def test_servers_answer(running: Compose, product: str) -> None:
 def test_documents_written_through_the_proxy_have_tokens(running: Compose) -> None:
     direct = running.url("elasticsearch")
     call(direct, "PUT", "/news", {"mappings": {"properties": {"text": {"type": "text"}}}})
-    attached = run_command("attach", "news", "--text-field", "text", "--url", direct)
+    attached = run_command("attach", "--index", "news", "--text-field", "text", "--url", direct)
     assert attached.status == 0, attached.err
     text = "one two three four five six seven"
     call(running.url("proxy"), "PUT", "/news/_doc/1", {"text": text})
