@@ -38,8 +38,6 @@ def test_commands_run_without_rights_and_without_a_file_to_write(
 ) -> None:
     assert engine.docker("run", *CONFINED, image, "--version").split()[-1] == version()
     assert "Usage: esdedup" in engine.docker("run", *CONFINED, image)
-    shown = engine.docker("run", *CONFINED, image, "proxy", "--help")
-    assert "--upstream" in shown
 
 
 def test_the_user_is_a_number_and_not_root(engine: Engine, image: str) -> None:
