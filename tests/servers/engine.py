@@ -65,6 +65,7 @@ def running_engine() -> Iterator[Engine]:
         )
     import fcntl  # Not on Windows.
 
+    cache_root().mkdir(parents=True, exist_ok=True)
     with (
         (cache_root() / "engine.lock").open("w") as lock,
         tempfile.TemporaryDirectory(prefix="esdedup-engine-", ignore_cleanup_errors=True) as home,
