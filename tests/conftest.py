@@ -40,6 +40,9 @@ MOST_PROCESSES = 4
 settings.register_profile("ci", deadline=None, max_examples=30)
 settings.register_profile("nightly", deadline=None, max_examples=500)
 
+STAND_IN = "stand-in"
+"""Property of a test, with the name of an image that was made on this machine."""
+
 _wanted = pytest.StashKey[set[str]]()
 _shared = pytest.StashKey[SharedProvider]()
 
@@ -142,6 +145,16 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     address = getattr(session.config, "workerinput", {}).get("servers")
     if address is not None and wanted:
         ask_for_url(address, wanted)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Says which images were not the real ones."""
+    reports = [report for some in terminalreporter.stats.values() for report in some]
+    properties = [pair for report in reports for pair in getattr(report, "user_properties", ())]
+    for name in sorted({value for key, value in properties if key == STAND_IN}):
+        terminalreporter.write_line(
+            f"No registry has {name}: made here, with another inside (tests/servers/images.py)"
+        )
 
 
 @pytest.fixture(scope="session", autouse=True)
