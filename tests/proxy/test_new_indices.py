@@ -1,0 +1,158 @@
+"""Indices that appear, change or are made anew while documents pass: each gets its own tokens."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import pytest
+
+import esdedup
+from esdedup.models import FIELD
+from esdedup.stores.mapping import IndexMeta, index_mapping
+from tests.conftest import delete_index
+from tests.helpers.http import HTTP
+from tests.servers.enriching import Enriching
+
+TEXT = "one two three four five six seven"
+NDJSON = {"content-type": "application/x-ndjson"}
+MAPPING = index_mapping(IndexMeta(esdedup.Scheme()))
+
+pytestmark = [pytest.mark.xdist_group("proxy"), pytest.mark.on_every_server]
+
+
+@pytest.fixture(scope="module", params=["elasticsearch", "elasticsearch8", "opensearch"])
+def urls(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[str, str]]:
+    """The address of a server, and of the proxy before it."""
+    direct: str = request.getfixturevalue(f"{request.param}_url")
+    with Enriching(direct, tmp_path_factory.mktemp("proxy")) as proxy:
+        yield direct, proxy.url
+
+
+@pytest.fixture
+def base(urls: tuple[str, str]) -> Iterator[str]:
+    """The start of index names. Templates and indices of such names are deleted afterwards."""
+    name = f"esdedup-new-{uuid.uuid4().hex[:12]}"
+    yield name
+    HTTP.delete(f"{urls[0]}/_data_stream/{name}-stream")
+    for kind in ("_index_template", "_template"):
+        HTTP.delete(f"{urls[0]}/{kind}/{name}")
+    for number in range(4):
+        delete_index(urls[0], f"{name}-{number}")
+
+
+def template(url: str, base: str, kind: str = "_index_template", **more: Any) -> None:
+    inside = {"mappings": MAPPING}
+    body = {"template": inside, "priority": 950} if kind == "_index_template" else inside
+    put = {"index_patterns": [f"{base}-*"], **body, **more}
+    HTTP.put(f"{url}/{kind}/{base}", json=put).raise_for_status()
+
+
+def bulk(url: str, name: str, count: int, verb: str = "create", first: int = 0) -> list[int]:
+    """The statuses of new documents, sent in one body."""
+    body = b"".join(
+        b'{"%s":{"_index":"%s"}}\n' % (verb.encode(), name.encode())
+        + json.dumps({"@timestamp": "2026-11-22", "text": f"{TEXT} {number}"}).encode()
+        + b"\n"
+        for number in range(first, first + count)
+    )
+    answer = httpx.post(f"{url}/_bulk", content=body, headers=NDJSON, timeout=60)
+    return [item[verb]["status"] for item in answer.json()["items"]]
+
+
+def counts(url: str, name: str) -> tuple[int, int]:
+    """The documents of an index, and those with tokens."""
+    HTTP.post(f"{url}/{name}/_refresh").raise_for_status()
+    with_tokens = {"query": {"exists": {"field": f"{FIELD}.scheme"}}}
+    found = [HTTP.post(f"{url}/{name}/_count", json=query).json() for query in ({}, with_tokens)]
+    return found[0]["count"], found[1]["count"]
+
+
+def test_new_daily_indices_have_all_tokens_under_load(urls: tuple[str, str], base: str) -> None:
+    direct, proxy = urls
+    template(direct, base)
+    with ThreadPoolExecutor(8) as clients:
+        for number in range(1, 4):
+            sent = [
+                clients.submit(bulk, proxy, f"{base}-{number}", 20, first=20 * part)
+                for part in range(26)
+            ]
+            assert {status for each in sent for status in each.result()} == {201}
+            assert counts(direct, f"{base}-{number}") == (520, 520)
+
+
+def test_a_new_data_stream_has_all_tokens(urls: tuple[str, str], base: str) -> None:
+    direct, proxy = urls
+    if not HTTP.get(f"{direct}/_data_stream").is_success:
+        return  # Elasticsearch's jars have no data streams.
+    template(direct, base, data_stream={})
+    with ThreadPoolExecutor(8) as clients:
+        sent = [clients.submit(bulk, proxy, f"{base}-stream", 100) for _ in range(20)]
+        assert {status for each in sent for status in each.result()} == {201}
+    assert counts(direct, f"{base}-stream") == (2000, 2000)
+
+
+def test_single_documents_make_an_index_too(urls: tuple[str, str], base: str) -> None:
+    direct, proxy = urls
+    template(direct, base)
+    for number, path in enumerate(("_doc/1", "_create/2", "_doc")):
+        sent = HTTP.request("POST", f"{proxy}/{base}-{number}/{path}", json={"text": TEXT})
+        assert sent.status_code == 201
+        assert counts(direct, f"{base}-{number}") == (1, 1)
+
+
+def test_a_template_of_the_older_kind_costs_the_tokens_of_one_document(
+    urls: tuple[str, str], base: str
+) -> None:
+    direct, proxy = urls
+    template(direct, base, "_template")
+    assert set(bulk(proxy, f"{base}-1", 50)) == {201}
+    assert counts(direct, f"{base}-1") == (50, 49)
+
+
+@pytest.mark.parametrize("dynamic", ["strict", True])
+def test_an_index_made_anew_does_not_get_the_fields_of_the_old_one(
+    urls: tuple[str, str], base: str, dynamic: Any
+) -> None:
+    direct, proxy = urls
+    name = f"{base}-1"
+    for mapping in (MAPPING, {"dynamic": dynamic, "properties": {"text": {"type": "text"}}}):
+        HTTP.delete(f"{direct}/{name}")
+        HTTP.put(f"{direct}/{name}", json={"mappings": mapping}).raise_for_status()
+        path = f"{proxy}/{name}/_doc?refresh=true"
+        assert HTTP.post(path, json={"text": TEXT}).status_code == 201
+        mapped = HTTP.get(f"{direct}/{name}/_mapping").json()[name]["mappings"]
+        assert (FIELD in mapped["properties"]) is (mapping is MAPPING)
+    assert counts(direct, name) == (1, 0)
+
+
+def test_an_update_that_empties_the_text_empties_the_tokens(
+    urls: tuple[str, str], base: str
+) -> None:
+    direct, proxy = urls
+    name = f"{base}-1"
+    HTTP.put(f"{direct}/{name}", json={"mappings": MAPPING}).raise_for_status()
+
+    def stored() -> dict[str, Any]:
+        source: dict[str, Any] = HTTP.get(f"{direct}/{name}/_doc/1").json()["_source"]
+        return source
+
+    emptying: list[dict[str, Any]] = [{"text": None}, {"text": []}, {"text": 7}]
+    for doc in emptying:
+        HTTP.put(f"{proxy}/{name}/_doc/1", json={"text": TEXT})
+        whole = stored()
+        assert whole[FIELD] is not None
+        done = HTTP.post(f"{proxy}/{name}/_update/1", json={"doc": doc})
+        assert done.json()["result"] == "updated"
+        assert stored() == {**doc, FIELD: None}
+    # Who reads a document, changes it and writes it back sends the old tokens along.
+    HTTP.put(f"{proxy}/{name}/_doc/1", json={**whole, "text": None}).raise_for_status()
+    assert stored() == {"text": None, FIELD: None}
+    (action,) = esdedup.enrich([{"_op_type": "update", "_id": "1", "doc": {"text": None}}])
+    assert action["doc"] == {"text": None, FIELD: None}
