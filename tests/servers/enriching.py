@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import signal
+import ssl
 import subprocess
 import sys
 import time
@@ -20,18 +22,24 @@ _START_SECONDS = 60.0
 class Enriching:
     """Listens once constructed; the end of the `with` block ends it and asserts a clean log."""
 
-    def __init__(self, upstream: str, folder: Path, *options: str) -> None:
+    def __init__(
+        self, upstream: str, folder: Path, *options: str, most_files: int | None = None
+    ) -> None:
+        """most_files: as many the process may open."""
         port = free_port()
-        self.url = f"http://127.0.0.1:{port}"
+        self.address = ("127.0.0.1", port)
+        self.url = f"http{'s' if '--certificate' in options else ''}://127.0.0.1:{port}"
         self._log_file = folder / f"proxy-{port}.log"
         program = str(Path(sys.executable).parent / "esdedup")
         arguments = ["proxy", "--upstream", upstream, "--port", str(port), *options]
+        limited = [] if most_files is None else ["prlimit", f"--nofile={most_files}", "--"]
+        command = [*limited, program, *arguments]
         with self._log_file.open("wb") as log:
-            self._process = subprocess.Popen([program, *arguments], stdout=log, stderr=log)
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, text=True)
         deadline = time.monotonic() + _START_SECONDS
         while not self._answers():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                self._process.kill()
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                self.process.kill()
                 raise RuntimeError(f"esdedup proxy did not start: {self.log}")
             time.sleep(0.05)
 
@@ -43,7 +51,7 @@ class Enriching:
     @property
     def peak_mb(self) -> float:
         """The most memory that it has had resident, in MB."""
-        status = Path(f"/proc/{self._process.pid}/status").read_text("ascii")
+        status = Path(f"/proc/{self.process.pid}/status").read_text("ascii")
         found = re.search(r"VmHWM:\s+(\d+) kB", status)
         assert found is not None
         return int(found[1]) / 1024
@@ -57,22 +65,25 @@ class Enriching:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        running = self._process.poll() is None
-        self._process.terminate()
+        ended = self.process.poll()
+        self.process.terminate()
         try:
-            self._process.wait(30)
+            self.process.wait(30)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            self.process.kill()
+            self.process.wait()
         if kind is None:
-            assert running, self.log
+            assert ended in (None, -signal.SIGTERM), self.log
             assert "Traceback" not in self.log, self.log
 
     def _answers(self) -> bool:
+        trusting = ssl._create_unverified_context() if self.url.startswith("https") else None
         try:
-            urllib.request.urlopen(self.url, timeout=5).close()
+            urllib.request.urlopen(self.url, timeout=5, context=trusting).close()
         except urllib.error.HTTPError as error:
             error.close()  # The upstream's answer, or that there is none: it listens.
-        except OSError:
-            return False
+        except OSError as error:
+            # It breaks off if it asks for a certificate of the client.
+            reason = getattr(error, "reason", error)
+            return not isinstance(reason, ConnectionRefusedError | TimeoutError)
         return True
