@@ -32,7 +32,7 @@ class _Told:
 
 
 class Repeats(logging.Filter):
-    """Passes a line if none of its kind passed in the last `seconds`, and counts the others.
+    """Passes a warning if none of its kind passed in the last `seconds`, and counts the others.
 
     Lines are of the same kind if their logger, level and message are equal before arguments are
     put in. A line that passes has the number of those held back before it as `suppressed`. Beyond
@@ -54,6 +54,8 @@ class Repeats(logging.Filter):
         """Returns True if the line is to be written."""
         if record.exc_info and record.exc_info[0] is asyncio.CancelledError:
             return False  # Requests that the end of the program cuts off. Uvicorn counts them.
+        if record.levelno < logging.WARNING:
+            return True
         with self._lock:
             kind: _Kind = (record.name, record.levelno, str(record.msg))
             if kind not in self._told and len(self._told) >= _KINDS:

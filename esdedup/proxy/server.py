@@ -88,7 +88,7 @@ def serve(settings: Settings) -> None:
     if settings.processes == 1:
         _run(settings, listener, handler)
     else:
-        _supervise(settings, listener)
+        _supervise(settings, listener, handler)
 
 
 def _upstream(settings: Settings) -> Upstream:
@@ -420,7 +420,7 @@ def _too_large() -> Failed:
     return _error(431, f"the head is larger than {_LARGEST_HEAD >> 10} KB")
 
 
-def _supervise(settings: Settings, listener: socket.socket) -> None:
+def _supervise(settings: Settings, listener: socket.socket, handler: logs.Handler) -> None:
     """Serves in several processes, and starts another for each that dies, until interrupted."""
     share = dataclasses.replace(
         settings,
@@ -444,7 +444,8 @@ def _supervise(settings: Settings, listener: socket.socket) -> None:
                 while len(children) < settings.processes:
                     child = _started(share, listener)
                     children[child.sentinel] = child
-                _replace_dead(children)
+                _take_dead(children)
+                handler.write_due()
         finally:
             listener.close()
             _end(list(children.values()), settings.grace_seconds)
@@ -463,17 +464,18 @@ def _child(settings: Settings, listener: socket.socket) -> None:
         _run(settings, listener, logs.configure(settings.log_format))
 
 
-def _replace_dead(children: dict[int, SpawnProcess]) -> None:
-    """Waits until processes die, and takes them out."""
-    began = time.monotonic()
-    for sentinel in wait(list(children)):
+def _take_dead(children: dict[int, SpawnProcess]) -> None:
+    """Takes out the processes that died in the last second.
+
+    The pause keeps processes that can't start at all from starting without end.
+    """
+    time.sleep(_RESTART_SECONDS)
+    for sentinel in wait(list(children), timeout=0):
         assert isinstance(sentinel, int)
         child = children.pop(sentinel)
         child.join()
         log.error("process %d ended with status %s: another one starts", child.pid, child.exitcode)
         mark_process_dead(child.pid)  # type: ignore[no-untyped-call]
-    # A process that can't start at all is not to be started without a pause.
-    time.sleep(max(0.0, _RESTART_SECONDS - (time.monotonic() - began)))
 
 
 def _end(children: list[SpawnProcess], grace_seconds: int) -> None:

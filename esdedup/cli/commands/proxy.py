@@ -16,7 +16,10 @@ from esdedup.stores.to_json import json_fault
 
 _SIZE = re.compile(r"(\d+) ?([KMG]?)B?", re.IGNORECASE)
 _SIZES = ("max_memory", "max_document")
-_TYPES: dict[type, str] = {int: "a whole number", float: "a number", str: "a string"}
+_TYPES: dict[type, tuple[tuple[type, ...], str]] = {
+    int: ((int,), "a whole number"),
+    float: ((int, float), "a number"),
+}
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30}
 _TLS, _LIMITS, _PROCESS = "TLS to clients", "Limits", "Process"
 
@@ -44,13 +47,13 @@ def _read_settings(context: typer.Context, path: Path | None) -> Path | None:
     for key, value in given.items():
         if key in ("help", "settings") or (option := options.get(key)) is None:
             raise UsageError(f"{place}: {key} is not a setting; settings are named as options")
-        kinds: dict[type, tuple[type, ...]] = {int: (int,), float: (int, float)}
-        taken = (int, str) if key in _SIZES else kinds.get(type(option.default), (str,))
-        if isinstance(value, bool) or not isinstance(value, taken):
-            names = " or ".join(_TYPES[kind] for kind in taken)
-            raise UsageError(f"{place}: {key} must be {names}, and is {value!r}")
+        kinds, name = _TYPES.get(type(option.default), ((str,), "a string"))
+        if key in _SIZES:
+            kinds, name = (int, str), "a size"
+        if isinstance(value, bool) or not isinstance(value, kinds):
+            raise UsageError(f"{place}: {key} must be {name}, and is {value!r}")
         try:
-            option.type.convert(value, option, context)
+            option.process_value(context, value)
         except typer.BadParameter as error:
             raise UsageError(f"{place}: {key}: {error.message}") from error
     context.default_map = given
