@@ -270,7 +270,8 @@ class _Listener(socket.socket):
     """A listening socket that accepts no client with one of the last descriptors of the process."""
 
     def __init__(self, bound: socket.socket) -> None:
-        super().__init__(bound.family, bound.type, bound.proto, bound.detach())
+        # asyncio turns Nagle's algorithm off, which delays answers, if the protocol is named.
+        super().__init__(bound.family, bound.type, socket.IPPROTO_TCP, bound.detach())
         self._highest = sys.maxsize
         if sys.platform != "win32":
             import resource

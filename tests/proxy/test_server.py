@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -24,7 +25,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from esdedup.proxy import logs
+from esdedup.proxy import logs, server
 from tests.helpers.commands import run_command
 from tests.helpers.processes import await_ended, await_true, children
 from tests.servers.enriching import Enriching
@@ -157,6 +158,26 @@ def test_few_descriptors(elasticsearch_url: str, tmp_path: Path) -> None:
             each.close()
     assert "at most 48 connections" in proxy.log
     assert proxy.log.count("\n") < 8, proxy.log
+
+
+def test_answers_are_not_held_back() -> None:
+    """Nagle's algorithm would wait for the client to confirm the head."""
+
+    async def without_delay() -> bool:
+        made: asyncio.Future[asyncio.StreamWriter] = asyncio.Future()
+        listener = server._Listener(socket.create_server(("127.0.0.1", 0)))
+        address = listener.getsockname()
+        listening = await asyncio.start_server(lambda _, to: made.set_result(to), sock=listener)
+        async with listening:
+            _, client = await asyncio.open_connection(*address)
+            found: socket.socket = (await made).get_extra_info("socket")
+            set = bool(found.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            for writer in (client, await made):
+                writer.close()
+                await writer.wait_closed()
+        return set
+
+    assert asyncio.run(without_delay())
 
 
 class Certificates:
