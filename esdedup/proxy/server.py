@@ -450,6 +450,7 @@ def _supervise(settings: Settings, listener: socket.socket, handler: logs.Handle
         finally:
             listener.close()
             _end(list(children.values()), settings.grace_seconds)
+            handler.write_due(all=True)
 
 
 def _started(settings: Settings, listener: socket.socket) -> SpawnProcess:
