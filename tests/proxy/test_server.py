@@ -1,0 +1,475 @@
+"""The process that listens: connections, TLS, signals, processes, settings and logs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import ExitStack
+from http.client import HTTPMessage, HTTPResponse
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import trustme
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from esdedup.proxy import logs, server
+from tests.helpers.commands import run_command
+from tests.helpers.processes import await_ended, await_true, children
+from tests.servers.enriching import Enriching
+from tests.servers.ports import free_port
+
+GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+HALF = b"POST /_bulk HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{"
+SLOW = b"GET / HTTP/1.1\r\nHo"
+SECONDS = 20.0
+
+# One process starts the proxies.
+pytestmark = pytest.mark.xdist_group("proxy")
+
+
+def connect(proxy: Enriching, sent: bytes = b"") -> socket.socket:
+    connection = socket.create_connection(proxy.address, timeout=SECONDS)
+    connection.sendall(sent)
+    return connection
+
+
+def answer(connection: socket.socket) -> tuple[int, HTTPMessage, bytes]:
+    """The status, headers and body of one answer."""
+    response = HTTPResponse(connection)
+    response.begin()
+    body = response.read()
+    return response.status, response.headers, body
+
+
+def refused(connection: socket.socket) -> tuple[int, HTTPMessage]:
+    """The status and headers of an error in the servers' form, after which it is closed."""
+    status, headers, body = answer(connection)
+    assert json.loads(body)["status"] == status
+    assert json.loads(body)["error"]["root_cause"][0]["reason"]
+    assert headers["connection"] == "close"
+    assert connection.recv(1) == b""
+    connection.close()
+    return status, headers
+
+
+@pytest.fixture(scope="module")
+def hasty(elasticsearch_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Enriching]:
+    """A proxy that gives heads one second."""
+    folder = tmp_path_factory.mktemp("hasty")
+    with Enriching(elasticsearch_url, folder, "--head-timeout", "1") as proxy:
+        yield proxy
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"garbage\r\n\r\n", 400),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc", 400),
+        (b"GET http://a/ HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        (b"CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n", 400),
+        (b"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd", 400),
+        (b"POST / HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\nabc", 400),
+        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nno length\r\n", 400),
+        (b"GET / HTTP/1.1\nHost: a\n\n", 400),
+        (b"GET / HTTP/1.1\r\nHost: a\r\n b: folded\r\n\r\n", 400),
+        (b"GET /" + b"x" * 70_000, 431),
+        (b"GET / HTTP/1.1\r\na: " + b"x" * 70_000 + b"\r\n\r\n", 431),
+        (b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 11_000, 431),
+        (SLOW, 408),
+        (b"\r\n", 408),
+        (b"", 408),
+    ],
+)
+def test_heads_that_are_refused(hasty: Enriching, sent: bytes, status: int) -> None:
+    assert refused(connect(hasty, sent))[0] == status
+
+
+def test_a_connection_may_be_idle_but_each_further_head_has_its_time(hasty: Enriching) -> None:
+    idle, slow = connect(hasty, GET), connect(hasty, GET)
+    assert answer(idle)[0] == answer(slow)[0]
+    slow.sendall(SLOW)
+    # Both come at once; the second begins with the first one's last bytes.
+    after = connect(hasty, GET + SLOW)
+    answer(after)
+    assert refused(slow)[0] == refused(after)[0] == 408
+    idle.sendall(GET)
+    answer(idle)
+    idle.close()
+
+
+def test_a_whole_request_is_answered_before_bytes_after_it_are_refused(hasty: Enriching) -> None:
+    connection = connect(hasty, GET + b"garbage\r\n\r\n")
+    _, headers, _ = answer(connection)
+    assert headers["connection"] == "close"
+    assert connection.recv(1) == b""
+    connection.close()
+
+
+def test_many_slow_heads_are_closed_and_told_in_few_lines(hasty: Enriching) -> None:
+    before = hasty.log.count("\n")
+    slow = [connect(hasty, SLOW) for _ in range(900)]
+    answered = connect(hasty, GET)
+    answer(answered)
+    answered.close()
+    assert {refused(each)[0] for each in slow} == {408}
+    assert hasty.log.count("\n") - before < 5
+
+
+def test_too_many_connections(elasticsearch_url: str, tmp_path: Path) -> None:
+    with Enriching(elasticsearch_url, tmp_path, "--max-connections", "2") as proxy:
+        first, second = connect(proxy, GET), connect(proxy, GET)
+        assert answer(first)[0] == answer(second)[0]
+        status, headers = refused(connect(proxy))
+        assert (status, headers["retry-after"]) == (503, "1")
+        first.close()
+
+        def answered() -> bool:
+            with connect(proxy, GET) as third:
+                return answer(third)[0] != 503
+
+        await_true("a place is free", answered, SECONDS)
+        second.close()
+
+
+def test_few_descriptors(elasticsearch_url: str, tmp_path: Path) -> None:
+    with Enriching(elasticsearch_url, tmp_path, most_files=128) as proxy:
+        idle = [connect(proxy) for _ in range(200)]
+        assert refused(idle.pop())[0] == 503
+        served = idle.pop(0)
+        served.sendall(GET)
+        assert answer(served)[0] != 503
+        for each in (served, *idle):
+            each.close()
+    assert "at most 48 connections" in proxy.log
+    assert proxy.log.count("\n") < 8, proxy.log
+
+
+def test_answers_are_not_held_back() -> None:
+    """Nagle's algorithm would wait for the client to confirm the head."""
+
+    async def without_delay() -> bool:
+        made: asyncio.Future[asyncio.StreamWriter] = asyncio.Future()
+        listener = server._Listener(socket.create_server(("127.0.0.1", 0)))
+        address = listener.getsockname()
+        listening = await asyncio.start_server(lambda _, to: made.set_result(to), sock=listener)
+        async with listening:
+            _, client = await asyncio.open_connection(*address)
+            found: socket.socket = (await made).get_extra_info("socket")
+            set = bool(found.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            for writer in (client, await made):
+                writer.close()
+                await writer.wait_closed()
+        return set
+
+    assert asyncio.run(without_delay())
+
+
+class Certificates:
+    """An authority and the files of a certificate of 127.0.0.1 that it has signed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.authority = trustme.CA()
+        self.ca, self.chain, self.key = (folder / name for name in ("ca.pem", "c.pem", "k.pem"))
+        self.authority.cert_pem.write_to_path(str(self.ca))
+        self.renew()
+
+        key = load_pem_private_key(self.key.read_bytes(), None)
+        locked = key.private_bytes(
+            Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret")
+        )
+        (folder / "locked.pem").write_bytes(locked)
+
+    def renew(self) -> None:
+        made = self.authority.issue_cert("127.0.0.1")
+        made.private_key_pem.write_to_path(str(self.key))
+        made.cert_chain_pems[0].write_to_path(str(self.chain))
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        return "--certificate", str(self.chain), "--key", str(self.key)
+
+    def trusting(self) -> ssl.SSLContext:
+        context = ssl.create_default_context()
+        self.authority.configure_trust(context)
+        return context
+
+    def connect(self, proxy: Enriching) -> ssl.SSLSocket:
+        plain = socket.create_connection(proxy.address, timeout=SECONDS)
+        return self.trusting().wrap_socket(plain, server_hostname="127.0.0.1")
+
+    def shown(self, proxy: Enriching) -> bytes | None:
+        """The certificate that a new connection sees."""
+        with self.connect(proxy) as connection:
+            return connection.getpeercert(binary_form=True)
+
+
+@pytest.fixture
+def certificates(tmp_path: Path) -> Certificates:
+    return Certificates(tmp_path)
+
+
+def test_a_certificate_is_read_again_at_sighup(
+    elasticsearch_url: str, tmp_path: Path, certificates: Certificates
+) -> None:
+    with Enriching(elasticsearch_url, tmp_path, *certificates.options) as proxy:
+        first = certificates.shown(proxy)
+        with certificates.connect(proxy) as kept:
+            kept.sendall(GET)
+            answer(kept)
+            certificates.key.write_text("no key", "ascii")
+            proxy.process.send_signal(signal.SIGHUP)
+            await_true("told", lambda: "the old certificate stays" in proxy.log, SECONDS)
+            assert certificates.shown(proxy) == first
+            certificates.renew()
+            proxy.process.send_signal(signal.SIGHUP)
+            await_true("renewed", lambda: certificates.shown(proxy) != first, SECONDS)
+            kept.sendall(GET)
+            answer(kept)
+
+
+def test_client_certificates(
+    elasticsearch_url: str, tmp_path: Path, certificates: Certificates
+) -> None:
+    options = *certificates.options, "--client-ca", str(certificates.ca), "--max-connections", "2"
+    with Enriching(elasticsearch_url, tmp_path, *options) as proxy:
+        with pytest.raises(httpx.TransportError):
+            httpx.get(proxy.url, verify=certificates.trusting())
+        with pytest.raises(httpx.TransportError):
+            httpx.get(f"http://127.0.0.1:{proxy.address[1]}")
+        context = certificates.trusting()
+        certificates.authority.issue_cert("client@example.org").configure_cert(context)
+        with ExitStack() as kept, httpx.Client(verify=context) as client:
+            for _ in range(2):
+                plain = socket.create_connection(proxy.address, timeout=SECONDS)
+                secure = context.wrap_socket(plain, server_hostname="127.0.0.1")
+                kept.enter_context(secure).sendall(GET)
+                assert answer(secure)[0] != 503
+            assert client.get(proxy.url).status_code == 503
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--certificate", "none.pem"], "--certificate none.pem: No such file"),
+        (["--certificate", "c.pem", "--key", "none.pem"], "--key none.pem: No such file"),
+        (["--certificate", "c.pem"], "--certificate c.pem: "),
+        (["--certificate", "c.pem", "--key", "locked.pem"], "--key locked.pem: "),
+        (["--certificate", "c.pem", "--key", "k.pem", "--client-ca", "k.pem"], "--client-ca k.pem"),
+        (["--key", "k.pem"], "go with --certificate"),
+        (["--max-memory", "1XB"], "'1XB' is not a size"),
+        (["--settings", "none.toml"], "settings file none.toml: No such file"),
+    ],
+)
+def test_options_that_cannot_be_used(
+    options: list[str], said: str, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(certificates.ca.parent)
+    done = run_command("proxy", "--upstream", "http://127.0.0.1:1", *options)
+    assert (done.status, done.out) == (2, "")
+    assert said in " ".join(done.err.replace("│", " ").split())
+
+
+def test_an_address_that_is_taken() -> None:
+    port = free_port()
+    with socket.create_server(("127.0.0.1", port)):
+        done = run_command("proxy", "--upstream", "http://127.0.0.1:1", "--port", str(port))
+    assert (done.status, done.out) == (1, "")
+    assert f"can't listen on 127.0.0.1, port {port}: Address already in use" in done.err
+
+
+def test_processes_share_the_address_and_are_replaced(
+    elasticsearch_url: str, tmp_path: Path, certificates: Certificates
+) -> None:
+    def status() -> int:
+        with certificates.connect(proxy) as connection:
+            connection.sendall(GET)
+            return answer(connection)[0]
+
+    def both_run() -> bool:
+        return len(children(proxy.process)) == 2 and proxy.log.count("started") == started
+
+    options = *certificates.options, "--processes", "2", "--grace-seconds", "5"
+    with Enriching(elasticsearch_url, tmp_path, *options) as proxy:
+        started = 2
+        await_true("both run", both_run, SECONDS)
+        first = children(proxy.process)
+        for pid in first:
+            # The other one answers.
+            os.kill(pid, signal.SIGSTOP)
+            status()
+            os.kill(pid, signal.SIGCONT)
+        os.kill(killed := min(first), signal.SIGKILL)
+        started = 3
+        await_true("another one runs", both_run, SECONDS)
+        status()
+        now = children(proxy.process)
+        assert killed not in now
+        old = certificates.shown(proxy)
+        (new,) = now - first
+        os.kill(stopped := min(now - {new}), signal.SIGSTOP)
+        status()  # The new one listens, and can be told.
+        os.kill(stopped, signal.SIGCONT)
+        certificates.renew()
+        proxy.process.send_signal(signal.SIGHUP)
+        await_true("all know", lambda: proxy.log.count("read again") == 2, SECONDS)
+        assert certificates.shown(proxy) != old
+    await_ended(now)
+    assert proxy.process.returncode == -signal.SIGTERM
+
+
+def test_processes_end_with_their_parent(elasticsearch_url: str, tmp_path: Path) -> None:
+    proxy = Enriching(elasticsearch_url, tmp_path, "--processes", "2")
+    await_true("both run", lambda: len(children(proxy.process)) == 2, SECONDS)
+    left = children(proxy.process)
+    proxy.process.kill()
+    proxy.process.wait()
+    await_ended(left)
+
+
+def test_requests_in_progress_end_first(elasticsearch_url: str, tmp_path: Path) -> None:
+    with Enriching(elasticsearch_url, tmp_path) as proxy:
+        idle, busy = connect(proxy, GET), connect(proxy, HALF)
+        answer(idle)
+        proxy.process.terminate()
+        assert idle.recv(1) == b""
+        with pytest.raises(ConnectionRefusedError):
+            connect(proxy)
+        busy.sendall(b"\n")
+        status, headers, _ = answer(busy)
+        assert (status, headers["connection"]) == (400, "close")
+        assert proxy.process.wait(SECONDS) == -signal.SIGTERM
+        for each in (idle, busy):
+            each.close()
+
+
+def test_the_end_does_not_wait_for_ever(elasticsearch_url: str, tmp_path: Path) -> None:
+    with Enriching(elasticsearch_url, tmp_path, "--grace-seconds", "1") as proxy:
+        busy = connect(proxy, GET)
+        answer(busy)
+        busy.sendall(HALF)
+        proxy.process.terminate()
+        assert proxy.process.wait(SECONDS) == -signal.SIGTERM
+        busy.close()
+    assert "Traceback" not in proxy.log
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("ports = 1", "ports is not a setting"),
+        ("help = true", "help is not a setting"),
+        ("port = '1'", "port must be a whole number, and is '1'"),
+        ("port = 1.5", "port must be a whole number, and is 1.5"),
+        ("port = true", "port must be a whole number, and is True"),
+        ("port = 0", "port: "),
+        ("timeout = []", "timeout must be a number"),
+        ("upstream = 1", "upstream must be a string"),
+        ("max_memory = 'much'", "max_memory: 'much' is not a size"),
+        ("log_format = 'xml'", "log_format: "),
+        ("port = ", "Invalid value"),
+    ],
+)
+def test_settings_that_are_wrong(line: str, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "proxy.toml"
+    file.write_text(line, "utf-8")
+    done = run_command("proxy", "--settings", str(file), "--upstream", "http://127.0.0.1:1")
+    assert (done.status, done.out) == (2, "")
+    assert f"settings file {file}: {said}" in done.err
+
+
+def test_settings_come_from_the_command_line_then_the_environment_then_the_file(
+    elasticsearch_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "proxy.toml"
+    settings: dict[str, Any] = {
+        "upstream": "http://127.0.0.1:1",
+        "port": 1,
+        "max_memory": "128MB",
+        "timeout": 30,
+        "head_timeout": 1,
+        "log_format": "json",
+    }
+    file.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items()))
+    with Enriching("http://127.0.0.1:1", tmp_path, "--settings", str(file)) as proxy:
+        assert refused(connect(proxy, SLOW))[0] == 408
+        for _ in range(5):
+            refused(connect(proxy, b"garbage\r\n\r\n"))
+    lines = [json.loads(line) for line in proxy.log.splitlines()]
+    assert lines[0]["message"].startswith(f"Listening on {proxy.url}, ")
+    assert {"level": "info", "logger": "esdedup.proxy.server"}.items() <= lines[0].items()
+    assert lines[0]["time"].endswith("Z")
+    same = [line for line in lines if line["message"].startswith("Invalid HTTP request")]
+    assert sum(1 + line.get("suppressed", 0) for line in same) == 5
+    assert len(same) == 2
+    monkeypatch.setenv("ESDEDUP_UPSTREAM", elasticsearch_url)
+    port = str(free_port())
+    file.write_text(f"upstream = 'ftp://x'\nhost = '203.0.113.1'\nport = {port}\n", "utf-8")
+    done = run_command("proxy", "--settings", str(file))
+    assert done.status == 1
+    assert f"can't listen on 203.0.113.1, port {port}" in done.err
+
+
+def record(message: str, level: int = logging.WARNING, **extra: Any) -> logging.LogRecord:
+    return logging.getLogger("esdedup.proxy").makeRecord(
+        "esdedup.proxy", level, __file__, 1, message, ("x",), None, extra=extra
+    )
+
+
+def test_lines_of_the_same_kind_are_counted() -> None:
+    now = 0.0
+    repeats = logs.Repeats(10, lambda: now)
+    assert [repeats.filter(record("a %s")) for _ in range(3)] == [True, False, False]
+    assert repeats.filter(record("a %s", logging.ERROR))
+    assert repeats.filter(record("b %s"))
+    assert not list(repeats.due())
+    now = 10.0
+    (line,) = repeats.due()
+    assert line.msg == "a %s"
+    assert line.suppressed == 1  # type: ignore[attr-defined]
+    assert not repeats.filter(record("a %s"))
+    now = 20.0
+    last = record("a %s")
+    assert repeats.filter(last)
+    assert last.suppressed == 1  # type: ignore[attr-defined]
+    passed = [repeats.filter(record(f"{n} %s")) for n in range(1000)]
+    assert sum(passed) < 300
+    (rest,) = repeats.due(all=True)
+    assert rest.suppressed + 1 == passed.count(False)  # type: ignore[attr-defined]
+
+
+def test_forms_of_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    line = record("no answer from \x1b%s\nError: b", upstream="http://a", status=502)
+    line.suppressed = 1312
+    for form in ("text", "json"):
+        logs.Handler(form).emit(line)
+    text, whole = capsys.readouterr().err.split("\n  ", 1)
+    assert " WARNING no answer from " in text
+    assert "\x1b" not in text
+    end, _, form = whole.partition("\n")
+    assert end == "Error: b (and 1,312 more like it in 10 s)"
+    fields = json.loads(form)
+    assert fields.pop("time").endswith("Z")
+    assert fields == {
+        "level": "warning",
+        "logger": "esdedup.proxy",
+        "message": "no answer from \x1bx\nError: b",
+        "upstream": "http://a",
+        "status": 502,
+        "suppressed": 1312,
+    }
