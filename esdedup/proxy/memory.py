@@ -19,6 +19,8 @@ _LEAST_FOR_BODIES = 16 * _MB
 _PARTS = 16
 """Parts of memory beside bodies: some for the one request that may take more than is free, and some
 for each thread that makes tokens."""
+_CONNECTIONS = 16 * _MB
+"""What 250 clients have sent before they are asked to wait."""
 _SLOW_SECONDS = 5.0
 _SLOW_BYTES = 1 << 18
 """A client that sends less in this time is slow."""
@@ -57,7 +59,7 @@ class Limits:
 
         Raises UsageError if the memory does not suffice for one long text.
         """
-        others = _resident() + WORK * self.text + _PARTS * self.part
+        others = _resident() + WORK * self.text + _PARTS * self.part + _CONNECTIONS
         if self.memory < others + _LEAST_FOR_BODIES:
             least = (others + _LEAST_FOR_BODIES) // _MB + 1
             raise UsageError(

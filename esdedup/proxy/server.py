@@ -29,9 +29,12 @@ from esdedup.ingest.parallel import be_a_program
 from esdedup.proxy import logs
 from esdedup.proxy.app import Service
 from esdedup.proxy.http import Failed, Headers
+from esdedup.proxy.memory import Limits
 from esdedup.proxy.upstream import Upstream
 
 _LARGEST_HEAD = 64 << 10
+_READ = 64 << 10
+"""Bytes that are read from a client at a time."""
 _IDLE_SECONDS = 3600
 """Clients keep connections for long, as the servers never close them."""
 _TLS_END_SECONDS = 2.0
@@ -49,9 +52,9 @@ log = logging.getLogger(__name__)
 class Settings:
     """The settings of a proxy. Sizes are bytes, times seconds.
 
-    timeout: silence of the upstream. max_memory: all bodies together. max_connections: clients of
-    all processes. head_timeout: for the whole head of a request. body_timeout: silence of a client
-    in a body. client_ca: authorities of client certificates, which are required then.
+    timeout: silence of the upstream. max_memory: of all processes. max_text: of a text that gets
+    tokens. max_connections: clients of all processes. head_timeout: for the whole head of a
+    request. body_timeout: silence of a client in a body. client_ca: authorities of client certificates, which are required then.
     grace_seconds: for requests in progress when the proxy ends.
     """
 
@@ -61,7 +64,7 @@ class Settings:
     ca_certs: str | None
     timeout: float
     max_memory: int
-    max_document: int
+    max_text: int
     max_connections: int
     head_timeout: float
     body_timeout: float
@@ -78,7 +81,12 @@ def serve(settings: Settings) -> None:
 
     Raises UsageError if a setting is wrong, and EsdedupError if the address can't be used.
     """
-    _upstream(settings)
+    try:
+        tempfile.gettempdir()
+    except OSError as error:
+        raise UsageError(f"no folder for temporary files: {error.strerror}; set TMPDIR") from error
+    each = _share(settings)
+    _service(each)
     secure = _tls(settings) is not None
     listener = _listener(settings.host, settings.port)
     handler = logs.configure(settings.log_format)
@@ -86,17 +94,15 @@ def serve(settings: Settings) -> None:
     address = f"http{'s' if secure else ''}://{host}:{settings.port}"
     log.info("Listening on %s, passing to %s", address, settings.upstream)
     if settings.processes == 1:
-        _run(settings, listener, handler)
+        _run(each, listener, handler)
     else:
-        _supervise(settings, listener, handler)
-
-
-def _upstream(settings: Settings) -> Upstream:
-    return Upstream(settings.upstream, ca_certs=settings.ca_certs, timeout=settings.timeout)
+        _supervise(each, listener, handler)
 
 
 def _service(settings: Settings) -> Service:
-    return Service(_upstream(settings))
+    """The application. Raises UsageError."""
+    upstream = Upstream(settings.upstream, ca_certs=settings.ca_certs, timeout=settings.timeout)
+    return Service(upstream, Limits(settings.max_memory, settings.max_text, settings.body_timeout))
 
 
 def _listener(host: str, port: int) -> socket.socket:
@@ -314,6 +320,8 @@ class _Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        if hasattr(transport, "max_size"):
+            transport.max_size = _READ
         if len(self.connections) > self._most:
             log.warning("refused a connection: %d are open", self._most)
             self._refuse(_error(503, "too many connections"), (b"retry-after", b"1"))
@@ -353,6 +361,12 @@ class _Connection(HttpToolsProtocol):
             raise self._fault
         self._head, self._in_body = None, True
         super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        super().on_body(body)
+        if not self.cycle.response_complete:
+            # The rest stays with the client until the application asks for it.
+            self.flow.pause_reading()
 
     def on_message_complete(self) -> None:
         self._in_body = False
@@ -421,13 +435,20 @@ def _too_large() -> Failed:
     return _error(431, f"the head is larger than {_LARGEST_HEAD >> 10} KB")
 
 
-def _supervise(settings: Settings, listener: socket.socket, handler: logs.Handler) -> None:
-    """Serves in several processes, and starts another for each that dies, until interrupted."""
-    share = dataclasses.replace(
+def _share(settings: Settings) -> Settings:
+    """The settings of one process of all."""
+    return dataclasses.replace(
         settings,
         max_memory=settings.max_memory // settings.processes,
         max_connections=-(-settings.max_connections // settings.processes),
     )
+
+
+def _supervise(settings: Settings, listener: socket.socket, handler: logs.Handler) -> None:
+    """Serves in several processes, and starts another for each that dies, until interrupted.
+
+    settings: of each process.
+    """
     children: dict[int, SpawnProcess] = {}
 
     def pass_on(number: int, _: object) -> None:
@@ -443,7 +464,7 @@ def _supervise(settings: Settings, listener: socket.socket, handler: logs.Handle
         try:
             while True:
                 while len(children) < settings.processes:
-                    child = _started(share, listener)
+                    child = _started(settings, listener)
                     children[child.sentinel] = child
                 _take_dead(children)
                 handler.write_due()

@@ -191,18 +191,15 @@ def test_paths_do_not_leave_the_path_of_the_upstream(
     elasticsearch_url: str, name: str, tmp_path: Path
 ) -> None:
     with Enriching(f"{elasticsearch_url}/{name}", tmp_path) as proxy:
-        host, port = proxy.address
         for path, status in (
-            (b"/_doc/x/../y", b"405"),
+            (b"/_search", b"200"),
             (b"/../_search", b"400"),
             (b"/_search/%2e%2e/%2E./x", b"400"),
-            (b"/_search", b"200"),
+            (b"/_search\\..\\..", b"400"),
         ):
-            with socket.create_connection((host, port), 30) as client:
+            with socket.create_connection(proxy.address, 30) as client:
                 client.sendall(b"GET " + path + b" HTTP/1.1\r\nhost: x\r\n\r\n")
-                answer = client.recv(1 << 16)
-            refused = b"leaves that of the upstream" in answer
-            assert refused is (status == b"400"), (path, answer)
+                assert client.recv(1 << 16).startswith(b"HTTP/1.1 " + status), path
 
 
 def test_the_proxy_tells_how_it_is(proxy: Enriching, name: str, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from esdedup.exceptions import MissingExtra, UsageError
 from esdedup.stores.to_json import json_fault
 
 _SIZE = re.compile(r"(\d+) ?([KMG]?)B?", re.IGNORECASE)
-_SIZES = ("max_memory", "max_document")
+_SIZES = ("max_memory", "max_text")
 _TYPES: dict[type, tuple[tuple[type, ...], str]] = {
     int: ((int,), "a whole number"),
     float: ((int, float), "a number"),
@@ -109,13 +109,13 @@ class _Options:
     max_memory: Annotated[
         int,
         _limit(
-            "Memory for all bodies; others wait.",
+            "Memory of all processes; bodies wait for it.",
             parser=_size,
             metavar="SIZE",
             show_default="256MB",
         ),
     ] = 256 << 20
-    max_document: Annotated[int, _size_option("Largest document.", "32MB")] = 32 << 20
+    max_text: Annotated[int, _size_option("Longest text that gets tokens.", "2MB")] = 2 << 20
     max_connections: Annotated[int, _limit("Most clients at a time.", min=1)] = 1000
     head_timeout: Annotated[float, _limit("Seconds to send a request's head.", min=0.1)] = 10.0
     body_timeout: Annotated[float, _limit("Seconds of silence in a body.", min=0.1)] = 60.0
