@@ -54,8 +54,8 @@ class Settings:
 
     timeout: silence of the upstream. max_memory: of all processes. max_text: of a text that gets
     tokens. max_connections: clients of all processes. head_timeout: for the whole head of a
-    request. body_timeout: silence of a client in a body. client_ca: authorities of client certificates, which are required then.
-    grace_seconds: for requests in progress when the proxy ends.
+    request. body_timeout: silence of a client in a body. client_ca: authorities of client
+    certificates, which are required then. grace_seconds: for requests in progress when the proxy ends.
     """
 
     upstream: str
