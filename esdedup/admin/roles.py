@@ -1,0 +1,201 @@
+"""The least rights of each command on a secured server, as a role of either product.
+
+The rights were found by running each command as a user with one of them taken away, on
+Elasticsearch 9.5.3 and OpenSearch 3.4.0 (`tests/security`). On Elasticsearch they are its named
+privileges, and actions only if a named one would allow much more, such as `manage` to delete the
+index. OpenSearch's named groups are wider, so that there they are actions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from esdedup.exceptions import UsageError
+
+Product = Literal["elasticsearch", "opensearch"]
+ROLES_PATHS: Mapping[Product, str] = {
+    "elasticsearch": "_security/role",
+    "opensearch": "_plugins/_security/api/roles",
+}
+"""The path below which each product takes a role, by its name."""
+
+
+@dataclass(frozen=True)
+class Grant:
+    """Privileges or actions on an index, and in the whole cluster."""
+
+    index: tuple[str, ...] = ()
+    cluster: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Right:
+    """One thing that a user may do, as each product grants it. does: completes "may"."""
+
+    does: str
+    elasticsearch: Grant
+    opensearch: Grant
+
+
+_BULK = "indices:data/write/bulk"
+
+SEE = Right(
+    "see the mapping and settings",
+    Grant(("view_index_metadata",)),
+    Grant(
+        (
+            "indices:admin/mappings/get",
+            "indices:admin/resolve/index",
+            "indices:monitor/settings/get",
+        )
+    ),
+)
+READ = Right(
+    "read and search documents",
+    Grant(("read",)),
+    Grant(
+        (
+            "indices:data/read/get",
+            "indices:data/read/mget*",
+            "indices:data/read/msearch",
+            "indices:data/read/point_in_time/create",
+            "indices:data/read/point_in_time/delete",
+            "indices:data/read/search*",
+        ),
+        ("indices:data/read/mget", "indices:data/read/msearch"),
+    ),
+)
+WRITE = Right(
+    "write and update documents",
+    Grant(("index",)),
+    Grant(
+        (f"{_BULK}*", "indices:data/write/index", "indices:data/write/update"),
+        (_BULK,),
+    ),
+)
+GROW = Right(
+    "write documents with new fields",
+    Grant(("index",)),
+    Grant(("indices:admin/mapping/put",)),
+)
+DELETE = Right(
+    "delete documents",
+    Grant(("delete",)),
+    Grant((f"{_BULK}*", "indices:data/write/delete"), (_BULK,)),
+)
+REFRESH = Right("refresh the index", Grant(("maintenance",)), Grant(("indices:admin/refresh*",)))
+MEASURE = Right("see the index's size", Grant(("monitor",)), Grant(("indices:monitor/stats",)))
+CREATE = Right("create the index", Grant(("create_index",)), Grant(("indices:admin/create",)))
+MAP = Right(
+    "add fields to the mapping",
+    Grant(("indices:admin/mapping/put",)),
+    Grant(("indices:admin/mapping/put",)),
+)
+TEMPLATES = Right(
+    "see and put templates",
+    Grant(cluster=("manage_index_templates",)),
+    Grant(
+        cluster=(
+            "cluster:admin/component_template/get",
+            "cluster:admin/component_template/put",
+            "indices:admin/index_template/get",
+            "indices:admin/index_template/simulate",
+        )
+    ),
+)
+SIMULATE = Right(
+    "see the fields that templates give a new index",
+    Grant(cluster=("indices:admin/index_template/simulate_index",)),
+    Grant(cluster=("indices:admin/index_template/simulate_index",)),
+)
+
+
+@dataclass(frozen=True)
+class Needs:
+    """The rights of a command, on its index and on a second one."""
+
+    index: tuple[Right, ...]
+    other: tuple[Right, ...] = ()
+
+
+_LOOK = Needs((SEE, READ))
+_COMPARE = Needs((SEE, READ, MEASURE))
+_CHANGE = Needs((SEE, READ, MEASURE, WRITE, REFRESH))
+
+ROLES: Mapping[str, Needs] = {
+    "index": Needs((SEE, READ, WRITE, GROW, REFRESH)),
+    "index-new": Needs((SEE, READ, WRITE, GROW, REFRESH, CREATE)),
+    "similar": _LOOK,
+    "query": Needs((SEE,)),
+    "explain": _LOOK,
+    "pairs": _COMPARE,
+    "stats": _COMPARE,
+    "report": _COMPARE,
+    "tune": _COMPARE,
+    "scheme": _COMPARE,
+    "group": _CHANGE,
+    "dedup": _COMPARE,
+    "dedup-mark": _CHANGE,
+    "dedup-delete": Needs((SEE, READ, MEASURE, DELETE, REFRESH)),
+    "dedup-move": Needs(
+        (SEE, READ, MEASURE, DELETE, REFRESH), (SEE, READ, CREATE, MAP, WRITE, REFRESH)
+    ),
+    "undo": Needs((SEE, READ, WRITE, REFRESH)),
+    "undo-move": Needs((SEE, READ, WRITE, REFRESH), (SEE, READ, DELETE, REFRESH)),
+    "stop": Needs((SEE, READ, MEASURE, MAP)),
+    "attach": Needs((SEE, MAP)),
+    "template": Needs((SEE, TEMPLATES)),
+    "backfill": Needs((SEE, READ, WRITE, REFRESH)),
+    "backfill-sidecar": Needs((SEE, READ), (SEE, READ, CREATE, WRITE, REFRESH)),
+    "switch": Needs((SEE, READ, WRITE, REFRESH, MAP)),
+    "check": _LOOK,
+    "proxy": Needs((SEE, WRITE, GROW, SIMULATE)),
+}
+"""The roles, by the command, and for some by the command and one of its options."""
+
+
+def role(name: str, product: Product, index: str, other: str | None = None) -> dict[str, Any]:
+    """Returns a role, as `PUT _security/role/NAME` of Elasticsearch and
+    `PUT _plugins/_security/api/roles/NAME` of OpenSearch take it.
+
+    name: one of `ROLES`. index: a name, or a pattern such as logs-*. other: the index that
+    documents are moved to, or the sidecar. Raises UsageError if there is no such role, or if it
+    needs another index and none is given, or the reverse.
+    """
+    if name not in ROLES:
+        raise UsageError(f"there is no role {name!r}: name one of {', '.join(ROLES)}")
+    needs = ROLES[name]
+    if bool(needs.other) != (other is not None):
+        does = "is for one index" if other else "is for two indices"
+        raise UsageError(f"the role {name!r} {does}: {'leave out' if other else 'give'} --to")
+    parts = [(index, _granted(needs.index, product))]
+    if other is not None:
+        parts.append((other, _granted(needs.other, product)))
+    cluster = _sorted(name for _, grant in parts for name in grant.cluster)
+    if product == "elasticsearch":
+        granted = [{"names": [name], "privileges": list(each.index)} for name, each in parts]
+        return {"cluster": cluster, "indices": granted}
+    granted = [
+        {"index_patterns": [name], "allowed_actions": list(each.index)} for name, each in parts
+    ]
+    return {"cluster_permissions": cluster, "index_permissions": granted}
+
+
+def roles_of(command: str) -> list[str]:
+    """Returns the names of a command's roles, as in `ROLES`."""
+    return [name for name in ROLES if name == command or name.startswith(f"{command}-")]
+
+
+def _granted(rights: tuple[Right, ...], product: Product) -> Grant:
+    grants = [
+        each.elasticsearch if product == "elasticsearch" else each.opensearch for each in rights
+    ]
+    index = _sorted(name for grant in grants for name in grant.index)
+    cluster = _sorted(name for grant in grants for name in grant.cluster)
+    return Grant(tuple(index), tuple(cluster))
+
+
+def _sorted(names: Any) -> list[str]:
+    return sorted(set(names))

@@ -1,0 +1,209 @@
+"""Each command as a user who has its role, over TLS, and nothing else."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from esdedup.admin.roles import ROLES, ROLES_PATHS, role
+from tests.helpers.commands import run_command
+from tests.security.scenarios import DOCUMENTS, SCENARIOS, Scenario, filled, nothing
+from tests.security.users import Secured
+
+every_scenario = pytest.mark.parametrize(
+    "scenario", SCENARIOS, ids=[f"{at}-{each.role}" for at, each in enumerate(SCENARIOS)]
+)
+
+
+@pytest.fixture(scope="module")
+def read_index(secured: Secured, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """An index with tokens, which tests only read."""
+    made = f"rights-{uuid.uuid4().hex[:10]}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("read"))
+        filled(secured, made)
+    yield made
+    secured.forget(made)
+
+
+@every_scenario
+def test_a_role_suffices_for_its_command(
+    secured: Secured, name: str, read_index: str, scenario: Scenario
+) -> None:
+    index = read_index if scenario.reads else name
+    if not scenario.reads:
+        scenario.prepare(secured, index)
+    secured.make_user(name, scenario.role_for(secured, index))
+    ran = scenario.run(secured, index, name)
+    assert ran.status == 0, ran.err
+    assert "privilege" not in ran.err
+
+
+def test_every_role_is_tried() -> None:
+    # The proxy's role has a module of its own.
+    assert {each.role for each in SCENARIOS} == ROLES.keys() - {"proxy"}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("tried", sorted({each.role for each in SCENARIOS}))
+def test_no_privilege_is_too_much(secured: Secured, name: str, tried: str) -> None:
+    kin = [each for each in SCENARIOS if each.role == tried]
+    whole = kin[0].role_for(secured, name)
+    for at, part in enumerate(_lists(whole)):
+        for privilege in part:
+            less = copy.deepcopy(whole)
+            _lists(less)[at].remove(privilege)
+            assert any(_fails(secured, name, each, less) for each in kin), privilege
+
+
+def _lists(made: dict[str, Any]) -> list[list[str]]:
+    """The lists of privileges in a role."""
+    cluster, indices = made.values()
+    return [cluster, *(each.get("privileges", each.get("allowed_actions")) for each in indices)]
+
+
+def _fails(server: Secured, name: str, scenario: Scenario, made: dict[str, Any]) -> bool:
+    """Tells whether a user with this role can't run the commands, or is told of a privilege."""
+    server.forget(name)
+    scenario.prepare(server, name)
+    server.make_user(name, made)
+    ran = scenario.run(server, name, name)
+    return ran.status != 0 or "privilege" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("tried", "lacking"),
+    [
+        ("similar", {"elasticsearch": "read", "opensearch": "indices:data/read/msearch"}),
+        ("stats", {"elasticsearch": "monitor", "opensearch": "indices:monitor/stats"}),
+        ("dedup-delete", {"elasticsearch": "delete", "opensearch": "indices:data/write/delete"}),
+        ("index-new", {"elasticsearch": "create_index", "opensearch": "indices:admin/create"}),
+        (
+            "attach",
+            {
+                "elasticsearch": "indices:admin/mapping/put",
+                "opensearch": "indices:admin/mapping/put",
+            },
+        ),
+    ],
+)
+def test_a_message_names_the_missing_right_and_how_to_see_all(
+    secured: Secured, name: str, tried: str, lacking: dict[str, str]
+) -> None:
+    (scenario,) = (each for each in SCENARIOS if each.role == tried)
+    scenario.prepare(secured, name)
+    missing = lacking[secured.product]
+    less = without(scenario.role_for(secured, name), missing)
+    secured.make_user(name, less)
+    ran = scenario.run(secured, name, name)
+    assert ran.status == 1
+    assert "403" in ran.err
+    assert missing in ran.err
+    command = tried.partition("-")[0]
+    assert f"esdedup check --role {command}" in ran.err
+    assert "Traceback" not in ran.err
+
+
+def without(made: dict[str, Any], privilege: str) -> dict[str, Any]:
+    """The role without a privilege, wherever it stands."""
+    less = copy.deepcopy(made)
+    for part in _lists(less):
+        part[:] = [each for each in part if each != privilege]
+    indices = list(less)[-1]
+    less[indices] = [each for each in less[indices] if all(each.values())]
+    return less
+
+
+def test_index_without_the_right_to_refresh_warns(secured: Secured, name: str) -> None:
+    nothing(secured, name)
+    refresh = {"elasticsearch": "maintenance", "opensearch": "indices:admin/refresh*"}
+    made = role("index-new", secured.product, name)
+    secured.make_user(name, without(made, refresh[secured.product]))
+    ran = secured.run("index", "documents.jsonl", "-i", name, user=name)
+    assert ran.status == 0, ran.err
+    assert ran.json[0]["created"] == len(DOCUMENTS)
+    assert "All documents are written" in ran.err
+    secured.ask("POST", f"/{name}/_refresh")
+    assert secured.ask("GET", f"/{name}/_count")["count"] == len(DOCUMENTS)
+
+
+def test_switch_asks_for_the_right_to_templates_before_any_change(
+    secured: Secured, name: str
+) -> None:
+    filled(secured, name)
+    alias = f"{name}-to"
+    secured.ask("PUT", f"/{name}/_alias/{alias}")
+    before = secured.ask("GET", f"/{name}/_mapping")
+    secured.make_user(name, role("switch", secured.product, f"{name}*"))
+    command = f"switch -i {alias} --scheme new.json --yes"
+    ran = secured.run(*command.split(), user=name)
+    assert ran.status == 1
+    assert "component_template" in ran.err
+    assert secured.ask("GET", f"/{name}/_mapping") == before
+    # Two roles at once: the rights of both.
+    secured.make_user(name, _both(role("switch", secured.product, f"{name}*"), secured))
+    ran = secured.run(*command.split(), user=name)
+    assert ran.status == 0, ran.err
+
+
+def _both(made: dict[str, Any], secured: Secured) -> dict[str, Any]:
+    cluster = next(iter(made))
+    return {**made, cluster: made[cluster] + role("template", secured.product, "*")[cluster]}
+
+
+def test_check_prints_a_role_that_the_server_takes(secured: Secured, name: str) -> None:
+    # Nobody needs rights to see it, and no index of that name exists.
+    secured.make_user(name, role("query", secured.product, "others"))
+    ran = secured.run("check", "--role", "pairs", "-i", f"{name}*", "--json", user=name)
+    assert ran.status == 0, ran.err
+    assert ran.json == [role("pairs", secured.product, f"{name}*")]
+    path = ROLES_PATHS[secured.product]
+    assert f"PUT /{path}/" in ran.err
+    secured.ask("PUT", f"/{path}/{name}", ran.json[0])
+
+
+def test_check_prints_a_role_without_a_server() -> None:
+    ran = run_command("check", "--role", "dedup-move", "-i", "news", "--to", "old", "--table",
+                      "--product", "opensearch")  # fmt: skip
+    assert ran.status == 0, ran.err
+    assert json.loads(ran.out) == role("dedup-move", "opensearch", "news", "old")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("--role dance --product opensearch", "index-new, similar"),
+        ("--role pairs", "--product"),
+        ("--role pairs --product opensearch --to old", "leave out --to"),
+        ("--role dedup-move --product opensearch", "give --to"),
+        ("--product opensearch", "go with --role"),
+    ],
+)
+def test_wrong_uses_of_check_role(options: str, said: str) -> None:
+    ran = run_command("check", "-i", "news", *options.split())
+    assert ran.status == 2
+    assert said in ran.err
+    assert ran.out == ""
+
+
+def test_the_page_has_the_rights_of_each_role() -> None:
+    from tests.docs.test_pages import PAGES
+
+    page = (PAGES / "how-to" / "least-privilege.md").read_text("utf-8")
+    rows = {found[1]: found[2] for found in re.finditer(r"^\| `([\w-]+)` \| (.*) \|$", page, re.M)}
+    wanted = {
+        name: f"{_does(needs.index)} | {_does(needs.other) or ''}".strip()
+        for name, needs in ROLES.items()
+    }
+    assert rows.keys() >= wanted.keys()
+    assert {name: rows[name] for name in wanted} == wanted
+
+
+def _does(rights: Any) -> str:
+    return ", ".join(each.name for each in rights)
