@@ -105,6 +105,16 @@ TEMPLATES = Right(
         )
     ),
 )
+LOOK_UP = Right(
+    "see one index whole",
+    Grant(("view_index_metadata",)),
+    Grant(("indices:admin/get", "indices:monitor/settings/get")),
+)
+BEGIN = Right(
+    "create an index by its first document",
+    Grant(("auto_configure",)),
+    Grant(("indices:admin/create",)),
+)
 SIMULATE = Right(
     "see the fields that templates give a new index",
     Grant(cluster=("indices:admin/index_template/simulate_index",)),
@@ -151,7 +161,8 @@ ROLES: Mapping[str, Needs] = {
     "backfill-sidecar": Needs((SEE, READ), (SEE, READ, CREATE, WRITE, REFRESH)),
     "switch": Needs((SEE, READ, WRITE, REFRESH, MAP)),
     "check": _LOOK,
-    "proxy": Needs((SEE, WRITE, GROW, SIMULATE)),
+    "proxy": Needs((LOOK_UP, WRITE, GROW)),
+    "proxy-new": Needs((LOOK_UP, WRITE, GROW, BEGIN, SIMULATE)),
 }
 """The roles, by the command, and for some by the command and one of its options."""
 

@@ -13,6 +13,7 @@ from urllib.parse import urldefrag
 
 from esdedup.admin.roles import ROLES_PATHS, Product
 from tests.helpers.commands import Ran, run_command
+from tests.helpers.processes import await_true
 from tests.servers.secured import ADMIN, PASSWORD, PASSWORD_HASH, basic
 
 
@@ -60,13 +61,22 @@ class Secured:
 
     def make_user(self, user: str, role: dict[str, Any]) -> None:
         """Makes a user with one role of the same name, or gives an existing one this role."""
-        self.ask("PUT", f"/{ROLES_PATHS[self.product]}/{user}", role)
+        self._put(f"/{ROLES_PATHS[self.product]}/{user}", role)
         if self.product == "elasticsearch":
             known = {"password_hash": PASSWORD_HASH, "roles": [user]}
-            self.ask("PUT", f"/_security/user/{user}", known)
+            self._put(f"/_security/user/{user}", known)
         else:
             known = {"hash": PASSWORD_HASH, "opendistro_security_roles": [user]}
-            self.ask("PUT", f"/_plugins/_security/api/internalusers/{user}", known)
+            self._put(f"/_plugins/_security/api/internalusers/{user}", known)
+
+    def _put(self, path: str, body: dict[str, Any]) -> None:
+        def put() -> bool:
+            status, answer = self.request("PUT", path, body)
+            # OpenSearch keeps all roles in one document, which other tests change too.
+            assert status < 300 or status == 409, f"{path}: {status} {answer}"
+            return status != 409
+
+        await_true(f"{path} is put", put)
 
     def forget(self, name: str) -> None:
         """Deletes the indices of a test."""

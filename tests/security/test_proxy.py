@@ -1,0 +1,144 @@
+"""The proxy before a secured server, and clients of different rights."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from esdedup.admin.roles import role
+from tests.helpers.http import HTTP
+from tests.security.scenarios import filled
+from tests.security.users import Secured
+from tests.servers.enriching import Enriching
+from tests.servers.secured import basic
+
+TEXT = "one two three four five six seven"
+PARAMS = "?filter_path=*.mappings._meta.esdedup,*.settings.index.uuid"
+
+
+@pytest.fixture(scope="module")
+def proxy(secured: Secured, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Enriching]:
+    folder = tmp_path_factory.mktemp("proxy")
+    with Enriching(secured.url, folder, "--ca-certs", secured.ca_file) as running:
+        yield running
+
+
+def put(proxy: Enriching, path: str, user: str, method: str = "PUT") -> httpx.Response:
+    body = json.dumps({"text": TEXT, "of": f"{user} and more"})
+    headers = {"content-type": "application/json", **basic(user)}
+    return HTTP.request(method, f"{proxy.url}{path}", content=body, headers=headers)
+
+
+def stored(server: Secured, index: str, id: str) -> dict[str, Any]:
+    found: dict[str, Any] = server.ask("GET", f"/{index}/_doc/{id}")["_source"]
+    return found
+
+
+def test_who_may_see_and_write_gets_tokens(secured: Secured, name: str, proxy: Enriching) -> None:
+    filled(secured, name)
+    secured.make_user(name, role("proxy", secured.product, name))
+    assert put(proxy, f"/{name}/_doc/1", name).status_code == 201
+    assert stored(secured, name, "1")["esdedup"]["minhash"]
+    lines = [{"index": {"_index": name, "_id": "2"}}, {"text": TEXT}]
+    body = "".join(json.dumps(line) + "\n" for line in lines)
+    headers = {"content-type": "application/x-ndjson", **basic(name)}
+    answer = HTTP.post(f"{proxy.url}/_bulk", content=body, headers=headers).json()
+    assert answer["errors"] is False
+    assert stored(secured, name, "2")["esdedup"]["minhash"]
+
+
+def test_who_may_only_write_gets_no_tokens_and_the_log_says_why(
+    secured: Secured, name: str, proxy: Enriching
+) -> None:
+    filled(secured, name)
+    made = role("proxy", secured.product, name)
+    (granted,) = list(made.values())[1]
+    lookups = ("view_index_metadata", "indices:admin/get", "indices:monitor/settings/get")
+    for key in ("privileges", "allowed_actions"):
+        if key in granted:
+            granted[key] = [each for each in granted[key] if each not in lookups]
+    secured.make_user(name, made)
+    assert put(proxy, f"/{name}/_doc/1", name).status_code == 201
+    assert "esdedup" not in stored(secured, name, "1")
+    assert [line for line in proxy.log.splitlines() if name in line and "right" in line]
+
+
+def test_who_may_not_write_gets_the_servers_refusal(
+    secured: Secured, name: str, proxy: Enriching
+) -> None:
+    filled(secured, name)
+    secured.make_user(name, role("query", secured.product, name))
+    answer = put(proxy, f"/{name}/_doc/1", name)
+    assert answer.status_code == 403
+    assert "security_exception" in answer.text
+    assert secured.request("GET", f"/{name}/_doc/1")[0] == 404
+
+
+def test_who_is_unknown_gets_the_servers_refusal(secured: Secured, proxy: Enriching) -> None:
+    answer = put(proxy, "/some/_doc/1", f"nobody-{uuid.uuid4().hex}")
+    assert answer.status_code == 401
+
+
+def test_users_do_not_share_what_one_may_see(secured: Secured, name: str, proxy: Enriching) -> None:
+    """A user without rights gets no answer out of a lookup that another user made."""
+    filled(secured, name)
+    secured.make_user(name, role("proxy", secured.product, name))
+    other = f"{name}-to"
+    secured.make_user(other, role("proxy", secured.product, "others"))
+    assert put(proxy, f"/{name}/_doc/1", name).status_code == 201
+    assert put(proxy, f"/{name}/_doc/2", other).status_code == 403
+
+
+def test_a_role_for_indices_that_a_first_document_makes(
+    secured: Secured, name: str, proxy: Enriching
+) -> None:
+    secured.make_user(name, role("proxy-new", secured.product, f"{name}*"))
+    # The lookups of the proxy before the index exists.
+    assert secured.request("GET", f"/{name}{PARAMS}", user=name)[0] == 404
+    assert secured.request("GET", f"/{name}/_settings/index.uuid", user=name)[0] == 404
+    simulate = f"/_index_template/_simulate_index/{name}"
+    assert secured.request("POST", simulate, user=name)[0] == 200
+    assert put(proxy, f"/{name}/_doc/1", name).status_code == 201
+    assert secured.request("GET", f"/{name}{PARAMS}", user=name)[0] == 200
+    assert secured.request("GET", f"/{name}/_settings/index.uuid", user=name)[0] == 200
+
+
+@pytest.mark.nightly
+def test_no_privilege_of_the_proxys_roles_is_too_much(secured: Secured, name: str) -> None:
+    filled(secured, name)
+    whole = role("proxy-new", secured.product, f"{name}*")
+    cluster, indices = whole
+    assert attempts(secured, name, whole) == []
+    for part in (whole[cluster], list(whole[indices][0].values())[1]):
+        for privilege in list(part):
+            part.remove(privilege)
+            if all(whole[indices][0].values()):
+                assert attempts(secured, name, whole), privilege
+            part.append(privilege)
+
+
+def attempts(server: Secured, name: str, made: dict[str, Any]) -> list[str]:
+    """The requests that a user with a role is refused."""
+    server.request("DELETE", f"/{name}-to")
+    server.make_user(name, made)
+    new = {f"field-{uuid.uuid4().hex[:6]}": 1}
+    requests: list[tuple[str, str, Any]] = [
+        ("GET", f"/{name}{PARAMS}", None),
+        ("GET", f"/{name}/_settings/index.uuid", None),
+        ("POST", f"/_index_template/_simulate_index/{name}-to", None),
+        ("PUT", f"/{name}/_doc/1", {"text": TEXT}),
+        ("POST", f"/{name}/_update/1", {"doc": {"text": TEXT}}),
+        ("POST", "/_bulk", [{"index": {"_index": name, "_id": "2"}}, new]),
+        ("POST", "/_bulk", [{"create": {"_index": f"{name}-to", "_id": "1"}}, new]),
+    ]
+    refused = []
+    for method, path, body in requests:
+        status, answer = server.request(method, path, body, name)
+        if status == 403 or "security_exception" in json.dumps(answer):
+            refused.append(f"{method} {path}")
+    return refused
