@@ -3,7 +3,8 @@
 The rights were found by running each command as a user with one of them taken away, on
 Elasticsearch 9.5.3 and OpenSearch 3.4.0 (`tests/security`). On Elasticsearch they are its named
 privileges, and actions only if a named one would allow much more, such as `manage` to delete the
-index. OpenSearch's named groups are wider, so that there they are actions.
+index. OpenSearch's named groups are wider, so that there they are actions. The actions that read
+are given together: which of them a command uses depends on the size of the index.
 """
 
 from __future__ import annotations
@@ -57,7 +58,6 @@ READ = Right(
     Grant(("read",)),
     Grant(
         (
-            "indices:data/read/get",
             "indices:data/read/mget*",
             "indices:data/read/msearch",
             "indices:data/read/point_in_time/create",
@@ -181,17 +181,22 @@ def role(name: str, product: Product, index: str, other: str | None = None) -> d
     if bool(needs.other) != (other is not None):
         does = "is for one index" if other else "is for two indices"
         raise UsageError(f"the role {name!r} {does}: {'leave out' if other else 'give'} --to")
+    return role_of(needs, product, index, other)
+
+
+def role_of(needs: Needs, product: Product, index: str, other: str | None) -> dict[str, Any]:
+    """Returns a role of the rights, in the form of the product's API; as `role`."""
     parts = [(index, _granted(needs.index, product))]
     if other is not None:
         parts.append((other, _granted(needs.other, product)))
     cluster = _sorted(name for _, grant in parts for name in grant.cluster)
+    names, actions = "index_patterns", "allowed_actions"
     if product == "elasticsearch":
-        granted = [{"names": [name], "privileges": list(each.index)} for name, each in parts]
-        return {"cluster": cluster, "indices": granted}
-    granted = [
-        {"index_patterns": [name], "allowed_actions": list(each.index)} for name, each in parts
-    ]
-    return {"cluster_permissions": cluster, "index_permissions": granted}
+        names, actions = "names", "privileges"
+    indices = [{names: [on], actions: list(grant.index)} for on, grant in parts if grant.index]
+    if product == "elasticsearch":
+        return {"cluster": cluster, "indices": indices}
+    return {"cluster_permissions": cluster, "index_permissions": indices}
 
 
 def roles_of(command: str) -> list[str]:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import copy
 import json
-import re
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from esdedup.admin.roles import ROLES, ROLES_PATHS, role
+from esdedup.admin.roles import ROLES, ROLES_PATHS, Grant, Right, role, role_of
 from tests.helpers.commands import run_command
 from tests.security.scenarios import DOCUMENTS, SCENARIOS, Scenario, filled, nothing
 from tests.security.users import Secured
+
+RIGHTS = tuple(dict.fromkeys(right for each in SCENARIOS for right in ROLES[each.role].index))
 
 every_scenario = pytest.mark.parametrize(
     "scenario", SCENARIOS, ids=[f"{at}-{each.role}" for at, each in enumerate(SCENARIOS)]
@@ -52,29 +53,39 @@ def test_every_role_is_tried() -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("tried", sorted({each.role for each in SCENARIOS}))
-def test_no_privilege_is_too_much(secured: Secured, name: str, tried: str) -> None:
-    kin = [each for each in SCENARIOS if each.role == tried]
-    whole = kin[0].role_for(secured, name)
-    for at, part in enumerate(_lists(whole)):
-        for privilege in part:
-            less = copy.deepcopy(whole)
-            _lists(less)[at].remove(privilege)
-            assert any(_fails(secured, name, each, less) for each in kin), privilege
+def test_no_right_is_too_much(secured: Secured, name: str, tried: str) -> None:
+    needs, other = ROLES[tried], f"{name}-to"
+    whole = role_of(needs, secured.product, name, other)
+    for part in ("index", "other"):
+        for right in getattr(needs, part):
+            left = tuple(each for each in getattr(needs, part) if each is not right)
+            less = role_of(replace(needs, **{part: left}), secured.product, name, other)
+            # Where both products grant it together with another, nothing is taken away.
+            assert less == whole or _some_fails(secured, name, less, tried), right.does
 
 
-def _lists(made: dict[str, Any]) -> list[list[str]]:
-    """The lists of privileges in a role."""
-    cluster, indices = made.values()
-    return [cluster, *(each.get("privileges", each.get("allowed_actions")) for each in indices)]
+@pytest.mark.nightly
+@pytest.mark.parametrize("right", RIGHTS, ids=[each.does for each in RIGHTS])
+def test_no_action_of_a_right_is_too_much(secured: Secured, name: str, right: Right) -> None:
+    """Each is needed by one command at least that has the right."""
+    grant: Grant = getattr(right, secured.product)
+    kin = [each for each in SCENARIOS if right in ROLES[each.role].index]
+    for action in {*grant.index, *grant.cluster}:
+        roles = ((each.role, without(each.role_for(secured, name), action)) for each in kin)
+        assert any(_some_fails(secured, name, less, role) for role, less in roles), action
 
 
-def _fails(server: Secured, name: str, scenario: Scenario, made: dict[str, Any]) -> bool:
-    """Tells whether a user with this role can't run the commands, or is told of a privilege."""
-    server.forget(name)
-    scenario.prepare(server, name)
-    server.make_user(name, made)
-    ran = scenario.run(server, name, name)
-    return ran.status != 0 or "privilege" in ran.err
+def _some_fails(server: Secured, name: str, made: dict[str, Any], tried: str) -> bool:
+    """Tells whether a user with this role can't run a command, or is told of a privilege."""
+    for scenario in SCENARIOS:
+        if scenario.role == tried:
+            server.forget(name)
+            scenario.prepare(server, name)
+            server.make_user(name, made)
+            ran = scenario.run(server, name, name)
+            if ran.status != 0 or "privilege" in ran.err:
+                return True
+    return False
 
 
 @pytest.mark.parametrize(
@@ -112,12 +123,13 @@ def test_a_message_names_the_missing_right_and_how_to_see_all(
 
 def without(made: dict[str, Any], privilege: str) -> dict[str, Any]:
     """The role without a privilege, wherever it stands."""
-    less = copy.deepcopy(made)
-    for part in _lists(less):
-        part[:] = [each for each in part if each != privilege]
-    indices = list(less)[-1]
-    less[indices] = [each for each in less[indices] if all(each.values())]
-    return less
+    (cluster, granted), (indices, parts) = made.items()
+    left = []
+    for part in parts:
+        (names, on), (actions, each) = part.items()
+        if kept := [action for action in each if action != privilege]:
+            left.append({names: on, actions: kept})
+    return {cluster: [each for each in granted if each != privilege], indices: left}
 
 
 def test_index_without_the_right_to_refresh_warns(secured: Secured, name: str) -> None:
@@ -190,20 +202,3 @@ def test_wrong_uses_of_check_role(options: str, said: str) -> None:
     assert ran.status == 2
     assert said in ran.err
     assert ran.out == ""
-
-
-def test_the_page_has_the_rights_of_each_role() -> None:
-    from tests.docs.test_pages import PAGES
-
-    page = (PAGES / "how-to" / "least-privilege.md").read_text("utf-8")
-    rows = {found[1]: found[2] for found in re.finditer(r"^\| `([\w-]+)` \| (.*) \|$", page, re.M)}
-    wanted = {
-        name: f"{_does(needs.index)} | {_does(needs.other) or ''}".strip()
-        for name, needs in ROLES.items()
-    }
-    assert rows.keys() >= wanted.keys()
-    assert {name: rows[name] for name in wanted} == wanted
-
-
-def _does(rights: Any) -> str:
-    return ", ".join(each.name for each in rights)
