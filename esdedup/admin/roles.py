@@ -33,9 +33,9 @@ class Grant:
 
 @dataclass(frozen=True)
 class Right:
-    """One thing that a user may do, as each product grants it. does: completes "may"."""
+    """One thing that a user may do, as each product grants it. name: in short, for people."""
 
-    does: str
+    name: str
     elasticsearch: Grant
     opensearch: Grant
 
@@ -43,7 +43,7 @@ class Right:
 _BULK = "indices:data/write/bulk"
 
 SEE = Right(
-    "see the mapping and settings",
+    "see mapping",
     Grant(("view_index_metadata",)),
     Grant(
         (
@@ -54,7 +54,7 @@ SEE = Right(
     ),
 )
 READ = Right(
-    "read and search documents",
+    "read",
     Grant(("read",)),
     Grant(
         (
@@ -68,7 +68,7 @@ READ = Right(
     ),
 )
 WRITE = Right(
-    "write and update documents",
+    "write",
     Grant(("index",)),
     Grant(
         (f"{_BULK}*", "indices:data/write/index", "indices:data/write/update"),
@@ -76,25 +76,25 @@ WRITE = Right(
     ),
 )
 GROW = Right(
-    "write documents with new fields",
+    "new fields",
     Grant(("index",)),
     Grant(("indices:admin/mapping/put",)),
 )
 DELETE = Right(
-    "delete documents",
+    "delete",
     Grant(("delete",)),
     Grant((f"{_BULK}*", "indices:data/write/delete"), (_BULK,)),
 )
-REFRESH = Right("refresh the index", Grant(("maintenance",)), Grant(("indices:admin/refresh*",)))
-MEASURE = Right("see the index's size", Grant(("monitor",)), Grant(("indices:monitor/stats",)))
-CREATE = Right("create the index", Grant(("create_index",)), Grant(("indices:admin/create",)))
+REFRESH = Right("refresh", Grant(("maintenance",)), Grant(("indices:admin/refresh*",)))
+MEASURE = Right("see size", Grant(("monitor",)), Grant(("indices:monitor/stats",)))
+CREATE = Right("create", Grant(("create_index",)), Grant(("indices:admin/create",)))
 MAP = Right(
-    "add fields to the mapping",
+    "change mapping",
     Grant(("indices:admin/mapping/put",)),
     Grant(("indices:admin/mapping/put",)),
 )
 TEMPLATES = Right(
-    "see and put templates",
+    "templates",
     Grant(cluster=("manage_index_templates",)),
     Grant(
         cluster=(
@@ -106,17 +106,17 @@ TEMPLATES = Right(
     ),
 )
 LOOK_UP = Right(
-    "see one index whole",
+    "look up",
     Grant(("view_index_metadata",)),
     Grant(("indices:admin/get", "indices:monitor/settings/get")),
 )
 BEGIN = Right(
-    "create an index by its first document",
+    "create by a document",
     Grant(("auto_configure",)),
     Grant(("indices:admin/create",)),
 )
 SIMULATE = Right(
-    "see the fields that templates give a new index",
+    "simulate template",
     Grant(cluster=("indices:admin/index_template/simulate_index",)),
     Grant(cluster=("indices:admin/index_template/simulate_index",)),
 )

@@ -61,11 +61,11 @@ def test_no_right_is_too_much(secured: Secured, name: str, tried: str) -> None:
             left = tuple(each for each in getattr(needs, part) if each is not right)
             less = role_of(replace(needs, **{part: left}), secured.product, name, other)
             # Where both products grant it together with another, nothing is taken away.
-            assert less == whole or _some_fails(secured, name, less, tried), right.does
+            assert less == whole or _some_fails(secured, name, less, tried), right.name
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("right", RIGHTS, ids=[each.does for each in RIGHTS])
+@pytest.mark.parametrize("right", RIGHTS, ids=[each.name for each in RIGHTS])
 def test_no_action_of_a_right_is_too_much(secured: Secured, name: str, right: Right) -> None:
     """Each is needed by one command at least that has the right."""
     grant: Grant = getattr(right, secured.product)
