@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from esdedup.admin.roles import ROLES, ROLES_PATHS, Grant, Right, role, role_of
+from esdedup.admin.roles import READ, ROLES, ROLES_PATHS, Grant, Right, role, role_of
 from tests.helpers.commands import run_command
-from tests.security.scenarios import DOCUMENTS, SCENARIOS, Scenario, filled, nothing
+from tests.security.scenarios import DOCUMENTS, SCENARIOS, Scenario, attached, filled, nothing
 from tests.security.users import Secured
 
 RIGHTS = tuple(dict.fromkeys(right for each in SCENARIOS for right in ROLES[each.role].index))
@@ -145,6 +145,17 @@ def test_index_without_the_right_to_refresh_warns(secured: Secured, name: str) -
     assert secured.ask("GET", f"/{name}/_count")["count"] == len(DOCUMENTS)
 
 
+def test_a_right_that_items_of_an_answer_lack_is_told_at_once(secured: Secured, name: str) -> None:
+    attached(secured, name)
+    needs = ROLES["backfill-sidecar"]
+    blind = replace(needs, other=tuple(each for each in needs.other if each is not READ))
+    secured.make_user(name, role_of(blind, secured.product, name, f"{name}-to"))
+    command = f"backfill -i {name} --sidecar {name}-to --retry-for 0"
+    ran = secured.run(*command.split(), user=name)
+    assert ran.status == 1
+    assert "lacks a privilege (403)" in ran.err
+
+
 def test_switch_asks_for_the_right_to_templates_before_any_change(
     secured: Secured, name: str
 ) -> None:
@@ -202,3 +213,18 @@ def test_wrong_uses_of_check_role(options: str, said: str) -> None:
     assert ran.status == 2
     assert said in ran.err
     assert ran.out == ""
+
+
+def test_an_api_key_may_have_a_role(
+    secured_elasticsearch_url: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = Secured("elasticsearch", secured_elasticsearch_url)
+    filled(server, name)
+    body = {"name": name, "role_descriptors": {"pairs": role("pairs", "elasticsearch", name)}}
+    key = server.ask("POST", "/_security/api_key", body)["encoded"]
+    options = ["--url", server.url, "--ca-certs", server.ca_file, "-i", name]
+    environment = {"ESDEDUP_API_KEY": key}
+    assert run_command("pairs", *options, environment=environment).status == 0
+    ran = run_command("index", "documents.jsonl", *options, environment=environment)
+    assert ran.status == 1
+    assert "403" in ran.err
