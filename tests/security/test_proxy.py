@@ -18,6 +18,9 @@ from tests.servers.enriching import Enriching
 from tests.servers.secured import basic
 
 TEXT = "one two three four five six seven"
+# One process starts the proxies.
+pytestmark = pytest.mark.xdist_group("secured proxy")
+
 PARAMS = "?filter_path=*.mappings._meta.esdedup,*.settings.index.uuid"
 
 
