@@ -47,7 +47,8 @@ class Scenario:
 
 
 def nothing(server: Secured, name: str) -> None:
-    """No index, and the files that commands take."""
+    """No index, the files that commands take, and none that a command before it wrote."""
+    Path("log.zst").unlink(missing_ok=True)
     write_lines(Path("documents.jsonl"), DOCUMENTS)
     write_lines(Path("more.jsonl"), MORE)
     Path("new.json").write_text(json.dumps(esdedup.Scheme(seed=9).to_json()))

@@ -11,8 +11,11 @@ import httpx
 import pytest
 
 from esdedup.admin.roles import role
+from esdedup.stores.mapping import index_mapping
 from tests.helpers.http import HTTP
+from tests.helpers.places import META
 from tests.security.scenarios import filled
+from tests.security.test_roles import without
 from tests.security.users import Secured
 from tests.servers.enriching import Enriching
 from tests.servers.secured import basic
@@ -97,7 +100,17 @@ def test_users_do_not_share_what_one_may_see(secured: Secured, name: str, proxy:
     assert put(proxy, f"/{name}/_doc/2", other).status_code == 403
 
 
-def test_a_role_for_indices_that_a_first_document_makes(
+@pytest.fixture
+def template(secured: Secured, name: str) -> Iterator[None]:
+    """A template with our fields, for indices that a first document makes."""
+    template = {"index_patterns": [f"{name}*"], "template": {"mappings": index_mapping(META)}}
+    secured.ask("PUT", f"/_index_template/{name}", template)
+    yield
+    secured.ask("DELETE", f"/_index_template/{name}")
+
+
+@pytest.mark.usefixtures("template")
+def test_who_may_make_an_index_gets_tokens_from_its_first_document_on(
     secured: Secured, name: str, proxy: Enriching
 ) -> None:
     secured.make_user(name, role("proxy-new", secured.product, f"{name}*"))
@@ -107,8 +120,19 @@ def test_a_role_for_indices_that_a_first_document_makes(
     simulate = f"/_index_template/_simulate_index/{name}"
     assert secured.request("POST", simulate, user=name)[0] == 200
     assert put(proxy, f"/{name}/_doc/1", name).status_code == 201
+    assert stored(secured, name, "1")["esdedup"]["minhash"]
     assert secured.request("GET", f"/{name}{PARAMS}", user=name)[0] == 200
     assert secured.request("GET", f"/{name}/_settings/index.uuid", user=name)[0] == 200
+
+
+@pytest.mark.usefixtures("template")
+def test_who_may_not_simulate_templates_gets_no_tokens_in_a_new_index(
+    secured: Secured, name: str, proxy: Enriching
+) -> None:
+    simulate = "indices:admin/index_template/simulate_index"
+    secured.make_user(name, without(role("proxy-new", secured.product, name), simulate))
+    assert put(proxy, f"/{name}/_doc/1", name).status_code == 201
+    assert "esdedup" not in stored(secured, name, "1")
 
 
 @pytest.mark.nightly

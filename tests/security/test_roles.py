@@ -17,6 +17,9 @@ from tests.security.users import Secured
 
 RIGHTS = tuple(dict.fromkeys(right for each in SCENARIOS for right in ROLES[each.role].index))
 
+EXACTER = "indices:admin/index_template/simulate"
+"""Without it, nothing fails: `template` can't tell as well if the next index has the fields."""
+
 every_scenario = pytest.mark.parametrize(
     "scenario", SCENARIOS, ids=[f"{at}-{each.role}" for at, each in enumerate(SCENARIOS)]
 )
@@ -55,6 +58,8 @@ def test_every_role_is_tried() -> None:
 @pytest.mark.parametrize("tried", sorted({each.role for each in SCENARIOS}))
 def test_no_right_is_too_much(secured: Secured, name: str, tried: str) -> None:
     needs, other = ROLES[tried], f"{name}-to"
+    # There `index` allows to change mappings too, until version 10: that is deprecated.
+    on_elasticsearch = secured.product == "elasticsearch"
     whole = role_of(needs, secured.product, name, other)
     for part in ("index", "other"):
         for right in getattr(needs, part):
@@ -70,7 +75,7 @@ def test_no_action_of_a_right_is_too_much(secured: Secured, name: str, right: Ri
     """Each is needed by one command at least that has the right."""
     grant: Grant = getattr(right, secured.product)
     kin = [each for each in SCENARIOS if right in ROLES[each.role].index]
-    for action in {*grant.index, *grant.cluster}:
+    for action in {*grant.index, *grant.cluster} - {EXACTER}:
         roles = ((each.role, without(each.role_for(secured, name), action)) for each in kin)
         assert any(_some_fails(secured, name, less, role) for role, less in roles), action
 
