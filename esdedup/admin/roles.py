@@ -97,12 +97,13 @@ TEMPLATES = Right(
     "templates",
     Grant(cluster=("manage_index_templates",)),
     Grant(
-        cluster=(
+        ("indices:admin/data_stream/get",),
+        (
             "cluster:admin/component_template/get",
             "cluster:admin/component_template/put",
             "indices:admin/index_template/get",
             "indices:admin/index_template/simulate",
-        )
+        ),
     ),
 )
 LOOK_UP = Right(

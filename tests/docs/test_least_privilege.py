@@ -9,9 +9,13 @@ PAGE = ROOT / "docs" / "how-to" / "least-privilege.md"
 
 
 def test_the_page_has_each_role_and_each_right() -> None:
-    page = PAGE.read_text("utf-8")
-    for row in rows_of_roles() + rows_of_rights():
-        assert row in page.splitlines()
+    lines = PAGE.read_text("utf-8").splitlines()
+    roles, rights = "| role | rights on the index |", "| right | Elasticsearch |"
+    rows = [line for line in lines if line.startswith("| ")]
+    assert [row for row in rows if not row.startswith((roles, rights))] == [
+        *rows_of_roles(),
+        *rows_of_rights(),
+    ]
 
 
 def rows_of_roles() -> list[str]:

@@ -17,8 +17,8 @@ from tests.security.users import Secured
 
 RIGHTS = tuple(dict.fromkeys(right for each in SCENARIOS for right in ROLES[each.role].index))
 
-EXACTER = "indices:admin/index_template/simulate"
-"""Without it, nothing fails: `template` can't tell as well if the next index has the fields."""
+ELSEWHERE = {"indices:admin/data_stream/get", "indices:admin/index_template/simulate"}
+"""Actions that only data streams need, or without which `template` knows less of the next index."""
 
 every_scenario = pytest.mark.parametrize(
     "scenario", SCENARIOS, ids=[f"{at}-{each.role}" for at, each in enumerate(SCENARIOS)]
@@ -76,7 +76,7 @@ def test_no_action_of_a_right_is_too_much(secured: Secured, name: str, right: Ri
     """Each is needed by one command at least that has the right."""
     grant: Grant = getattr(right, secured.product)
     kin = [each for each in SCENARIOS if right in ROLES[each.role].index]
-    for action in {*grant.index, *grant.cluster} - {EXACTER}:
+    for action in {*grant.index, *grant.cluster} - ELSEWHERE:
         roles = ((each.role, without(each.role_for(secured, name), action)) for each in kin)
         assert any(_some_fails(secured, name, less, role) for role, less in roles), action
 
@@ -169,21 +169,42 @@ def test_switch_asks_for_the_right_to_templates_before_any_change(
     alias = f"{name}-to"
     secured.ask("PUT", f"/{name}/_alias/{alias}")
     before = secured.ask("GET", f"/{name}/_mapping")
-    secured.make_user(name, role("switch", secured.product, f"{name}*"))
+    switch, template = (role(each, secured.product, f"{name}*") for each in ("switch", "template"))
+    secured.make_user(name, switch)
     command = f"switch -i {alias} --scheme new.json --yes"
     ran = secured.run(*command.split(), user=name)
     assert ran.status == 1
     assert "component_template" in ran.err
     assert secured.ask("GET", f"/{name}/_mapping") == before
-    # Two roles at once: the rights of both.
-    secured.make_user(name, _both(role("switch", secured.product, f"{name}*"), secured))
+    secured.make_user(name, switch, template)
     ran = secured.run(*command.split(), user=name)
     assert ran.status == 0, ran.err
 
 
-def _both(made: dict[str, Any], secured: Secured) -> dict[str, Any]:
-    cluster = next(iter(made))
-    return {**made, cluster: made[cluster] + role("template", secured.product, "*")[cluster]}
+def test_the_role_template_adds_what_a_data_stream_takes(
+    secured_opensearch_url: str, name: str
+) -> None:
+    # The jars of Elasticsearch know no data streams.
+    server = Secured("opensearch", secured_opensearch_url)
+    nothing(server, name)
+    made_by = {"index_patterns": [name], "data_stream": {}}
+    server.ask("PUT", f"/_index_template/{name}", made_by)
+    records = [{**one, "@timestamp": "2026-01-01T00:00:00Z"} for one in DOCUMENTS]
+    lines = [part for one in records for part in ({"create": {"_id": one["id"]}}, one)]
+    server.ask("POST", f"/{name}/_bulk?refresh=true", lines)
+    for tried, command in (
+        ("attach", f"attach -i {name}"),
+        ("backfill", f"backfill -i {name}"),
+        ("stop", f"stop -i {name} --over 1 --yes"),
+        ("switch", f"switch -i {name} --scheme new.json --yes"),
+        ("group", f"group -i {name}"),
+    ):
+        roles = [role(each, "opensearch", name) for each in (tried, "template")]
+        server.make_user(name, *roles)
+        ran = server.run(*command.split(), user=name)
+        assert ran.status == 0, (command, ran.err)
+    server.ask("DELETE", f"/_data_stream/{name}")
+    server.ask("DELETE", f"/_index_template/{name}")
 
 
 def test_check_prints_a_role_that_the_server_takes(secured: Secured, name: str) -> None:

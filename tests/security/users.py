@@ -59,14 +59,16 @@ class Secured:
         assert status < 300, f"{method} {path}: {status} {answer}"
         return answer
 
-    def make_user(self, user: str, role: dict[str, Any]) -> None:
-        """Makes a user with one role of the same name, or gives an existing one this role."""
-        self._put(f"/{ROLES_PATHS[self.product]}/{user}", role)
+    def make_user(self, user: str, *roles: dict[str, Any]) -> None:
+        """Makes a user with these roles, or gives them to an existing one in place of others."""
+        names = [f"{user}-{number}" for number, _ in enumerate(roles)]
+        for name, role in zip(names, roles, strict=True):
+            self._put(f"/{ROLES_PATHS[self.product]}/{name}", role)
         if self.product == "elasticsearch":
-            known = {"password_hash": PASSWORD_HASH, "roles": [user]}
+            known = {"password_hash": PASSWORD_HASH, "roles": names}
             self._put(f"/_security/user/{user}", known)
         else:
-            known = {"hash": PASSWORD_HASH, "opendistro_security_roles": [user]}
+            known = {"hash": PASSWORD_HASH, "opendistro_security_roles": names}
             self._put(f"/_plugins/_security/api/internalusers/{user}", known)
 
     def _put(self, path: str, body: dict[str, Any]) -> None:
