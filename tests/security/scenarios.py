@@ -101,11 +101,14 @@ TEXT = DOCUMENTS[1]["text"].replace(" ", "_")
 APPLY = "dedup -i INDEX --apply --yes --log log.zst --action"
 
 SCENARIOS = (
-    Scenario("index", filled, ["index more.jsonl -i INDEX"]),
     Scenario(
         "index",
         filled,
-        ["index more.jsonl -i INDEX --on-duplicate mark", "index more.jsonl -i INDEX --group"],
+        [
+            "index more.jsonl -i INDEX",
+            "index more.jsonl -i INDEX --on-duplicate mark",
+            "index more.jsonl -i INDEX --group",
+        ],
     ),
     # The same command again, as after a stop.
     Scenario("index-new", nothing, ["index documents.jsonl -i INDEX"] * 2),

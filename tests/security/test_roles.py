@@ -97,9 +97,7 @@ def _some_fails(server: Secured, name: str, made: dict[str, Any], tried: str) ->
 @pytest.mark.parametrize(
     ("tried", "lacking"),
     [
-        ("similar", {"elasticsearch": "read", "opensearch": "indices:data/read/msearch"}),
         ("stats", {"elasticsearch": "monitor", "opensearch": "indices:monitor/stats"}),
-        ("dedup-delete", {"elasticsearch": "delete", "opensearch": "indices:data/write/delete"}),
         ("index-new", {"elasticsearch": "create_index", "opensearch": "indices:admin/create"}),
         (
             "attach",
@@ -181,17 +179,16 @@ def test_switch_asks_for_the_right_to_templates_before_any_change(
     assert ran.status == 0, ran.err
 
 
-def test_the_role_template_adds_what_a_data_stream_takes(
-    secured_opensearch_url: str, name: str
-) -> None:
-    # The jars of Elasticsearch know no data streams.
-    server = Secured("opensearch", secured_opensearch_url)
-    nothing(server, name)
+@pytest.mark.nightly
+# The jars of Elasticsearch know no data streams.
+@pytest.mark.parametrize("secured", ["secured_opensearch"], indirect=True)
+def test_the_role_template_adds_what_a_data_stream_takes(secured: Secured, name: str) -> None:
+    nothing(secured, name)
     made_by = {"index_patterns": [name], "data_stream": {}}
-    server.ask("PUT", f"/_index_template/{name}", made_by)
+    secured.ask("PUT", f"/_index_template/{name}", made_by)
     records = [{**one, "@timestamp": "2026-01-01T00:00:00Z"} for one in DOCUMENTS]
     lines = [part for one in records for part in ({"create": {"_id": one["id"]}}, one)]
-    server.ask("POST", f"/{name}/_bulk?refresh=true", lines)
+    secured.ask("POST", f"/{name}/_bulk?refresh=true", lines)
     for tried, command in (
         ("attach", f"attach -i {name}"),
         ("backfill", f"backfill -i {name}"),
@@ -200,11 +197,11 @@ def test_the_role_template_adds_what_a_data_stream_takes(
         ("group", f"group -i {name}"),
     ):
         roles = [role(each, "opensearch", name) for each in (tried, "template")]
-        server.make_user(name, *roles)
-        ran = server.run(*command.split(), user=name)
+        secured.make_user(name, *roles)
+        ran = secured.run(*command.split(), user=name)
         assert ran.status == 0, (command, ran.err)
-    server.ask("DELETE", f"/_data_stream/{name}")
-    server.ask("DELETE", f"/_index_template/{name}")
+    secured.ask("DELETE", f"/_data_stream/{name}")
+    secured.ask("DELETE", f"/_index_template/{name}")
 
 
 def test_check_prints_a_role_that_the_server_takes(secured: Secured, name: str) -> None:
@@ -242,14 +239,12 @@ def test_wrong_uses_of_check_role(options: str, said: str) -> None:
     assert ran.out == ""
 
 
-def test_an_api_key_may_have_a_role(
-    secured_elasticsearch_url: str, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    server = Secured("elasticsearch", secured_elasticsearch_url)
-    filled(server, name)
+@pytest.mark.parametrize("secured", ["secured_elasticsearch"], indirect=True)
+def test_an_api_key_may_have_a_role(secured: Secured, name: str) -> None:
+    filled(secured, name)
     body = {"name": name, "role_descriptors": {"pairs": role("pairs", "elasticsearch", name)}}
-    key = server.ask("POST", "/_security/api_key", body)["encoded"]
-    options = ["--url", server.url, "--ca-certs", server.ca_file, "-i", name]
+    key = secured.ask("POST", "/_security/api_key", body)["encoded"]
+    options = ["--url", secured.url, "--ca-certs", secured.ca_file, "-i", name]
     environment = {"ESDEDUP_API_KEY": key}
     assert run_command("pairs", *options, environment=environment).status == 0
     ran = run_command("index", "documents.jsonl", *options, environment=environment)
