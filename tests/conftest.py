@@ -220,6 +220,20 @@ def opensearch_url(url_of: Callable[[str], str]) -> str:
         return url_of("opensearch_url")
 
 
+@pytest.fixture(scope="session")
+def secured_elasticsearch_url(url_of: Callable[[str], str]) -> str:
+    """Elasticsearch 9 with TLS and users, shared by the whole run, as `SecuredNode.url`."""
+    with refusing():
+        return url_of("secured_elasticsearch_url")
+
+
+@pytest.fixture(scope="session")
+def secured_opensearch_url(url_of: Callable[[str], str]) -> str:
+    """OpenSearch 3 with TLS and users, shared by the whole run, as `SecuredNode.url`."""
+    with refusing():
+        return url_of("secured_opensearch_url")
+
+
 @pytest.fixture(params=["elasticsearch", "elasticsearch8", "opensearch"])
 def url(request: pytest.FixtureRequest) -> str:
     """Each of the clusters in turn; a module that needs fewer has a fixture of its own."""

@@ -9,6 +9,7 @@ be repeated, so that a change that was stopped goes on.
 from __future__ import annotations
 
 import functools
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -41,6 +42,8 @@ WAIT_SECONDS = META_SECONDS + 2.0
 _ROUNDS = 3
 """While documents are filled, a data stream may get another index, or one from a writer that knows
 no esdedup. Documents that the last round leaves lack the old tokens too."""
+
+log = logging.getLogger("esdedup")
 
 Stage = Literal["begin", "fill", "forget", "done"]
 
@@ -169,6 +172,14 @@ def fill_next(
         named, found, meta = attached(cluster, plan.name)
         if in_the_way := [each for state in found for each in hindrances(state, plan.following)]:
             raise StoreError("; ".join(map(str, in_the_way)))
+        # As it is now: who lacks the right to is told before anything is changed.
+        if not renew_template(cluster, named, meta):
+            log.warning(
+                "This user may not see component templates: if there is one, esdedup-%s, install it"
+                " again after this (esdedup template --index %s --install)",
+                plan.name,
+                plan.name,
+            )
         _put(cluster, named, found, replace(meta, next=plan.following))
     _wait("every writer fills both", tell)
     total = ChangeReport()

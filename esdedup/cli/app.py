@@ -18,6 +18,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from esdedup.admin.roles import roles_of
 from esdedup.cli.commands import (
     attach,
     backfill,
@@ -35,7 +36,7 @@ from esdedup.cli.commands import (
     tune,
 )
 from esdedup.cli.output import message, only_plain
-from esdedup.exceptions import EsdedupError, UsageError
+from esdedup.exceptions import EsdedupError, PermissionDenied, UsageError
 from esdedup.ingest.parallel import be_a_program
 from esdedup.text.characters import visible
 
@@ -58,7 +59,17 @@ class _Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         with _visible_errors():
-            return super().invoke(ctx)
+            try:
+                return super().invoke(ctx)
+            except PermissionDenied as error:
+                raise PermissionDenied(f"{error}{_roles(ctx.invoked_subcommand)}") from error
+
+
+def _roles(command: str) -> str:
+    """Tells how to see the rights of a command."""
+    first, *others = roles_of(command)
+    more = f", or {', '.join(others)}" if others else ""
+    return f"\nThe rights that it needs: esdedup check --role {first}{more}"
 
 
 app = typer.Typer(

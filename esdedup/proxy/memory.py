@@ -15,12 +15,10 @@ from esdedup.proxy.http import Failed
 from esdedup.proxy.splice import WORK
 
 _MB = 1 << 20
-_LEAST_FOR_BODIES = 16 * _MB
+_LEAST_FOR_BODIES = 6 * _MB
 _PARTS = 16
 """Parts of memory beside bodies: some for the one request that may take more than is free, and some
 for each thread that makes tokens."""
-_CONNECTIONS = 16 * _MB
-"""What 250 clients have sent before they are asked to wait."""
 _SLOW_SECONDS = 5.0
 _SLOW_BYTES = 1 << 18
 """A client that sends less in this time is slow."""
@@ -30,15 +28,20 @@ _SLOW_BYTES = 1 << 18
 class Limits:
     """Limits of the process and of each request.
 
-    memory: bytes for the whole process. text: bytes up to which a text gets tokens.
-    body_seconds: that a client may be silent before the end of a body. wait_seconds: that a request
-    may wait for memory.
+    memory: bytes for the whole process. max_text: bytes up to which a text gets tokens; None for a
+    share of the memory. body_seconds: that a client may be silent before the end of a body.
+    wait_seconds: that a request may wait for memory.
     """
 
     memory: int = 256 * _MB
-    text: int = 2 * _MB
+    max_text: int | None = None
     body_seconds: float = 60.0
     wait_seconds: float = 30.0
+
+    @property
+    def text(self) -> int:
+        """Bytes up to which a text gets tokens."""
+        return self.max_text or self.memory >> 7
 
     @property
     def part(self) -> int:
@@ -59,7 +62,9 @@ class Limits:
 
         Raises UsageError if the memory does not suffice for one long text.
         """
-        others = _resident() + WORK * self.text + _PARTS * self.part + _CONNECTIONS
+        # What 250 clients have sent before they are asked to wait is 16 MB, of 256.
+        connections = self.memory >> 4
+        others = _resident() + WORK * self.text + _PARTS * self.part + connections
         if self.memory < others + _LEAST_FOR_BODIES:
             least = (others + _LEAST_FOR_BODIES) // _MB + 1
             raise UsageError(

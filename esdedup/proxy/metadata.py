@@ -79,6 +79,7 @@ class Schemes:
         self._running: dict[Key, asyncio.Task[Found]] = {}
         self._next: dict[Key, _Question] = {}
         self._changes = 0
+        self._unseen: dict[str, None] = {}
 
     async def find(self, index: str | None, headers: Headers) -> Found:
         """Returns the meta of an index, alias or data stream, or of one that a template will make.
@@ -132,7 +133,7 @@ class Schemes:
         answer = await self._ask("GET", path + _ASKED, identity)
         if answer.status == 404:
             # Not kept: the next moment it may be there.
-            return await self._made_by_template(path, identity)
+            return await self._made_by_template(index, path, identity)
         if answer.status in (401, 403):
             log.warning("no right to read the mapping of %r: its documents pass", index)
             return Found(None, "no_right")
@@ -146,6 +147,12 @@ class Schemes:
             log.warning("the mapping of %r can't be read, its documents pass: %s", index, error)
             return Found(None, "no_scheme")
         found = Found(meta, "" if meta else "no_scheme")
+        if self._unseen.pop(index, True) is None and meta is not None:
+            log.warning(
+                "documents that made %r passed without tokens, because no template told its fields,"
+                " or the user may not simulate templates: esdedup backfill fills them in",
+                index,
+            )
         self._keep(key, _Entry(found, _uuids(known), time.monotonic() + _SECONDS), changes)
         return found
 
@@ -156,17 +163,20 @@ class Schemes:
         while len(self._entries) > _ENTRIES:
             del self._entries[next(iter(self._entries))]
 
-    async def _made_by_template(self, path: bytes, identity: Headers) -> Found:
+    async def _made_by_template(self, index: str, path: bytes, identity: Headers) -> Found:
         """The meta of an index that does not exist. The first document makes it."""
         answer = await self._ask("POST", _TEMPLATE + path[1:], identity)
         template = _read(answer).get("template") if answer.status == 200 else None
         if not isinstance(template, dict):
             # Forbidden, or no template of this kind; one of the older kind may apply.
+            self._unseen[index] = None
+            while len(self._unseen) > _ENTRIES:
+                del self._unseen[next(iter(self._unseen))]
             return Found(None, "no_index")
         try:
             meta = meta_of(template.get("mappings") or {})
         except (UsageError, AttributeError) as error:
-            log.warning("the template of %r can't be read: %s", path[1:].decode(), error)
+            log.warning("the template of %r can't be read: %s", index, error)
             return Found(None, "no_scheme")
         return Found(meta, "" if meta else "no_scheme")
 

@@ -55,7 +55,8 @@ class Settings:
     timeout: silence of the upstream. max_memory: of all processes. max_text: of a text that gets
     tokens. max_connections: clients of all processes. head_timeout: for the whole head of a
     request. body_timeout: silence of a client in a body. client_ca: authorities of client
-    certificates, which are required then. grace_seconds: for requests in progress when the proxy ends.
+    certificates, which are required then. grace_seconds: for requests that are in progress at the
+    end.
     """
 
     upstream: str
@@ -64,7 +65,7 @@ class Settings:
     ca_certs: str | None
     timeout: float
     max_memory: int
-    max_text: int
+    max_text: int | None
     max_connections: int
     head_timeout: float
     body_timeout: float

@@ -26,13 +26,19 @@ pytestmark = [pytest.mark.xdist_group("proxy"), pytest.mark.on_every_server]
 
 
 @pytest.fixture(scope="module", params=["elasticsearch", "elasticsearch8", "opensearch"])
-def urls(
+def servers(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[str, str]]:
-    """The address of a server, and of the proxy before it."""
+) -> Iterator[tuple[str, Enriching]]:
+    """The address of a server, and the proxy before it."""
     direct: str = request.getfixturevalue(f"{request.param}_url")
     with Enriching(direct, tmp_path_factory.mktemp("proxy")) as proxy:
-        yield direct, proxy.url
+        yield direct, proxy
+
+
+@pytest.fixture
+def urls(servers: tuple[str, Enriching]) -> tuple[str, str]:
+    """The address of a server, and of the proxy before it."""
+    return servers[0], servers[1].url
 
 
 @pytest.fixture
@@ -108,12 +114,13 @@ def test_single_documents_make_an_index_too(urls: tuple[str, str], base: str) ->
 
 
 def test_a_template_of_the_older_kind_costs_the_tokens_of_one_document(
-    urls: tuple[str, str], base: str
+    servers: tuple[str, Enriching], base: str
 ) -> None:
-    direct, proxy = urls
+    direct, proxy = servers
     template(direct, base, "_template")
-    assert set(bulk(proxy, f"{base}-1", 50)) == {201}
+    assert set(bulk(proxy.url, f"{base}-1", 50)) == {201}
     assert counts(direct, f"{base}-1") == (50, 49)
+    assert f"'{base}-1' passed without tokens" in proxy.log
 
 
 @pytest.mark.parametrize("dynamic", ["strict", True])

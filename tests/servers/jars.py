@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -26,6 +27,8 @@ LAUNCHERS = {
     "elasticsearch": "org.elasticsearch.node.StartElasticsearch",
     "opensearch": "org.opensearch.node.StartOpenSearch",
 }
+SECURITY_INDEX_ANALYSIS = "SecurityIndexAnalysis.java"
+DESCRIPTOR = "plugin-descriptor.properties"
 
 # Maven runs for seconds, so its code is compiled quickly, not well.
 QUICK_MAVEN = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -40,6 +43,7 @@ class Installation:
 
     product: str
     version: str
+    secured: bool
     folder: Path
     jdk: Jdk
 
@@ -59,41 +63,69 @@ class Installation:
         return folder if folder.is_dir() else None
 
     @property
+    def security_config(self) -> Path:
+        """The files that OpenSearch's security plugin begins with: actions, roles, users."""
+        return self.folder / "security-config"
+
+    @property
     def class_archive(self) -> Path:
         """Where the JVM keeps classes it has parsed once; it makes and checks the file itself."""
         return self.folder / f"classes-jdk{self.jdk.version}.jsa"
 
 
-def install(product: str, version: str) -> Installation:
+def install(product: str, version: str, secured: bool = False) -> Installation:
     """The server from the cache; the first call downloads and compiles."""
     jdk = find_jdk()
-    folder = cache_root() / f"{product}-{version}-{_digest(product)}"
+    recipe = Recipe(product, version, secured)
+    folder = cache_root() / f"{recipe.name}-{version}-{recipe.digest}"
     if not folder.is_dir():
         with _locked(cache_root() / "lock"):
             if not folder.is_dir():
-                _build(product, version, jdk, folder)
-    return Installation(product, version, folder, jdk)
+                _build(recipe, jdk, folder)
+    return Installation(product, version, secured, folder, jdk)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The files of ours that turn published jars into a server, with or without security."""
+
+    product: str
+    version: str
+    secured: bool
+
+    @property
+    def name(self) -> str:
+        return f"{self.product}-secured" if self.secured else self.product
+
+    @property
+    def pom(self) -> Path:
+        return HERE / self.name / "pom.xml"
+
+    @property
+    def sources(self) -> list[Path]:
+        """The sources of the launcher, which is the same with security."""
+        launcher = HERE / self.product / f"{LAUNCHERS[self.product].rpartition('.')[2]}.java"
+        more = set((HERE / self.name).glob("*.java")) - {launcher, self.analysis}
+        return [launcher, *sorted(more)]
+
+    @property
+    def analysis(self) -> Path:
+        """The source of a module for the index of users, which only Elasticsearch needs."""
+        return HERE / self.name / SECURITY_INDEX_ANALYSIS
+
+    @property
+    def digest(self) -> str:
+        """Changes with the recipe, so that nobody runs a server made by an older one."""
+        digest = hashlib.sha256()
+        others = [self.analysis] if self.analysis.exists() else []
+        for file in (self.pom, *self.sources, *others, Path(__file__)):
+            digest.update(file.read_bytes())
+        return digest.hexdigest()[:12]
 
 
 def cache_root() -> Path:
     chosen = os.environ.get("ESDEDUP_TEST_CACHE")
     return Path(chosen) if chosen else Path(platformdirs.user_cache_dir("esdedup-tests"))
-
-
-def _digest(product: str) -> str:
-    """Changes with the recipe, so that nobody runs a server made by an older one."""
-    digest = hashlib.sha256()
-    for file in (_pom(product), _source(product), Path(__file__)):
-        digest.update(file.read_bytes())
-    return digest.hexdigest()[:12]
-
-
-def _pom(product: str) -> Path:
-    return HERE / product / "pom.xml"
-
-
-def _source(product: str) -> Path:
-    return HERE / product / f"{LAUNCHERS[product].rpartition('.')[2]}.java"
 
 
 @contextlib.contextmanager
@@ -107,55 +139,98 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _build(product: str, version: str, jdk: Jdk, folder: Path) -> None:
+def _build(recipe: Recipe, jdk: Jdk, folder: Path) -> None:
     """Builds beside the final place and renames, so that a folder there is always whole."""
     maven = find_maven()
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="building-") as scratch:
         made = Path(scratch) / "made"
         made.mkdir()
-        _download(maven, product, version, jdk, Path(scratch), made / "lib")
-        _compile(product, jdk, Path(scratch) / "classes", made)
-        if product == "elasticsearch":
-            _move_http_module(made)
+        _download(maven, recipe, jdk, Path(scratch), made / "lib")
+        if recipe.product == "opensearch" and recipe.secured:
+            _unpack_security(made)
+        _compile(recipe.sources, made / "launcher.jar", jdk, made / "lib")
+        if recipe.product == "elasticsearch":
+            _make_modules(recipe, jdk, made)
         made.rename(folder)
 
 
-def _download(
-    maven: str, product: str, version: str, jdk: Jdk, scratch: Path, target: Path
-) -> None:
+def _download(maven: str, recipe: Recipe, jdk: Jdk, scratch: Path, target: Path) -> None:
     # A copy of the pom, as Maven may write beside it and the checkout may be read-only.
-    pom = shutil.copy(_pom(product), scratch / "pom.xml")
+    pom = shutil.copy(recipe.pom, scratch / "pom.xml")
     command = [maven, "--batch-mode", "--quiet", "--file", str(pom), "dependency:copy-dependencies"]
-    command += [f"-Dserver.version={version}", f"-DoutputDirectory={target}"]
+    command += [f"-Dserver.version={recipe.version}", f"-DoutputDirectory={target}"]
     command += ["-DincludeScope=runtime"]
-    _run(command, f"{product} {version} from Maven", jdk, scratch)
+    _run(command, f"{recipe.name} {recipe.version} from Maven", jdk, scratch)
 
 
-def _compile(product: str, jdk: Jdk, classes: Path, made: Path) -> None:
-    command = [jdk.tool("javac"), "--release", str(OLDEST_JAVA), "-proc:none"]
-    command += ["-cp", str(made / "lib" / "*"), "-d", str(classes), str(_source(product))]
-    _run(command, f"the launcher of {product}", jdk, made)
-    # A jar and no folder, because the JVM archives no classes from folders.
-    with zipfile.ZipFile(made / "launcher.jar", "w") as jar:
-        for file in sorted(classes.rglob("*.class")):
-            jar.write(file, file.relative_to(classes).as_posix())
+def _compile(sources: list[Path], jar: Path, jdk: Jdk, lib: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=lib.parent) as classes:
+        command = [jdk.tool("javac"), "--release", str(OLDEST_JAVA), "-proc:none"]
+        command += ["-cp", str(lib / "*"), "-d", classes, *map(str, sources)]
+        _run(command, jar.name, jdk, lib.parent)
+        # A jar and no folder, because the JVM archives no classes from folders.
+        with zipfile.ZipFile(jar, "w") as archive:
+            for file in sorted(Path(classes).rglob("*.class")):
+                archive.write(file, file.relative_to(classes).as_posix())
 
 
-def _move_http_module(made: Path) -> None:
-    """Elasticsearch takes HTTP only from a module folder with a descriptor in it."""
-    module = made / "modules" / "transport-netty4"
+def _make_modules(recipe: Recipe, jdk: Jdk, made: Path) -> None:
+    """Elasticsearch takes HTTP and security only from module folders with descriptors in them."""
+    if recipe.secured:
+        analysis = made / "modules" / "security-index-analysis"
+        analysis.mkdir(parents=True)
+        _compile([recipe.analysis], analysis / f"{analysis.name}.jar", jdk, made / "lib")
+        (analysis / DESCRIPTOR).write_text(
+            f"classname=esdedup.tests.{recipe.analysis.stem}\nname={analysis.name}\n"
+            f"description=The analyzer of the security index\nversion={recipe.version}\n"
+            f"elasticsearch.version={recipe.version}\njava.version={OLDEST_JAVA}\n",
+            encoding="utf-8",
+        )
+    http = _move_module(made, "transport-netty4", "netty-*.jar")
+    if recipe.secured:
+        _move_module(made, "x-pack-core")
+        security = _move_module(made, "x-pack-security")
+        # It extends the transport, and its class loader does not see the other module's jars.
+        for jar in http.glob("*.jar"):
+            (security / jar.name).hardlink_to(jar)
+
+
+def _move_module(made: Path, name: str, *others: str) -> Path:
+    """Moves a module's jar, and others, from `lib` to its folder; returns the folder."""
+    module = made / "modules" / name
     module.mkdir(parents=True)
-    lib = made / "lib"
-    for jar in [*lib.glob("netty-*.jar"), *lib.glob("transport-netty4-*.jar")]:
-        jar.rename(module / jar.name)
-    (own,) = module.glob("transport-netty4-*.jar")
+    for pattern in (f"{name}-*.jar", *others):
+        for jar in (made / "lib").glob(pattern):
+            jar.rename(module / jar.name)
+    (own,) = module.glob(f"{name}-*.jar")
     with zipfile.ZipFile(own) as contents:
-        inside = "META-INF/es-plugins/transport-netty4/plugin-descriptor.properties"
-        lines = contents.read(inside).decode("utf-8").splitlines()
+        lines = contents.read(f"META-INF/es-plugins/{name}/{DESCRIPTOR}").decode().splitlines()
     # As a Java module it would look for the rest of the server on the module path, and the rest
     # is on the class path.
     kept = [line for line in lines if not line.startswith("modulename=")]
-    (module / "plugin-descriptor.properties").write_text("\n".join(kept) + "\n", encoding="utf-8")
+    (module / DESCRIPTOR).write_text("\n".join(kept) + "\n", encoding="utf-8")
+    return module
+
+
+def _unpack_security(made: Path) -> None:
+    """Takes from the archive of OpenSearch's security plugin its settings and missing jars."""
+    lib = made / "lib"
+    there = {_artifact(jar.name) for jar in lib.glob("*.jar")}
+    (archive,) = lib.glob("opensearch-security-*.zip")
+    with zipfile.ZipFile(archive) as contents:
+        for name in contents.namelist():
+            file = Path(name)
+            if file.suffix == ".jar" and _artifact(file.name) not in there:
+                (lib / file.name).write_bytes(contents.read(name))
+            elif file.suffix == ".yml" and file.parent.name == "config":
+                (made / "security-config").mkdir(exist_ok=True)
+                (made / "security-config" / file.name).write_bytes(contents.read(name))
+    archive.unlink()
+
+
+def _artifact(jar: str) -> str:
+    """The name of a jar without its version."""
+    return re.split(r"-\d", jar)[0]
 
 
 def _run(command: list[str], what: str, jdk: Jdk, folder: Path) -> None:

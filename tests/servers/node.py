@@ -68,6 +68,8 @@ class PortTaken(NodeFailed):
 class Node:
     """One node and its home folder, which keeps the data across kill() and restart()."""
 
+    secured = False
+
     def __init__(
         self,
         installation: Installation,
@@ -104,7 +106,7 @@ class Node:
     ) -> Self:
         """A running node of a cluster of one."""
         single = {"discovery.type": "single-node", **(settings or {})}
-        installation = install(product, version)
+        installation = install(product, version, cls.secured)
         node = cls(installation, home, heap=heap, settings=single, jvm_flags=jvm_flags)
         for attempts_left in (2, 1, 0):
             try:
@@ -287,15 +289,21 @@ class Node:
         )
 
     def _health(self) -> dict[str, Any] | None:
-        connection = http.client.HTTPConnection("127.0.0.1", self.http_port, timeout=5)
+        connection = self._connection()
         try:
-            connection.request("GET", "/_cluster/health")
+            connection.request("GET", "/_cluster/health", headers=self._headers())
             answer = json.loads(connection.getresponse().read())
         except (OSError, http.client.HTTPException, ValueError):
             return None
         finally:
             connection.close()
         return answer if isinstance(answer, dict) else None
+
+    def _connection(self) -> http.client.HTTPConnection:
+        return http.client.HTTPConnection("127.0.0.1", self.http_port, timeout=5)
+
+    def _headers(self) -> dict[str, str]:
+        return {}
 
     def _log_tail(self, size: int = 4000) -> str:
         with contextlib.suppress(OSError):

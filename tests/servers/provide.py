@@ -19,6 +19,7 @@ import pytest
 from tests.servers.containers import engine_answers, start_container
 from tests.servers.jdk import Unavailable
 from tests.servers.node import REQUIRE_VARIABLE, Node, NodeFailed, servers_required
+from tests.servers.secured import SecuredNode
 
 
 @dataclass(frozen=True)
@@ -28,20 +29,30 @@ class Server:
     product: str
     version: str
     variable: str
+    secured: bool = False
 
     def __str__(self) -> str:
-        return f"{self.product} {self.version}"
+        return f"{'secured ' if self.secured else ''}{self.product} {self.version}"
 
 
 ELASTICSEARCH = Server("elasticsearch", "9.5.3", "ESDEDUP_TEST_ELASTICSEARCH_URL")
 ELASTICSEARCH8 = Server("elasticsearch", "8.19.21", "ESDEDUP_TEST_ELASTICSEARCH8_URL")
 OPENSEARCH = Server("opensearch", "3.3.2", "ESDEDUP_TEST_OPENSEARCH_URL")
+SECURED_ELASTICSEARCH = Server(
+    "elasticsearch", "9.5.3", "ESDEDUP_TEST_SECURED_ELASTICSEARCH_URL", secured=True
+)
+# The security plugin is not published for every version.
+SECURED_OPENSEARCH = Server(
+    "opensearch", "3.4.0", "ESDEDUP_TEST_SECURED_OPENSEARCH_URL", secured=True
+)
 
 # By the fixtures that hand out their addresses.
 SERVERS = {
     "elasticsearch_url": ELASTICSEARCH,
     "elasticsearch8_url": ELASTICSEARCH8,
     "opensearch_url": OPENSEARCH,
+    "secured_elasticsearch_url": SECURED_ELASTICSEARCH,
+    "secured_opensearch_url": SECURED_OPENSEARCH,
 }
 
 
@@ -92,7 +103,9 @@ def provide(server: Server, home: Path) -> Running:
     if url:
         return Running(url.rstrip("/"), _nothing)
     reasons = []
-    if engine_answers():
+    if server.secured:
+        reasons.append("container: their certificates and users are not ours")
+    elif engine_answers():
         try:
             return Running(*start_container(server.product, server.version))
         except Exception as error:  # Whatever a container library throws, jars may still work.
@@ -100,7 +113,8 @@ def provide(server: Server, home: Path) -> Running:
     else:
         reasons.append("container: no Docker engine answers")
     try:
-        node = Node.start(server.product, server.version, home)
+        kind = SecuredNode if server.secured else Node
+        node = kind.start(server.product, server.version, home)
     except Unavailable as error:
         reasons.append(f"jars: {error}")
         raise Unavailable(

@@ -13,8 +13,11 @@ from typer import Exit, Option, echo
 from esdedup.admin.attach import attach, plan_attach, plan_next
 from esdedup.admin.check import Check, IndexCheck, Tally, check
 from esdedup.admin.preflight import Obstacle
+from esdedup.admin.roles import ROLES_PATHS, Product
+from esdedup.admin.roles import role as role_of
 from esdedup.cli import options
 from esdedup.cli.output import count, message, print_json, print_table, progress, wants_json
+from esdedup.exceptions import UsageError
 from esdedup.stores.elastic.templates import TemplatePlan, install_template
 
 
@@ -111,6 +114,20 @@ def check_command(
     no_stale: Annotated[
         bool, Option("--no-stale", help="Do not read texts to find stale tokens: quicker.")
     ] = False,
+    role: Annotated[
+        str | None,
+        Option(
+            metavar="COMMAND",
+            show_default=False,
+            help="Print instead the role of a user who runs this command.",
+        ),
+    ] = None,
+    to: Annotated[
+        str | None, Option(metavar="INDEX", help="With --role: the index to move to, or a sidecar.")
+    ] = None,
+    product: Annotated[
+        Product | None, Option(help="With --role: whose.", show_default="the cluster's")
+    ] = None,
     as_json: options.AsJson = None,
 ) -> None:
     """Find documents of an index that lack their tokens.
@@ -119,7 +136,15 @@ def check_command(
 
     Documents without tokens, with stale ones, or with those of another scheme are counted, and the
     mapping is checked. The exit status is 1 if there is something to do.
+
+    With --role, the least rights of a command are printed as a role, to send to the server.
+    --index is a name there, or a pattern such as logs-*.
     """
+    if role is not None:
+        _show_role(target, role, to, product, wants_json(as_json))
+        return
+    if to is not None or product is not None:
+        raise UsageError("--to and --product go with --role")
     with target.connected() as cluster, progress("Checking", None) as (_, documents):
         read = 0
 
@@ -137,6 +162,22 @@ def check_command(
     _advise(found, target.index)
     if not found.good:
         raise Exit(1)
+
+
+def _show_role(
+    target: options.ClusterTarget, name: str, to: str | None, product: Product | None, plain: bool
+) -> None:
+    if product is None:
+        if not target.url and not target.cloud_id:
+            raise UsageError("name the product (--product), or the cluster (--url)")
+        with target.connected() as cluster:
+            product = "opensearch" if cluster.client.is_opensearch else "elasticsearch"
+    made = role_of(name, product, target.index, to)
+    if plain:
+        print_json(made)
+    else:
+        echo(json.dumps(made, indent=2, ensure_ascii=False))
+    message(f"To create it: PUT /{ROLES_PATHS[product]}/NAME")
 
 
 def _as_json(check: IndexCheck) -> dict[str, Any]:

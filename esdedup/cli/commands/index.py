@@ -17,13 +17,14 @@ from esdedup.cli.files import (
     warn_of_repeated,
     warn_without_words,
 )
-from esdedup.exceptions import UsageError
+from esdedup.exceptions import PermissionDenied, UsageError
 from esdedup.ingest.ingest import IngestReport, ingest
 from esdedup.ingest.near_duplicates import DuplicatePolicy, OnDuplicate
 from esdedup.ingest.repeated_ids import RepeatedIds
 from esdedup.search.limits import ACTING, Limits, require_minhash
 from esdedup.search.warnings import lacking_recall
 from esdedup.sketch.banding import expected_recall
+from esdedup.stores import Store
 
 
 @options.with_target
@@ -108,7 +109,7 @@ def index(
                 fresh=lambda: opened.meta,
                 ids=ids,
             )
-            opened.store.refresh()
+            _refresh(opened.store)
         used = opened.scheme
     output.print_counts(
         asdict(report),
@@ -134,3 +135,14 @@ def index(
             f"{report.failed} of {report.read} records were not indexed: see {letters.path}"
         )
         raise Exit(1)
+
+
+def _refresh(store: Store) -> None:
+    """Lets searches see the documents, or tells that they will later: all are written."""
+    try:
+        store.refresh()
+    except PermissionDenied as error:
+        output.message(
+            f"{error}. All documents are written: searches see them after the index's own next"
+            " refresh, by default within a second"
+        )

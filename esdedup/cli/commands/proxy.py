@@ -115,7 +115,9 @@ class _Options:
             show_default="256MB",
         ),
     ] = 256 << 20
-    max_text: Annotated[int, _size_option("Longest text that gets tokens.", "2MB")] = 2 << 20
+    max_text: Annotated[
+        int | None, _size_option("Longest text that gets tokens.", "1/128 of the memory")
+    ] = None
     max_connections: Annotated[int, _limit("Most clients at a time.", min=1)] = 1000
     head_timeout: Annotated[float, _limit("Seconds to send a request's head.", min=0.1)] = 10.0
     body_timeout: Annotated[float, _limit("Seconds of silence in a body.", min=0.1)] = 60.0

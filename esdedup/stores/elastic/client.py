@@ -93,9 +93,7 @@ class Cluster:
             with self.reading():
                 for item in answer["docs"]:
                     if "error" in item and item["error"].get("type") != NEEDS_ROUTING:
-                        # An item has no status. A shard that moves is not a deleted document.
-                        status = 404 if "index_not_found" in reason_of(item) else 503
-                        raise error_of(status, item, self.connection.shown)
+                        raise error_of(_status_of(item), item, self.connection.shown)
                 return [item for item in answer["docs"] if item.get("found")]
 
         return self.retries.until_answered(get)
@@ -168,6 +166,14 @@ class Cluster:
                 f"{self.connection.shown}: an answer has not the form of Elasticsearch's or"
                 f" OpenSearch's: {type(error).__name__}: {error}"
             ) from error
+
+
+def _status_of(item: Mapping[str, Any]) -> int:
+    """The status that an item of a multi-get lacks. A shard that moves is no deleted document."""
+    reason = reason_of(item)
+    if "security_exception" in reason:
+        return 403
+    return 404 if "index_not_found" in reason else 503
 
 
 def line(value: Any, of: str = "a request") -> bytes:

@@ -72,9 +72,9 @@ def _put(cluster: Cluster, index: str, mapping: Mapping[str, Any]) -> None:
         cluster.ask("PUT", f"{path_of(index)}/_mapping", mapping)
     except PermissionDenied as error:
         raise PermissionDenied(
-            f"{error}. To attach needs the index privilege 'manage' (Elasticsearch; since 8.0"
-            " 'write' does not allow mapping changes), or indices:admin/mapping/put and"
-            " indices:admin/mappings/get (OpenSearch)"
+            f"{error}. To change the mapping takes the index privilege 'manage' (Elasticsearch), or"
+            " the action indices:admin/mapping/put (both products). On Elasticsearch 'write' allows"
+            " it for indices alone, not for data streams, and is deprecated for that"
         ) from error
     except StoreError as error:
         reason = str(error)

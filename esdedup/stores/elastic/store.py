@@ -307,11 +307,14 @@ class ClusterStore:
                 f"{self.index!r} is changing its scheme: finish that first (esdedup switch)"
             )
         said = {index: meta_of(mapping) for index, mapping in self._saying(meta).items()}
+        named = indices.resolve(self.cluster, self.index)
+        if named.kind != "index":
+            # As it is now: who lacks the right to is told before anything is changed.
+            renew_template(self.cluster, named, meta)
         put_metas(
             self.cluster,
             {index: (own, replace(own, stop=stop)) for index, own in said.items() if own},
         )
-        named = indices.resolve(self.cluster, self.index)
         if named.kind != "index" and (stored := self.meta()) is not None:
             # For the indices that are made next behind the name.
             renew_template(self.cluster, named, stored)

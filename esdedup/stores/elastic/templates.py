@@ -69,11 +69,21 @@ def plan_template(cluster: Cluster, named: Named, meta: IndexMeta) -> TemplatePl
     return TemplatePlan(name, body, index_template, composed, ready)
 
 
-def renew_template(cluster: Cluster, named: Named, meta: IndexMeta) -> None:
-    """Replaces our component template of a name; a data stream always gets one."""
-    stored = _stored(cluster, f"esdedup-{named.name}")
+def renew_template(cluster: Cluster, named: Named, meta: IndexMeta) -> bool:
+    """Replaces our component template of a name; a data stream always gets one.
+
+    Returns False if the user may not see component templates, and the name is of one index, which
+    has one only if somebody installed it. Raises PermissionDenied for other names.
+    """
+    try:
+        stored = _stored(cluster, f"esdedup-{named.name}")
+    except PermissionDenied:
+        if named.kind != "index":
+            raise
+        return False
     if named.kind == "data stream" or stored is not None:
         install_template(cluster, plan_template(cluster, named, meta))
+    return True
 
 
 def install_template(cluster: Cluster, plan: TemplatePlan) -> None:

@@ -18,13 +18,17 @@ import org.opensearch.plugins.PluginInfo;
  */
 public final class StartOpenSearch {
 
-    /** The modules of a full distribution that a client of documents and searches may meet. */
+    /**
+     * The modules of a full distribution that a client of documents and searches may meet. Those
+     * that are not on the class path are left out.
+     */
     private static final List<String> MODULES = List.of(
         "org.opensearch.transport.Netty4ModulePlugin",
         "org.opensearch.analysis.common.CommonAnalysisModulePlugin",
         "org.opensearch.index.mapper.MapperExtrasModulePlugin",
         "org.opensearch.index.reindex.ReindexModulePlugin",
-        "org.opensearch.painless.PainlessModulePlugin");
+        "org.opensearch.painless.PainlessModulePlugin",
+        "org.opensearch.security.OpenSearchSecurityPlugin");
 
     public static void main(String[] args) throws Exception {
         dieWithParent();
@@ -35,11 +39,17 @@ public final class StartOpenSearch {
         LogConfigurator.setNodeName(Node.NODE_NAME_SETTING.get(environment.settings()));
         LogConfigurator.configure(environment);
 
-        List<PluginInfo> modules = MODULES.stream().map(StartOpenSearch::module).toList();
+        List<PluginInfo> modules = MODULES.stream()
+            .filter(StartOpenSearch::isThere).map(StartOpenSearch::module).toList();
         Node node = new Node(environment, modules, true) { };
         Runtime.getRuntime().addShutdownHook(new Thread(() -> close(node)));
         node.start();
         Thread.currentThread().join();
+    }
+
+    private static boolean isThere(String className) {
+        return StartOpenSearch.class.getResource("/" + className.replace('.', '/') + ".class")
+            != null;
     }
 
     private static PluginInfo module(String className) {

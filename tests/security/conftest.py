@@ -1,0 +1,31 @@
+"""A secured server of each product."""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from esdedup.admin.roles import Product
+from tests.security.users import Secured
+
+
+@pytest.fixture(params=["secured_elasticsearch", "secured_opensearch"], scope="session")
+def secured(request: pytest.FixtureRequest) -> Secured:
+    """Each of the products in turn; tests use indices and users of their own."""
+    product: Product = request.param.removeprefix("secured_")
+    return Secured(product, request.getfixturevalue(f"{request.param}_url"))
+
+
+@pytest.fixture
+def name(secured: Secured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The name of an index and of a user of one test, which begins in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("esdedup.index.META_SECONDS", 0.0)
+    monkeypatch.setattr(sys.modules["esdedup.admin.switch"], "WAIT_SECONDS", 0.1)
+    made = f"rights-{uuid.uuid4().hex[:10]}"
+    yield made
+    secured.forget(made)

@@ -1,0 +1,144 @@
+"""What a user with each role does: the commands and options that the role is for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import esdedup
+from esdedup.admin.roles import ROLES, role
+from tests.helpers.commands import Ran, words, write_lines
+from tests.security.users import Secured
+
+DOCUMENTS = [{"id": f"d{n}", "text": words(n // 2)} for n in range(8)]
+MORE = [*DOCUMENTS[:2], {"id": "e1", "text": f"{words(1)} more", "of": "a new field"}]
+
+Prepare = Callable[[Secured, str], object]
+"""Makes, as the administrator, an index as the commands need it."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Commands of one role. INDEX and INDEX-to stand for the names of its indices.
+
+    reads: the commands change nothing, so that others may use the same index.
+    """
+
+    role: str
+    prepare: Prepare
+    commands: Sequence[str]
+    reads: bool = False
+
+    def role_for(self, server: Secured, name: str) -> dict[str, Any]:
+        """The role of this scenario, for an index of this name."""
+        other = f"{name}-to" if ROLES[self.role].other else None
+        return role(self.role, server.product, name, other)
+
+    def run(self, server: Secured, name: str, user: str) -> Ran:
+        """Runs the commands as a user. Returns the first that fails, or the last."""
+        for command in self.commands:
+            ran = server.run(*command.replace("INDEX", name).split(), user=user)
+            if ran.status:
+                break
+        return ran
+
+
+def nothing(server: Secured, name: str) -> None:
+    """No index, the files that commands take, and none that a command before it wrote."""
+    Path("log.zst").unlink(missing_ok=True)
+    write_lines(Path("documents.jsonl"), DOCUMENTS)
+    write_lines(Path("more.jsonl"), MORE)
+    Path("new.json").write_text(json.dumps(esdedup.Scheme(seed=9).to_json()))
+
+
+def plain(server: Secured, name: str) -> None:
+    """An index of others, without our fields."""
+    server.ask("PUT", f"/{name}", {"mappings": {"properties": {"text": {"type": "text"}}}})
+    lines = [part for one in DOCUMENTS for part in ({"index": {"_id": one["id"]}}, one)]
+    server.ask("POST", f"/{name}/_bulk?refresh=true", lines)
+
+
+def attached(server: Secured, name: str) -> None:
+    plain(server, name)
+    done(server.run("attach", "-i", name))
+
+
+def filled(server: Secured, name: str) -> None:
+    """An index with tokens."""
+    nothing(server, name)
+    done(server.run("index", "documents.jsonl", "-i", name))
+
+
+def with_target(server: Secured, name: str) -> None:
+    """An index with tokens, and one without our fields to move documents to."""
+    filled(server, name)
+    server.ask("PUT", f"/{name}-to")
+
+
+def after(action: str) -> Prepare:
+    """The index after duplicates were taken out."""
+
+    def prepare(server: Secured, name: str) -> None:
+        filled(server, name)
+        command = f"dedup -i {name} --apply --yes --log log.zst --action {action}"
+        done(server.run(*command.replace("INDEX", name).split()))
+
+    return prepare
+
+
+def done(ran: Ran) -> None:
+    assert ran.status == 0, ran.err
+
+
+def reading(role: str, *commands: str) -> Scenario:
+    return Scenario(role, filled, commands, reads=True)
+
+
+TEXT = DOCUMENTS[1]["text"].replace(" ", "_")
+APPLY = "dedup -i INDEX --apply --yes --log log.zst --action"
+
+SCENARIOS = (
+    Scenario(
+        "index",
+        filled,
+        [
+            "index more.jsonl -i INDEX",
+            "index more.jsonl -i INDEX --on-duplicate mark",
+            "index more.jsonl -i INDEX --group",
+        ],
+    ),
+    # The same command again, as after a stop.
+    Scenario("index-new", nothing, ["index documents.jsonl -i INDEX"] * 2),
+    Scenario(
+        "similar",
+        filled,
+        [f"similar --text {TEXT} -i INDEX", "similar --id d1 -i INDEX"],
+        reads=True,
+    ),
+    reading("query", f"query --text {TEXT} -i INDEX"),
+    reading("explain", "explain d0 d1 -i INDEX"),
+    reading("pairs", "pairs -i INDEX"),
+    reading("stats", "stats -i INDEX --hot 3"),
+    reading("report", "report -i INDEX -o report.html"),
+    reading("tune", "tune --sample 5 -i INDEX -o tuned.json"),
+    reading("scheme", "scheme --idf-from-index -i INDEX -o counted.json"),
+    Scenario("group", filled, ["group -i INDEX"]),
+    reading("dedup", "dedup -i INDEX"),
+    Scenario("dedup-mark", filled, [f"{APPLY} mark"]),
+    Scenario("dedup-delete", filled, [f"{APPLY} delete"]),
+    Scenario("dedup-move", filled, [f"{APPLY} move --to INDEX-to"]),
+    Scenario("dedup-move", with_target, [f"{APPLY} move --to INDEX-to"]),
+    Scenario("undo", after("delete"), ["undo log.zst -i INDEX --yes"]),
+    Scenario("undo", after("mark"), ["undo log.zst -i INDEX --yes"]),
+    Scenario("undo-move", after("move --to INDEX-to"), ["undo log.zst -i INDEX --yes"]),
+    Scenario("stop", filled, ["stop -i INDEX --over 1 --yes", "stop -i INDEX --clear"]),
+    Scenario("attach", plain, ["attach -i INDEX"]),
+    Scenario("template", filled, ["template -i INDEX", "template -i INDEX --install"]),
+    Scenario("backfill", attached, ["backfill -i INDEX", "backfill -i INDEX --stale"]),
+    Scenario("backfill-sidecar", attached, ["backfill -i INDEX --sidecar INDEX-to"] * 2),
+    Scenario("switch", filled, ["switch -i INDEX --scheme new.json --yes"]),
+    reading("check", "check -i INDEX"),
+)

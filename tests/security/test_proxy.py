@@ -1,0 +1,170 @@
+"""The proxy before a secured server, and clients of different rights."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from esdedup.admin.roles import role
+from esdedup.stores.mapping import index_mapping
+from tests.helpers.http import HTTP
+from tests.helpers.places import META
+from tests.security.scenarios import filled
+from tests.security.test_roles import without
+from tests.security.users import Secured
+from tests.servers.enriching import Enriching
+from tests.servers.secured import basic
+
+TEXT = "one two three four five six seven"
+# One process starts the proxies.
+pytestmark = pytest.mark.xdist_group("secured proxy")
+
+PARAMS = "?filter_path=*.mappings._meta.esdedup,*.settings.index.uuid"
+
+
+@pytest.fixture(scope="module")
+def index(secured: Secured, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """An index with tokens, which the tests write to, each under an id of its own."""
+    made = f"rights-{uuid.uuid4().hex[:10]}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("index"))
+        filled(secured, made)
+    yield made
+    secured.forget(made)
+
+
+@pytest.fixture(scope="module")
+def proxy(secured: Secured, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Enriching]:
+    folder = tmp_path_factory.mktemp("proxy")
+    with Enriching(secured.url, folder, "--ca-certs", secured.ca_file) as running:
+        yield running
+
+
+def put(proxy: Enriching, path: str, user: str, method: str = "PUT") -> httpx.Response:
+    body = json.dumps({"text": TEXT, "of": f"{user} and more"})
+    headers = {"content-type": "application/json", **basic(user)}
+    return HTTP.request(method, f"{proxy.url}{path}", content=body, headers=headers)
+
+
+def stored(server: Secured, index: str, id: str) -> dict[str, Any]:
+    found: dict[str, Any] = server.ask("GET", f"/{index}/_doc/{id}")["_source"]
+    return found
+
+
+def test_who_may_see_and_write_gets_tokens(
+    secured: Secured, index: str, name: str, proxy: Enriching
+) -> None:
+    secured.make_user(name, role("proxy", secured.product, index))
+    assert put(proxy, f"/{index}/_doc/1", name).status_code == 201
+    assert stored(secured, index, "1")["esdedup"]["minhash"]
+    lines = [{"index": {"_index": index, "_id": "2"}}, {"text": TEXT}]
+    body = "".join(json.dumps(line) + "\n" for line in lines)
+    headers = {"content-type": "application/x-ndjson", **basic(name)}
+    answer = HTTP.post(f"{proxy.url}/_bulk", content=body, headers=headers).json()
+    assert answer["errors"] is False
+    assert stored(secured, index, "2")["esdedup"]["minhash"]
+
+
+def test_who_may_only_write_gets_no_tokens_and_the_log_says_why(
+    secured: Secured, index: str, name: str, proxy: Enriching
+) -> None:
+    made = role("proxy", secured.product, index)
+    for lookup in ("view_index_metadata", "indices:admin/get", "indices:monitor/settings/get"):
+        made = without(made, lookup)
+    secured.make_user(name, made)
+    assert put(proxy, f"/{index}/_doc/3", name).status_code == 201
+    assert "esdedup" not in stored(secured, index, "3")
+    assert [line for line in proxy.log.splitlines() if index in line and "right" in line]
+
+
+def test_who_may_not_write_gets_the_servers_refusal(
+    secured: Secured, index: str, name: str, proxy: Enriching
+) -> None:
+    """Though another user may, and has just looked the index up."""
+    secured.make_user(f"{name}-to", role("proxy", secured.product, index))
+    secured.make_user(name, role("query", secured.product, index))
+    assert put(proxy, f"/{index}/_doc/4", f"{name}-to").status_code == 201
+    answer = put(proxy, f"/{index}/_doc/5", name)
+    assert answer.status_code == 403
+    assert "security_exception" in answer.text
+    assert secured.request("GET", f"/{index}/_doc/5")[0] == 404
+    assert put(proxy, f"/{index}/_doc/5", f"nobody-{name}").status_code == 401
+
+
+@pytest.fixture
+def template(secured: Secured, name: str) -> Iterator[None]:
+    """A template with our fields, for indices that a first document makes."""
+    template = {"index_patterns": [f"{name}*"], "template": {"mappings": index_mapping(META)}}
+    secured.ask("PUT", f"/_index_template/{name}", template)
+    yield
+    secured.ask("DELETE", f"/_index_template/{name}")
+
+
+@pytest.mark.usefixtures("template")
+def test_who_may_make_an_index_gets_tokens_from_its_first_document_on(
+    secured: Secured, name: str, proxy: Enriching
+) -> None:
+    secured.make_user(name, role("proxy-new", secured.product, f"{name}*"))
+    # The lookups of the proxy before the index exists.
+    assert secured.request("GET", f"/{name}{PARAMS}", user=name)[0] == 404
+    assert secured.request("GET", f"/{name}/_settings/index.uuid", user=name)[0] == 404
+    simulate = f"/_index_template/_simulate_index/{name}"
+    assert secured.request("POST", simulate, user=name)[0] == 200
+    assert put(proxy, f"/{name}/_doc/1", name).status_code == 201
+    assert stored(secured, name, "1")["esdedup"]["minhash"]
+    assert secured.request("GET", f"/{name}{PARAMS}", user=name)[0] == 200
+    assert secured.request("GET", f"/{name}/_settings/index.uuid", user=name)[0] == 200
+
+
+@pytest.mark.usefixtures("template")
+def test_who_may_not_simulate_templates_gets_no_tokens_in_a_new_index(
+    secured: Secured, name: str, proxy: Enriching
+) -> None:
+    simulate = "indices:admin/index_template/simulate_index"
+    secured.make_user(name, without(role("proxy-new", secured.product, name), simulate))
+    for id in "12":
+        assert put(proxy, f"/{name}/_doc/{id}", name).status_code == 201
+    assert "esdedup" not in stored(secured, name, "1")
+    assert "esdedup" in stored(secured, name, "2")
+    assert f"'{name}' passed without tokens" in proxy.log
+
+
+@pytest.mark.nightly
+def test_no_privilege_of_the_proxys_roles_is_too_much(secured: Secured, name: str) -> None:
+    filled(secured, name)
+    whole = role("proxy-new", secured.product, f"{name}*")
+    cluster, indices = whole
+    assert attempts(secured, name, whole) == []
+    for part in (whole[cluster], list(whole[indices][0].values())[1]):
+        for privilege in list(part):
+            part.remove(privilege)
+            if all(whole[indices][0].values()):
+                assert attempts(secured, name, whole), privilege
+            part.append(privilege)
+
+
+def attempts(server: Secured, name: str, made: dict[str, Any]) -> list[str]:
+    """The requests that a user with a role is refused."""
+    server.request("DELETE", f"/{name}-to")
+    server.make_user(name, made)
+    new = {f"field-{uuid.uuid4().hex[:6]}": 1}
+    requests: list[tuple[str, str, Any]] = [
+        ("GET", f"/{name}{PARAMS}", None),
+        ("GET", f"/{name}/_settings/index.uuid", None),
+        ("POST", f"/_index_template/_simulate_index/{name}-to", None),
+        ("PUT", f"/{name}/_doc/1", {"text": TEXT}),
+        ("POST", f"/{name}/_update/1", {"doc": {"text": TEXT}}),
+        ("POST", "/_bulk", [{"index": {"_index": name, "_id": "2"}}, new]),
+        ("POST", "/_bulk", [{"create": {"_index": f"{name}-to", "_id": "1"}}, new]),
+    ]
+    refused = []
+    for method, path, body in requests:
+        status, answer = server.request(method, path, body, name)
+        if status == 403 or "security_exception" in json.dumps(answer):
+            refused.append(f"{method} {path}")
+    return refused

@@ -1,0 +1,95 @@
+"""Users of a secured server, and what they may do."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+from urllib.parse import urldefrag
+
+from esdedup.admin.roles import ROLES_PATHS, Product
+from tests.helpers.commands import Ran, run_command
+from tests.helpers.processes import await_true
+from tests.servers.secured import ADMIN, PASSWORD, PASSWORD_HASH, basic
+
+
+@dataclass(frozen=True)
+class Secured:
+    """A secured server. address: as `SecuredNode.url`."""
+
+    product: Product
+    address: str
+
+    @property
+    def url(self) -> str:
+        return urldefrag(self.address).url
+
+    @property
+    def ca_file(self) -> str:
+        return urldefrag(self.address).fragment
+
+    @cached_property
+    def _context(self) -> ssl.SSLContext:
+        return ssl.create_default_context(cafile=self.ca_file)
+
+    def request(
+        self, method: str, path: str, body: Any = None, user: str = ADMIN
+    ) -> tuple[int, Any]:
+        """Returns the status and the body of the answer. body: a list is sent as lines."""
+        data = None
+        if isinstance(body, list):
+            data = "".join(json.dumps(line) + "\n" for line in body).encode()
+        elif body is not None:
+            data = json.dumps(body).encode()
+        headers = {"content-type": "application/json", **basic(user)}
+        request = urllib.request.Request(self.url + path, data, headers, method=method)
+        try:
+            with urllib.request.urlopen(request, context=self._context) as answer:
+                return answer.status, json.loads(answer.read() or b"{}")
+        except urllib.error.HTTPError as error:
+            return error.code, json.loads(error.read() or b"{}")
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """The body of the answer to the administrator, who may do everything."""
+        status, answer = self.request(method, path, body)
+        assert status < 300, f"{method} {path}: {status} {answer}"
+        return answer
+
+    def make_user(self, user: str, *roles: dict[str, Any]) -> None:
+        """Makes a user with these roles, or gives them to an existing one in place of others."""
+        names = [f"{user}-{number}" for number, _ in enumerate(roles)]
+        for name, role in zip(names, roles, strict=True):
+            self._put(f"/{ROLES_PATHS[self.product]}/{name}", role)
+        if self.product == "elasticsearch":
+            known = {"password_hash": PASSWORD_HASH, "roles": names}
+            self._put(f"/_security/user/{user}", known)
+        else:
+            known = {"hash": PASSWORD_HASH, "opendistro_security_roles": names}
+            self._put(f"/_plugins/_security/api/internalusers/{user}", known)
+
+    def _put(self, path: str, body: dict[str, Any]) -> None:
+        def put() -> bool:
+            status, answer = self.request("PUT", path, body)
+            # OpenSearch keeps all roles in one document, which other tests change too.
+            assert status < 300 or status == 409, f"{path}: {status} {answer}"
+            return status != 409
+
+        await_true(f"{path} is put", put)
+
+    def forget(self, name: str) -> None:
+        """Deletes the indices of a test."""
+        self.request("DELETE", f"/{name},{name}-to?ignore_unavailable=true")
+
+    def run(self, *arguments: str, user: str = ADMIN) -> Ran:
+        """Runs a command in this process as a user."""
+        environment = {
+            "ESDEDUP_URL": self.url,
+            "ESDEDUP_USERNAME": user,
+            "ESDEDUP_PASSWORD": PASSWORD,
+            "ESDEDUP_CA_CERTS": self.ca_file,
+        }
+        return run_command(*arguments, environment=environment)
