@@ -41,7 +41,7 @@ class Limits:
     @property
     def text(self) -> int:
         """Bytes up to which a text gets tokens."""
-        return self.max_text or self.memory >> 7
+        return self.max_text or self.memory >> 8
 
     @property
     def part(self) -> int:

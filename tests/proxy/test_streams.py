@@ -247,7 +247,8 @@ def test_a_client_that_hangs_up_ends_its_request(
     node = killable_elasticsearch
     with esdedup.open(node.url, "left") as index:
         index.create()
-    body = b"".join(lines("left", 1000))
+    # Short enough for one part: the rest of a longer one stays unread while the upstream is silent.
+    body = b"".join(lines("left", 500))
     more = b" HTTP/1.1\r\nhost: x\r\ncontent-length: 90000000\r\n\r\n" + body
     whole = b" HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
     reaching = [b"POST /_bulk" + whole, b"POST /_reindex" + more, b"GET /_search" + whole]

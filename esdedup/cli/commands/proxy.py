@@ -116,7 +116,7 @@ class _Options:
         ),
     ] = 256 << 20
     max_text: Annotated[
-        int | None, _size_option("Longest text that gets tokens.", "1/128 of the memory")
+        int | None, _size_option("Longest text that gets tokens.", "1/256 of the memory")
     ] = None
     max_connections: Annotated[int, _limit("Most clients at a time.", min=1)] = 1000
     head_timeout: Annotated[float, _limit("Seconds to send a request's head.", min=0.1)] = 10.0
