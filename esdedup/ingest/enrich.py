@@ -9,7 +9,7 @@ import itertools
 import json
 import logging
 import uuid
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol, overload
 
@@ -180,9 +180,10 @@ class _Enricher:
                 whole = {row: text for row, _, text in rows}
                 verdicts = self._judged(self._originals, actions, whole)
             texts = [text for _, _, text in found]
-            partial = [path[-1:] == ("doc",) for _, path, _ in found]
-            fields = added_fields(texts, partial, one.scheme)
+            fields = token_fields(sketch(texts, one.scheme), one.scheme)
             for (row, path, _), tokens in zip(found, fields, strict=True):
+                if path[-1:] == ("doc",):
+                    tokens = merged_fields(tokens, one.scheme)
                 if row in verdicts and self._policy.writes:
                     tokens |= verdicts[row].fields()
                 actions[row] = _with_fields(actions[row], path, {one.field: tokens})
@@ -258,19 +259,12 @@ def warn_of_parts(count: int) -> None:
         )
 
 
-def added_fields(
-    texts: Sequence[str], partial: Sequence[bool], scheme: Scheme
-) -> list[dict[str, Any]]:
-    """Returns the values of our field for each text.
+def merged_fields(tokens: Mapping[str, Any], scheme: Scheme) -> dict[str, Any]:
+    """Returns the value of our field for the text in the `doc` of an update.
 
-    partial: True for a text in the `doc` of an update. An update merges objects, so that the field
-    of an empty text must have nulls to remove old tokens.
+    An update merges objects, so that nulls must remove the tokens that the new text has not.
     """
-    cleared = dict.fromkeys([*scheme.kinds, "wordless"])
-    return [
-        {**cleared, **tokens} if merged else tokens
-        for tokens, merged in zip(token_fields(sketch(texts, scheme), scheme), partial, strict=True)
-    ]
+    return {**dict.fromkeys([*scheme.kinds, "wordless"]), **tokens}
 
 
 def _parsed(action: Action) -> Any:

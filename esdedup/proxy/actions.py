@@ -58,6 +58,7 @@ class Actions:
         self._size = 0
         self._waiting: Action | None = None
         self._lost = False
+        self._last: tuple[bytes, Item | None] = (b"", None)
 
     def feed(self, chunk: bytes) -> None:
         """Takes the next chunk, after all before were read."""
@@ -114,13 +115,13 @@ class Actions:
         if self._waiting is not None:
             if size > self._longest:
                 refused = _too_long("a document", self._longest).answer
-                yield self._waiting._replace(refused=refused)
+                yield Action(self._waiting.line, self._waiting.item, refused=refused)
             else:
-                yield self._waiting._replace(source=line)
+                yield Action(self._waiting.line, self._waiting.item, line, self._waiting.refused)
             self._waiting = None
         elif not line.strip():
             yield Action(line)
-        elif (item := _item(line, self._index)) is None:
+        elif (item := self._item(line)) is None:
             # The next lines may be sources or actions, until one looks like an action.
             yield Action(line, None if self._lost else Item("index", self._index, None))
             self._lost = True
@@ -131,6 +132,12 @@ class Actions:
                 self._waiting = action
             else:
                 yield action
+
+    def _item(self, line: bytes) -> Item | None:
+        """The item of a line. Many clients send the same line for each document."""
+        if line != self._last[0]:
+            self._last = line, _item(line, self._index)
+        return self._last[1]
 
 
 def _item(line: bytes, default: str | None) -> Item | None:

@@ -140,7 +140,7 @@ class Service:
         found = await self._schemes.find(index, request.headers)
         raw: list[bytes] = []
         if found.meta is None or not await self._whole(request, hold, raw):
-            self._metrics.document(found.reason or "too_long")
+            self._metrics.documents(found.reason or "too_long")
             await self._upstream.forward(request, request.headers, http.chained(raw, request))
             return
         headers, body = request.headers, b"".join(raw)
@@ -153,7 +153,7 @@ class Service:
             (done,), (outcome,) = await asyncio.to_thread(self._splicer.with_tokens, [source])
             if done is not document:
                 headers, body = await http.packed(request, done)
-        self._metrics.document(outcome or found.reason)
+        self._metrics.documents(outcome or found.reason)
         await self._upstream.forward(request, headers, body)
 
     async def _whole(self, request: http.Request, hold: Hold, raw: list[bytes]) -> bool:

@@ -11,6 +11,7 @@ import asyncio
 import itertools
 import json
 import tempfile
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any
@@ -180,9 +181,13 @@ class Bulk:
             else:
                 sources.append(Source(action.source, None))
         done, outcomes = self._splicer.with_tokens(sources)
-        for action, outcome in zip(actions, outcomes, strict=True):
-            if action.item and action.source:
-                self._metrics.document(outcome or found[action.item.index].reason)
+        counts = Counter(
+            outcome or found[action.item.index].reason
+            for action, outcome in zip(actions, outcomes, strict=True)
+            if action.item and action.source
+        )
+        for reason, count in counts.items():
+            self._metrics.documents(reason, count)
         lines = zip((action.line for action in actions), done, strict=True)
         return b"".join(itertools.chain.from_iterable(lines))
 

@@ -53,9 +53,9 @@ class Metrics:
         self._limit = self._gauge("memory_limit_bytes", "Bytes of bodies that may be held.")
         self._waiting = self._gauge("waiting_requests", "Requests that wait for memory.")
 
-    def document(self, tokens: str) -> None:
-        """Counts a document. tokens: its outcome."""
-        self._documents.labels(tokens).inc()
+    def documents(self, tokens: str, count: int = 1) -> None:
+        """Counts documents. tokens: their outcome."""
+        self._documents.labels(tokens).inc(count)
 
     def request(self, kind: str, status: int, seconds: float, received: int) -> None:
         """Counts a request that has ended. status: 499 if the client hung up before its answer."""

@@ -14,13 +14,14 @@ from typing import Any, Literal, NamedTuple
 
 from esdedup.exceptions import EsdedupError
 from esdedup.ingest.enrich import (
-    added_fields,
     holds_part,
+    merged_fields,
     removes_text,
     text_to_sketch,
     warn_of_parts,
 )
 from esdedup.sketch.scheme import Scheme
+from esdedup.sketch.sketch import sketch, token_json
 from esdedup.stores.mapping import IndexMeta
 
 # Numbers become one and the same object: their values are not used, and Python refuses integers of
@@ -229,9 +230,11 @@ def _skip(whole: str, at: int) -> int:
 def _sketched(spots: list[_Spot], scheme: Scheme) -> Iterator[tuple[_Spot, str]]:
     """Yields each spot with its tokens as JSON. A spot that fails is logged and left out."""
     try:
-        texts = [spot.text or "" for spot in spots]
-        fields = added_fields(texts, [spot.partial for spot in spots], scheme)
-        done = [json.dumps(tokens, separators=(",", ":")) for tokens in fields]
+        done = token_json(sketch([spot.text or "" for spot in spots], scheme), scheme)
+        for row, spot in enumerate(spots):
+            if spot.partial:
+                merged = merged_fields(json.loads(done[row]), scheme)
+                done[row] = json.dumps(merged, separators=(",", ":"))
     except Exception as error:
         if len(spots) == 1 or isinstance(error, EsdedupError):
             what = f"{len(spots)} documents pass" if len(spots) > 1 else "a document passes"
