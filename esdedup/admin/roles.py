@@ -172,8 +172,8 @@ def role(name: str, product: Product, index: str, other: str | None = None) -> d
     """Returns a role, as `PUT _security/role/NAME` of Elasticsearch and
     `PUT _plugins/_security/api/roles/NAME` of OpenSearch take it.
 
-    name: one of `ROLES`. index: a name, or a pattern such as logs-*. other: the index that
-    documents are moved to, or the sidecar. Raises UsageError if there is no such role, or if it
+    name: one of `ROLES`. index: a name, or a pattern such as logs-*. other: the target of a move,
+    or the sidecar. Raises UsageError if there is no such role, or if it
     needs another index and none is given, or the reverse.
     """
     if name not in ROLES:

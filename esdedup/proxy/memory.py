@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from esdedup.exceptions import UsageError
 from esdedup.proxy.http import Failed
@@ -78,7 +78,7 @@ class Budget:
     """Bytes that all requests share. A request that does not fit waits for its turn.
 
     If all is taken, the first request that needs more gets it nevertheless, until it ends. So one
-    request always goes on, and frees what it holds.
+    request always goes on, and frees its share.
     """
 
     def __init__(self, size: int, wait_seconds: float) -> None:
@@ -88,9 +88,17 @@ class Budget:
         self._first: Hold | None = None
         self._waiting: deque[tuple[Hold, int, asyncio.Future[None]]] = deque()
 
-    def hold(self) -> Hold:
-        """Returns the share of one request, which begins with nothing."""
-        return Hold(self)
+    @contextmanager
+    def hold(self) -> Iterator[Hold]:
+        """Yields the share of one request, which begins with nothing, and frees it at the end."""
+        hold = Hold(self)
+        try:
+            yield hold
+        finally:
+            if self._first is hold:
+                self._first = None
+            hold.end()
+            self.free(hold, hold.taken)
 
     @property
     def waiting(self) -> int:
@@ -122,12 +130,6 @@ class Budget:
         hold.taken -= size
         self._go_on()
 
-    def leave(self, hold: Hold) -> None:
-        """Ends a share."""
-        if self._first is hold:
-            self._first = None
-        self.free(hold, hold.taken)
-
     def _fits(self, hold: Hold, size: int) -> bool:
         if self.used + size > self.size and self._first is None:
             self._first = hold
@@ -146,11 +148,12 @@ class Budget:
 
 
 class Hold:
-    """The bytes that one request holds. The end of the `with` block frees them.
+    """The bytes that one request holds.
 
-    It reserves what it will need before it reads. So requests wait before they hold anything, and
-    those that have begun can end. A client that sends little for seconds loses what it reserved and
-    does not use. taken: bytes of the budget. patient: it waits as long as need be.
+    A request reserves memory for its body before it reads it. So requests wait before they hold
+    anything, and those that have begun can end. If a client sends little for seconds, the bytes
+    that it does not use yet become free. taken: bytes of the budget. patient: it waits as long as
+    need be.
     """
 
     def __init__(self, budget: Budget) -> None:
@@ -180,18 +183,10 @@ class Hold:
         self._used -= size
         self._free()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def end(self) -> None:
+        """Ends the watch over a slow client."""
         if self._timer is not None:
             self._timer.cancel()
-        self._budget.leave(self)
 
     def _watch(self) -> None:
         self._grown = 0

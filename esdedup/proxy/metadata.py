@@ -45,11 +45,11 @@ Uuids = dict[str, str]
 class Found(NamedTuple):
     """The meta of an index, and why there is none.
 
-    no_index: the index does not exist, and no template tells what it will be.
+    no_index: the index does not exist, and no template tells its mapping.
     """
 
     meta: IndexMeta | None
-    reason: Literal["", "no_scheme", "no_right", "no_index"] = ""
+    reason: Literal["", "no_scheme", "no_right", "no_index", "failed"] = ""
 
 
 class _Entry(NamedTuple):
@@ -70,7 +70,7 @@ class Schemes:
     """Looks up metas and keeps them, for each user apart.
 
     Whether a name still stands for the same indices is asked for each request: an index that was
-    made anew may have other fields. Requests that come at the same time share the answer.
+    deleted and made again may have other fields. Requests that come at the same time share answers.
     """
 
     def __init__(self, upstream: Upstream) -> None:
@@ -145,7 +145,7 @@ class Schemes:
             meta = None if written is None else meta_of(known[written].get("mappings", {}))
         except (UsageError, ValueError, KeyError, TypeError, AttributeError) as error:
             log.warning("the mapping of %r can't be read, its documents pass: %s", index, error)
-            return Found(None, "no_scheme")
+            return Found(None, "failed")
         found = Found(meta, "" if meta else "no_scheme")
         if self._unseen.pop(index, True) is None and meta is not None:
             log.warning(
@@ -177,7 +177,7 @@ class Schemes:
             meta = meta_of(template.get("mappings") or {})
         except (UsageError, AttributeError) as error:
             log.warning("the template of %r can't be read: %s", index, error)
-            return Found(None, "no_scheme")
+            return Found(None, "failed")
         return Found(meta, "" if meta else "no_scheme")
 
     async def _ask(self, method: str, target: bytes, identity: Headers) -> Answer:

@@ -1,4 +1,4 @@
-"""What operators watch, in the text format of Prometheus."""
+"""The figures that operators watch, in the text format of Prometheus."""
 
 from __future__ import annotations
 
