@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import get_args
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -16,6 +17,7 @@ from prometheus_client import (
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from esdedup.proxy.memory import Budget
+from esdedup.proxy.splice import Outcome
 
 _PREFIX = "esdedup_proxy_"
 _SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
@@ -33,6 +35,8 @@ class Metrics:
             " or why there are none.",
             "tokens",
         )
+        for outcome in get_args(Outcome):
+            self._documents.labels(outcome)  # From 0 on, or the first of a kind is no increase.
         self._requests = self._counter("requests", "Requests, by status.", "kind", "status")
         self._received = self._counter("received_bytes", "Bytes of the bodies of requests.")
         self._upstream_errors = self._counter(
