@@ -34,7 +34,7 @@ class Service:
         """Raises UsageError if the memory does not suffice."""
         self._upstream = upstream
         self._limits = limits or Limits()
-        self._metrics = upstream.metrics
+        self.metrics = upstream.metrics
         self._schemes = Schemes(upstream)
         self._splicer = Splicer(self._limits.text)
         self._budget = Budget(self._limits.bodies(), self._limits.wait_seconds)
@@ -53,6 +53,10 @@ class Service:
         elif scope["type"] == "http":
             await self._http(http.Request(scope, receive, send, self._limits.body_seconds))
 
+    def watch(self) -> None:
+        """Sets the figures of memory."""
+        self.metrics.watch(self._budget)
+
     async def _http(self, request: http.Request) -> None:
         begun = time.monotonic()
         kind, index = _route(request)
@@ -67,7 +71,7 @@ class Service:
                 await request.reply(error.answer)
         finally:
             seconds = time.monotonic() - begun
-            self._metrics.request(kind, request.status or _GONE, seconds, request.received)
+            self.metrics.request(kind, request.status or _GONE, seconds, request.received)
 
     async def _answer(self, request: http.Request, kind: _Kind, index: str | None) -> None:
         try:
@@ -94,8 +98,8 @@ class Service:
             ready = await self._is_ready()
             answer = _text(200, b"ready\n") if ready else _text(503, b"not ready\n")
         elif path == b"metrics":
-            self._metrics.watch(self._budget)
-            body, kind = await asyncio.to_thread(self._metrics.page)
+            self.watch()
+            body, kind = await asyncio.to_thread(self.metrics.page)
             answer = http.Answer(200, [(b"content-type", kind)], body)
         else:
             reason = "the proxy has /-/health/live, /-/health/ready and /-/metrics"
@@ -130,7 +134,7 @@ class Service:
                 self._upstream,
                 self._schemes,
                 self._splicer,
-                self._metrics,
+                self.metrics,
                 self._limits,
                 hold,
                 request,
@@ -140,7 +144,7 @@ class Service:
         found = await self._schemes.find(index, request.headers)
         raw: list[bytes] = []
         if found.meta is None or not await self._whole(request, hold, raw):
-            self._metrics.documents(found.reason or "too_long")
+            self.metrics.documents(found.reason or "too_long")
             await self._upstream.forward(request, request.headers, http.chained(raw, request))
             return
         headers, body = request.headers, b"".join(raw)
@@ -153,7 +157,7 @@ class Service:
             (done,), (outcome,) = await asyncio.to_thread(self._splicer.with_tokens, [source])
             if done is not document:
                 headers, body = await http.packed(request, done)
-        self._metrics.documents(outcome or found.reason)
+        self.metrics.documents(outcome or found.reason)
         await self._upstream.forward(request, headers, body)
 
     async def _whole(self, request: http.Request, hold: Hold, raw: list[bytes]) -> bool:

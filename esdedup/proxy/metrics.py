@@ -43,7 +43,7 @@ class Metrics:
             "upstream_errors", "Requests that the upstream did not answer, by reason.", "reason"
         )
         self._refused = self._counter(
-            "refused_connections", "Connections that were closed, by reason.", "reason"
+            "refused_connections", "Connections that were closed, by status.", "status"
         )
         self._request_seconds = self._histogram(
             "request_seconds",
@@ -75,9 +75,9 @@ class Metrics:
         """Counts a request that the upstream did not answer."""
         self._upstream_errors.labels(reason).inc()
 
-    def refused(self, reason: str) -> None:
-        """Counts a connection that was closed because of a limit."""
-        self._refused.labels(reason).inc()
+    def refused(self, status: str) -> None:
+        """Counts a connection that was closed for a limit, or for what can't be read."""
+        self._refused.labels(status).inc()
 
     def watch(self, budget: Budget) -> None:
         """Sets the figures of memory."""

@@ -30,6 +30,7 @@ from esdedup.proxy import logs
 from esdedup.proxy.app import Service
 from esdedup.proxy.http import Failed, Headers
 from esdedup.proxy.memory import Limits
+from esdedup.proxy.metrics import Metrics
 from esdedup.proxy.upstream import Upstream
 
 _LARGEST_HEAD = 64 << 10
@@ -183,8 +184,9 @@ def _connections(wanted: int) -> int:
 
 def _run(settings: Settings, listener: socket.socket, handler: logs.Handler) -> None:
     """Serves in this process."""
+    service = _service(settings)
     config = uvicorn.Config(
-        _service(settings),
+        service,
         http=HttpToolsProtocol,
         loop="asyncio",
         ws="none",
@@ -197,7 +199,7 @@ def _run(settings: Settings, listener: socket.socket, handler: logs.Handler) -> 
         timeout_keep_alive=_IDLE_SECONDS,
         timeout_graceful_shutdown=settings.grace_seconds,
     )
-    _Server(config, settings, listener, handler).run()
+    _Server(config, service, settings, listener, handler).run()
 
 
 class _Server(uvicorn.Server):
@@ -206,11 +208,13 @@ class _Server(uvicorn.Server):
     def __init__(
         self,
         config: uvicorn.Config,
+        service: Service,
         settings: Settings,
         listener: socket.socket,
         handler: logs.Handler,
     ) -> None:
         super().__init__(config)
+        self._service = service
         self._settings = settings
         self._handler = handler
         self._most = _connections(settings.max_connections)
@@ -230,6 +234,7 @@ class _Server(uvicorn.Server):
             self.config,
             self.server_state,
             {},
+            metrics=self._service.metrics,
             most=self._most,
             head_seconds=self._settings.head_timeout,
         )
@@ -249,6 +254,7 @@ class _Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         if counter % 10 == 0:
             self._handler.write_due()
+            self._service.watch()
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -307,9 +313,10 @@ class _Connection(HttpToolsProtocol):
     A head is the request line and the headers. Errors are answered in the servers' form.
     """
 
-    def __init__(self, *arguments: Any, most: int, head_seconds: float) -> None:
+    def __init__(self, *arguments: Any, metrics: Metrics, most: int, head_seconds: float) -> None:
         """most: connections of this process. head_seconds: time for a head to come whole."""
         super().__init__(*arguments)
+        self._metrics = metrics
         self._most = most
         self._head_seconds = head_seconds
         self._head_timer: asyncio.TimerHandle | None = None
@@ -406,6 +413,7 @@ class _Connection(HttpToolsProtocol):
     def _refuse(self, failed: Failed, *headers: tuple[bytes, bytes]) -> None:
         """Answers, unless another answer is due first, and closes the connection."""
         self._refused = True
+        self._metrics.refused(str(failed.answer.status))
         self._stop_timer()
         due = self.cycle if self.cycle and not self.cycle.response_complete else None
         if due and not due.more_body and not self.pipeline:
