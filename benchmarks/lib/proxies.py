@@ -27,7 +27,7 @@ class Proxy:
         self.url = f"http://127.0.0.1:{self.port}"
         self._command = [*ESDEDUP, "proxy", "--upstream", upstream, "--port", str(self.port)]
         self._command += options
-        self._log = folder / f"proxy-{self.port}.log"
+        self._log_file = folder / f"proxy-{self.port}.log"
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -36,9 +36,14 @@ class Proxy:
         assert self._process is not None
         return self._process.pid
 
+    @property
+    def log(self) -> str:
+        """What it has logged so far, since its first start."""
+        return self._log_file.read_text("utf-8", "replace")
+
     def start(self) -> None:
         """Starts it and waits until it listens. Ends the program if it does not."""
-        with self._log.open("ab") as log:
+        with self._log_file.open("ab") as log:
             self._process = subprocess.Popen(
                 self._command, stdout=log, stderr=log, start_new_session=True
             )
@@ -46,8 +51,7 @@ class Proxy:
         while not self._listens():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
-                log_text = self._log.read_text("utf-8", "replace")[-5_000:]
-                sys.exit(f"{shlex.join(self._command)} did not start:\n{log_text}")
+                sys.exit(f"{shlex.join(self._command)} did not start:\n{self.log[-5_000:]}")
             time.sleep(0.05)
 
     def stop(self) -> int:

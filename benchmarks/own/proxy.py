@@ -212,6 +212,8 @@ PARTS = (
 """Parts of the proxy's work by the files of its code. A sample counts for the innermost frame that
 is in one of them; what is in none is the event loop and the threads."""
 OTHER = "event loop, threads"
+WAITS = ("_worker (concurrent/futures/thread.py", ".select (selectors.py")
+"""Innermost frames of threads that wait, which py-spy does not always know."""
 
 
 def parts_of(stacks: Iterable[str]) -> dict[str, float]:
@@ -219,8 +221,10 @@ def parts_of(stacks: Iterable[str]) -> dict[str, float]:
     counts: collections.Counter[str] = collections.Counter()
     for line in stacks:
         stack, _, count = line.rpartition(" ")
-        found = (part_of(frame) for frame in reversed(stack.split(";")))
-        counts[next((part for part in found if part), OTHER)] += int(count)
+        frames = stack.split(";")
+        if not any(wait in frames[-1] for wait in WAITS):
+            found = filter(None, map(part_of, reversed(frames)))
+            counts[next(found, OTHER)] += int(count)
     total = counts.total() or 1
     return {name: counts[name] / total for name in (*(name for name, _ in PARTS), OTHER)}
 
