@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from benchmarks.lib.measuring import Figures
 INTERVAL = 0.5
 """Seconds between two looks. A look at a JVM and its Python workers takes 20 ms."""
 TICKS = os.sysconf("SC_CLK_TCK")
-STATE, PARENT, SESSION, USER, SYSTEM = 0, 1, 3, 11, 12
+STATE, PARENT, SESSION, USER, SYSTEM, RESIDENT = 0, 1, 3, 11, 12, 21
 """Fields of /proc/PID/stat after the name: proc(5)."""
 
 
@@ -83,6 +83,32 @@ def run(
         sys.exit(f"{shlex.join(command)}: status {process.returncode}")
     total_cpu = round(sum(cpu_seconds.values()), 2)
     return {"seconds": round(seconds, 2), "cpu_seconds": total_cpu, **peaks}
+
+
+def cpu_seconds(pid: int) -> float:
+    """Processor seconds so far of a process, and of all others of the session that it leads."""
+    return sum(
+        (int(fields[USER]) + int(fields[SYSTEM])) / TICKS
+        for found, fields in _stats()
+        if pid in (found, int(fields[SESSION]))
+    )
+
+
+def resident_mb(pid: int) -> float:
+    """MB that a process, and all others of the session that it leads, have resident."""
+    pages = sum(
+        int(fields[RESIDENT]) for found, fields in _stats() if pid in (found, int(fields[SESSION]))
+    )
+    return pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
+
+
+def _stats() -> Iterator[tuple[int, list[str]]]:
+    """The number of each process, and its fields of /proc/PID/stat after the name."""
+    for folder in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if folder.name.isdecimal():
+                stat = (folder / "stat").read_text("utf-8")
+                yield int(folder.name), stat.rpartition(")")[2].split()
 
 
 def _of_session(session: int) -> dict[int, Process]:

@@ -13,6 +13,10 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.servers.cluster import Cluster
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -31,24 +35,29 @@ def served(options: argparse.Namespace) -> Iterator[str]:
     if options.url is not None:
         yield options.url
         return
+    with started(options.product, options.version, options.nodes, options.heap) as cluster:
+        yield cluster.urls[0]
+
+
+@contextlib.contextmanager
+def started(product: str, version: str | None, nodes: int, heap: str) -> Iterator[Cluster]:
+    """Nodes of their own, which end with the block. version: None for that of the tests."""
     # Nodes are made as for the tests, which need the packages of the `test` extra.
-    from tests.servers.cluster import start_cluster
+    from tests.servers.cluster import Cluster, start_cluster
     from tests.servers.node import Node
     from tests.servers.provide import ELASTICSEARCH, OPENSEARCH
 
-    default = ELASTICSEARCH if options.product == "elasticsearch" else OPENSEARCH
-    version = options.version or default.version
+    default = ELASTICSEARCH if product == "elasticsearch" else OPENSEARCH
+    wanted = product, version or default.version
     with tempfile.TemporaryDirectory(prefix="esdedup-benchmark-") as folder:
-        home, heap = Path(folder), options.heap
+        home = Path(folder)
         # No flags: those of the tests start nodes quickly, and make them slow.
-        if options.nodes == 1:
-            with Node.start(options.product, version, home, heap, jvm_flags=()) as node:
-                yield node.url
+        if nodes == 1:
+            with Node.start(*wanted, home, heap, jvm_flags=()) as node:
+                yield Cluster([node])
         else:
-            with start_cluster(
-                options.product, version, home, options.nodes, heap, jvm_flags=()
-            ) as cluster:
-                yield cluster.urls[0]
+            with start_cluster(*wanted, home, nodes, heap, jvm_flags=()) as cluster:
+                yield cluster
 
 
 def drop(url: str, index: str) -> None:

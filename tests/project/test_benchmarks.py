@@ -1,10 +1,22 @@
-"""The page of benchmarks shows the figures of the results that are kept."""
+"""The page of benchmarks shows the results that are kept, and the benchmarks of the proxy run."""
 
 from __future__ import annotations
 
+import importlib
+import itertools
+import json
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+import esdedup
+from benchmarks.own import proxy, soak
+from tests.servers.provide import refusing
 
 ROOT = Path(__file__).parents[2]
 
@@ -13,3 +25,100 @@ def test_the_page_shows_what_the_results_say() -> None:
     command = [sys.executable, "-m", "benchmarks.page", "--check"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", ["proxy", "soak"])
+def test_help_says_what_a_benchmark_measures(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    benchmark = importlib.import_module(f"benchmarks.own.{name}")
+    monkeypatch.setattr(sys, "argv", [name, "--help"])
+    with pytest.raises(SystemExit) as ended:
+        benchmark.main()
+    assert ended.value.code == 0
+    assert "--proxy-options" in capsys.readouterr().out
+
+
+def test_a_sample_counts_for_the_innermost_part_and_waits_do_not_count() -> None:
+    loop = "Server.run (uvicorn/server.py:86)"
+    stacks = [
+        f"{loop};Bulk._made (esdedup/proxy/bulk.py:1);loads (json/__init__.py:346) 3",
+        f"{loop};Handle._run (asyncio/events.py:80) 1",
+        f"{loop};EpollSelector.select (selectors.py:468) 50",
+        "Thread.run (threading.py:982);_worker (concurrent/futures/thread.py:81) 50",
+    ]
+    shares = proxy.parts_of(stacks)
+    assert {name: share for name, share in shares.items() if share} == {
+        "JSON": 0.75,
+        proxy.OTHER: 0.25,
+    }
+
+
+def test_a_soak_sees_what_is_lost_and_what_has_no_tokens(elasticsearch_url: str) -> None:
+    url, name = elasticsearch_url, soak.Days.name(0)
+    httpx.delete(f"{url}/{name}")
+    ledger, days, ended = soak.Ledger(), soak.Days(1), threading.Event()
+    writing = soak.Writing([url], ["some words of a text"], itertools.count(), ledger, days, ended)
+    documents = [writing.document(number) for number in range(5)]
+    made: list[Any] = [
+        each["_source"] for each in esdedup.enrich({"_source": document} for document in documents)
+    ]
+    with esdedup.open(url, name) as index:
+        index.create()
+    written = [made[0], documents[1], made[0], made[3]]
+    for number, document in enumerate(written):
+        httpx.put(f"{url}/{name}/_doc/{number}", json=document).raise_for_status()
+    ledger.acknowledge(name, range(5))
+    days.leave(0)
+    found = soak.Checking(url, writing).check(0)
+    assert {key: found[key] for key in ("acknowledged", *soak.CHECKED)} == {
+        "acknowledged": 5,
+        "there": 4,
+        "lost": 1,
+        "without_tokens": 1,
+        # One without them, and one with those of another text.
+        "wrong_tokens": 2,
+    }
+    assert found["examples"] == [1, 4]
+    assert httpx.head(f"{url}/{name}").status_code == 404
+
+
+def test_memory_is_told_for_each_life_of_a_proxy() -> None:
+    looks = [
+        {"seconds": second, "mb": {"one": size}, "pids": {"one": pid}}
+        for second, (size, pid) in enumerate([(10, 1), (20, 1), (30, 1), (40, 1), (0, 1), (7, 2)])
+    ]
+    assert soak.memory(looks) == [
+        {
+            "proxy": "one",
+            "from_seconds": 0,
+            "to_seconds": 3,
+            "early_mb": 20,
+            "late_mb": 40,
+            "highest_mb": 40,
+        }
+    ]
+
+
+@pytest.mark.nightly
+def test_the_benchmark_of_the_proxy(elasticsearch_url: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "benchmarks.own.proxy", "--url", elasticsearch_url]
+    command += ["--documents", "1000", "--rounds", "1", "--clients", "python,python-parallel"]
+    done = subprocess.run(
+        [*command, "--folder", str(tmp_path)], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    table = proxy.tables(json.loads((tmp_path / "proxy.json").read_text("utf-8")))
+    assert len(table.splitlines()) == 2 + 2 * len(proxy.WAYS)
+
+
+@pytest.mark.nightly
+def test_a_short_soak_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = ["--minutes", "0.5", "--heap", "512m", "--folder", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", [soak.__file__, *arguments])
+    with refusing():
+        soak.main()
+    document = json.loads((tmp_path / "soak.json").read_text("utf-8"))
+    assert document["results"]["acknowledged"] > 0
+    assert not soak.bad(document["results"])
+    assert "node-2 by SIGKILL" in soak.tables(document)
