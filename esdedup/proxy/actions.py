@@ -14,6 +14,8 @@ _LONGEST_ACTION = 1 << 16
 """Bytes of a line that names an operation, an index and an id."""
 _WITH_SOURCE = ("index", "create", "update")
 _OVERHEAD = 400
+_LINES = 2_000
+"""Lines that are read at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,7 @@ class Actions:
         self._body = Unpacker(encoding)
         self._index = index
         self._longest = longest
+        self._rest = b""
         self._tail: list[bytes] = []
         self._size = 0
         self._waiting: Action | None = None
@@ -73,19 +76,24 @@ class Actions:
     @property
     def more(self) -> bool:
         """True if something that was fed is not read yet."""
-        return self._body.more
+        return bool(self._rest) or self._body.more
 
     def read(self) -> list[Action]:
-        """Returns the next actions. Raises Unreadable."""
+        """Returns the next actions, not too many at a time. Raises Unreadable."""
         found: list[Action] = []
-        piece = self._body.read()
-        if not piece.strip(b"\n") and not self._size and self._waiting is None:
-            return [Action(piece)]  # Empty lines pack well: there may be millions.
-        *whole, last = piece.split(b"\n")
+        piece = self._rest or self._body.read()
+        *whole, last = piece.split(b"\n", _LINES)
+        self._rest = last if len(whole) == _LINES else b""
         for end in whole:
             self._keep(end)
-            found += self._completed(b"\n")
-        self._keep(last)
+            for action in self._completed(b"\n"):
+                if found and not (action.item or found[-1].item):
+                    # Lines without anything pack well: there may be millions.
+                    found[-1] = Action(found[-1].line + action.line)
+                else:
+                    found.append(action)
+        if not self._rest:
+            self._keep(last if len(whole) < _LINES else b"")
         return found
 
     def end(self) -> list[Action]:

@@ -22,6 +22,7 @@ _OWN = b"/-/"
 """No index has such a name."""
 _MOST_THREADS = 4
 _READY_SECONDS = 1.0
+_READY_ANSWER_SECONDS = 3.0
 _GONE = 499
 
 log = logging.getLogger(__name__)
@@ -100,7 +101,7 @@ class Service:
         elif path == b"metrics":
             self.watch()
             body, kind = await asyncio.to_thread(self.metrics.page)
-            answer = http.Answer(200, [(b"content-type", kind)], body)
+            answer = http.Answer.of(200, kind, body)
         else:
             reason = "the proxy has /-/health/live, /-/health/ready and /-/metrics"
             raise http.Failed.error(404, "resource_not_found_exception", reason)
@@ -111,8 +112,9 @@ class Service:
         until, ready = self._ready
         if time.monotonic() > until:
             try:
-                ready = (await self._upstream.ask("GET", b"/", [])).status < 500
-            except http.Failed:
+                async with asyncio.timeout(_READY_ANSWER_SECONDS):
+                    ready = (await self._upstream.ask("GET", b"/", [])).status < 500
+            except (TimeoutError, http.Failed):
                 ready = False
             self._ready = time.monotonic() + _READY_SECONDS, ready
         return ready
@@ -122,9 +124,11 @@ class Service:
         has_body = {b"content-length", b"transfer-encoding"} & {name for name, _ in request.headers}
         if not has_body:
             await request.drain()
-        await self._upstream.forward(request, request.headers, request if has_body else None)
-        if _may_change_mappings(request):
-            self._schemes.forget()
+        try:
+            await self._upstream.forward(request, request.headers, request if has_body else None)
+        finally:
+            if _may_change_mappings(request):
+                self._schemes.forget()
 
     async def _written(
         self, request: http.Request, kind: _Kind, index: str | None, hold: Hold
@@ -142,16 +146,16 @@ class Service:
             ).run()
             return
         found = await self._schemes.find(index, request.headers)
+        if found.meta is not None:
+            await hold.reserve(self._limits.need(request.length))
         raw: list[bytes] = []
         if found.meta is None or not await self._whole(request, hold, raw):
             self.metrics.documents(found.reason or "too_long")
             await self._upstream.forward(request, request.headers, http.chained(raw, request))
             return
         headers, body = request.headers, b"".join(raw)
-        longest = self._limits.line
-        document = await asyncio.to_thread(http.unpacked, body, request.encoding, longest)
-        outcome: str | None = "too_long"
-        if document is not None:
+        outcome: str | None = "no_text"
+        if (document := await self._unpacked(request, body, hold)) is not None:
             await hold.grow(2 * len(document))
             source = Source(document, found.meta, kind == "update")
             (done,), (outcome,) = await asyncio.to_thread(self._splicer.with_tokens, [source])
@@ -159,6 +163,24 @@ class Service:
                 headers, body = await http.packed(request, done)
         self.metrics.documents(outcome or found.reason)
         await self._upstream.forward(request, headers, body)
+
+    async def _unpacked(self, request: http.Request, body: bytes, hold: Hold) -> bytes | None:
+        """A whole body; None if it is too long, or can't be unpacked: the server reports it."""
+        if request.encoding in http.PLAIN:
+            return body
+        unpacker = http.Unpacker(request.encoding)
+        unpacker.feed(body)
+        pieces: list[bytes] = []
+        try:
+            while unpacker.more:
+                pieces.append(await asyncio.to_thread(unpacker.read))
+                await hold.grow(len(pieces[-1]))
+                if sum(map(len, pieces)) > self._limits.line:
+                    return None
+            unpacker.end()
+        except http.Unreadable:
+            return None
+        return b"".join(pieces)
 
     async def _whole(self, request: http.Request, hold: Hold, raw: list[bytes]) -> bool:
         """Reads the body, unless it is too long to be held. Returns True if that is all of it."""
@@ -202,4 +224,4 @@ def _may_change_mappings(request: http.Request) -> bool:
 
 
 def _text(status: int, body: bytes) -> http.Answer:
-    return http.Answer(status, [(b"content-type", b"text/plain; charset=utf-8")], body)
+    return http.Answer.of(status, b"text/plain; charset=utf-8", body)

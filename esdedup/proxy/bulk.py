@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import re
 import tempfile
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence, Set
 from dataclasses import dataclass, field
 from typing import IO, Any
 
@@ -29,6 +30,7 @@ _PART_ACTIONS = 10_000
 _IN_MEMORY = 1 << 18
 _PIECE = 1 << 16
 _KEPT = (b"content-type", b"x-elastic-product")
+_FORMAT = re.compile(rb"([?&])format=[^&]*")
 _UNSENT = "not sent, because an earlier part of the same request failed: "
 _UNKNOWN = "may be written or not: "
 _TRY_AGAIN = 429
@@ -67,6 +69,8 @@ class Bulk:
     """The reason to make no further part. Its actions are reported, not sent."""
     _read: int = 0
     """Bytes that are held for actions which are in no part yet."""
+    _tried: set[str | None] = field(default_factory=set)
+    """Indices that did not exist before a document for them was sent."""
 
     async def run(self) -> None:
         """Sends the body's actions, and answers. Raises Failed if none was acknowledged."""
@@ -82,6 +86,9 @@ class Bulk:
             else:
                 headers, body = await http.packed(self._request, first.body)
                 await self._upstream.forward(self._request, headers, body)
+        except OSError as error:
+            reason = f"documents may be written: no room to keep the answer: {error.strerror}"
+            raise http.Failed.error(503, "io_exception", reason, retry=1) from error
         finally:
             await parts.aclose()
 
@@ -107,6 +114,7 @@ class Bulk:
             if actions:
                 async for part in self._made(actions):
                     yield part
+            await self._hold_read(0)
         except http.Unreadable as error:
             self._refusal = self._refusal or error.answer
             # At least one item: an unreadable body must not look like an empty one.
@@ -152,7 +160,7 @@ class Bulk:
             except http.Failed as error:
                 self._refusal = error.answer
                 break
-            count = _sure(actions, found)
+            count = _sure(actions, found, self._tried)
             taken, actions = actions[:count], actions[count:]
             body = await asyncio.to_thread(self._enriched, taken, found)
             await self._hold.grow(len(body))
@@ -162,6 +170,8 @@ class Bulk:
             yield (part := Part(body, items, unsure=bool(actions)))
             if part.unsure:
                 await part.answered.wait()
+                # If it does not exist now, no document makes it.
+                self._tried.update(one.item.index for one in taken[-1:] if one.item)
         if actions:
             items = [one.item for one in actions if one.item]
             yield Part(b"", items, self._refusal, _TRY_AGAIN)
@@ -194,22 +204,24 @@ class Bulk:
     async def _several(self, parts: AsyncIterator[Part]) -> None:
         with tempfile.SpooledTemporaryFile(_IN_MEMORY) as items:
             merged = MergedAnswer(items)
-            first: http.Answer | None = None
+            refused: http.Answer | None = None
             failure: http.Answer | None = None
             async for part in parts:
                 if part.refused is not None:
                     remark = _UNSENT if part.status and merged.parts else ""
                     merged.refuse(part.items, part.refused, remark, part.status)
+                    refused = refused or part.refused
+                    # The other actions of the request may come again.
+                    failure = failure or (part.refused if part.status else None)
                 elif failure is not None:
                     merged.refuse(part.items, failure, _UNSENT, _TRY_AGAIN)
                 else:
                     failure = await self._send(part, merged)
                     self._refusal = self._refusal or failure
-                first = first or part.refused or failure
                 self._hold.shrink(len(part.body))
                 part.answered.set()
-            if first is not None and not merged.parts:
-                await self._request.reply(first)
+            if not merged.parts and (answer := failure or refused) is not None:
+                await self._request.reply(answer)
             else:
                 await self._request.answer(200, merged.headers(), merged.body())
 
@@ -225,7 +237,8 @@ class Bulk:
         ]
         remark = ""
         try:
-            answer = await self._upstream.ask(request.method, request.target, headers, body)
+            target = _FORMAT.sub(rb"\1", request.target)
+            answer = await self._upstream.ask(request.method, target, headers, body)
             if answer.status == 200:
                 await asyncio.to_thread(merged.add, answer)
                 return None
@@ -235,13 +248,15 @@ class Bulk:
         return answer
 
 
-def _sure(actions: Sequence[Action], found: dict[str | None, Found]) -> int:
+def _sure(actions: Sequence[Action], found: dict[str | None, Found], tried: Set[str | None]) -> int:
     """The number of actions up to the first one that makes an index of which nobody knows.
 
-    When that one is answered, the index is there and can be asked.
+    When that one is answered, the index is there and can be asked. tried: names that are not asked
+    again.
     """
-    for count, action in enumerate(actions, 1):
-        if action.item and action.source and found[action.item.index].reason == "no_index":
+    unknown = {name for name, each in found.items() if each.reason == "no_index"} - tried
+    for count, action in enumerate(actions if unknown else (), 1):
+        if action.item and action.source and action.item.index in unknown:
             return count
     return len(actions)
 

@@ -36,6 +36,12 @@ class Answer(NamedTuple):
     headers: Headers
     body: bytes
 
+    @classmethod
+    def of(cls, status: int, kind: bytes, body: bytes) -> Self:
+        """An answer of our own. kind: its content type."""
+        length = str(len(body)).encode()
+        return cls(status, [(b"content-type", kind), (b"content-length", length)], body)
+
 
 class Failed(Exception):
     """A request can't be completed. answer: the client gets it instead."""
@@ -52,11 +58,10 @@ class Failed(Exception):
         """
         cause = {"type": kind, "reason": reason}
         body = json.dumps({"error": {"root_cause": [cause], **cause}, "status": status}).encode()
-        length = str(len(body)).encode()
-        headers = [(b"content-type", b"application/json"), (b"content-length", length)]
+        answer = Answer.of(status, b"application/json", body)
         if retry is not None:
-            headers.append((b"retry-after", str(retry).encode()))
-        return cls(reason, Answer(status, headers, body))
+            answer.headers.append((b"retry-after", str(retry).encode()))
+        return cls(reason, answer)
 
 
 class Unreadable(Failed):
@@ -119,7 +124,10 @@ class Request:
             except TimeoutError:
                 self._finished.set()
                 reason = f"the body did not go on for {self._seconds:g} s"
-                raise Unreadable.error(408, "request_timeout", reason) from None
+                failed = Unreadable.error(408, "request_timeout", reason)
+                # What comes later would be taken for the rest of this body.
+                failed.answer.headers.append((b"connection", b"close"))
+                raise failed from None
             if message["type"] == "http.disconnect":
                 raise ClientGone
             if not message.get("more_body", False):
@@ -230,21 +238,3 @@ class Unpacker:
         """Raises Unreadable if the body breaks off."""
         if self._stream is not None and self._begun and not self._stream.eof:
             raise Unreadable.error(400, "parse_exception", "the compressed body breaks off")
-
-
-def unpacked(body: bytes, encoding: str, most: int) -> bytes | None:
-    """A whole body; None if it is longer than that, or can't be unpacked: the server reports it."""
-    unpacker = Unpacker(encoding)
-    unpacker.feed(body)
-    pieces: list[bytes] = []
-    size = 0
-    try:
-        while unpacker.more:
-            pieces.append(piece := unpacker.read())
-            size += len(piece)
-            if size > most:
-                return None
-        unpacker.end()
-    except Unreadable:
-        return None
-    return b"".join(pieces)

@@ -128,6 +128,8 @@ class Budget:
         """Gives bytes of a share back, and lets others go on."""
         self.used -= size
         hold.taken -= size
+        if self.used <= self.size:
+            self._first = None
         self._go_on()
 
     def _fits(self, hold: Hold, size: int) -> bool:

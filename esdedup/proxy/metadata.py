@@ -34,7 +34,8 @@ _ASKED = (
 )
 _UUIDS = b"/_settings/index.uuid?filter_path=*.settings.index.uuid"
 _TEMPLATE = b"/_index_template/_simulate_index/"
-_GENERATION = re.compile(r"^\.ds-.*-(\d{6,})$")
+_GENERATION = re.compile(r"\.ds-.*-(\d{6,})$")
+"""Of a data stream's index. Names that a lifecycle gives begin with more."""
 
 log = logging.getLogger(__name__)
 
@@ -165,8 +166,11 @@ class Schemes:
 
     async def _made_by_template(self, index: str, path: bytes, identity: Headers) -> Found:
         """The meta of an index that does not exist. The first document makes it."""
-        answer = await self._ask("POST", _TEMPLATE + path[1:], identity)
-        template = _read(answer).get("template") if answer.status == 200 else None
+        template = None
+        # OpenSearch looks for a template of the expression, not of the date.
+        if not index.startswith("<"):
+            answer = await self._ask("POST", _TEMPLATE + path[1:], identity)
+            template = _read(answer).get("template") if answer.status == 200 else None
         if not isinstance(template, dict):
             # Forbidden, or no template of this kind; one of the older kind may apply.
             self._unseen[index] = None

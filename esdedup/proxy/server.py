@@ -34,6 +34,8 @@ from esdedup.proxy.metrics import Metrics
 from esdedup.proxy.upstream import Upstream
 
 _LARGEST_HEAD = 64 << 10
+_FIELD = 120
+"""Bytes of memory that a header takes beside its name and value."""
 _READ = 64 << 10
 """Bytes that are read from a client at a time."""
 _IDLE_SECONDS = 3600
@@ -164,7 +166,7 @@ def _cause(error: OSError) -> str:
 
 
 def _connections(wanted: int) -> int:
-    """As many clients as the descriptors of this process allow, whose limit is raised first."""
+    """The clients that the descriptors of this process allow. Raises their limit first."""
     if sys.platform == "win32":
         return wanted
     import resource
@@ -227,8 +229,7 @@ class _Server(uvicorn.Server):
         if sys.platform != "win32":
             if parent := multiprocessing.parent_process():
                 loop.add_reader(parent.sentinel, self._without_parent, parent.sentinel)
-            if self._tls is not None:
-                loop.add_signal_handler(signal.SIGHUP, self._read_certificate_again)
+            loop.add_signal_handler(signal.SIGHUP, self._read_certificate_again)
         connection = functools.partial(
             _Connection,
             self.config,
@@ -267,7 +268,9 @@ class _Server(uvicorn.Server):
         self.should_exit = True
 
     def _read_certificate_again(self) -> None:
-        assert self._settings.certificate is not None
+        if self._settings.certificate is None:
+            log.info("there is no certificate to be read again")
+            return
         pair = self._settings.certificate, self._settings.key
         try:
             # Half of a bad pair would stay in the context.
@@ -323,6 +326,8 @@ class _Connection(HttpToolsProtocol):
         self._head: int | None = 0
         """Bytes of the head so far; None while there is none."""
         self._in_body = False
+        self._fields = 0
+        """Bytes of memory that the headers take, or the trailers."""
         self._refused = False
         self._fault: Failed | None = None
 
@@ -356,18 +361,25 @@ class _Connection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         if self._head is None:
             self._head = 0
+        self._fields = 0
         super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Drops trailers, which would be taken for headers. Raises Failed if there are too many."""
+        self._fields += len(name) + len(value) + _FIELD
+        if self._fields + len(self.url) > _LARGEST_HEAD:
+            self._fault = _too_large()
+            raise self._fault
+        if not self._in_body:
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         """Raises Failed, which the parser reports as its own error."""
-        size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
-        if size > _LARGEST_HEAD:
-            self._fault = _too_large()
-        elif self.parser.get_method() == b"CONNECT" or not self.url.startswith(b"/"):
+        if self.parser.get_method() == b"CONNECT" or not self.url.startswith(b"/"):
             self._fault = _error(400, "the target of the request is not a path")
         if self._fault is not None:
             raise self._fault
-        self._head, self._in_body = None, True
+        self._head, self._in_body, self._fields = None, True, 0
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -465,7 +477,7 @@ def _supervise(settings: Settings, listener: socket.socket, handler: logs.Handle
             if child.pid is not None and child.is_alive():
                 os.kill(child.pid, number)
 
-    if settings.certificate and sys.platform != "win32":
+    if sys.platform != "win32":
         signal.signal(signal.SIGHUP, pass_on)
     with tempfile.TemporaryDirectory(prefix="esdedup-metrics-") as folder:
         # Counts of all processes meet there.

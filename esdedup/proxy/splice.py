@@ -36,12 +36,22 @@ WORK = 32
 log = logging.getLogger(__name__)
 
 Outcome = Literal[
-    "added", "removed", "no_scheme", "no_right", "no_index", "no_text", "part", "too_long", "failed"
+    "added",
+    "removed",
+    "no_scheme",
+    "no_right",
+    "no_index",
+    "no_text",
+    "part",
+    "too_long",
+    "too_large",
+    "failed",
 ]
 """added: it has tokens. removed: it has no text any more. no_scheme: its index has no tokens.
 no_right: the client may not see the mapping. no_index: the index is made by this document, and no
 template tells its mapping. no_text: it has no text, or the servers refuse it. part: an update of
-some of the text fields. too_long: its text is longer than --max-text. failed: see the log."""
+some of the text fields. too_long: its text is longer than --max-text. too_large: to read it takes
+too much memory. failed: see the log."""
 
 
 class Source(NamedTuple):
@@ -94,8 +104,15 @@ class Splicer:
                 with self._large_ones:
                     _splice(sources, [row], done, outcomes, self._longest)
             else:
-                outcomes[row] = "too_long"
+                outcomes[row] = "too_large"
         _splice(sources, small, done, outcomes, self._longest)
+        if too_large := outcomes.count("too_large"):
+            log.warning(
+                "%d documents that take more than %d MB to be read pass without tokens"
+                " (--max-memory)",
+                too_large,
+                WORK * self._longest >> 20,
+            )
         if too_long := outcomes.count("too_long"):
             log.warning(
                 "%d documents with a text of more than %d bytes pass without tokens (--max-text)",
@@ -108,6 +125,10 @@ class Splicer:
 def _memory(body: bytes) -> int:
     """An estimate of the bytes that it takes to read a source."""
     return 3 * len(body) + 64 * (body.count(b",") + body.count(b"[") + body.count(b"{"))
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))
 
 
 def _splice(
@@ -137,7 +158,7 @@ def _splice(
         if part:
             outcomes[row] = "part"
         for spot in found:
-            if spot.text and len(spot.text) * (1 if spot.text.isascii() else 3) > longest:
+            if spot.text and 4 * len(spot.text) > longest and _bytes(spot.text) > longest:
                 outcomes[row] = "too_long"
             elif spot.text is None:
                 cleared.append(spot)

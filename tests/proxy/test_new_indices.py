@@ -6,6 +6,7 @@ import json
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
@@ -121,6 +122,21 @@ def test_a_template_of_the_older_kind_costs_the_tokens_of_one_document(
     assert set(bulk(proxy.url, f"{base}-1", 50)) == {201}
     assert counts(direct, f"{base}-1") == (50, 49)
     assert f"'{base}-1' passed without tokens" in proxy.log
+
+
+def test_names_with_dates_get_tokens(urls: tuple[str, str], base: str) -> None:
+    """OpenSearch finds templates by the expression, so that the first document may lack them."""
+    direct, proxy = urls
+    wide = {"index_patterns": [f"*{base}*"], "priority": 940, "template": {}}
+    HTTP.put(f"{direct}/_index_template/{base}-wide", json=wide).raise_for_status()
+    template(direct, base)
+    try:
+        assert set(bulk(proxy, f"<{base}-{{now/d}}>", 20)) == {201}
+        made = f"{base}-{datetime.now(UTC):%Y.%m.%d}"
+        assert counts(direct, made) == (20, 19)
+        delete_index(direct, made)
+    finally:
+        HTTP.delete(f"{direct}/_index_template/{base}-wide")
 
 
 @pytest.mark.parametrize("dynamic", ["strict", True])

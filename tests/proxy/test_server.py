@@ -92,12 +92,25 @@ def hasty(elasticsearch_url: str, tmp_path_factory: pytest.TempPathFactory) -> I
         (b"GET / HTTP/1.1\r\na: " + b"x" * 70_000 + b"\r\n\r\n", 431),
         (b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 11_000, 431),
         (SLOW, 408),
+        (b"GET / HTTP/1.1\r\n" + b"a:\r\n" * 2000, 431),
         (b"\r\n", 408),
         (b"", 408),
     ],
 )
 def test_heads_that_are_refused(hasty: Enriching, sent: bytes, status: int) -> None:
     assert refused(connect(hasty, sent))[0] == status
+
+
+def test_headers_after_a_body_are_dropped(hasty: Enriching) -> None:
+    """Who removes headers of clients before the proxy may not look for them there."""
+    head = b"POST /_search HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+    body = b"transfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n"
+    # The server would try to unpack the body.
+    with connect(hasty, head + body + b"content-encoding: gzip\r\n\r\n") as connection:
+        assert answer(connection)[0] == 200
+    many = b"".join(b"x-%d: y\r\n" % number for number in range(2000))
+    with connect(hasty, head + body + many) as connection:
+        assert answer(connection)[0] == 431
 
 
 def test_a_connection_may_be_idle_but_each_further_head_has_its_time(hasty: Enriching) -> None:

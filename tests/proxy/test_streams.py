@@ -25,7 +25,7 @@ from tests.servers.proxy import Proxy
 
 PEAK_MB = 200
 PAD = "x" * 3_000
-"""Makes documents long, so that few of them fill a part, which is of 8 MB."""
+"""Makes documents long, so that few of them fill a part, which is of 2 MB."""
 LONG = 27_000
 """Documents of a stream of 80 MB."""
 MANY, MIDDLE = 9_000, 6_000

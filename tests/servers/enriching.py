@@ -23,9 +23,14 @@ class Enriching:
     """Listens once constructed; the end of the `with` block ends it and asserts a clean log."""
 
     def __init__(
-        self, upstream: str, folder: Path, *options: str, most_files: int | None = None
+        self,
+        upstream: str,
+        folder: Path,
+        *options: str,
+        most_files: int | None = None,
+        ready: str = "",
     ) -> None:
-        """most_files: as many the process may open."""
+        """most_files: as many the process may open. ready: the path that tells that it listens."""
         port = free_port()
         self.address = ("127.0.0.1", port)
         self.url = f"http{'s' if '--certificate' in options else ''}://127.0.0.1:{port}"
@@ -37,7 +42,7 @@ class Enriching:
         with self._log_file.open("wb") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, text=True)
         deadline = time.monotonic() + _START_SECONDS
-        while not self._answers():
+        while not self._answers(ready):
             if self.process.poll() is not None or time.monotonic() > deadline:
                 self.process.kill()
                 raise RuntimeError(f"esdedup proxy did not start: {self.log}")
@@ -76,10 +81,10 @@ class Enriching:
             assert ended in (None, -signal.SIGTERM), self.log
             assert "Traceback" not in self.log, self.log
 
-    def _answers(self) -> bool:
+    def _answers(self, path: str) -> bool:
         trusting = ssl._create_unverified_context() if self.url.startswith("https") else None
         try:
-            urllib.request.urlopen(self.url, timeout=5, context=trusting).close()
+            urllib.request.urlopen(self.url + path, timeout=5, context=trusting).close()
         except urllib.error.HTTPError as error:
             error.close()  # The upstream's answer, or that there is none: it listens.
         except OSError as error:
