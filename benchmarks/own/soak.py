@@ -80,6 +80,10 @@ DOWN = 0.06
 """Share of the run that a node is down for."""
 
 
+CHECKED = ("there", "lost", "without_tokens", "wrong_tokens")
+"""Numbers of documents that a check counts."""
+
+
 class Ledger:
     """What was acknowledged, by index, and when. Threads share it."""
 
@@ -219,6 +223,8 @@ class Checking:
             time.sleep(0.1)
         index = Days.name(number)
         acknowledged = self.writing.ledger.acknowledged(index)
+        if not acknowledged.size:
+            return {"index": index, "acknowledged": 0, **dict.fromkeys(CHECKED, 0)}
         with Elasticsearch(self.url, request_timeout=300) as client:
             found = patiently(lambda: self._checked(client, index, acknowledged))
             patiently(lambda: client.indices.delete(index=index, ignore_unavailable=True))
@@ -260,8 +266,9 @@ def patiently(work: Callable[[], Any]) -> Any:
     while True:
         try:
             return work()
-        except (ApiError, TransportError, elasticsearch.helpers.ScanError):
-            if time.monotonic() > deadline:
+        except (ApiError, TransportError, elasticsearch.helpers.ScanError) as error:
+            final = isinstance(error, ApiError) and error.meta.status in (400, 404)
+            if final or time.monotonic() > deadline:
                 raise
             time.sleep(1)
 
@@ -415,9 +422,6 @@ def soak(cluster: Cluster, proxies: dict[str, Proxy], options: argparse.Namespac
         "days": found,
         "looks": [{k: v for k, v in look.items() if k != "pids"} for look in run.looks],
     }
-
-
-CHECKED = ("there", "lost", "without_tokens", "wrong_tokens")
 
 
 def bad(results: Figures) -> bool:
