@@ -15,7 +15,10 @@ its index, and have tokens, 500 of them those that `enrich` makes; then the inde
 that disk and heap stay bounded. The program ends with status 1 if anything is missing.
 
 Memory is what all processes of a proxy have resident, read every few seconds. A pause is a time in
-which no document was acknowledged.
+which no document was acknowledged. The clock begins at the first acknowledgement.
+
+A request that is answered by another error, such as 500, is not sent again by the usual clients, so
+its documents count as refused, and the run as failed.
 """
 
 from __future__ import annotations
@@ -100,7 +103,8 @@ class Ledger:
     def acknowledge(self, index: str, numbers: Sequence[int]) -> None:
         with self._lock:
             now = time.monotonic()
-            self._pause = max(self._pause, now - self._last)
+            if self.total:
+                self._pause = max(self._pause, now - self._last)
             self.longest_pause = max(self.longest_pause, self._pause)
             self._last = now
             self.total += len(numbers)
@@ -402,9 +406,12 @@ def soak(cluster: Cluster, proxies: dict[str, Proxy], options: argparse.Namespac
     urls = [proxy.url for proxy in proxies.values()]
     ledger, days = Ledger(), Days(options.writers)
     writing = Writing(urls, texts, itertools.count(), ledger, days, threading.Event())
-    run = Run(cluster, proxies, writing, seconds)
     with ThreadPoolExecutor(options.writers) as pool:
         writers = [pool.submit(writing.write, number) for number in range(options.writers)]
+        # The first index takes nodes that have just started seconds.
+        while not ledger.total and not any(writer.done() for writer in writers):
+            time.sleep(0.1)
+        run = Run(cluster, proxies, writing, seconds)
         found = run.go(Checking(url, writing), options.days, writers)
     last = run.looks[-1]
     return {
