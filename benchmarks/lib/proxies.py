@@ -25,7 +25,9 @@ class Proxy:
 
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        self._command = [*ESDEDUP, "proxy", "--upstream", upstream, "--port", str(self.port)]
+        # It ends with the thread that starts it, however that ends.
+        self._command = ["setpriv", "--pdeathsig", "TERM", *ESDEDUP, "proxy"]
+        self._command += ["--upstream", upstream, "--port", str(self.port)]
         self._command += options
         self._log_file = folder / f"proxy-{self.port}.log"
         self._process: subprocess.Popen[bytes] | None = None

@@ -15,7 +15,10 @@ its index, and have tokens, 500 of them those that `enrich` makes; then the inde
 that disk and heap stay bounded. The program ends with status 1 if anything is missing.
 
 Memory is what all processes of a proxy have resident, read every few seconds. A pause is a time in
-which no document was acknowledged.
+which no document was acknowledged. The clock begins at the first acknowledgement.
+
+A request that is answered by another error, such as 500, is not sent again by the usual clients, so
+its documents count as refused, and the run as failed.
 """
 
 from __future__ import annotations
@@ -80,6 +83,10 @@ DOWN = 0.06
 """Share of the run that a node is down for."""
 
 
+CHECKED = ("there", "lost", "without_tokens", "wrong_tokens")
+"""Numbers of documents that a check counts."""
+
+
 class Ledger:
     """What was acknowledged, by index, and when. Threads share it."""
 
@@ -96,7 +103,8 @@ class Ledger:
     def acknowledge(self, index: str, numbers: Sequence[int]) -> None:
         with self._lock:
             now = time.monotonic()
-            self._pause = max(self._pause, now - self._last)
+            if self.total:
+                self._pause = max(self._pause, now - self._last)
             self.longest_pause = max(self.longest_pause, self._pause)
             self._last = now
             self.total += len(numbers)
@@ -219,6 +227,8 @@ class Checking:
             time.sleep(0.1)
         index = Days.name(number)
         acknowledged = self.writing.ledger.acknowledged(index)
+        if not acknowledged.size:
+            return {"index": index, "acknowledged": 0, **dict.fromkeys(CHECKED, 0)}
         with Elasticsearch(self.url, request_timeout=300) as client:
             found = patiently(lambda: self._checked(client, index, acknowledged))
             patiently(lambda: client.indices.delete(index=index, ignore_unavailable=True))
@@ -260,8 +270,9 @@ def patiently(work: Callable[[], Any]) -> Any:
     while True:
         try:
             return work()
-        except (ApiError, TransportError, elasticsearch.helpers.ScanError):
-            if time.monotonic() > deadline:
+        except (ApiError, TransportError, elasticsearch.helpers.ScanError) as error:
+            final = isinstance(error, ApiError) and error.meta.status in (400, 404)
+            if final or time.monotonic() > deadline:
                 raise
             time.sleep(1)
 
@@ -395,9 +406,12 @@ def soak(cluster: Cluster, proxies: dict[str, Proxy], options: argparse.Namespac
     urls = [proxy.url for proxy in proxies.values()]
     ledger, days = Ledger(), Days(options.writers)
     writing = Writing(urls, texts, itertools.count(), ledger, days, threading.Event())
-    run = Run(cluster, proxies, writing, seconds)
     with ThreadPoolExecutor(options.writers) as pool:
         writers = [pool.submit(writing.write, number) for number in range(options.writers)]
+        # The first index takes nodes that have just started seconds.
+        while not ledger.total and not any(writer.done() for writer in writers):
+            time.sleep(0.1)
+        run = Run(cluster, proxies, writing, seconds)
         found = run.go(Checking(url, writing), options.days, writers)
     last = run.looks[-1]
     return {
@@ -415,9 +429,6 @@ def soak(cluster: Cluster, proxies: dict[str, Proxy], options: argparse.Namespac
         "days": found,
         "looks": [{k: v for k, v in look.items() if k != "pids"} for look in run.looks],
     }
-
-
-CHECKED = ("there", "lost", "without_tokens", "wrong_tokens")
 
 
 def bad(results: Figures) -> bool:

@@ -81,6 +81,8 @@ def test_a_soak_sees_what_is_lost_and_what_has_no_tokens(elasticsearch_url: str)
     }
     assert found["examples"] == [1, 4]
     assert httpx.head(f"{url}/{name}").status_code == 404
+    empty = soak.Checking(url, writing).check(1)
+    assert (empty["acknowledged"], empty["lost"]) == (0, 0)
 
 
 def test_memory_is_told_for_each_life_of_a_proxy() -> None:
@@ -114,7 +116,7 @@ def test_the_benchmark_of_the_proxy(elasticsearch_url: str, tmp_path: Path) -> N
 
 @pytest.mark.nightly
 def test_a_short_soak_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    arguments = ["--minutes", "0.5", "--heap", "512m", "--folder", str(tmp_path)]
+    arguments = ["--minutes", "0.5", "--days", "3", "--heap", "512m", "--folder", str(tmp_path)]
     monkeypatch.setattr(sys, "argv", [soak.__file__, *arguments])
     with refusing():
         soak.main()
