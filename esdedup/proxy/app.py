@@ -70,6 +70,13 @@ class Service:
                 log.warning("an answer broke off: %s", error)
             else:
                 await request.reply(error.answer)
+        except asyncio.CancelledError:
+            # The process ends, and waits no longer.
+            if request.status is not None:
+                raise
+            reason = "the proxy ends: documents of this request may be written or not"
+            failed = http.Failed.error(503, "service_unavailable", reason, retry=1)
+            await request.reply(failed.answer)
         finally:
             seconds = time.monotonic() - begun
             self.metrics.request(kind, request.status or _GONE, seconds, request.received)

@@ -45,6 +45,8 @@ _TLS_END_SECONDS = 2.0
 _BACKLOG = 2048
 _OTHER_DESCRIPTORS = 32
 """Open files of a process besides a client and an upstream connection for each request."""
+_LINGER_SECONDS = 1.0
+"""Time for a client to end a connection that was refused."""
 _RESTART_SECONDS = 1.0
 _KILL_SECONDS = 5.0
 
@@ -424,6 +426,8 @@ class _Connection(HttpToolsProtocol):
 
     def _refuse(self, failed: Failed, *headers: tuple[bytes, bytes]) -> None:
         """Answers, unless another answer is due first, and closes the connection."""
+        if self._refused:
+            return
         self._refused = True
         self._metrics.refused(str(failed.answer.status))
         self._stop_timer()
@@ -437,7 +441,13 @@ class _Connection(HttpToolsProtocol):
             lines = [name + b": " + value + b"\r\n" for name, value in ours]
             whole = [STATUS_LINE[answer.status], *lines, b"\r\n", answer.body]
             self.transport.write(b"".join(whole))
-        self.transport.close()
+        if failed.answer.status == 503 or not self.transport.can_write_eof():
+            self.transport.close()
+            return
+        # To close while bytes are unread would reset the connection, and the answer be lost.
+        self.transport.write_eof()
+        self.flow.resume_reading()
+        self.loop.call_later(_LINGER_SECONDS, self.transport.close)
 
 
 _KINDS = {

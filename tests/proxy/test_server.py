@@ -378,6 +378,8 @@ def test_the_end_does_not_wait_for_ever(elasticsearch_url: str, tmp_path: Path) 
         busy.sendall(HALF)
         proxy.process.terminate()
         assert proxy.process.wait(SECONDS) == -signal.SIGTERM
+        # Clients send again what is answered so.
+        assert answer(busy)[0] == 503
         busy.close()
     assert "Traceback" not in proxy.log
 
