@@ -80,7 +80,8 @@ def test_every_byte_of_a_body_is_in_an_action(body: bytes, size: int) -> None:
     sources = [Source(one.source, META, bool(n % 2)) for n, one in enumerate(actions)]
     for source, done in zip(sources, SPLICER.with_tokens(sources)[0], strict=True):
         assert without_tokens(done, source.update) == without_tokens(source.body, source.update)
-        if b"text" not in source.body:
+        # A document without a text loses the tokens that it brings.
+        if b"text" not in source.body and b"esdedup" not in source.body:
             assert done == source.body
 
 
@@ -130,7 +131,8 @@ def send(url: str, name: str, body: bytes) -> httpx.Response:
 def test_a_name_that_stops_a_cluster_does_not_reach_it(verb: str) -> None:
     line = json.dumps({verb: {"_index": "a\ud800", "_id": "1"}}).encode()
     # Nobody listens there.
-    answer = send(f"http://127.0.0.1:{free_port()}", "i", b"%b\n{}\n" % line)
+    body = line + (b"\n" if verb == "delete" else b"\n{}\n")
+    answer = send(f"http://127.0.0.1:{free_port()}", "i", body)
     assert answer.status_code == 400
     assert answer.json()["error"]["type"] == "invalid_index_name_exception"
 
