@@ -63,6 +63,9 @@ def pytest_configure(config: pytest.Config) -> None:
         "xdist_group(name): runs in the same process as the rest of the group",
     ):
         config.addinivalue_line("markers", marker)
+    if getattr(config, "workerinput", {}).get("groups"):
+        # A test process reads the command line again, and not what we chose.
+        config.option.loadgroup = True
     nightly = config.getoption("--all")
     settings.load_profile(os.environ.get("ESDEDUP_TEST_PROFILE", "nightly" if nightly else "ci"))
 
@@ -93,6 +96,7 @@ def pytest_configure_node(node: object) -> None:
         config.stash[_shared] = SharedProvider()
         config.add_cleanup(config.stash[_shared].stop)
     node.workerinput["servers"] = config.stash[_shared].address  # type: ignore[attr-defined]
+    node.workerinput["groups"] = config.option.dist == "loadgroup"  # type: ignore[attr-defined]
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -15,6 +15,7 @@ from esdedup.proxy.http import Failed
 from esdedup.proxy.splice import WORK
 
 _MB = 1 << 20
+_USUAL = 80 * _MB
 _LEAST_FOR_BODIES = 6 * _MB
 _PARTS = 16
 """Parts of memory beside bodies: some for the one request that may take more than is free, and some
@@ -207,10 +208,12 @@ class Hold:
 
 
 def _resident() -> int:
-    """Bytes of memory that this process has now; a usual figure if the system does not tell."""
+    """Bytes of memory that this process has now; a usual figure if the system does not tell.
+
+    A proxy has 75 MB. If it runs within a larger program, the rest is not its own.
+    """
     try:
-        return int(Path("/proc/self/statm").read_text("ascii").split()[1]) * os.sysconf(
-            "SC_PAGE_SIZE"
-        )
+        pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
     except OSError:
-        return 64 * _MB
+        return _USUAL
+    return min(pages * os.sysconf("SC_PAGE_SIZE"), _USUAL)
