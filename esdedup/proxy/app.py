@@ -157,7 +157,7 @@ class Service:
             await hold.reserve(self._limits.need(request.length))
         raw: list[bytes] = []
         if found.meta is None or not await self._whole(request, hold, raw):
-            self.metrics.documents(found.reason or "too_long")
+            self.metrics.documents(found.reason or "too_large")
             await self._upstream.forward(request, request.headers, http.chained(raw, request))
             return
         headers, body = request.headers, b"".join(raw)
