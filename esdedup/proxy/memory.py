@@ -56,7 +56,7 @@ class Limits:
     @property
     def line(self) -> int:
         """Bytes of a document that is held as a whole."""
-        return max(self.memory >> 3, 2 * self.text)
+        return max(self.memory >> 4, 2 * self.text)
 
     def bodies(self) -> int:
         """Bytes for all bodies that this process holds at a time, beside all else.

@@ -177,7 +177,8 @@ def kept_as_written(state: IndexState) -> bool:
 
 def source_limits(mapping: Mapping[str, Any], mode: str) -> tuple[bool, list[str]]:
     """Returns whether `_source` is disabled, and its filters. mode: index.mapping.source.mode."""
-    source = mapping.get("_source", {})
+    given = mapping.get("_source") if isinstance(mapping, Mapping) else None
+    source = given if isinstance(given, Mapping) else {}
     modes = str(source.get("mode")).lower(), mode.lower()
     disabled = str(source.get("enabled", "true")).lower() == "false" or "disabled" in modes
     return disabled, [name for name in ("includes", "excludes") if source.get(name)]
