@@ -82,6 +82,9 @@ class Actions:
         """Returns the next actions, not too many at a time. Raises Unreadable."""
         found: list[Action] = []
         piece = self._rest or self._body.read()
+        if piece.isspace() and piece.endswith(b"\n") and not self._size and not self._waiting:
+            self._rest = b""
+            return [Action(piece)]
         *whole, last = piece.split(b"\n", _LINES)
         self._rest = last if len(whole) == _LINES else b""
         for end in whole:
