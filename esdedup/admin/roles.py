@@ -173,8 +173,8 @@ def role(name: str, product: Product, index: str, other: str | None = None) -> d
     `PUT _plugins/_security/api/roles/NAME` of OpenSearch take it.
 
     name: one of `ROLES`. index: a name, or a pattern such as logs-*. other: the target of a move,
-    or the sidecar. Raises UsageError if there is no such role, or if it
-    needs another index and none is given, or the reverse.
+    or the sidecar. Raises UsageError for an unknown role, and if it needs another index and none is
+    given, or the reverse.
     """
     if name not in ROLES:
         raise UsageError(f"there is no role {name!r}: name one of {', '.join(ROLES)}")

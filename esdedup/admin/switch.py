@@ -172,7 +172,7 @@ def fill_next(
         named, found, meta = attached(cluster, plan.name)
         if in_the_way := [each for state in found for each in hindrances(state, plan.following)]:
             raise StoreError("; ".join(map(str, in_the_way)))
-        # As it is now: who lacks the right to is told before anything is changed.
+        # The same template once more: if the user lacks the right, nothing is changed yet.
         if not renew_template(cluster, named, meta):
             log.warning(
                 "This user may not see component templates: if there is one, esdedup-%s, install it"

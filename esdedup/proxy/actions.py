@@ -96,7 +96,7 @@ class Actions:
                 else:
                     found.append(action)
         if not self._rest:
-            self._keep(last if len(whole) < _LINES else b"")
+            self._keep(last)
         return found
 
     def end(self) -> list[Action]:

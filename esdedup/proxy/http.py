@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 PLAIN = ("", "identity")
 READABLE = (*PLAIN, "gzip", "x-gzip", "deflate")
-"""Content encodings that `unpacked` reads."""
+"""Content encodings that `Unpacker` reads."""
 PIECE = 1 << 18
 """Bytes of a body that are unpacked and read at a time."""
 _GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
@@ -125,7 +125,7 @@ class Request:
                 self._finished.set()
                 reason = f"the body did not go on for {self._seconds:g} s"
                 failed = Unreadable.error(408, "request_timeout", reason)
-                # What comes later would be taken for the rest of this body.
+                # Later bytes would be taken for the rest of this body.
                 failed.answer.headers.append((b"connection", b"close"))
                 raise failed from None
             if message["type"] == "http.disconnect":

@@ -35,7 +35,7 @@ _ASKED = (
 _UUIDS = b"/_settings/index.uuid?filter_path=*.settings.index.uuid"
 _TEMPLATE = b"/_index_template/_simulate_index/"
 _GENERATION = re.compile(r"\.ds-.*-(\d{6,})$")
-"""Of a data stream's index. Names that a lifecycle gives begin with more."""
+"""The end of the name of a data stream's index. A lifecycle puts more before it."""
 
 log = logging.getLogger(__name__)
 
@@ -161,8 +161,7 @@ class Schemes:
         """Keeps an entry, unless something has changed since it was asked for."""
         if changes == self._changes:
             self._entries[key] = entry
-        while len(self._entries) > _ENTRIES:
-            del self._entries[next(iter(self._entries))]
+            _forget_oldest(self._entries)
 
     async def _made_by_template(self, index: str, path: bytes, identity: Headers) -> Found:
         """The meta of an index that does not exist. The first document makes it."""
@@ -174,8 +173,7 @@ class Schemes:
         if not isinstance(template, dict):
             # Forbidden, or no template of this kind; one of the older kind may apply.
             self._unseen[index] = None
-            while len(self._unseen) > _ENTRIES:
-                del self._unseen[next(iter(self._unseen))]
+            _forget_oldest(self._unseen)
             return Found(None, "no_index")
         try:
             meta = meta_of(template.get("mappings") or {})
@@ -189,6 +187,11 @@ class Schemes:
         if answer.status == 429 or answer.status >= 500:
             raise Failed(f"status {answer.status}", answer)
         return answer
+
+
+def _forget_oldest(entries: dict[Any, Any]) -> None:
+    while len(entries) > _ENTRIES:
+        del entries[next(iter(entries))]
 
 
 def _read(answer: Answer) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from esdedup.admin.roles import Product
+from tests.security.scenarios import filled
 from tests.security.users import Secured
 
 
@@ -27,5 +28,16 @@ def name(secured: Secured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
     monkeypatch.setattr("esdedup.index.META_SECONDS", 0.0)
     monkeypatch.setattr(sys.modules["esdedup.admin.switch"], "WAIT_SECONDS", 0.1)
     made = f"rights-{uuid.uuid4().hex[:10]}"
+    yield made
+    secured.forget(made)
+
+
+@pytest.fixture(scope="module")
+def filled_index(secured: Secured, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """An index with tokens, which the tests of a module share."""
+    made = f"rights-{uuid.uuid4().hex[:10]}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("filled"))
+        filled(secured, made)
     yield made
     secured.forget(made)

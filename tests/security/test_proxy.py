@@ -28,17 +28,6 @@ PARAMS = "?filter_path=*.mappings._meta.esdedup,*.settings.index.uuid"
 
 
 @pytest.fixture(scope="module")
-def index(secured: Secured, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """An index with tokens, which the tests write to, each under an id of its own."""
-    made = f"rights-{uuid.uuid4().hex[:10]}"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(tmp_path_factory.mktemp("index"))
-        filled(secured, made)
-    yield made
-    secured.forget(made)
-
-
-@pytest.fixture(scope="module")
 def proxy(secured: Secured, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Enriching]:
     folder = tmp_path_factory.mktemp("proxy")
     with Enriching(secured.url, folder, "--ca-certs", secured.ca_file) as running:
@@ -57,43 +46,43 @@ def stored(server: Secured, index: str, id: str) -> dict[str, Any]:
 
 
 def test_who_may_see_and_write_gets_tokens(
-    secured: Secured, index: str, name: str, proxy: Enriching
+    secured: Secured, filled_index: str, name: str, proxy: Enriching
 ) -> None:
-    secured.make_user(name, role("proxy", secured.product, index))
-    assert put(proxy, f"/{index}/_doc/1", name).status_code == 201
-    assert stored(secured, index, "1")["esdedup"]["minhash"]
-    lines = [{"index": {"_index": index, "_id": "2"}}, {"text": TEXT}]
+    secured.make_user(name, role("proxy", secured.product, filled_index))
+    assert put(proxy, f"/{filled_index}/_doc/1", name).status_code == 201
+    assert stored(secured, filled_index, "1")["esdedup"]["minhash"]
+    lines = [{"index": {"_index": filled_index, "_id": "2"}}, {"text": TEXT}]
     body = "".join(json.dumps(line) + "\n" for line in lines)
     headers = {"content-type": "application/x-ndjson", **basic(name)}
     answer = HTTP.post(f"{proxy.url}/_bulk", content=body, headers=headers).json()
     assert answer["errors"] is False
-    assert stored(secured, index, "2")["esdedup"]["minhash"]
+    assert stored(secured, filled_index, "2")["esdedup"]["minhash"]
 
 
 def test_who_may_only_write_gets_no_tokens_and_the_log_says_why(
-    secured: Secured, index: str, name: str, proxy: Enriching
+    secured: Secured, filled_index: str, name: str, proxy: Enriching
 ) -> None:
-    made = role("proxy", secured.product, index)
+    made = role("proxy", secured.product, filled_index)
     for lookup in ("view_index_metadata", "indices:admin/get", "indices:monitor/settings/get"):
         made = without(made, lookup)
     secured.make_user(name, made)
-    assert put(proxy, f"/{index}/_doc/3", name).status_code == 201
-    assert "esdedup" not in stored(secured, index, "3")
-    assert [line for line in proxy.log.splitlines() if index in line and "right" in line]
+    assert put(proxy, f"/{filled_index}/_doc/3", name).status_code == 201
+    assert "esdedup" not in stored(secured, filled_index, "3")
+    assert [line for line in proxy.log.splitlines() if filled_index in line and "right" in line]
 
 
 def test_who_may_not_write_gets_the_servers_refusal(
-    secured: Secured, index: str, name: str, proxy: Enriching
+    secured: Secured, filled_index: str, name: str, proxy: Enriching
 ) -> None:
     """Though another user may, and has just looked the index up."""
-    secured.make_user(f"{name}-to", role("proxy", secured.product, index))
-    secured.make_user(name, role("query", secured.product, index))
-    assert put(proxy, f"/{index}/_doc/4", f"{name}-to").status_code == 201
-    answer = put(proxy, f"/{index}/_doc/5", name)
+    secured.make_user(f"{name}-to", role("proxy", secured.product, filled_index))
+    secured.make_user(name, role("query", secured.product, filled_index))
+    assert put(proxy, f"/{filled_index}/_doc/4", f"{name}-to").status_code == 201
+    answer = put(proxy, f"/{filled_index}/_doc/5", name)
     assert answer.status_code == 403
     assert "security_exception" in answer.text
-    assert secured.request("GET", f"/{index}/_doc/5")[0] == 404
-    assert put(proxy, f"/{index}/_doc/5", f"nobody-{name}").status_code == 401
+    assert secured.request("GET", f"/{filled_index}/_doc/5")[0] == 404
+    assert put(proxy, f"/{filled_index}/_doc/5", f"nobody-{name}").status_code == 401
 
 
 @pytest.fixture

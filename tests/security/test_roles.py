@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -25,22 +23,11 @@ every_scenario = pytest.mark.parametrize(
 )
 
 
-@pytest.fixture(scope="module")
-def read_index(secured: Secured, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """An index with tokens, which tests only read."""
-    made = f"rights-{uuid.uuid4().hex[:10]}"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(tmp_path_factory.mktemp("read"))
-        filled(secured, made)
-    yield made
-    secured.forget(made)
-
-
 @every_scenario
 def test_a_role_suffices_for_its_command(
-    secured: Secured, name: str, read_index: str, scenario: Scenario
+    secured: Secured, name: str, filled_index: str, scenario: Scenario
 ) -> None:
-    index = read_index if scenario.reads else name
+    index = filled_index if scenario.reads else name
     if not scenario.reads:
         scenario.prepare(secured, index)
     secured.make_user(name, scenario.role_for(secured, index))

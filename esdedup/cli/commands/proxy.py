@@ -107,13 +107,7 @@ class _Options:
     key: Annotated[Path | None, _file("Its key, if not in the same file.")] = None
     client_ca: Annotated[Path | None, _file("Require client certificates of these.")] = None
     max_memory: Annotated[
-        int,
-        _limit(
-            "Memory of all processes; bodies wait for it.",
-            parser=_size,
-            metavar="SIZE",
-            show_default="256MB",
-        ),
+        int, _size_option("Memory of all processes; bodies wait for it.", "256MB")
     ] = 256 << 20
     max_text: Annotated[
         int | None, _size_option("Longest text that gets tokens.", "1/256 of the memory")

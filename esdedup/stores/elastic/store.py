@@ -309,7 +309,7 @@ class ClusterStore:
         said = {index: meta_of(mapping) for index, mapping in self._saying(meta).items()}
         named = indices.resolve(self.cluster, self.index)
         if named.kind != "index":
-            # As it is now: who lacks the right to is told before anything is changed.
+            # The same template once more: if the user lacks the right, nothing is changed yet.
             renew_template(self.cluster, named, meta)
         put_metas(
             self.cluster,
