@@ -10,6 +10,8 @@ from esdedup.analysis.explain import (
     Meeting,
 )
 from esdedup.analysis.report import AllPairs, Example, ExampleText, LargeGroup, Report
+from esdedup.analysis.templates import Template
+from esdedup.dedup.constraints import JudgedCounts
 from esdedup.dedup.edges import EdgeCounts, Edges
 from esdedup.dedup.groups import Group, Grouping, Groups, Member
 from esdedup.dedup.log import LogReader
@@ -49,6 +51,7 @@ from esdedup.sketch.weights import FeatureWeights
 from esdedup.stores import BulkPolicy, Store
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.connection import Connection
+from esdedup.stores.judgements import Judgement, Judgements
 from esdedup.stores.mapping import IndexMeta
 from esdedup.text.highlight import Excerpt, MarkedText, Piece, Word, Words
 from esdedup.text.normalise import Normalisation
@@ -61,10 +64,11 @@ __all__ = [
     "Excerpt", "ExplainedBands", "ExplainedDocument", "ExplainedSegments", "Explanation",
     "Failure", "FeatureWeights", "Group", "GroupOptions", "GroupReport", "Grouping", "Groups",
     "HotBucket", "HotBuckets", "Index", "IndexMeta", "IndexNotFound", "IngestReport",
-    "InputError", "KeepRule", "LargeGroup", "Layout", "Limits", "LogReader", "MarkedText",
-    "Match", "Meeting", "Member", "MinHash", "MissingExtra", "Normalisation", "OpenIndex",
-    "Pair", "PermissionDenied", "Piece", "Place", "Query", "RecordError", "Report", "Result",
-    "Scheme", "SchemeMismatch", "Share", "Shingling", "SimHash", "SimilarPairs", "SizeRange",
-    "Statistics", "Store", "StoreError", "StoreUnavailable", "UndoReport", "UsageError",
-    "Verdict", "Word", "Words", "enrich", "open",
+    "InputError", "JudgedCounts", "Judgement", "Judgements", "KeepRule", "LargeGroup", "Layout",
+    "Limits", "LogReader", "MarkedText", "Match", "Meeting", "Member", "MinHash",
+    "MissingExtra", "Normalisation", "OpenIndex", "Pair", "PermissionDenied", "Piece", "Place",
+    "Query", "RecordError", "Report", "Result", "Scheme", "SchemeMismatch", "Share",
+    "Shingling", "SimHash", "SimilarPairs", "SizeRange", "Statistics", "Store", "StoreError",
+    "StoreUnavailable", "Template", "UndoReport", "UsageError", "Verdict", "Word", "Words",
+    "enrich", "open",
 ]  # fmt: skip

@@ -7,7 +7,7 @@ import re
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +17,7 @@ from esdedup.analysis.explain import Explanation, explain
 from esdedup.analysis.report import Report, Wanted, report
 from esdedup.arguments import check_list, check_type
 from esdedup.dedup.edges import Edges
-from esdedup.dedup.groups import Grouping, Groups, Method, find_groups
+from esdedup.dedup.groups import Grouping, Groups, Method, find_groups, regroup
 from esdedup.dedup.log import Action, LogReader, LogWriter, RunHeader
 from esdedup.dedup.marks import mark_groups, require_settled
 from esdedup.dedup.pairs import SimilarPairs, similar_pairs
@@ -42,6 +42,17 @@ from esdedup.stores.changes import ChangeReport
 from esdedup.stores.connection import Connection, check_file_name, connection_to
 from esdedup.stores.elastic.indices import check_apart
 from esdedup.stores.fields import has_field, text_of
+from esdedup.stores.judgements import (
+    PREFIX,
+    Judgement,
+    Judgements,
+    Verdict,
+    choose_representative,
+    forget_judgement,
+    forget_representative,
+    judge,
+    read_judgements,
+)
 from esdedup.stores.mapping import META_SECONDS, IndexMeta, TextFields, names_of
 from esdedup.stores.own_files import file_name
 from esdedup.stores.stop_list import stop_entries
@@ -65,6 +76,7 @@ class GroupOptions(TypedDict, total=False):
     max_per_bucket: compare a document with at most this many others of each bucket, 1,000 by
     default.
     exact: only documents of equal normalised text, False by default.
+    split_templates: take documents apart that fill one template differently, False by default.
     """
 
     threshold: float
@@ -75,6 +87,7 @@ class GroupOptions(TypedDict, total=False):
     recall: float
     max_per_bucket: int
     exact: bool
+    split_templates: bool
 
 
 @dataclass(frozen=True)
@@ -101,7 +114,12 @@ class Place:
         return LocalStore(self.target, self.index)
 
     def check_apart(self, other: str) -> None:
-        """Raises UsageError if another name stands for the same index, or shares one."""
+        """Raises UsageError if another name stands for the same index, or shares one.
+
+        So it does for a name of judgements, among which documents would be taken for judgements.
+        """
+        if other.startswith(PREFIX):
+            raise UsageError(f"--to {other}: judgements lie there; name another index")
         if other == self.index:
             raise UsageError(f"--to {other}: the documents are there already; name another index")
         if isinstance(self.target, Connection):
@@ -153,11 +171,11 @@ class Dedup:
         meta, run = index.meta, (self.action, self.to, groups.grouping.to_json())
         now = datetime.now(UTC).isoformat(timespec="seconds")
         header = RunHeader(place.index, index.store.address, meta.scheme.id, meta.field, *run, now)
-        with index.beside(self.to) as destination:
-            if destination is not None:
-                prepare(destination, meta)
-            with LogWriter(self.log, header) as log:
-                done = dedup(index.store, meta, groups, self.action, log, destination, on_report)
+        destination = index.beside(self.to)
+        if destination is not None:
+            prepare(destination, meta)
+        with LogWriter(self.log, header) as log:
+            done = dedup(index.store, meta, groups, self.action, log, destination, on_report)
         return replace(self, report=done)
 
 
@@ -434,6 +452,14 @@ class Index:
             )
         return GroupReport(found, marks, self.missed(found))
 
+    def regroup(self, groups: Groups, ids: Sequence[str]) -> Groups:
+        """Forms the groups of some documents again, by the judgements as they are now.
+
+        All other groups stay as they were. Raises UsageError if these groups have more than 1,000
+        documents.
+        """
+        return regroup(self.store, self.meta, groups, [_id(each) for each in ids])
+
     def _found(
         self,
         edges: Edges | Iterable[tuple[str | int, str | int]] | None,
@@ -459,6 +485,7 @@ class Index:
         apply: bool = False,
         to: str | None = None,
         log: str | Path | None = None,
+        groups: Groups | None = None,
         on_step: OnStep | None = None,
         **options: Unpack[GroupOptions],
     ) -> Dedup:
@@ -466,6 +493,7 @@ class Index:
 
         action: "delete"; "mark" as `group` does; or "move" to the index `to`.
         log: a new file that `undo` takes, INDEX.dedup-TIME.jsonl.zst by default.
+        groups: the groups if they were found already; else they are found by the options.
         on_step, options: as in `groups`.
 
         Raises UsageError if the arguments contradict each other, and what `groups` and
@@ -480,7 +508,7 @@ class Index:
             self.place.check_apart(to)
         made = f"{datetime.now(UTC):%Y%m%dT%H%M%S.%f}Z"
         name = f"{file_name(self.place.index)}.dedup-{made}.jsonl.zst"
-        found = self.groups(on_step=on_step, **options)
+        found = self.groups(on_step=on_step, **options) if groups is None else groups
         plan = Dedup(self, found, action, to, Path(log or name))
         return plan.apply() if apply else plan
 
@@ -503,8 +531,7 @@ class Index:
             check_type("log", log, "str | Path")
             log = LogReader(Path(log))
         self.check_log(log, force=force)
-        with self.beside(log.header.to) as destination:
-            return undo(self.store, log, destination, on_report)
+        return undo(self.store, log, self.beside(log.header.to), on_report)
 
     def check_log(self, log: LogReader, *, force: bool = False) -> None:
         """Raises UsageError if a log is not of this index. force: only if of another name."""
@@ -524,9 +551,47 @@ class Index:
             other = f"log file {log.path} is of an index {' and '.join(differing)}"
             raise UsageError(f"{other}: if that is right, --force")
 
-    def beside(self, name: str | None) -> AbstractContextManager[Store | None]:
-        """The store of another index in the same place, closed at the end; None for no name."""
-        return nullcontext() if name is None else closing(replace(self.place, index=name).store())
+    def beside(self, name: str | None) -> Store | None:
+        """The store of another index in the same place; None for no name."""
+        return None if name is None else self.store.beside(name)
+
+    def judge(
+        self,
+        left: str,
+        right: str,
+        verdict: Verdict,
+        similarity: float | None = None,
+        *,
+        drawn: bool = False,
+    ) -> Judgement:
+        """Keeps a judgement on two documents, in place of an earlier one on them.
+
+        verdict: "different" keeps them in different groups, "duplicate" in one; "unsure" has no
+        effect. It holds while both have the text that they have now. similarity: exact Jaccard
+        similarity, kept with it. drawn: the pair was drawn at random (`analysis.judging`).
+
+        Raises UsageError for equal ids or another verdict, StoreError if a document has no text.
+        """
+        return judge(self.store, self.meta, (_id(left), _id(right)), verdict, similarity, drawn)
+
+    def unjudge(self, left: str, right: str) -> None:
+        """Removes the judgement on two documents, if there is one."""
+        forget_judgement(self.store, _id(left), _id(right))
+
+    def represent(self, id: str, instead_of: Sequence[str] = ()) -> None:
+        """Lets a document represent its group from now on.
+
+        instead_of: ids of documents that were chosen before, and are not to any more.
+        """
+        choose_representative(self.store, _id(id), instead_of)
+
+    def unrepresent(self, id: str) -> None:
+        """Removes the choice of a document as a representative, if there is one."""
+        forget_representative(self.store, _id(id))
+
+    def judgements(self) -> Judgements:
+        """All judgements about the index, and the representatives that were chosen."""
+        return read_judgements(self.store, self.meta)
 
     def report(
         self,
@@ -631,7 +696,8 @@ def grouping_of(options: GroupOptions) -> Grouping:
     """The grouping that options name. Raises UsageError if one is out of range."""
     given: dict[str, Any] = {"threshold": ACTING, **options}
     keep = KeepRule.parse(given.pop("keep", "first"))
-    own = {name: given.pop(name) for name in ("method", "exact") if name in given}
+    names = ("method", "exact", "split_templates")
+    own = {name: given.pop(name) for name in names if name in given}
     return Grouping(Limits(**given), keep=keep, **own)
 
 

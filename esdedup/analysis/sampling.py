@@ -9,7 +9,7 @@ import numpy as np
 
 from esdedup.analysis.tuning import Neighbours, from_pairs, least_met, with_found
 from esdedup.exceptions import UsageError
-from esdedup.models import Document, Query
+from esdedup.models import Document, Query, Result
 from esdedup.search.limits import Limits
 from esdedup.search.similar import similar
 from esdedup.sketch.sketch import shingle_sets
@@ -56,7 +56,7 @@ def texts_of_index(
         read += len(batch)
         if on_read is not None:
             on_read(read)
-        yield [text for _, text in _with_text(batch, meta)]
+        yield [text for _, text in with_text(batch, meta)]
 
 
 def sample_neighbours(
@@ -81,31 +81,47 @@ def sample_neighbours(
     if minhash is None:
         raise UsageError(f"{store.where} has no MinHash tokens to learn similarities from")
     documents = store.sample([*meta.text_fields], meta, count, seed)
-    found = _with_text(documents, meta)
+    found = with_text(documents, meta)
     sets = shingle_sets([text for _, text in found], meta.scheme)
     corpus = max(store.statistics(meta).sketched, len(found))
     neighbours = from_pairs(sets, corpus)
     least = least_met(minhash, len(found), corpus)
-    truncated = 0
+    truncated = done = 0
     if least <= 1.0:
-        # Without the stop list, because the S-curve of all bands tells how many are not found.
-        whole = replace(meta, stop=())
-        limits = Limits(
-            "jaccard", least, matches=candidates, candidates=candidates, least=1, swaps=0
-        )
-        queries = [Query(text, document.id) for document, text in found]
         values: list[float] = []
-        for first in range(0, len(queries), QUERIES_AT_ONCE):
-            some = queries[first : first + QUERIES_AT_ONCE]
-            for result in similar(store, whole, some, limits):
+        for some in neighbours_of(store, meta, found, least, candidates):
+            for _, result in some:
                 truncated += result.truncated
                 values += [match.similarity or 0.0 for match in result.matches]
+            done += len(some)
             if on_query is not None:
-                on_query(first + len(some))
+                on_query(done)
         neighbours = with_found(neighbours, np.array(values), len(found), minhash, least)
     return Sampled(neighbours, len(found), len(documents) - len(found), truncated)
 
 
-def _with_text(documents: Sequence[Document], meta: IndexMeta) -> list[tuple[Document, str]]:
+def neighbours_of(
+    store: Store,
+    meta: IndexMeta,
+    documents: Sequence[tuple[Document, str]],
+    least: float,
+    candidates: int,
+) -> Iterator[list[tuple[Document, Result]]]:
+    """Asks for the neighbours of documents from a similarity on, in batches.
+
+    The bands find a neighbour with the chance that `tuning.meeting` tells. So there are no swaps,
+    no stop list, and one shared band is enough. documents: with their texts. candidates: maximum
+    number to verify of each.
+    """
+    whole = replace(meta, stop=())
+    limits = Limits("jaccard", least, matches=candidates, candidates=candidates, least=1, swaps=0)
+    for first in range(0, len(documents), QUERIES_AT_ONCE):
+        some = documents[first : first + QUERIES_AT_ONCE]
+        results = similar(store, whole, [Query(text, each.id) for each, text in some], limits)
+        yield [(each, result) for (each, _), result in zip(some, results, strict=True)]
+
+
+def with_text(documents: Sequence[Document], meta: IndexMeta) -> list[tuple[Document, str]]:
+    """The documents that have a text, with it."""
     found = ((document, text_at(document.source, meta.text_fields)) for document in documents)
     return [(document, text) for document, text in found if text is not None]

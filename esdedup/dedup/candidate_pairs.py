@@ -6,9 +6,10 @@ memory, so pairs by Hamming distance are verified here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
@@ -37,12 +38,19 @@ class Classes:
     filled: int
 
     @staticmethod
-    def by_texts(digests: U64, filled: Mask) -> Classes:
+    def by_texts(
+        digests: U64, filled: Mask, kinds: Mapping[int, int] = MappingProxyType({})
+    ) -> Classes:
         """The classes of rows of equal texts, but for texts without any character.
 
         digests: shape (n, 2). filled: False for texts without words, which only equal others.
+        kinds: numbers that tell rows of one text apart; 0 for all rows that are left out.
         """
-        return Classes.by(digests, filled, _has_text(digests))
+        keys = digests
+        if kinds:
+            keys = np.concatenate([digests, np.zeros((len(digests), 1), np.uint64)], axis=1)
+            keys[list(kinds), 2] = list(kinds.values())
+        return Classes.by(keys, filled, _has_text(digests))
 
     @staticmethod
     def by_prints(prints: U64, digests: U64, filled: Mask) -> Classes:
@@ -127,6 +135,21 @@ class BandCandidates:
             return left, right
         shared = buckets.shared_bands(self._bands, self._compared[left], self._compared[right])
         return left[shared >= self._least], right[shared >= self._least]
+
+
+@dataclass(frozen=True)
+class GivenPairs:
+    """Pairs of rows that are given, by right, then left; none by default. All are compared."""
+
+    left: I64 = field(default_factory=lambda: np.empty(0, np.int64))
+    right: I64 = field(default_factory=lambda: np.empty(0, np.int64))
+    capped: buckets.Capped = buckets.Capped()  # noqa: RUF009
+    recall: float = 1.0
+
+    def blocks(self, done: int = 0) -> Iterator[tuple[int, I64, I64]]:
+        """Gives all pairs as one block, as `BandCandidates.blocks`."""
+        if self.right.size and not done:
+            yield int(self.right[-1]) + 1, self.left, self.right
 
 
 class HammingPairs:

@@ -12,28 +12,43 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 
 from esdedup.arguments import check_fields
-from esdedup.dedup.candidate_pairs import BandCandidates, Classes, HammingPairs
+from esdedup.dedup.candidate_pairs import BandCandidates, Classes, GivenPairs, HammingPairs
+from esdedup.dedup.constraints import Constraints, JudgedCounts, constrained
 from esdedup.dedup.edges import EdgeCandidates, EdgeCounts, Edges
+from esdedup.dedup.ids import Strings
 from esdedup.dedup.reading import Basis, Reading, reading_for
-from esdedup.dedup.representative import KeepRule
-from esdedup.dedup.union_find import follow, join, singletons
-from esdedup.dedup.verify import ExactSimilarity, texts_of
-from esdedup.dedup.work_folder import LIST_OF_EDGES, Checkpoint, Columns, OnStep, WorkFolder
+from esdedup.dedup.representative import KeepRule, before_others, rows_of
+from esdedup.dedup.templates import split_templates
+from esdedup.dedup.union_find import follow
+from esdedup.dedup.verify import ExactSimilarity, texts_in, texts_of
+from esdedup.dedup.work_folder import (
+    JUDGEMENTS,
+    LIST_OF_EDGES,
+    Checkpoint,
+    Columns,
+    OnStep,
+    WorkFolder,
+    sketched,
+)
 from esdedup.exceptions import UsageError
 from esdedup.search.buckets import Capped
 from esdedup.search.limits import ACTING, MAX_PER_BUCKET, RECALL, Limits
 from esdedup.sketch.sketch import digest_of_words
 from esdedup.stores.base import Store
+from esdedup.stores.judgements import read_judgements
 from esdedup.stores.mapping import IndexMeta
-from esdedup.text.arrays import F64, I64, U64, run_starts
+from esdedup.text.arrays import F64, I64, U64, Mask, run_starts
 from esdedup.text.jaccard import hamming
 
 Method = Literal["components", "leader"]
+_MOST_REGROUPED = 1_000
+_Candidates = BandCandidates | EdgeCandidates | GivenPairs
 
 
 @dataclass(frozen=True)
@@ -46,17 +61,23 @@ class Grouping:
     documents that a chain of similar documents connects.
     keep: which document of a group is its representative.
     exact: group only documents of equal normalised text. The limits do not matter then.
+    split_templates: take documents of one template apart that differ in its places, see
+    `templates`.
 
-    Raises UsageError if the method is unknown.
+    Raises UsageError if the method is unknown, or templates are to be split without similarities.
     """
 
     limits: Limits = Limits(threshold=ACTING)  # noqa: RUF009
     method: Method = "leader"
     keep: KeepRule = KeepRule()  # noqa: RUF009
     exact: bool = False
+    split_templates: bool = False
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if self.split_templates and (self.exact or self.by_distance):
+            other = "--exact" if self.exact else "--metric hamming"
+            raise UsageError(f"--split-templates goes without {other}")
         if self.method not in ("components", "leader"):
             raise UsageError(f"method {self.method!r}: use components or leader")
 
@@ -67,7 +88,12 @@ class Grouping:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object that tells two groupings apart."""
-        own = {"method": self.method, "keep": str(self.keep), "exact": self.exact}
+        own = {
+            "method": self.method,
+            "keep": str(self.keep),
+            "exact": self.exact,
+            "split_templates": self.split_templates,
+        }
         return {**asdict(self.limits), **own}
 
 
@@ -112,7 +138,8 @@ class Groups:
     capped: buckets that were cut short.
     recall: the expected share found of the pairs at the threshold; 1 by Hamming distance; None if
     edges were given: nobody knows what these lack.
-    basis: of the comparison. edges: counts of the edges that were given, or None.
+    basis: of the comparison. edges: counts of the edges that were given, or None. judged: counts of
+    the judgements that were respected when all groups were found.
     """
 
     grouping: Grouping
@@ -124,6 +151,7 @@ class Groups:
     recall: float | None
     basis: Basis
     edges: EdgeCounts | None = None
+    judged: JudgedCounts = JudgedCounts()  # noqa: RUF009
 
     @property
     def sizes(self) -> I64:
@@ -176,13 +204,16 @@ def find_groups(
 ) -> Groups:
     """The groups of all documents with tokens; a text without any shingle only equals others.
 
+    Judgements about the index are respected (`constraints`), and documents that were chosen to
+    represent their groups come first in the order of precedence.
+
     edges: compare only the documents that these connect, and no tokens.
     work: the folder from which a run that was killed goes on; None for a temporary one.
 
     Raises UsageError if the scheme lacks the tokens, the folder holds the work of another job, or
     the grouping does not go with edges.
     """
-    step = on_step or (lambda *_: None)
+    step = on_step or _no_step
     metric = None if grouping.exact else grouping.limits.metric
     if edges is not None:
         check_for_edges(grouping)
@@ -192,22 +223,69 @@ def find_groups(
         reading = Reading(meta, None, grouping.keep)
     else:
         reading = reading_for(meta, grouping.limits, grouping.keep)
-    job = {**grouping.to_json(), LIST_OF_EDGES: None if edges is None else edges.digest}
+    judgements = read_judgements(store, meta)
+    reading = replace(reading, first=judgements.representatives)
+    parameters = {
+        **grouping.to_json(),
+        LIST_OF_EDGES: None if edges is None else edges.digest,
+        JUDGEMENTS: judgements.acting,
+    }
     with WorkFolder.temporary() if work is None else nullcontext(work) as folder:
-        columns = folder.read(store, reading, job, step)
+        columns = folder.read(store, reading, parameters, step)
+        classes, constraints = constrained(judgements, columns.ids, columns.digests, columns.filled)
+        job = _Job(store, reading, grouping, columns, classes, constraints, step)
         if metric == "hamming":
-            return _by_hamming(reading, grouping, columns, step)
-        classes = Classes.by_texts(columns.digests, columns.filled)
-        rows = classes.filled
-        if metric is None:
-            return _groups(reading, grouping, columns, classes, singletons(rows), np.zeros(rows))
-        candidates: BandCandidates | EdgeCandidates
+            return job.by_hamming()
+        candidates: _Candidates
         if edges is not None:
             candidates = EdgeCandidates(edges, columns.ids, classes)
+        elif metric is None:
+            candidates = GivenPairs()
         else:
             bands = columns.values, classes.compared
             candidates = BandCandidates(reading.compared, *bands, grouping.limits, folder.path)
-        return _by_jaccard(store, reading, grouping, columns, classes, candidates, folder, step)
+        return job.by_jaccard(candidates, folder)
+
+
+def regroup(store: Store, meta: IndexMeta, groups: Groups, ids: Sequence[str]) -> Groups:
+    """Forms some groups again, by the texts and judgements as they are now; the others stay.
+
+    ids: of documents. Their groups are formed from the documents of all of these groups, each of
+    which is compared with each.
+
+    Raises UsageError if these are more than 1,000 documents, and the errors of the store.
+    """
+    heads = np.unique(groups.representative[rows_of(groups.ids, ids)])
+    rows = np.flatnonzero(np.isin(groups.representative, heads))
+    if rows.size > _MOST_REGROUPED:
+        raise UsageError(
+            f"these groups have {rows.size:,} documents, and at most {_MOST_REGROUPED:,} are formed"
+            " again by themselves: find all groups again"
+        )
+    judgements = read_judgements(store, meta)
+    rows = before_others(rows, groups.ids, judgements.representatives)
+    grouping, names = groups.grouping, [groups.ids[row] for row in rows.tolist()]
+    metric = None if grouping.exact else grouping.limits.metric
+    texts = texts_in(store, meta.text_fields)(names)
+    part = sketched(Strings.of(names), texts, Reading(meta, metric, sketching=meta.scheme))
+    columns = Columns.of(part, texts)
+    classes, constraints = constrained(judgements, names, columns.digests, columns.filled)
+    job = _Job(store, Reading(meta, metric), grouping, columns, classes, constraints, _no_step)
+    if metric == "hamming":
+        found = job.by_hamming()
+    else:
+        right, left = np.tril_indices(0 if metric is None else classes.filled, -1)
+        with WorkFolder.temporary() as folder:
+            found = job.by_jaccard(GivenPairs(left, right), folder)
+    digests, representative = groups.digests.copy(), groups.representative.copy()
+    value = groups.value.copy()
+    digests[rows], value[rows] = found.digests, found.value
+    representative[rows] = rows[found.representative]
+    return replace(groups, digests=digests, representative=representative, value=value)
+
+
+def _no_step(_: str, done: int, total: int) -> None:
+    """Tells nobody."""
 
 
 def check_for_edges(grouping: Grouping) -> None:
@@ -224,119 +302,159 @@ def check_for_edges(grouping: Grouping) -> None:
             raise UsageError(f"{option} does not go with edges, which are pairs already")
 
 
-def _by_jaccard(
-    store: Store,
-    reading: Reading,
-    grouping: Grouping,
-    columns: Columns,
-    classes: Classes,
-    candidates: BandCandidates | EdgeCandidates,
-    folder: WorkFolder,
-    step: OnStep,
-) -> Groups:
-    meta, rows = reading.compared, classes.compared
-    similarity = ExactSimilarity(texts_of(columns, store, meta.text_fields), meta.scheme, rows)
-    found = folder.checkpoint(rows.size)
-    group = _join_components if grouping.method == "components" else _follow_leaders
-    for done, left, right in candidates.blocks(found.rows):
-        below = group(found, left, right, similarity, grouping.limits.least_similarity)
-        found = folder.keep(found, done, below)
-        step("Comparing", done, rows.size)
-    # In a component, the row that a row was compared with may not be the representative.
-    unknown = np.flatnonzero(found.partner != found.partition)
-    value = found.value
-    value[unknown] = similarity(found.partition[unknown], unknown)
-    loss = candidates.capped, candidates.recall
-    edges = candidates.counted(found.below) if isinstance(candidates, EdgeCandidates) else None
-    return _groups(reading, grouping, columns, classes, found.partition, value, *loss, edges)
+@dataclass(frozen=True)
+class _Job:
+    """Documents that were read, and how to group them. classes: of equal texts."""
+
+    store: Store
+    reading: Reading
+    grouping: Grouping
+    columns: Columns
+    classes: Classes
+    constraints: Constraints
+    step: OnStep
+
+    def by_jaccard(self, candidates: _Candidates, folder: WorkFolder) -> Groups:
+        """Compares candidates by exact similarity. folder: for the checkpoint."""
+        meta, rows = self.reading.compared, self.classes.compared
+        texts = texts_of(self.columns, self.store, meta.text_fields)
+        similarity = ExactSimilarity(texts, meta.scheme, rows)
+        found = folder.checkpoint(rows.size)
+        if not found.rows:
+            found.partition[:] = self.constraints.partition(rows.size)
+        group = self._join_components
+        if self.grouping.method == "leader":
+            group = self._follow_leaders
+        for done, left, right in candidates.blocks(found.rows):
+            below = group(found, left, right, similarity)
+            found = folder.keep(found, done, below)
+            self.step("Comparing", done, rows.size)
+        partition = found.partition[found.partition]
+        if self.grouping.split_templates:
+            partition = split_templates(
+                partition, lambda chosen: texts(rows[chosen])(), meta.scheme
+            )
+            self.constraints.relink(partition)
+        # In a component, the row that a row was compared with may not be the representative.
+        unknown = np.flatnonzero(found.partner != partition)
+        value = found.value
+        value[unknown] = similarity(partition[unknown], unknown)
+        loss = candidates.capped, candidates.recall
+        edges = candidates.counted(found.below) if isinstance(candidates, EdgeCandidates) else None
+        return self._groups(partition, value, *loss, edges)
+
+    def _join_components(
+        self, found: Checkpoint, left: I64, right: I64, similarity: ExactSimilarity
+    ) -> int:
+        """Joins the groups of similar pairs of a block, in place; returns the number of others."""
+        # The first pair of each row joins most of a group. Pairs within a group need no comparison.
+        is_first = run_starts(right)
+        # Where some can't link, the nearest pairs of all come first.
+        apart = self.constraints.near_cannot(found.partition, left, right)
+        below = 0
+        for chosen in (is_first & ~apart, ~is_first & ~apart, apart):
+            compared = chosen & (found.partition[left] != found.partition[right])
+            one, other = left[compared], right[compared]
+            value = similarity(one, other)
+            near = value >= self.grouping.limits.least_similarity
+            self.constraints.join(found.partition, one[near], other[near], value[near])
+            found.note(one[near], other[near], value[near])
+            below += int(np.count_nonzero(~near))
+        return below
+
+    def _follow_leaders(
+        self, found: Checkpoint, left: I64, right: I64, similarity: ExactSimilarity
+    ) -> int:
+        """Lets the right rows of a block join their nearest leaders, in place.
+
+        Returns the number of compared pairs that are not similar.
+        """
+        undecided = _undecided(found.partition, left, right)
+        left, right = left[undecided], right[undecided]
+        value = similarity(left, right)
+        near = value >= self.grouping.limits.least_similarity
+        below = int(np.count_nonzero(~near))
+        left, right, value = left[near], right[near], value[near]
+        follow(found.partition, left, right, value, self._apart)
+        chosen = found.partition[right] == left
+        found.note(left[chosen], right[chosen], value[chosen])
+        return below
+
+    @cached_property
+    def _apart(self) -> dict[int, list[int]]:
+        return self.constraints.apart(self.classes.filled)
+
+    def by_hamming(self) -> Groups:
+        """Compares fingerprints, which are in memory."""
+        columns, classes, grouping = self.columns, self.classes, self.grouping
+        prints = np.ascontiguousarray(columns.values.T)
+        # Equal texts stay together. With leaders, rows of equal fingerprints may not: the nearest
+        # leader of the one may come between them.
+        leading = grouping.method == "leader"
+        if not leading and not self.constraints:
+            classes = Classes.by_prints(prints, columns.digests, columns.filled)
+        prints = prints[classes.compared]
+        found = HammingPairs(self.reading.meta, prints, grouping.limits)
+        limits = replace(grouping.limits, distance=found.distance)
+        partition = self.constraints.partition(len(prints))
+        if leading:
+            left, right, apart = found.by_right()
+            chosen = _undecided(partition, left, right)
+            follow(partition, left[chosen], right[chosen], -apart[chosen], self._apart)
+            partition = partition[partition]
+        else:
+            for one, other, bits in found.blocks():
+                self.constraints.join(partition, one, other, -bits.astype(np.float64))
+        self.step("Comparing", len(prints), len(prints))
+        value = hamming(prints, prints[partition]).astype(np.float64)
+        done = replace(self, grouping=replace(grouping, limits=limits), classes=classes)
+        return done._groups(partition, value, found.capped)
+
+    def _groups(
+        self,
+        partition: I64,
+        value: F64,
+        capped: Capped = Capped(),  # noqa: B008
+        recall: float | None = 1.0,
+        edges: EdgeCounts | None = None,
+    ) -> Groups:
+        """The groups of all rows. partition, value: of the compared classes, shape (filled,)."""
+        classes, columns = self.classes, self.columns
+        rows = len(columns.ids)
+        alone = np.arange(classes.filled, classes.rows.size)
+        partition = np.concatenate([partition, alone])
+        value = np.concatenate([value, np.zeros(alone.size)])
+        # Texts without words are not compared, and may be judged.
+        must = self.constraints.must
+        without_words = must[must[:, 1] >= classes.filled]
+        partition[without_words[:, 1]] = partition[without_words[:, 0]]
+        representative = np.arange(rows)
+        values = np.full(rows, 0.0 if self.grouping.by_distance else 1.0)
+        classed = np.flatnonzero(classes.of >= 0)
+        of = classes.of[classed]
+        representative[classed] = classes.rows[partition[of]]
+        joined = partition[of] != of
+        values[classed[joined]] = value[of[joined]]
+        values[representative == np.arange(rows)] = np.nan
+        basis = self.reading.basis if edges is None else replace(self.reading.basis, read="edges")
+        found = Groups(
+            self.grouping,
+            columns.ids,
+            columns.digests,
+            representative,
+            values,
+            capped,
+            recall,
+            basis,
+        )
+        return replace(found, edges=edges, judged=self.constraints.counts)
 
 
-def _join_components(
-    found: Checkpoint, left: I64, right: I64, similarity: ExactSimilarity, threshold: float
-) -> int:
-    """Joins the groups of similar pairs of a block, in place; returns the number of others."""
-    # The first pair of each row joins most of a group. Pairs within a group need no comparison.
-    is_first = run_starts(right)
-    below = 0
-    for chosen in (is_first, ~is_first):
-        apart = chosen & (found.partition[left] != found.partition[right])
-        one, other = left[apart], right[apart]
-        value = similarity(one, other)
-        near = value >= threshold
-        join(found.partition, one[near], other[near])
-        found.note(one[near], other[near], value[near])
-        below += int(np.count_nonzero(~near))
-    return below
+def _undecided(partition: I64, left: I64, right: I64) -> Mask:
+    """Marks the pairs of a block whose left row may lead, and whose right row may follow.
 
-
-def _follow_leaders(
-    found: Checkpoint, left: I64, right: I64, similarity: ExactSimilarity, threshold: float
-) -> int:
-    """Lets the right rows of a block join their nearest leaders, in place.
-
-    Returns the number of compared pairs that are not similar.
+    Earlier followers can't lead. The rows of this block are undecided, and may. Rows that must link
+    with an earlier one follow it.
     """
-    # Earlier followers can't lead. The rows of this block are undecided, and may.
-    leading = found.partition[left] == left
-    left, right = left[leading], right[leading]
-    value = similarity(left, right)
-    near = value >= threshold
-    below = int(np.count_nonzero(~near))
-    left, right, value = left[near], right[near], value[near]
-    follow(found.partition, left, right, value)
-    chosen = found.partition[right] == left
-    found.note(left[chosen], right[chosen], value[chosen])
-    return below
-
-
-def _by_hamming(reading: Reading, grouping: Grouping, columns: Columns, step: OnStep) -> Groups:
-    prints = np.ascontiguousarray(columns.values.T)
-    # Equal texts stay together. With leaders, rows of equal fingerprints may not: the nearest
-    # leader of the one may come between them.
-    leading = grouping.method == "leader"
-    if leading:
-        classes = Classes.by_texts(columns.digests, columns.filled)
-    else:
-        classes = Classes.by_prints(prints, columns.digests, columns.filled)
-    prints = prints[classes.compared]
-    found = HammingPairs(reading.meta, prints, grouping.limits)
-    grouping = replace(grouping, limits=replace(grouping.limits, distance=found.distance))
-    partition = singletons(len(prints))
-    if leading:
-        left, right, apart = found.by_right()
-        follow(partition, left, right, -apart)
-    else:
-        for left, right, _ in found.blocks():
-            join(partition, left, right)
-    step("Comparing", len(prints), len(prints))
-    value = hamming(prints, prints[partition]).astype(np.float64)
-    return _groups(reading, grouping, columns, classes, partition, value, found.capped)
-
-
-def _groups(
-    reading: Reading,
-    grouping: Grouping,
-    columns: Columns,
-    classes: Classes,
-    partition: I64,
-    value: F64,
-    capped: Capped = Capped(),  # noqa: B008
-    recall: float | None = 1.0,
-    edges: EdgeCounts | None = None,
-) -> Groups:
-    """The groups of all rows. partition, value: of the compared classes, shape (filled,)."""
-    rows = len(columns.ids)
-    alone = np.arange(classes.filled, classes.rows.size)
-    partition = np.concatenate([partition, alone])
-    value = np.concatenate([value, np.zeros(alone.size)])
-    representative = np.arange(rows)
-    values = np.full(rows, 0.0 if grouping.by_distance else 1.0)
-    classed = np.flatnonzero(classes.of >= 0)
-    of = classes.of[classed]
-    representative[classed] = classes.rows[partition[of]]
-    joined = partition[of] != of
-    values[classed[joined]] = value[of[joined]]
-    values[representative == np.arange(rows)] = np.nan
-    basis = reading.basis if edges is None else replace(reading.basis, read="edges")
-    ids, digests, loss = columns.ids, columns.digests, (capped, recall)
-    return Groups(grouping, ids, digests, representative, values, *loss, basis, edges)
+    undecided: Mask = (partition[left] == left) & (partition[right] == right)
+    return undecided

@@ -65,6 +65,15 @@ class Strings(Sequence[str]):
         ]
         return Strings(np.concatenate(parts), offsets_of(counts))
 
+    def row_of(self, wanted: str) -> int | None:
+        """The first row of a string; None if it is not there."""
+        encoded = wanted.encode("utf-8", "surrogatepass")
+        rows = np.flatnonzero(self.counts == len(encoded))
+        # Ids often begin alike, and seldom end so.
+        for at, byte in reversed([*enumerate(encoded)]):
+            rows = rows[self.raw[self.offsets[rows] + at] == byte]
+        return int(rows[0]) if rows.size else None
+
     def __len__(self) -> int:
         return self.offsets.size - 1
 

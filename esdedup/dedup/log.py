@@ -31,6 +31,9 @@ Action = Literal["delete", "mark", "move"]
 _KIND = "esdedup dedup"
 _VERSION = 1
 _BLOCK = 1 << 20
+_PIECE = 512
+"""Bytes that are unpacked at once: they may hold 16 MB."""
+_LONGEST_HEADER = 16 << 20
 _PACKINGS: dict[str, tuple[Callable[[bytes], bytes], Callable[[], Any]]] = {
     ".zst": (
         lambda block: zstandard.ZstdCompressor(write_checksum=True).compress(block),
@@ -254,16 +257,23 @@ class LogReader:
     def _lines(self) -> Iterator[Any]:
         """The lines; while one is out, the digest is that of all lines before it."""
         self._fault, self._digest = None, xxhash.xxh3_128()
-        read, rest = 0, b""
+        read, size = 0, 0
+        parts: list[bytes] = []
         with self.path.open("rb") as raw:
             try:
                 for block in _unpacked(self.path, raw):
                     # A kill may have cut off the last line.
-                    *lines, rest = (rest + block).split(b"\n")
-                    for line in lines:
+                    *ends, rest = block.split(b"\n")
+                    for end in ends:
+                        line = b"".join([*parts, end])
+                        parts = []
                         yield json.loads(line)
                         self._digest.update(line + b"\n")
                         read += 1
+                    parts.append(rest)
+                    size += len(block)
+                    if not read and size > _LONGEST_HEADER:
+                        raise ValueError("it is too long")
             except (ValueError, RecursionError, zstandard.ZstdError, zlib.error) as error:
                 self._damaged(read, json_fault(error))
 
@@ -276,10 +286,12 @@ def _unpacked(path: Path, raw: BinaryIO) -> Iterator[bytes]:
     unpacker, whole = packing[1](), True
     while block := raw.read(_BLOCK):
         # Block by block, so that nothing before a damaged one is lost. The last may be cut off.
-        while block:
-            yield unpacker.decompress(block)
-            block, whole = unpacker.unused_data, unpacker.eof
-            if whole:
-                unpacker = packing[1]()
+        for first in range(0, len(block), _PIECE):
+            piece = block[first : first + _PIECE]
+            while piece:
+                yield unpacker.decompress(piece)
+                piece, whole = unpacker.unused_data, unpacker.eof
+                if whole:
+                    unpacker = packing[1]()
     if not whole:
         raise ValueError("the rest is cut off, as by a kill")

@@ -29,12 +29,14 @@ class Reading:
     keep: the fields that it orders documents by are read too.
     sketching: the scheme to sketch texts with, which are then read in place of tokens; None to read
     tokens.
+    first: ids of documents that come before all others.
     """
 
     meta: IndexMeta
     metric: Metric | None
     keep: KeepRule = KeepRule()  # noqa: RUF009
     sketching: Scheme | None = None
+    first: tuple[str, ...] = ()
 
     @property
     def paths(self) -> list[str]:

@@ -12,15 +12,17 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from esdedup.dedup.constraints import violated
 from esdedup.dedup.groups import Groups
 from esdedup.dedup.log import Action, Entry, LogWriter
 from esdedup.dedup.marks import differing, former, merging, require_settled, wanted_marks
-from esdedup.exceptions import RecordError, UsageError
+from esdedup.exceptions import RecordError, StoreError, UsageError
 from esdedup.ingest.renew import digests
 from esdedup.models import Change, Counts, Failure, Held
 from esdedup.stores.base import Store
 from esdedup.stores.changes import CHANGED, Decision, change_held
 from esdedup.stores.fields import text_at
+from esdedup.stores.judgements import read_judgements
 from esdedup.stores.mapping import IndexMeta
 
 _FIRST_PAGE = 100
@@ -146,12 +148,14 @@ def dedup(
     destination: an index of the same scheme to move them to. on_report: called after each page.
 
     Returns the counts of all documents. Raises the errors of the store, and StoreError if the log
-    can't be written. Documents that were not logged are not changed, and the same call goes on.
+    can't be written, or if two documents of a group were judged different since it was found.
+    Documents that were not logged are not changed, and the same call goes on.
     """
     if (action == "move") != (destination is not None and destination.where != store.where):
         raise UsageError("to move documents, and only that, takes another index to move them to")
     if action != "delete":
         require_settled(store, meta)
+    _require_judged(store, meta, groups)
     rows = groups.duplicate_rows
     if action == "mark":
         rows = np.union1d(rows, groups.representative[rows])
@@ -172,6 +176,17 @@ def dedup(
         if each is not None:
             each.refresh()
     return total
+
+
+def _require_judged(store: Store, meta: IndexMeta, groups: Groups) -> None:
+    """Raises StoreError if groups do not respect a judgement, which may be newer than they are."""
+    judgements = read_judgements(store, meta)
+    found = violated(judgements, groups.ids, groups.digests, groups.representative)
+    if found is not None:
+        raise StoreError(
+            f"{found.left!r} and {found.right!r} were judged different since these groups were"
+            " found: find the groups again. Nothing was changed"
+        )
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,9 @@ are in the order of precedence of their documents.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
 import numpy as np
 
 from esdedup.text.arrays import F64, I64
@@ -32,13 +35,20 @@ def join(partition: I64, left: I64, right: I64) -> None:
             partition[:] = above
 
 
-def follow(partition: I64, left: I64, right: I64, nearness: F64) -> None:
+def follow(
+    partition: I64,
+    left: I64,
+    right: I64,
+    nearness: F64,
+    apart: Mapping[int, Sequence[int]] = MappingProxyType({}),
+) -> None:
     """Lets each right row join its nearest leader, in place, if it has one.
 
     A leader is a row that follows no other. Rows before the first right row are already decided.
 
     left, right: pairs with left < right, ascending by right, all pairs of a row in one call.
-    nearness: the greater, the nearer; the first row wins a tie.
+    nearness: the greater, the nearer; the first row wins a tie. apart: by row, earlier rows whose
+    leader it can't follow.
 
     The leader algorithm: Hartigan, "Clustering Algorithms", 1975, chapter 3, except that a row
     joins the nearest leader and not the first.
@@ -49,5 +59,7 @@ def follow(partition: I64, left: I64, right: I64, nearness: F64) -> None:
             continue
         # Pairs ascend by right, so every pair that may make `one` a follower has been seen.
         if near > best.get(other, -np.inf) or (near == best[other] and one < partition[other]):
+            if any(partition[each] == one for each in apart.get(other, ())):
+                continue
             best[other] = near
             partition[other] = one

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from esdedup.dedup.ids import Strings, natural_order
 from esdedup.dedup.reading import Reading
+from esdedup.dedup.representative import before_others
 from esdedup.dedup.union_find import singletons
 from esdedup.exceptions import EsdedupError, StoreError, UsageError
 from esdedup.models import Document, Share
@@ -47,6 +48,8 @@ _OURS = re.compile(
 )
 LIST_OF_EDGES = "list of edges"
 """The parameter of a job that holds the digest of its edges."""
+JUDGEMENTS = "judgements"
+"""The parameter of a job that holds the digest of the judgements."""
 DOCUMENTS_A_SHARE = 100_000
 _MOST_SHARES = 1024
 _BLOCK = 1 << 20
@@ -94,6 +97,16 @@ class Columns:
     values: NDArray[Any]
     texts_of: TextsOf | None
     repeated: Repeated
+
+    @staticmethod
+    def of(part: Part, texts: Sequence[str]) -> Columns:
+        """The documents of one part, in its order. texts: of all of them."""
+
+        def texts_of(rows: I64) -> Callable[[], list[str]]:
+            return lambda: [texts[row] for row in rows.tolist()]
+
+        values, nothing = part.values.T, Repeated(0, 0, "")
+        return Columns(part.ids, part.digests, part.filled, values, texts_of, nothing)
 
 
 @dataclass(frozen=True)
@@ -267,6 +280,7 @@ class WorkFolder:
             again = by_id[~first]
             row = int(again.min(initial=ends[-1]))
             order = reading.keep.order(by_id[last], keys)
+            order = before_others(order, ids, reading.first)
             digests, filled = (np.concatenate([part[at] for part in parts])[order] for at in (1, 2))
             values = self._values(order, ends, reading)
         texts_of = partial(self._texts_of, order, ends, [part[3] for part in parts])
@@ -334,6 +348,11 @@ class WorkFolder:
                 " another one (--work)"
             ) from error
         for name, value in job.items():
+            if held.get(name) != value and name == JUDGEMENTS:
+                raise UsageError(
+                    f"{self.path} holds unfinished work that began before the last judgements:"
+                    " remove the folder, or name another one (--work)"
+                )
             if held.get(name) != value:
                 values = f" ({held.get(name)}, not {value})" if name != LIST_OF_EDGES else ""
                 raise UsageError(
@@ -444,8 +463,9 @@ def sketched(
 ) -> Part:
     """Documents with the tokens of their texts."""
     sketches = sketch(texts, reading.compared.scheme)
-    values = sketches.bands if reading.metric == "jaccard" else sketches.fingerprints
-    assert values is not None
+    values = sketches.fingerprints if reading.metric == "hamming" else sketches.bands
+    if values is None or reading.metric is None:
+        values = np.zeros((len(texts), 0), np.uint64)
     digests = digest_words(sketches.digests)
     kept = Strings.of(texts)
     return Part(ids, digests, sketches.filled, values.astype(reading.kind), kept, keys)

@@ -340,7 +340,9 @@ class _Writer:
         if text_at(stored, names) != text_at(source, names):
             return Change(held, source, True, True) if own else Failure(held.id, TAKEN_BY_LINE)
         before = {field: tokens_in(stored, field) for field in fields}
-        ours = {field: self._kept(before[field], document.tokens_in(field)) for field in fields}
+        ours = {
+            field: self._kept(held.id, before[field], document.tokens_in(field)) for field in fields
+        }
         if _alike(stored, source, fields) and all(
             before[field].get(name) == ours[field].get(name)
             for field in fields
@@ -349,10 +351,13 @@ class _Writer:
             return "unchanged"
         return Change(held, {**source, **ours}, True, True)
 
-    def _kept(self, before: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, Any]:
+    def _kept(self, id: str, before: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, Any]:
         """Adds to new tokens what else a document of the same text has below our field."""
         gone = {*OURS}
-        if self.renews_marks or before.get("group") is None:
+        wrong = self.originals is not None and not self.originals.may_have(
+            id, before.get("digest", ""), Verdict.stored(id, before)
+        )
+        if self.renews_marks or wrong or before.get("group") is None:
             gone |= {*MARKS}
         else:
             ours = {name: value for name, value in ours.items() if name not in MARKS}

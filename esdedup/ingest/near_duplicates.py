@@ -27,6 +27,7 @@ from esdedup.sketch.sketch import NO_TEXT, normalised_digests, sketch
 from esdedup.stores.base import Store
 from esdedup.stores.elastic.queries import QUERIES_AT_ONCE
 from esdedup.stores.fields import value_at
+from esdedup.stores.judgements import Judgements, read_judgements
 from esdedup.stores.mapping import IndexMeta
 from esdedup.text.arrays import U64
 
@@ -92,7 +93,9 @@ class DuplicatePolicy:
 class Originals:
     """Finds the originals of the documents of one run, batch by batch.
 
-    It remembers the documents of the last batches. A refresh has made older ones visible.
+    It remembers the documents of the last batches. A refresh has made older ones visible. A
+    document does not follow one that it was judged different from, nor one in the group of that
+    (`stores.judgements`).
 
     current: returns the index's meta, which may change during the run. truncated: documents so far
     that had more candidates than the policy compares with, or only buckets of the stop list.
@@ -107,6 +110,7 @@ class Originals:
         self.store, self.policy, self.meta = store, policy, current()
         self.doubted: set[str] = set()
         self._current = current
+        self._read_judgements(self.meta)
         self._recent: list[Row] = []
         self._older: list[Row] = []
         self._begun = False
@@ -134,6 +138,7 @@ class Originals:
         meta = self._current()
         if meta.scheme.id != self.meta.scheme.id:
             self.like = Likeness(meta.scheme, self.policy.limits)
+            self._read_judgements(meta)
             self._older = self.like.again(self._older)
             self._recent = self.like.again(self._recent)
         self.meta = meta
@@ -156,6 +161,32 @@ class Originals:
             self.store.refresh()
             self._older, self._recent = self._recent, []
         return verdicts
+
+    def may_have(self, id: str, digest: str, verdict: Verdict) -> bool:
+        """Returns False if a document was judged different from those that a verdict names.
+
+        digest: of its text.
+        """
+        apart = self.apart(id, digest)
+        groups = {self._group_of.get(each) for each in apart}
+        return apart.isdisjoint((verdict.group, verdict.original)) and verdict.group not in groups
+
+    def note(self, id: str, verdict: Verdict) -> None:
+        """Notes the group of a document that is written, if it was judged."""
+        if self.policy.writes and id in self._group_of:
+            self._group_of[id] = verdict.group
+
+    def _read_judgements(self, meta: IndexMeta) -> None:
+        """Reads the judgements, and the groups that the judged documents have now."""
+        self._apart = _apart(read_judgements(self.store, meta))
+        ids, path = [*{id for id, _ in self._apart}], f"{meta.field}.group"
+        self._group_of: dict[str, str | None] = dict.fromkeys(ids)
+        for each in self.store.get(ids, [path]) if ids else ():
+            self._group_of[each.id] = value_at(each.source, path)
+
+    def apart(self, id: str, digest: str) -> frozenset[str]:
+        """Returns the ids of the documents that a document was judged different from."""
+        return self._apart.get((id, digest), frozenset())
 
     def forget(self, ids: Iterable[str]) -> None:
         """Forgets documents that were not written after all."""
@@ -205,6 +236,7 @@ class _Batch:
         verdict = self._former(row) or self._judged(id, text)
         if self.policy.takes(verdict):
             self.earlier.add(text, id, verdict)
+            self.run.note(id, verdict)
         if self.policy.groups:
             self.known[id] = text, verdict
         return verdict
@@ -216,8 +248,16 @@ class _Batch:
 
     def _former(self, row: int) -> Verdict | None:
         """Returns the former verdict on a document, if it came before with the same text."""
-        text, verdict = self.known.get(self.ids[row], ("", None))
-        return verdict if text == self.digests[row] else None
+        id, digest = self.ids[row], self.digests[row]
+        text, verdict = self.known.get(id, ("", None))
+        if verdict is None or text != digest or not self.run.may_have(id, digest, verdict):
+            return None
+        return verdict
+
+    def _may_follow(self, id: str, text: str, near: Near) -> bool:
+        """Returns False if a document can't be the duplicate of another one."""
+        apart = near.id in self.run.apart(id, text)
+        return not (apart or near.verdict.follows(id)) and self.run.may_have(id, text, near.verdict)
 
     def _askers(self) -> tuple[dict[str, set[str]], set[str]]:
         """Returns the texts to find similar ones of, with their ids, and others to sketch.
@@ -233,7 +273,9 @@ class _Batch:
             compared_later = self.policy.writes
             if self.policy.groups:
                 compared_later = former is not None and former.original is None
-            if former is None and (equal is None or equal.verdict.follows(id)):
+            follows = equal is not None and not equal.verdict.follows(id)
+            # A judged document may not follow the text that is equal.
+            if former is None and (not follows or self.run.apart(id, text)):
                 askers.setdefault(text, set()).add(id)
             elif compared_later and self.earlier.columns.get(text) is None:
                 kept.add(text)
@@ -249,10 +291,11 @@ class _Batch:
     def _judged(self, id: str, text: str) -> Verdict:
         if text == NO_TEXT:
             return Verdict(id)
+        apart = self.run.apart(id, text)
         equal = self._standing(self.equal.get(text, ()), id)
-        if (same := self.earlier.equal(text, id)) is not None:
+        if (same := self.earlier.equal(text, id, apart)) is not None:
             equal.append(same)
-        if equal:
+        if equal := [near for near in equal if self._may_follow(id, text, near)]:
             best = min(equal, key=lambda one: (one.verdict.original is not None, natural(one.id)))
             if self.policy.groups and best.verdict.original is not None:
                 # Every document of this text gets the same verdict.
@@ -266,7 +309,8 @@ class _Batch:
         for match in result.matches:
             verdict = Verdict.stored(match.id, tokens_in(match.source, self.meta.field))
             found.append(Near(match.id, verdict, (match.similarity, match.distance)))
-        near = self._standing(found, id) + self.earlier.near(text, id)
+        near = self._standing(found, id) + self.earlier.near(text, id, apart)
+        near = [each for each in near if self._may_follow(id, text, each)]
         truncated = result.truncated or result.blind
         if not near:
             return Verdict(id, truncated=truncated)
@@ -316,3 +360,13 @@ class _Batch:
                         verdict = Verdict.stored(document.id, ours)
                         near.setdefault(digest, []).append(Near(document.id, verdict))
         return near
+
+
+def _apart(judgements: Judgements) -> dict[tuple[str, str], frozenset[str]]:
+    """The ids that a document was judged different from, by its id and the digest of its text."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for each in judgements.of("different"):
+        ids = each.left, each.right
+        for id, digest, other in zip(ids, each.digests, reversed(ids), strict=True):
+            found.setdefault((id, digest), set()).add(other)
+    return {key: frozenset(ids) for key, ids in found.items()}

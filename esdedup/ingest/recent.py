@@ -211,10 +211,10 @@ class Earlier:
         """Returns a document before of the same text, or None. but: ids to leave out."""
         return self._first(self._all.get(digest), id, but)
 
-    def near(self, digest: str, id: str) -> list[Near]:
-        """Returns similar documents before, one of each other text."""
+    def near(self, digest: str, id: str, but: Collection[str] = ()) -> list[Near]:
+        """Returns similar documents before, one of each other text. but: ids to leave out."""
         firsts = (
-            (self._first(self._compared.get(other), id), measure)
+            (self._first(self._compared.get(other), id, but), measure)
             for other, measure in self._near.get(digest, ())
         )
         return [replace(first, measure=measure) for first, measure in firsts if first is not None]

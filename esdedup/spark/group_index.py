@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from esdedup.dedup.groups import Grouping
 from esdedup.dedup.marks import require_settled
+from esdedup.exceptions import UsageError
 from esdedup.spark.cluster import (
     KeepKey,
     documents_of,
@@ -25,6 +26,7 @@ from esdedup.spark.pairs import SparkReport
 from esdedup.spark.tables import Tables
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.connection import Connection
+from esdedup.stores.judgements import read_judgements
 
 _KEEP = "keep"
 _NAMED = 20
@@ -65,13 +67,18 @@ def group_index(
     to name. work: a folder for intermediate tables that all executors reach; what this job puts
     into it is removed at the end.
 
-    Raises UsageError if Spark can't group so, StoreError while the index is changing its scheme,
-    the errors of the store, and EsdedupError if Spark fails.
+    Raises UsageError if Spark can't group so, or people judged pairs of documents, StoreError while
+    the index is changing its scheme, the errors of the store, and EsdedupError if Spark fails.
     """
     keep = grouping.keep
     with ExitStack() as stack:
         store = stack.enter_context(opened(connection, index))
         meta = meta_of(store)
+        if read_judgements(store, meta).acting:
+            raise UsageError(
+                f"{store.where} has judgements of esdedup review, which the executors do not know:"
+                " --engine local"
+            )
         if write:
             require_settled(store, meta)
         stack.enter_context(executors_errors())

@@ -79,6 +79,8 @@ def find_groups(
     """The documents with their groups, as `groups` returns them, and the numbers of the job."""
     if grouping.by_distance:
         raise UsageError("Spark groups by --metric jaccard only")
+    if grouping.split_templates:
+        raise UsageError("Spark does not take the documents of templates apart")
     names = id_field, text_fields
     if grouping.exact:
         meta = scheme if isinstance(scheme, IndexMeta) else IndexMeta(scheme or Scheme())

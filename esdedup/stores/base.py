@@ -34,6 +34,9 @@ class Store(Protocol):
     def where(self) -> str:
         """The store and index, for messages; never with a password."""
 
+    index: str
+    """The name of the index."""
+
     @property
     def address(self) -> str:
         """The whole path of the file, or the addresses of the cluster without credentials."""
@@ -41,9 +44,10 @@ class Store(Protocol):
     def meta(self) -> IndexMeta | None:
         """Returns the index's own description of its tokens; None if there is none, or no index."""
 
-    def create(self, meta: IndexMeta) -> None:
+    def create(self, meta: IndexMeta, *, mapped: bool = True) -> None:
         """Makes the index, or adds our fields to one that exists.
 
+        mapped: False if a new index is to map no fields but ours, whatever its documents hold.
         Changes nothing that exists. Raises SchemeMismatch if the index has another scheme or text
         field, even if another client was only just faster.
         """
@@ -138,6 +142,9 @@ class Store(Protocol):
 
     def statistics(self, meta: IndexMeta) -> Statistics:
         """Returns numbers of the index."""
+
+    def beside(self, index: str) -> Store:
+        """Returns another index in the same place, with the connections of this one."""
 
     def close(self) -> None:
         """Closes connections."""

@@ -30,13 +30,11 @@ from tests.conftest import delete_index
 from tests.helpers.commands import Ran, call, run_command, words
 from tests.helpers.documents import with_tokens
 from tests.helpers.fuzz import fuzz
-from tests.helpers.places import META, OTHER, Place, clusters, local
+from tests.helpers.places import META, OTHER, Place, clusters, local, whole
 from tests.servers.proxy import Proxy
 
 CLI = Path(__file__).parents[2] / "cli.py"
 ACTIONS: list[Action] = ["delete", "mark", "move"]
-
-Whole = dict[str, tuple[Any, str | None, str | None]]
 
 
 @pytest.fixture(autouse=True)
@@ -86,15 +84,6 @@ def fill(store: Store, documents: Sequence[dict[str, Any]]) -> None:
     report = store.write(with_tokens(bare, META))
     assert report.failures == []
     store.refresh()
-
-
-def whole(store: Store) -> Whole:
-    """Every document with its tokens, and where it lies."""
-    store.refresh()
-    ids = [one.id for batch in store.scan([], META) for one in batch]
-    return {
-        one.document.id: (one.document.source, one.index, one.routing) for one in store.hold(ids)
-    }
 
 
 def answers(place: Place) -> list[Any]:

@@ -46,6 +46,7 @@ class Place:
 
 
 OpenStore = Callable[..., Store]
+Whole = dict[str, tuple[Any, str | None, str | None]]
 
 clusters = pytest.mark.parametrize("place", STORES[1:], indirect=True)
 local = pytest.mark.parametrize("place", STORES[:1], indirect=True)
@@ -85,6 +86,15 @@ def scanned(
     store: Store, *paths: str, meta: IndexMeta = META, marked: bool = False
 ) -> list[Document]:
     return [found for batch in store.scan(list(paths), meta, marked=marked) for found in batch]
+
+
+def whole(store: Store) -> Whole:
+    """Every document with its tokens, and where it lies."""
+    store.refresh()
+    ids = [one.id for batch in store.scan([], META) for one in batch]
+    return {
+        one.document.id: (one.document.source, one.index, one.routing) for one in store.hold(ids)
+    }
 
 
 def plain(found: Document) -> dict[str, Any]:

@@ -91,10 +91,11 @@ class ClusterStore:
         with self.cluster.reading():
             return None if mappings is None else common_meta(mappings, self.index)
 
-    def create(self, meta: IndexMeta) -> None:
+    def create(self, meta: IndexMeta, *, mapped: bool = True) -> None:
         mappings = self._mappings()
         if mappings is None:
-            body = {"mappings": index_mapping(meta)}
+            dynamic = {} if mapped else {"dynamic": False}
+            body = {"mappings": {**dynamic, **index_mapping(meta)}}
             status, answer = self.cluster.ask("PUT", self._path, body, allowed=frozenset({400}))
             if status == 200:
                 return
@@ -342,6 +343,9 @@ class ClusterStore:
             answer["_all"]["primaries"]["store"]["size_in_bytes"],
             self.cluster.client.product,
         )
+
+    def beside(self, index: str) -> ClusterStore:
+        return ClusterStore(self.cluster, index)
 
     def close(self) -> None:
         self.cluster.client.close()

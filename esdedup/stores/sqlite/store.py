@@ -71,11 +71,11 @@ class LocalStore:
         if not index or "\0" in index or not is_unicode(index):
             raise UsageError(f"index name {index!r}: use any other text")
         self._database = Database(Path(path))
-        self._index = index
+        self.index = index
 
     @property
     def where(self) -> str:
-        return f"index {self._index!r} in {self._database.path}"
+        return f"index {self.index!r} in {self._database.path}"
 
     @property
     def address(self) -> str:
@@ -87,7 +87,7 @@ class LocalStore:
         with self._database.reading() as db:
             return self._stored_meta(db)
 
-    def create(self, meta: IndexMeta) -> None:
+    def create(self, meta: IndexMeta, *, mapped: bool = True) -> None:
         with self._database.transaction() as db:
             if (stored := self._stored_meta(db)) is not None:
                 stored.require(meta, self.where)
@@ -96,9 +96,9 @@ class LocalStore:
             db.execute(
                 "CREATE TABLE IF NOT EXISTS esdedup_indices(name TEXT PRIMARY KEY, meta TEXT)"
             )
-            row = self._index, json.dumps(meta.to_json())
+            row = self.index, json.dumps(meta.to_json())
             db.execute("INSERT INTO esdedup_indices VALUES(?, ?)", row)
-            Tables(db, self._index).create()
+            Tables(db, self.index).create()
 
     def write(
         self, documents: Sequence[Document | Encoded], *, create: bool = False
@@ -202,7 +202,7 @@ class LocalStore:
         with self._writing() as tables:
             if self._stored_meta(tables.db) != meta:
                 raise StoreError(f"{self.where} was changed by another process: try again")
-            row = json.dumps(replace(meta, stop=stop).to_json()), self._index
+            row = json.dumps(replace(meta, stop=stop).to_json()), self.index
             tables.db.execute("UPDATE esdedup_indices SET meta = ? WHERE name = ?", row)
 
     def sample(self, paths: list[str], meta: IndexMeta, count: int, seed: int) -> list[Document]:
@@ -234,6 +234,11 @@ class LocalStore:
             ).fetchone()
         return Statistics(documents, sketched, other, size, f"SQLite {sqlite3.sqlite_version}")
 
+    def beside(self, index: str) -> LocalStore:
+        other = LocalStore(self._database.path, index)
+        other._database = self._database
+        return other
+
     def close(self) -> None:
         self._database.close()
 
@@ -245,7 +250,7 @@ class LocalStore:
         with opened as db:
             if self._meta_text(db) is None:
                 raise IndexNotFound(f"there is no {self.where}")
-            yield Tables(db, self._index)
+            yield Tables(db, self.index)
 
     def _reading(self) -> AbstractContextManager[Tables]:
         return self._opened(self._database.reading())
@@ -294,7 +299,7 @@ class LocalStore:
                 f" layout {_LAYOUT}: index the documents again, into another file"
             )
         own = "SELECT meta FROM esdedup_indices WHERE name = ?"
-        row = db.execute(own, (self._index,)).fetchone()
+        row = db.execute(own, (self.index,)).fetchone()
         return str(row[0]) if row else None
 
 

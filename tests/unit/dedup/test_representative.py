@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from esdedup.dedup.ids import Strings, natural_order
-from esdedup.dedup.representative import KeepRule, sort_key, sort_keys
+from esdedup.dedup.representative import KeepRule, rows_of, sort_key, sort_keys
 
 IDS = st.lists(st.text("a01\0é2-", min_size=1, max_size=5), unique=True, min_size=1, max_size=9)
 KEYS = st.one_of(
@@ -30,3 +30,11 @@ def test_sort_keys_sort_as_the_rule_orders(name: str, ids: list[str], data: st.D
     wanted = rule.order(natural_order(strings)[0], keys).tolist()
     made = sort_keys(rule, strings, [sort_key(key, rule.last) for key in keys])
     assert sorted(range(len(ids)), key=made.__getitem__) == wanted
+
+
+@given(st.lists(st.text(max_size=4), unique=True), st.lists(st.text(max_size=4), max_size=5))
+def test_the_rows_of_ids_are_found(ids: list[str], others: list[str]) -> None:
+    wanted = [*ids[::2], *others]
+    expected = [row for row, id in enumerate(ids) if id in wanted]
+    assert rows_of(Strings.of(ids), wanted).tolist() == expected
+    assert rows_of(ids, wanted).tolist() == expected

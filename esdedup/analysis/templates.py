@@ -1,0 +1,98 @@
+"""Tells whether a group looks like a template: its documents differ in the same places.
+
+Copies differ anywhere, and documents that fill one template differ where its slots are. A group is
+judged by a few of its texts, with the patterns that `dedup.templates` takes groups apart by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from esdedup.dedup.groups import Groups
+from esdedup.dedup.templates import FEWEST, paired, pattern_of
+from esdedup.dedup.verify import texts_in
+from esdedup.sketch.scheme import Scheme
+from esdedup.stores.base import Store
+from esdedup.stores.mapping import IndexMeta
+from esdedup.text.arrays import I64
+
+LARGEST = 10
+"""Groups that are looked at, the largest first."""
+_SAMPLED = 20
+"""Texts of a group that are read."""
+_EXAMPLES, _PLACES, _WORDS = 3, 3, 30
+"""Documents that are examples; places of each that are shown, and characters of a place."""
+
+
+@dataclass(frozen=True)
+class Template:
+    """A template that the documents of a group seem to follow.
+
+    share: of the texts that were looked at, those that differ in its fullest place.
+    places: number of places in which they differ. examples: words of a few documents in the first
+    few places, normalised; an empty text if a document has none. ids: of these documents, if known.
+    """
+
+    share: float
+    places: int
+    examples: tuple[tuple[str, ...], ...]
+    ids: tuple[str, ...] = ()
+
+
+def looks_like_template(texts: Sequence[str], scheme: Scheme) -> Template | None:
+    """The template that texts of a group follow, the representative's first.
+
+    None if fewer than `FEWEST` of them differ, or if they do not differ in the same places.
+    """
+    found = list(paired(texts, scheme))
+    pattern = pattern_of(found)
+    if pattern is None:
+        return None
+    slots = (pattern.slots(text) or () for text in found[:_EXAMPLES])
+    examples = tuple(tuple((words or "")[:_WORDS] for words in each[:_PLACES]) for each in slots)
+    return Template(pattern.share, len(pattern.places), examples)
+
+
+def in_group(store: Store, meta: IndexMeta, groups: Groups, head_row: int) -> Template | None:
+    """The template that a group looks like, or None. head_row: of its representative.
+
+    Reads at most 20 texts, and none of a group with fewer than `FEWEST` different ones.
+    """
+    rows = np.flatnonzero(groups.representative == head_row)
+    _, first = np.unique(groups.digests[rows], axis=0, return_index=True)
+    rows = rows[np.sort(first)]
+    if rows.size < FEWEST:
+        return None
+    chosen = np.linspace(0, rows.size - 1, min(rows.size, _SAMPLED)).astype(np.int64)
+    ids = [groups.ids[row] for row in rows[chosen].tolist()]
+    template = looks_like_template(texts_in(store, meta.text_fields)(ids), meta.scheme)
+    return template and replace(template, ids=tuple(ids[: len(template.examples)]))
+
+
+def largest(groups: Groups) -> tuple[I64, I64]:
+    """The rows of the representatives of the largest groups, and their numbers of documents."""
+    counts = np.bincount(groups.representative, minlength=len(groups.ids))
+    rows = np.argsort(-counts, kind="stable")[:LARGEST]
+    rows = rows[counts[rows] > 1]
+    return rows, counts[rows]
+
+
+def template_warnings(store: Store, meta: IndexMeta, groups: Groups) -> Iterator[str]:
+    """A warning for each of the largest groups that looks like a template."""
+    for row, documents in zip(*(each.tolist() for each in largest(groups)), strict=True):
+        if template := in_group(store, meta, groups, row):
+            yield warning_of(groups.ids[row], documents, template)
+
+
+def warning_of(representative: str, documents: int, template: Template) -> str:
+    """The warning for a group."""
+    places = "place" if template.places == 1 else f"{template.places} places"
+    examples = "; ".join(" | ".join(filter(None, each)) for each in template.examples)
+    return (
+        f"The group of {representative} ({documents:,} documents) looks like a template: its"
+        f" documents differ in the same {places} ({examples}). They may be different documents:"
+        " --split-templates takes them apart, see docs/how-to/templates.md"
+    )

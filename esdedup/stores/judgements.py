@@ -1,0 +1,262 @@
+"""Judgements: what people decided about pairs of documents, and about the document that stays.
+
+They lie in an index of their own, beside the index that they are about and named for it. So its
+mapping and its documents stay as they are, and a new index of the same name has them still.
+
+A judgement is about two texts, so that it holds only while both documents have the text that was
+judged. A text is known by its digest. If the index changes to a scheme that normalises texts in
+another way, the digests are made again from texts that are still the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import UTC, datetime
+from typing import Any, Literal, get_args
+
+import xxhash
+
+from esdedup.arguments import check_fields
+from esdedup.exceptions import StoreError, UsageError
+from esdedup.models import FIELD, Document, natural
+from esdedup.sketch.scheme import Scheme
+from esdedup.sketch.sketch import digest_words, normalised_digests
+from esdedup.stores.base import Store
+from esdedup.stores.fields import text_at
+from esdedup.stores.mapping import IndexMeta
+from esdedup.text.normalise import Normalisation
+
+Verdict = Literal["duplicate", "different", "unsure"]
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+PREFIX = "esdedup-judgements-"
+"""Before the name of an index, the name of the index of its judgements. A suffix would match the
+patterns of others' templates."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A verdict on two documents.
+
+    left, right: their ids, in natural order. verdict: "duplicate", "different", or "unsure", which
+    has no effect. digests: of both texts when they were judged, as `text_digests` makes them.
+    normalisation: of the texts, for the digests. similarity: exact Jaccard similarity, 0 to 1, or
+    None. judged: ISO 8601, UTC. drawn: the pair was drawn at random, so that it speaks for others,
+    and was not chosen by eye. Raises UsageError for another verdict.
+    """
+
+    left: str
+    right: str
+    verdict: Verdict
+    digests: tuple[str, str]
+    normalisation: Normalisation
+    similarity: float | None = None
+    judged: str = ""
+    drawn: bool = False
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.verdict not in VERDICTS:
+            raise UsageError(f"verdict {self.verdict!r}: use {', '.join(VERDICTS)}")
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns a JSON object that `from_json` reads."""
+        return {**asdict(self), "digests": list(self.digests)}
+
+    @staticmethod
+    def from_json(found: Any) -> Judgement:
+        """The inverse of `to_json`. Raises UsageError for another form."""
+        if not isinstance(found, Mapping):
+            raise UsageError("it is not a JSON object")
+        if missing := [each.name for each in fields(Judgement) if each.name not in found]:
+            raise UsageError(f"it has no {missing[0]}")
+        try:
+            names = [each.name for each in fields(Judgement)]
+            given = {name: found[name] for name in names}
+            left, right = given.pop("digests")
+            digest_words([left, right])
+            normalisation = Normalisation(**given.pop("normalisation"))
+            made = Judgement(**given, digests=(left, right), normalisation=normalisation)
+        except (TypeError, ValueError) as error:
+            raise UsageError(str(error)) from error
+        if made.left == made.right:
+            raise UsageError(f"it is about {made.left!r} alone")
+        return made
+
+
+_PATHS = [*(each.name for each in fields(Judgement)), "representative"]
+
+
+@dataclass(frozen=True)
+class Judgements:
+    """All judgements about an index.
+
+    pairs: in the order in which they were made. representatives: ids of the documents that were
+    chosen to represent their groups.
+    """
+
+    pairs: tuple[Judgement, ...] = ()
+    representatives: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.pairs or self.representatives)
+
+    def of(self, verdict: Verdict) -> list[Judgement]:
+        """Returns the judgements with a verdict."""
+        return [each for each in self.pairs if each.verdict == verdict]
+
+    def between(self, one: str, other: str) -> Judgement | None:
+        """Returns the judgement on two documents, given by id in any order; None if none."""
+        both = {one, other}
+        return next((each for each in self.pairs if {each.left, each.right} == both), None)
+
+    @property
+    def acting(self) -> str:
+        """A digest of all that changes groups, to tell these judgements from others; "" if none."""
+        acting = [each for each in self.pairs if each.verdict != "unsure"]
+        if not acting and not self.representatives:
+            return ""
+        pairs = sorted((each.left, each.right, each.verdict, each.digests) for each in acting)
+        written = json.dumps([pairs, sorted(self.representatives)])
+        return xxhash.xxh3_128_hexdigest(written.encode())
+
+
+def read_judgements(store: Store, meta: IndexMeta) -> Judgements:
+    """Returns the judgements about the index of a store, with digests as its scheme makes them.
+
+    Judgements of another normalisation are left out if a text of theirs is gone or has changed.
+    Raises the errors of the store: who may not read judgements must not act without them.
+    """
+    beside = store.beside(PREFIX + store.index)
+    if (own := beside.meta()) is None:
+        return Judgements()
+    pairs: list[Judgement] = []
+    chosen: list[tuple[str, str]] = []
+    for batch in beside.scan(_PATHS, own):
+        for each in batch:
+            id = each.source.get("representative")
+            if isinstance(id, str):
+                chosen.append((str(each.source.get("judged")), id))
+                continue
+            try:
+                pairs.append(Judgement.from_json(each.source))
+            except UsageError as error:
+                raise StoreError(
+                    f"{beside.where}: document {each.id!r} is not a judgement: {error}. Remove it"
+                ) from error
+    # Times of several clients may be equal.
+    pairs.sort(key=lambda each: (each.judged, natural(each.left), natural(each.right)))
+    chosen.sort()
+    return Judgements(_renewed(pairs, store, meta), tuple(id for _, id in chosen))
+
+
+def judge(
+    store: Store,
+    meta: IndexMeta,
+    pair: tuple[str, str],
+    verdict: Verdict,
+    similarity: float | None,
+    drawn: bool = False,
+) -> Judgement:
+    """Keeps a judgement on two documents, given by id, in place of an earlier one on them.
+
+    Raises UsageError for equal ids, and StoreError if a document does not exist or has no text.
+    """
+    left, right = sorted(pair, key=natural)
+    if left == right:
+        raise UsageError(f"{left!r} is given twice: judge two documents")
+    normalisation = meta.scheme.normalisation
+    digest_of = _digests(store, meta, (left, right), normalisation)
+    if missing := [id for id in (left, right) if id not in digest_of]:
+        raise StoreError(f"{store.where} has no document {missing[0]!r} with a text")
+    digests = digest_of[left], digest_of[right]
+    made = Judgement(left, right, verdict, digests, normalisation, similarity, _now(), drawn)
+    keep_judgement(store, made)
+    return made
+
+
+def keep_judgement(store: Store, judgement: Judgement) -> None:
+    """Writes a judgement; it is durable when this returns."""
+    _write(store, _id(judgement.left, judgement.right), judgement.to_json())
+
+
+def forget_judgement(store: Store, one: str, other: str) -> None:
+    """Removes the judgement on two documents, given by id, if there is one."""
+    left, right = sorted((one, other), key=natural)
+    _remove(store, [_id(left, right)])
+
+
+def choose_representative(store: Store, id: str, instead_of: Sequence[str] = ()) -> None:
+    """Lets a document represent its group from now on. instead_of: ids that are not to any more."""
+    _write(store, _id(id), {"representative": id, "judged": _now()})
+    _remove(store, [_id(each) for each in instead_of if each != id])
+
+
+def forget_representative(store: Store, id: str) -> None:
+    """Removes the choice of a document as a representative, if there is one."""
+    _remove(store, [_id(id)])
+
+
+def _write(store: Store, id: str, source: dict[str, Any]) -> None:
+    beside = store.beside(PREFIX + store.index)
+    meta = beside.meta()
+    if meta is None:
+        # No tokens: scans find documents by the scheme.
+        beside.create(IndexMeta(Scheme()), mapped=False)
+        meta = beside.meta() or IndexMeta(Scheme())
+    report = beside.write([Document(id, {**source, FIELD: {"scheme": meta.scheme.id}})])
+    for failure in report.failures:
+        raise StoreError(f"{beside.where}: the judgement was not kept: {failure.reason}")
+    beside.refresh()
+
+
+def _remove(store: Store, ids: Sequence[str]) -> None:
+    beside = store.beside(PREFIX + store.index)
+    if ids and beside.meta() is not None:
+        beside.delete(ids)
+        beside.refresh()
+
+
+def _renewed(pairs: Sequence[Judgement], store: Store, meta: IndexMeta) -> tuple[Judgement, ...]:
+    """The judgements, with digests of the index's normalisation."""
+    wanted = meta.scheme.normalisation
+    others = {each.normalisation for each in pairs} - {wanted}
+    found: dict[Normalisation, dict[str, str]] = {}
+    for one in others:
+        same = [each for each in pairs if each.normalisation == one]
+        ids = {id for each in same for id in (each.left, each.right)}
+        found[one] = _digests(store, meta, ids, one)
+        found[wanted] = found.get(wanted, {}) | _digests(store, meta, ids, wanted)
+    kept = []
+    for each in pairs:
+        if each.normalisation != wanted:
+            former, now = found[each.normalisation], found[wanted]
+            unchanged = (former.get(each.left), former.get(each.right)) == each.digests
+            if not unchanged or each.left not in now or each.right not in now:
+                continue
+            digests = now[each.left], now[each.right]
+            each = replace(each, digests=digests, normalisation=wanted)
+        kept.append(each)
+    return tuple(kept)
+
+
+def _digests(
+    store: Store, meta: IndexMeta, ids: Iterable[str], normalisation: Normalisation
+) -> dict[str, str]:
+    """The digests of documents' texts as they are now, by id, if they have a text."""
+    documents = store.get(list(ids), [*meta.text_fields])
+    texts = {each.id: text_at(each.source, meta.text_fields) for each in documents}
+    with_text = {id: text for id, text in texts.items() if text is not None}
+    _, digests = normalised_digests(list(with_text.values()), normalisation)
+    return dict(zip(with_text, digests, strict=True))
+
+
+def _id(*ids: str) -> str:
+    """The id of a judgement: ids of documents may be too long to be joined."""
+    written = json.dumps(ids, ensure_ascii=True)
+    return xxhash.xxh3_128_hexdigest(written.encode())
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="microseconds")

@@ -1,0 +1,112 @@
+"""The pool of pairs to judge, from indices on every store."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from esdedup.analysis.judging import FLOOR, Pool, drawn_of, estimates, make_pool
+from esdedup.exceptions import UsageError
+from esdedup.models import Document, natural
+from esdedup.sketch.sketch import shingle_sets
+from esdedup.stores import Store
+from esdedup.stores.judgements import Judgements
+from tests.helpers.documents import with_tokens
+from tests.helpers.places import META, local, write
+
+
+def corpus(groups: int, seed: int = 5) -> list[str]:
+    """Texts in groups of 4: one, an equal one, and two with 1 to 20 of 60 words replaced."""
+    rng = np.random.default_rng(seed)
+    texts = []
+    for number in range(groups):
+        words = [f"w{at}" for at in rng.integers(0, 50_000, 60).tolist()]
+        texts += [" ".join(words), " ".join(words).upper()]
+        for copy in range(2):
+            edited = list(words)
+            for at in rng.choice(60, int(rng.integers(1, 21)), replace=False).tolist():
+                edited[at] = f"x{number}-{copy}-{at}"
+            texts.append(" ".join(edited))
+    return texts
+
+
+def fill(store: Store, texts: list[str]) -> None:
+    documents = [Document(f"d{at}", {"text": text}) for at, text in enumerate(texts)]
+    write(store, with_tokens(documents, META))
+
+
+def pairs_of(texts: list[str]) -> dict[tuple[str, str], float]:
+    """All pairs of different texts from the floor on; each text by its first document."""
+    first: dict[str, str] = {}
+    for at, text in enumerate(texts):
+        first.setdefault(text.lower(), f"d{at}")
+    sets = [set(row.tolist()) for row in shingle_sets([*first], META.scheme)]
+    found = {}
+    for (one, a), (other, b) in itertools.combinations(zip(first.values(), sets, strict=True), 2):
+        similarity = len(a & b) / len(a | b)
+        if similarity >= FLOOR:
+            left, right = sorted((one, other), key=natural)
+            found[left, right] = similarity
+    return found
+
+
+def test_the_pool_of_a_small_index_has_its_pairs_once(store: Store) -> None:
+    texts = corpus(30)
+    fill(store, texts)
+    truth = pairs_of(texts)
+    asked: list[int] = []
+    pool = make_pool(store, META, on_query=asked.append)
+    assert (pool.documents, pool.sampled, pool.truncated, pool.whole) == (120, 120, 0, True)
+    assert asked[-1] == 120
+    found = {pair[:2]: pair.similarity for pair in pool.pairs}
+    assert len(found) == len(pool.pairs)
+    assert found == {ids: truth[ids] for ids in found}
+    # The bands miss few pairs above 0.6, and the weights of others tell of those they miss.
+    assert sum(each >= 0.6 for each in found.values()) >= 0.95 * sum(
+        each >= 0.6 for each in truth.values()
+    )
+    assert pool.total(FLOOR) == pytest.approx(len(truth), rel=0.15)
+    # Two documents of every four have equal texts.
+    assert sorted(pool.copies.tolist()) == [1.0] * 60 + [2.0] * 60
+
+
+@local
+def test_a_sample_tells_how_many_pairs_there_are(store: Store) -> None:
+    texts = corpus(120)
+    fill(store, texts)
+    truth = np.array([*pairs_of(texts).values()])
+    pools = [make_pool(store, META, 100, seed) for seed in range(8)]
+    for low, high in ((FLOOR, 0.5), (0.5, 0.8), (0.8, 1.01)):
+        wanted = ((truth >= low) & (truth < high)).sum()
+        mean = np.mean([pool.total(low, high) for pool in pools])
+        assert mean == pytest.approx(wanted, rel=0.25)
+    assert all(pool.sampled == 100 and not pool.whole for pool in pools)
+
+
+@local
+def test_a_seed_gives_the_same_pool_again(store: Store) -> None:
+    fill(store, corpus(60))
+    one, again, other = (ids(make_pool(store, META, 80, seed)) for seed in (1, 1, 2))
+    assert one == again != other
+
+
+def ids(pool: Pool) -> list[tuple[str, str]]:
+    return [pair[:2] for pair in pool.pairs]
+
+
+@local
+def test_an_empty_index_has_an_empty_pool(store: Store) -> None:
+    pool = make_pool(store, META)
+    assert (pool.pairs, pool.documents, pool.sampled) == ((), 0, 0)
+    (found,) = estimates(pool, drawn_of(pool, Judgements()), [0.8])
+    assert (found.precision, found.recall, found.removed.value) == (None, None, 0.0)
+
+
+@local
+def test_an_index_without_minhash_is_refused(store: Store) -> None:
+    meta = replace(META, scheme=replace(META.scheme, minhash=None))
+    with pytest.raises(UsageError, match="no MinHash tokens"):
+        make_pool(store, meta)

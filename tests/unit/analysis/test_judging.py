@@ -1,0 +1,291 @@
+"""Pairs are drawn to be judged, and judgements tell precision and recall."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from esdedup.analysis.judging import (
+    NEAR,
+    AtThreshold,
+    Drawn,
+    Pool,
+    PooledPair,
+    changing,
+    drawn_of,
+    estimates,
+    floor_of,
+    in_turn,
+    more_wanted,
+)
+from esdedup.analysis.tuning import meeting
+from esdedup.sketch.minhash import MinHash
+from esdedup.stores.judgements import Judgement, Judgements, Verdict
+from esdedup.text.arrays import F64, I64
+from esdedup.text.normalise import Normalisation
+
+MINHASH = MinHash()
+FLOOR = floor_of(MINHASH)
+THRESHOLDS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+
+
+@dataclass(frozen=True, eq=False)
+class Population:
+    """All similar pairs of documents 0, 1, ..., `documents` - 1, with the truth about them."""
+
+    documents: int
+    left: I64
+    right: I64
+    similarity: F64
+    duplicate: F64
+
+    def truth(self, threshold: float) -> tuple[float, float]:
+        """Precision and recall."""
+        above = self.similarity >= threshold
+        known = self.duplicate[self.similarity >= FLOOR].sum()
+        return float(self.duplicate[above].mean()), float(self.duplicate[above].sum() / known)
+
+    def pool(self, rng: np.random.Generator, sample: int) -> Pool:
+        """The pool of a sample of the documents, with the pairs that bands find."""
+        row_of = np.full(self.documents, -1)
+        sample = min(sample, self.documents)
+        row_of[rng.permutation(self.documents)[:sample]] = np.arange(sample)
+        met = rng.random(self.similarity.size) < meeting(self.similarity, MINHASH)
+        found = np.flatnonzero(met & (self.similarity >= FLOOR))
+        pair = np.concatenate([found, found])
+        row = row_of[np.concatenate([self.left[found], self.right[found]])]
+        pair, row = pair[row >= 0], row[row >= 0]
+        near = 1.0 / meeting(self.similarity[pair], MINHASH)
+        weight = near * self.documents / sample / 2
+        turn = rng.standard_exponential(weight.size) / weight
+        pairs = {}
+        for at in np.argsort(-turn).tolist():
+            ids = str(self.left[pair[at]]), str(self.right[pair[at]])
+            alike = float(self.similarity[pair[at]])
+            pairs[ids] = PooledPair(*ids, alike, int(row[at]), float(turn[at]))
+        kept = tuple(sorted(pairs.values(), key=lambda each: each.turn))
+        found_columns = row, self.similarity[pair], weight, near, np.ones(sample)
+        return Pool(FLOOR, 0.28, self.documents, sample, 0, kept, *found_columns)
+
+    def judged(self, pairs: Sequence[PooledPair]) -> Drawn:
+        """True judgements of pairs."""
+        both = zip(self.left.tolist(), self.right.tolist(), strict=True)
+        truth = dict(zip(both, self.duplicate.tolist(), strict=True))
+        return Drawn(
+            np.array([pair.similarity for pair in pairs]),
+            np.array([truth[int(pair.left), int(pair.right)] for pair in pairs]),
+            np.array([pair.row for pair in pairs], np.int64),
+        )
+
+
+def population(rng: np.random.Generator, documents: int) -> Population:
+    """Groups of 2 to 6 documents, duplicates by a chance that grows with the similarity."""
+    left, right, similarity = [], [], []
+    for first in range(0, documents, 8):
+        base = rng.uniform(0.3, 1.0)
+        for a, b in itertools.combinations(range(first, first + int(rng.integers(1, 7))), 2):
+            left.append(a)
+            right.append(b)
+            similarity.append(min(1.0, max(0.0, base + rng.normal(0, 0.03))))
+    alike = np.round(similarity, 3)
+    duplicate = rng.random(alike.size) < 1 / (1 + np.exp((0.65 - alike) / 0.06))
+    columns = np.array(left), np.array(right), alike, duplicate.astype(np.float64)
+    return Population(documents, *columns)
+
+
+def judgement(pair: PooledPair, verdict: Verdict = "duplicate", drawn: bool = True) -> Judgement:
+    digests, normal = ("", ""), Normalisation()
+    return Judgement(*pair[:2], verdict, digests, normal, pair.similarity, "", drawn)
+
+
+# Drawing
+
+
+@given(st.integers(0, 2**32), st.floats(0.3, 1.0), st.integers(0, 60))
+def test_a_restart_goes_on_where_it_was(seed: int, threshold: float, before: int) -> None:
+    rng = np.random.default_rng(seed)
+    pool = population(rng, 400).pool(rng, 200)
+    order = [pair[:2] for pair in in_turn(pool, threshold, ())]
+    assert len(order) == len(pool.pairs) == len(set(order))
+    judged = set(order[:before])
+    assert [pair[:2] for pair in in_turn(pool, threshold, judged)] == order[before:]
+
+
+@given(st.integers(0, 2**32), st.sampled_from([0.5, 0.7, 0.8, 0.85]))
+def test_half_of_the_judgements_are_near_the_threshold(seed: int, threshold: float) -> None:
+    rng = np.random.default_rng(seed)
+    pool = population(rng, 3_000).pool(rng, 800)
+    some = [pair.similarity for pair in itertools.islice(in_turn(pool, threshold, ()), 100)]
+    near = sum(abs(each - threshold) <= NEAR + 0.011 for each in some)
+    assert 45 <= near <= 60
+    # The whole range has some.
+    assert min(some) < 0.36
+    assert max(some) > 0.96
+
+
+def test_nothing_is_drawn_twice_and_the_end_comes() -> None:
+    rng = np.random.default_rng(1)
+    pool = population(rng, 400).pool(rng, 100)
+    assert not [*in_turn(pool, 0.8, {pair[:2] for pair in pool.pairs})]
+
+
+# What counts
+
+
+def test_a_pair_chosen_by_eye_counts_from_when_its_turn_has_come() -> None:
+    pairs = [PooledPair("a", str(number), 0.85, 0, float(number)) for number in range(4)]
+    pool = pool_of(pairs)
+    eye = judgement(pairs[1], "different", drawn=False)
+    assert drawn_of(pool, Judgements((eye,))).duplicate.tolist() == []
+    first = judgement(pairs[0])
+    assert drawn_of(pool, Judgements((eye, first))).duplicate.tolist() == [1.0]
+    later = judgement(pairs[2])
+    assert drawn_of(pool, Judgements((eye, first, later))).duplicate.tolist() == [0.0, 1.0, 1.0]
+
+
+def test_pairs_chosen_by_eye_count_if_all_of_their_kind_are_judged() -> None:
+    pairs = [PooledPair("a", str(number), 0.85, 0, float(number)) for number in range(3)]
+    judged = Judgements(tuple(judgement(pair, drawn=False) for pair in pairs))
+    assert drawn_of(pool_of(pairs), judged).duplicate.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_skipped_pairs_and_pairs_below_the_floor_do_not_count() -> None:
+    pair = PooledPair("a", "b", 0.85, 0, 1.0)
+    low = pair._replace(right="c", similarity=FLOOR - 0.01)
+    judged = Judgements((judgement(pair, "unsure"), judgement(low)))
+    assert drawn_of(pool_of([pair]), judged).duplicate.size == 0
+
+
+def test_a_drawn_pair_counts_if_the_sample_is_another_one_now() -> None:
+    gone = PooledPair("x", "y", 0.9, 7, 1.0)
+    counted = drawn_of(pool_of([]), Judgements((judgement(gone),)))
+    assert (counted.similarity.tolist(), counted.row.tolist()) == ([0.9], [-1])
+
+
+def pool_of(pairs: Sequence[PooledPair], documents: int = 100) -> Pool:
+    count = len(pairs)
+    similarity = np.array([pair.similarity for pair in pairs], np.float64)
+    row = np.array([pair.row for pair in pairs], np.int64)
+    columns = row, similarity, np.full(count, 5.0), np.ones(count), np.ones(10)
+    return Pool(FLOOR, 0.28, documents, 10, 0, tuple(pairs), *columns)
+
+
+# Estimates
+
+
+def test_without_judgements_nothing_is_claimed() -> None:
+    rng = np.random.default_rng(1)
+    some = population(rng, 800)
+    pool = some.pool(rng, 200)
+    for each in estimates(pool, some.judged([]), THRESHOLDS):
+        assert (each.precision, each.recall, each.above, each.below) == (None, None, 0, 0)
+        assert each.removed.low < each.removed.value < each.removed.high
+    # All judgements are above: nobody knows what is below.
+    above = [pair for pair in pool.pairs if pair.similarity >= 0.8]
+    (found,) = estimates(pool, some.judged(above), [0.8])
+    assert found.precision is not None
+    assert found.recall is None
+
+
+def test_an_index_that_is_judged_whole_has_no_error() -> None:
+    rng = np.random.default_rng(1)
+    some = population(rng, 300)
+    pool = some.pool(rng, 300)
+    # As if the bands had found all pairs.
+    pool = replace(pool, weight=np.full(pool.row.size, 0.5), near=np.ones(pool.row.size))
+    drawn = some.judged(pool.pairs)
+    for each in estimates(pool, drawn, THRESHOLDS):
+        above = drawn.similarity >= each.threshold
+        precision = drawn.duplicate[above].mean()
+        recall = drawn.duplicate[above].sum() / drawn.duplicate.sum()
+        assert each.precision == pytest.approx((precision,) * 3)
+        assert each.recall == pytest.approx((recall,) * 3)
+
+
+def test_documents_removed_are_exact_for_groups_of_equal_similarity() -> None:
+    # Two groups of four and two; the first ones stay.
+    pairs = [*itertools.combinations(range(4), 2), (4, 5)]
+    row = np.array([each for pair in pairs for each in pair])
+    ones = np.ones(row.size)
+    copies = np.ones(10)
+    pool = Pool(FLOOR, 1.0, 10, 10, 0, (), row, 0.9 * ones, ones, ones, copies)
+    nothing = Drawn(np.zeros(0), np.zeros(0), np.zeros(0, np.int64))
+    low, at, high = estimates(pool, nothing, [0.5, 0.9, 0.95])
+    assert low.removed == at.removed == pytest.approx((4.0, 4.0, 4.0))
+    assert high.removed == pytest.approx((0.0, 0.0, 0.0))
+
+
+@given(st.integers(0, 2**32), st.integers(1, 120), st.integers(20, 500))
+def test_estimates_are_shares_and_fall_with_the_threshold(
+    seed: int, count: int, sample: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    some = population(rng, 800)
+    pool = some.pool(rng, sample)
+    drawn = some.judged([*itertools.islice(in_turn(pool, 0.8, ()), count)])
+    found = estimates(pool, drawn, THRESHOLDS)
+    for each in found:
+        for interval in (each.precision, each.recall):
+            if interval is not None:
+                assert 0.0 <= interval.low <= interval.value <= interval.high <= 1.0
+        assert each.above + each.below == drawn.similarity.size
+    removed = [each.removed.value for each in found]
+    assert removed == sorted(removed, reverse=True)
+
+
+def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
+    rng = np.random.default_rng(5)
+    held = {"precision": 0, "recall": 0}
+    runs = 40
+    for _ in range(runs):
+        some = population(rng, 1_200)
+        pool = some.pool(rng, 200)
+        drawn = some.judged([*itertools.islice(in_turn(pool, 0.8, ()), 100)])
+        for each in estimates(pool, drawn, (0.6, 0.7, 0.8)):
+            for name, truth in zip(held, some.truth(each.threshold), strict=True):
+                held[name] += holds(each, name, truth)
+    for count in held.values():
+        # 95% are expected; those of one run are not independent.
+        assert 0.90 <= count / (3 * runs) <= 0.995
+
+
+def holds(each: AtThreshold, name: str, truth: float) -> bool:
+    interval = getattr(each, name)
+    return bool(interval.low <= truth <= interval.high)
+
+
+# Words about it
+
+
+def test_pairs_that_change_sides_are_those_between_both_thresholds() -> None:
+    rng = np.random.default_rng(1)
+    pool = population(rng, 800).pool(rng, 300)
+    judged = [judgement(pair) for pair in itertools.islice(in_turn(pool, 0.8, ()), 40)]
+    sides = changing(pool, Judgements(tuple(judged)), 0.8, 0.7)
+    assert {side[:2] for side in sides} == {p[:2] for p in pool.pairs if 0.7 <= p.similarity < 0.8}
+    assert changing(pool, Judgements(tuple(judged)), 0.7, 0.8) == sides
+    known = [side.judgement is not None for side in sides]
+    assert known == sorted(known, reverse=True)
+    assert 0 < sum(known) < len(sides)
+
+
+def test_four_times_the_judgements_halve_an_interval() -> None:
+    rng = np.random.default_rng(1)
+    some = population(rng, 2_000)
+    pool = some.pool(rng, 500)
+    drawn = some.judged([*itertools.islice(in_turn(pool, 0.8, ()), 100)])
+    (found,) = estimates(pool, drawn, [0.7])
+    assert found.precision is not None
+    more = more_wanted(found.precision, found.above)
+    assert more % 10 == 0
+    width = found.precision.high - found.precision.low
+    assert more == pytest.approx(found.above * (width**2 * 100 - 1), abs=10)
+    assert more_wanted(None, 0) == 20
+    narrow = found.precision._replace(low=0.95, high=0.99)
+    assert more_wanted(narrow, 100) == 0
