@@ -239,7 +239,8 @@ def explain(store: Store, meta: IndexMeta, left: str, right: str) -> Explanation
         except RecordError as error:
             raise StoreError(f"document {id!r}: {error}") from error
     scheme = meta.scheme
-    sketches, sets = sketch(texts, scheme, swaps=MOST_SWAPS), shingle_sets(texts, scheme)
+    compared = compare(texts[0], texts[1], scheme)
+    sketches, sets = compared.sketches, compared.sets
     marked = mark_shared((texts[0], texts[1]), scheme.normalisation, scheme.shingling, scheme.seed)
     columns = (left, right), marked, sets.counts.tolist(), sketches.digests
     one, other = (
@@ -256,11 +257,6 @@ def explain(store: Store, meta: IndexMeta, left: str, right: str) -> Explanation
         for id, text, count, digest in zip(*columns, strict=True)
     )
     shared = int(np.isin(sets[0], sets[1], assume_unique=True).sum())
-    similarity = float(jaccard(sets, np.array([0]), np.array([1]))[0])
-    if sketches.digests[0] == sketches.digests[1] != NO_TEXT:
-        # Equal texts are similar without words too, as in searches and pairs.
-        similarity = 1.0
-    filled = bool(sketches.filled.all())
     return Explanation(
         index=store.where,
         text_fields=meta.text_fields,
@@ -271,8 +267,37 @@ def explain(store: Store, meta: IndexMeta, left: str, right: str) -> Explanation
         right=other,
         shared=shared,
         union=one.shingles + other.shingles - shared,
-        similarity=similarity,
+        similarity=compared.similarity,
         duplicates=one.digest == other.digest,
+        minhash=compared.minhash,
+        simhash=compared.simhash,
+    )
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Two texts by their tokens. sketches, sets: of both. The others are as in `Explanation`."""
+
+    sketches: Sketches = field(repr=False)
+    sets: Ragged = field(repr=False)
+    similarity: float
+    minhash: ExplainedBands | None
+    simhash: ExplainedSegments | None
+
+
+def compare(left: str, right: str, scheme: Scheme) -> Compared:
+    """Computes the similarity of two texts, and the tokens in which they meet."""
+    texts = left, right
+    sketches, sets = sketch(texts, scheme, swaps=MOST_SWAPS), shingle_sets(texts, scheme)
+    similarity = float(jaccard(sets, np.array([0]), np.array([1]))[0])
+    if sketches.digests[0] == sketches.digests[1] != NO_TEXT:
+        # Equal texts are similar without words too, as in searches and pairs.
+        similarity = 1.0
+    filled = bool(sketches.filled.all())
+    return Compared(
+        sketches,
+        sets,
+        similarity,
         minhash=_bands(scheme, sketches, sets, similarity) if filled else None,
         simhash=_segments(scheme, sketches) if filled else None,
     )

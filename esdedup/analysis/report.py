@@ -18,8 +18,10 @@ from esdedup.analysis.describe import describe
 from esdedup.analysis.distribution import BINS, Bin, SizeRange, bars
 from esdedup.analysis.html import page
 from esdedup.analysis.sampling import sample_neighbours
+from esdedup.analysis.templates import Template, in_group, largest, warning_of
 from esdedup.analysis.to_json import object_of
 from esdedup.arguments import check_fields
+from esdedup.dedup.constraints import JudgedCounts
 from esdedup.dedup.groups import Grouping, Groups, find_groups
 from esdedup.dedup.verify import texts_in
 from esdedup.dedup.work_folder import OnStep, WorkFolder
@@ -40,8 +42,6 @@ _EXCERPT = 2_400
 _LONGEST = 1_000_000
 """Characters: shown of a text, and of the longest text that is compared to be shown."""
 _SNIPPET = 200
-_LARGEST = 10
-"""Groups that are shown."""
 _FEWEST = 10
 """Documents in a hot bucket, at least: any two may share a token by chance."""
 
@@ -51,12 +51,14 @@ class LargeGroup:
     """A large group. text: beginning of the representative's.
 
     farthest: similarity, or distance, of the duplicate that is least like the representative.
+    template: that its documents seem to follow, or None.
     """
 
     representative: str
     text: str
     documents: int
     farthest: float
+    template: Template | None
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,8 @@ class Report:
     texts were gone, changed, or too long. pairs: None if not asked for, or if nothing can be
     sampled. capped_buckets: buckets not compared in full; capped_largest: documents of the largest
     of them. expected_recall: share of pairs at the threshold that is found. read, bands, rows:
-    as of `Basis`. stopped_tokens: in the index's stop list.
+    as of `Basis`. stopped_tokens: in the index's stop list. judged: counts of the judgements that
+    the groups are formed by.
     """
 
     made: str
@@ -152,6 +155,7 @@ class Report:
     bands: int | None
     rows: int | None
     stopped_tokens: int
+    judged: JudgedCounts
 
     @property
     def scheme_id(self) -> str:
@@ -172,6 +176,8 @@ class Report:
     def texts_shown(self) -> int:
         """Number of documents whose text, or a part of it, is in the report."""
         ids = {each.representative for each in self.largest} | {b.id for b in self.hot.buckets}
+        for group in self.largest:
+            ids |= set(group.template.ids) if group.template else set()
         for each in self.examples:
             ids |= {each.representative.id, each.duplicate.id}
         return len(ids)
@@ -182,13 +188,14 @@ class Report:
         grouping = self.grouping
         if grouping.exact:
             return f"--exact --keep {grouping.keep}"
+        split = " --split-templates" if grouping.split_templates else ""
         limits = grouping.limits
         limit = f"--threshold {limits.threshold:g} --recall {limits.recall:g} "
         if grouping.by_distance:
             limit = "" if limits.distance is None else f"--distance {limits.distance} "
         return (
             f"--method {grouping.method} --metric {limits.metric} {limit}"
-            f"--keep {grouping.keep} --max-per-bucket {limits.max_per_bucket}"
+            f"--keep {grouping.keep} --max-per-bucket {limits.max_per_bucket}{split}"
         )
 
     @property
@@ -205,12 +212,17 @@ class Report:
                 f"{tokens} in the index's stop list: documents that share no other token were not"
                 " compared"
             )
+        if str(self.judged):
+            found.append(f"Judged pairs: {self.judged}")
         if self.chained:
             chained = _counted(self.chained, "duplicate is", "duplicates are")
             found.append(
                 f"{chained} joined by a chain of similar documents, and less like the"
                 " representative than the threshold: --method leader leaves them"
             )
+        for group in self.largest:
+            if group.template is not None:
+                found.append(warning_of(group.representative, group.documents, group.template))
         if self.examples_left_out:
             examples = _counted(self.examples_left_out, "example is", "examples are")
             found.append(
@@ -313,6 +325,7 @@ def report(
         expected_recall=groups.recall,
         **asdict(groups.basis),
         stopped_tokens=len(meta.stop),
+        judged=groups.judged,
     )
 
 
@@ -345,17 +358,16 @@ def _example(store: Store, meta: IndexMeta, groups: Groups, row: int) -> Example
 
 
 def _largest_groups(store: Store, meta: IndexMeta, groups: Groups) -> tuple[LargeGroup, ...]:
-    counts = np.bincount(groups.representative, minlength=len(groups.ids))
-    order = np.argsort(-counts, kind="stable")[:_LARGEST]
     texts_of = texts_in(store, meta.text_fields)
     worst = np.nanmax if groups.grouping.by_distance else np.nanmin
     found = []
-    for row in order[counts[order] > 1].tolist():
+    for row, documents in zip(*(each.tolist() for each in largest(groups)), strict=True):
         id = groups.ids[row]
         # One by one, because a text may be large.
         (text,) = texts_of([id])
-        farthest = worst(groups.value[groups.representative == row])
-        found.append(LargeGroup(id, _snippet(text), int(counts[row]), _exactly(groups, farthest)))
+        farthest = _exactly(groups, worst(groups.value[groups.representative == row]))
+        template = in_group(store, meta, groups, row)
+        found.append(LargeGroup(id, _snippet(text), documents, farthest, template))
     return tuple(found)
 
 

@@ -170,6 +170,10 @@ KeepOption = Annotated[
     ),
 ]
 Exact = Annotated[bool, Option("--exact", help="Only equal texts, after normalisation.")]
+SplitTemplates = Annotated[
+    bool,
+    Option("--split-templates", help="Take apart documents that fill one template differently."),
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -261,6 +265,7 @@ class GroupingOptions:
     method: MethodOption = "leader"
     keep: KeepOption = "first"
     exact: Exact = False
+    split_templates: SplitTemplates = False
     metric: MetricOption = "jaccard"
     distance: Distance = None
     recall: Recall = RECALL

@@ -25,6 +25,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from esdedup.dedup.constraints import JudgedCounts
 from esdedup.dedup.reading import Basis
 from esdedup.exceptions import EsdedupError, InputError, UsageError
 from esdedup.index import Index
@@ -212,6 +213,12 @@ def tell_reading(basis: Basis, limits: Limits) -> None:
             f" {limits.threshold:g}: its texts were compared, with {basis.bands} bands of"
             f" {count(basis.rows or 0, 'row')}"
         )
+
+
+def tell_judged(judged: JudgedCounts) -> None:
+    """Tells which judgements were respected, and which were not, if there are any."""
+    if told := str(judged):
+        message(f"Judged pairs: {told}")
 
 
 def can_answer() -> bool:

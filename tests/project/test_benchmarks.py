@@ -15,7 +15,8 @@ import httpx
 import pytest
 
 import esdedup
-from benchmarks.own import proxy, soak
+from benchmarks.lib import families
+from benchmarks.own import proxy, soak, templates
 from tests.servers.provide import refusing
 
 ROOT = Path(__file__).parents[2]
@@ -100,6 +101,27 @@ def test_memory_is_told_for_each_life_of_a_proxy() -> None:
             "highest_mb": 40,
         }
     ]
+
+
+def test_documents_kept_and_copies_found_are_counted() -> None:
+    texts = families.Labelled([""] * 6, [0, 0, 1, 1, 2, 3], ["a"] * 6, [""] * 6)
+    assert templates.scored(texts, [0, 0, 2, 2, 4, 5]) == {"kept": 1.0, "found": 1.0, "false": 1}
+    assert templates.scored(texts, [0, 1, 2, 3, 4, 5]) == {"kept": 1.0, "found": 0.0, "false": 1}
+    assert templates.scored(texts, [0] * 6) == {"kept": 0.25, "found": 1.0, "false": 4}
+    assert templates.scored(texts, [0, 1, 1, 1, 4, 4]) == {"kept": 0.5, "found": 0.5, "false": 2}
+
+
+def test_the_setting_for_templates_keeps_documents_and_finds_copies(tmp_path: Path) -> None:
+    texts = families.labelled(families.HELD_OUT, 20, 40, seed=3)
+    distinct = [text for text, kind in zip(texts.texts, texts.kind, strict=True) if not kind]
+    assert len({*distinct}) == len({*texts.source}) == len(distinct)
+    with templates.indexed(texts, esdedup.Scheme(), tmp_path) as index:
+        setting: Any = {"method": "components", "threshold": 0.6}
+        whole = templates.scored(texts, templates.grouped(index, **setting))
+        split = templates.scored(texts, templates.grouped(index, **setting, split_templates=True))
+    assert whole["kept"] < 0.5
+    assert split["kept"] >= 0.95
+    assert split["found"] >= 0.97
 
 
 @pytest.mark.nightly

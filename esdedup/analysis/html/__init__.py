@@ -10,6 +10,7 @@ import base64
 import functools
 import hashlib
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import TYPE_CHECKING, Any
 
 from esdedup.text.characters import visible
@@ -23,20 +24,33 @@ def page(name: str, **values: Any) -> str:
 
     name: without its ending. values: for the names in the template; a missing one is an error.
     """
-    style = _read("style.css")
+    style = shared("style.css")
     digest = base64.b64encode(hashlib.sha256(style.encode("utf-8")).digest()).decode("ascii")
-    template = _environment().get_template(f"{name}.html")
+    template = environment().get_template(f"{name}.html")
     # The policy allows this one style, by its digest.
     return template.render(values, style=style, style_digest=digest)
 
 
+def shared(name: str) -> str:
+    """The text of a file of this folder."""
+    return _own().joinpath(name).read_text("utf-8")
+
+
 @functools.cache
-def _environment() -> Environment:
+def environment(package: str = "esdedup.analysis.html", folder: str = ".") -> Environment:
+    """The templates in a folder of a package, and those of this folder under other names.
+
+    A string that is not marked as safe is escaped and `visible`.
+    """
     # Imported here, because few commands make a page.
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
+    def read(name: str) -> str | None:
+        found = (each.joinpath(name) for each in (files(package).joinpath(folder), _own()))
+        return next((each.read_text("utf-8") for each in found if each.is_file()), None)
+
     return Environment(
-        loader=FunctionLoader(_read),
+        loader=FunctionLoader(read),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=lambda value: visible(value) if type(value) is str else value,
@@ -45,5 +59,5 @@ def _environment() -> Environment:
     )
 
 
-def _read(name: str) -> str:
-    return files("esdedup.analysis.html").joinpath(name).read_text("utf-8")
+def _own() -> Traversable:
+    return files("esdedup.analysis.html")

@@ -6,11 +6,13 @@ import itertools
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, TypeVar
 
 from typer import Argument, Exit, Option
 
+from esdedup.analysis.templates import template_warnings
 from esdedup.cli import output
 from esdedup.cli.options import AsJson, GroupingOptions, Target, Yes, with_target
 from esdedup.cli.output import capital, count, message
@@ -74,6 +76,7 @@ def dedup_command(
         groups = plan.groups
         duplicates, heads = groups.duplicates, int(groups.sizes.size)
         output.tell_reading(groups.basis, groups.grouping.limits)
+        output.tell_judged(groups.judged)
         output.warn_after(groups.recall, groups.capped, groups.grouping.limits)
         if not output.wants_json(as_json):
             _show_groups(groups, index.store.where)
@@ -84,6 +87,8 @@ def dedup_command(
                 output.print_json({"keep": group.representative, "duplicates": found})
         message(_summary(groups, index.statistics()))
         _tell_chained(groups)
+        for warning in template_warnings(index.store, index.meta, groups):
+            message(warning)
         if duplicates and not apply:
             message("Nothing was changed. To do so: --apply --action delete, mark or move")
         if not apply:
@@ -113,7 +118,11 @@ def dedup_command(
             counts,
             output.wants_json(as_json),
             title=capital(index.store.where),
-            more={**output.place_of(index), "log": done.log and str(done.log)},
+            more={
+                "judged": asdict(groups.judged),
+                **output.place_of(index),
+                "log": done.log and str(done.log),
+            },
         )
     _tell_failures(report.failures, f"all in {done.log}")
     if done.log is not None:

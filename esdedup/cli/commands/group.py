@@ -25,6 +25,7 @@ from esdedup.cli.files import (
 )
 from esdedup.cli.output import Documents, capital, count, message
 from esdedup.cli.result_files import ResultFile, write_rows
+from esdedup.dedup.constraints import JudgedCounts
 from esdedup.dedup.edges import EDGE_FIELDS, EdgeCounts, Edges, edges_in
 from esdedup.dedup.groups import Grouping, Groups, check_for_edges
 from esdedup.dedup.marks import wanted_marks
@@ -190,6 +191,7 @@ def group_command(
         for failure in marks.failures if marks is not None else ():
             letters(BadRecord(failure.id, 0, "", failure.reason))
     output.tell_reading(found.basis, found.limits)
+    output.tell_judged(found.judged)
     output.warn_after(found.recall, found.capped, found.limits)
     unwritten: StoreError | None = None
     if results.output is not None:
@@ -247,6 +249,7 @@ class _Found:
     marks: ChangeReport | None
     missed: int
     edges: EdgeCounts | None = None
+    judged: JudgedCounts = JudgedCounts()  # noqa: RUF009
 
     @staticmethod
     def of(groups: Groups, marks: ChangeReport | None, missed: int) -> _Found:
@@ -257,7 +260,7 @@ class _Found:
         ]
         numbers = len(groups.ids), Counter(groups.sizes.tolist()), largest, groups.grouping.limits
         loss = groups.capped, groups.recall, groups.basis
-        return _Found(*numbers, *loss, marks, missed, groups.edges)
+        return _Found(*numbers, *loss, marks, missed, groups.edges, groups.judged)
 
     @property
     def duplicates(self) -> int:
@@ -273,9 +276,14 @@ def _check_for_spark(
     """Raises UsageError for options that Spark does not take."""
     if group_options.metric != "jaccard":
         raise UsageError("--engine spark goes with --metric jaccard")
-    if edge_files or results.output is not None:
-        name = "--edges" if edge_files else "--output"
-        raise UsageError(f"{name} goes with --engine local")
+    local_only = {
+        "--edges": edge_files,
+        "--output": results.output,
+        "--split-templates": group_options.split_templates,
+    }
+    for name, given in local_only.items():
+        if given:
+            raise UsageError(f"{name} goes with --engine local")
     if not isinstance(target.where, Connection):
         raise UsageError("--engine spark needs a cluster (--url): one process reads a local file")
 
@@ -348,6 +356,7 @@ def _as_json(found: _Found, failed: int) -> dict[str, Any]:
         "capped_buckets": found.capped.buckets,
         "expected_recall": found.recall,
         **asdict(found.basis),
+        "judged": asdict(found.judged),
     }
     if found.edges is not None:
         numbers["edges"] = {**asdict(found.edges), "failed": failed}

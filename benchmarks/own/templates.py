@@ -1,0 +1,210 @@
+"""Distinct documents of templates that are kept, and copies that are found.
+
+    python -m benchmarks.own.templates [--distinct 200] [--large 1200] [--peers datasketch,...]
+
+Invoices, notices and the like in English and Chinese, made up: 20 families that the setting of
+`--split-templates` was chosen with, and five others that it never saw. Each is a fixed text with
+two to seven slots. Its documents differ in a slot at least, and a fifth of them has a copy: exact,
+in capitals with other white space, with other punctuation, below a header, above a footer, without
+a sentence, or with two to four misprints, in names too. Beside them are articles that resemble
+nothing but their copies; two have forty copies each. The first family is the large one.
+
+Kept: of the distinct documents, those of which one stays, itself or a copy of it. Found: the copies
+that go, as a share of all. False: the most distinct documents in one group.
+
+All peers get the sets of shingles that esdedup makes, 128 permutations, and datasketch's bands and
+rows for the threshold. datasketch's pairs count if it estimates their similarity at the threshold
+or above, and a chain of pairs is a group; text-dedup's groups are its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import itertools
+import json
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import esdedup
+from benchmarks.lib import measuring
+from benchmarks.lib.families import CHOOSING, HELD_OUT, Labelled, labelled
+from benchmarks.lib.measuring import Figures
+from benchmarks.peers import environments
+from benchmarks.peers.quality import INSIDE, settings_for
+from esdedup.analysis.feature_weights import count_corpus, weighted_by_corpus
+from esdedup.dedup.union_find import join, singletons
+from esdedup.sketch.sketch import shingle_sets
+
+THRESHOLDS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
+SPLIT = (0.5, 0.6, 0.7, 0.8)
+PEERS = "datasketch,text-dedup"
+PEER_THRESHOLDS = "0.5,0.7,0.8,0.9,0.95"
+HOT = 50
+"""Documents of a bucket, at least, that goes to the stop list."""
+SETS = {"chosen": (CHOOSING, 1), "held_out": (HELD_OUT, 2)}
+"""The families and the seed of each part of the results."""
+
+Way = tuple[str, str, Callable[[], list[int]]]
+"""A program, its setting, and a function that gives the group of each row: a row that stays."""
+
+
+def scored(texts: Labelled, group: list[int]) -> Figures:
+    """kept and found: shares. false: the most distinct documents in one group."""
+    members: dict[int, set[int]] = defaultdict(set)
+    for source, kept in zip(texts.source, group, strict=True):
+        members[kept].add(source)
+    distinct = set(texts.source)
+    stay = {texts.source[row] for row in members}
+    copies = len(texts.source) - len(distinct)
+    return {
+        "kept": round(len(stay) / len(distinct), 4),
+        "found": round(1 - (len(members) - len(stay)) / copies, 4),
+        "false": max(map(len, members.values())),
+    }
+
+
+def grouped(index: esdedup.Index, **options: Any) -> list[int]:
+    """The row of the representative of each row, whose number is its id."""
+    groups = index.groups(**options)
+    ids = np.array([int(id) for id in groups.ids])
+    found = np.empty(ids.size, np.int64)
+    found[ids] = ids[groups.representative]
+    listed: list[int] = found.tolist()
+    return listed
+
+
+def indexed(texts: Labelled, scheme: esdedup.Scheme, folder: Path) -> esdedup.Index:
+    index = esdedup.open(folder / f"{scheme.id}.db", scheme=scheme)
+    index.add({"id": str(row), "text": text} for row, text in enumerate(texts.texts))
+    return index
+
+
+def by_esdedup(texts: Labelled, folder: Path) -> Iterator[Way]:
+    """Thresholds and methods with the default scheme, then other schemes, then stop lists."""
+    usual = esdedup.Scheme()
+    index = indexed(texts, usual, folder)
+    asked = functools.partial(functools.partial, grouped, index)
+    for method in ("components", "leader"):
+        for least in THRESHOLDS:
+            yield f"esdedup, {method}", f"{least}", asked(method=method, threshold=least)
+        for least in SPLIT:
+            split = asked(method=method, threshold=least, split_templates=True)
+            yield f"esdedup, {method}, --split-templates", f"{least}", split
+    yield "esdedup, --exact", "", asked(exact=True)
+    few = asked(method="components", threshold=0.8, max_per_bucket=100)
+    yield "esdedup, components, --max-per-bucket 100", "0.8", few
+    hot = [each.entry for each in index.hot_buckets(1_000, over=HOT).buckets]
+    index.stop(hot)
+    for least in (0.8, 0.95):
+        stopped = asked(method="components", threshold=least)
+        yield f"esdedup, components, buckets over {HOT} stopped", f"{least}", stopped
+    index.close()
+    for unit, size in (("word", 1), ("word", 5), ("char", 5)):
+        scheme = esdedup.Scheme(shingling=esdedup.Shingling(unit, size), simhash=None)  # type: ignore[arg-type]
+        index = indexed(texts, scheme, folder)
+        for least in (0.8, 0.9, 0.95):
+            chosen = functools.partial(grouped, index, method="components", threshold=least)
+            yield f"esdedup, components, shingles {unit}:{size}", f"{least}", chosen
+        index.close()
+    simhash = esdedup.Scheme(minhash=None)
+    weighted = weighted_by_corpus(simhash, count_corpus(simhash, [texts.texts]))
+    for name, scheme in (("SimHash", simhash), ("SimHash with weights", weighted)):
+        index = indexed(texts, scheme, folder)
+        for most in (0, 1, 3, 7):
+            near = functools.partial(
+                grouped, index, method="components", metric="hamming", distance=most
+            )
+            yield f"esdedup, components, {name}", f"{most} bits", near
+        index.close()
+
+
+def by_peer(texts: Labelled, peer: str, folder: Path) -> Iterator[Way]:
+    sets = shingle_sets(texts.texts, esdedup.Scheme())
+    np.savez(folder / "sets", hashes=sets.hashes, offsets=sets.offsets)
+    settings = settings_for(PEER_THRESHOLDS)
+    script = [environments.python_of("sketches"), str(INSIDE / "peer_quality.py"), peer]
+    if peer == "text-dedup":
+        python = environments.python_of("text-dedup")
+        script = [python, str(INSIDE / "peer_text_dedup.py"), "buckets"]
+    asked = [":".join(map(str, setting)) for setting in settings]
+    environment = {"HF_HOME": str(folder / "hf"), "HF_HUB_OFFLINE": "1"}
+    files = [str(folder / "sets.npz"), str(folder)]
+    measuring.run([*script, *files, *asked], folder / "out", environment)
+    for threshold, *_ in settings:
+        with np.load(folder / f"{peer}-{threshold}.npz") as found:
+            if "groups" in found:
+                # A group is named by any of its rows.
+                group = found["groups"].tolist()
+            else:
+                near = found["keys"][found["estimates"] >= threshold]
+                partition = singletons(len(texts.texts))
+                join(partition, near % partition.size, near // partition.size)
+                group = partition.tolist()
+        yield peer, f"{threshold}", functools.partial(list, group)
+
+
+def measure(families: Mapping[str, str], seed: int, options: argparse.Namespace) -> Figures:
+    texts = labelled(dict(families), options.distinct, options.large, seed)
+    distinct = len(set(texts.source))
+    result: Figures = {
+        "families": [*families],
+        "documents": len(texts.texts),
+        "distinct": distinct,
+        "copies": len(texts.texts) - distinct,
+        "ways": [],
+    }
+    with tempfile.TemporaryDirectory(prefix="esdedup-benchmark-") as made:
+        ways = [by_esdedup(texts, Path(made))]
+        ways += [by_peer(texts, each, Path(made)) for each in options.peers.split(",") if each]
+        for way, setting, group in itertools.chain.from_iterable(ways):
+            began = time.perf_counter()
+            row = {"way": way, "setting": setting, **scored(texts, group())}
+            result["ways"].append(row | {"seconds": round(time.perf_counter() - began, 1)})
+            print(json.dumps(result["ways"][-1]), flush=True)
+    return result
+
+
+def tables(document: dict[str, Any]) -> str:
+    """The results as Markdown: a row for each way and setting."""
+    results = document["results"]
+    heads = [
+        f"{name}: {part['distinct']:,} distinct, {part['copies']:,} copies"
+        for name, part in zip(
+            ("families to choose with", "families held out"), results.values(), strict=True
+        )
+    ]
+    lines = [f"| | | {heads[0]} | | | {heads[1]} | | |", "|---|---|---:|---:|---:|---:|---:|---:|"]
+    lines.append("| | threshold | kept | found | false | kept | found | false |")
+    for rows in zip(*(part["ways"] for part in results.values()), strict=True):
+        cells = [
+            f"{100 * row['kept']:.1f}% | {100 * row['found']:.1f}% | {row['false']:,}"
+            for row in rows
+        ]
+        way = rows[0]["way"]
+        lines.append(f"| {way} | {rows[0]['setting']} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--distinct", type=int, default=200, help="documents of a family")
+    parser.add_argument("--large", type=int, default=1_200, help="documents of the first one")
+    parser.add_argument("--peers", default=PEERS)
+    parser.add_argument("--folder", type=Path, help="where the results go")
+    options = parser.parse_args()
+    results = {name: measure(*part, options) for name, part in SETS.items()}
+    versions = {}
+    if options.peers:
+        versions = environments.versions_of("sketches") | environments.versions_of("text-dedup")
+    print(measuring.save("templates", results, (), versions, options.folder))
+
+
+if __name__ == "__main__":
+    main()

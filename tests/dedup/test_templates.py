@@ -1,0 +1,146 @@
+"""Groups of templates: --split-templates takes them apart, report and dedup warn of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Literal, TypedDict
+
+import pytest
+
+import esdedup
+from tests.helpers.commands import run_command
+from tests.helpers.places import Place, local
+
+LETTER = (
+    "We thank you for your order number {number} of this week, {name}. The goods leave our store"
+    " within two days and reach you by mail. Please keep this letter, and write to us if anything"
+    " is missing or damaged. You can send back what you do not want within thirty days, and we pay"
+    " the price back at once."
+)
+NAMES = ["Anna Berg", "Ben Castillo", "Carla Duval", "David Eriksen"]
+
+
+class Setting(TypedDict):
+    method: Literal["components"]
+    threshold: float
+
+
+SETTING: Setting = {"method": "components", "threshold": 0.6}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def letters(count: int = 24) -> list[dict[str, str]]:
+    """Letters, and a copy of the first and of the sixth."""
+    texts = [
+        LETTER.format(number=5_000 + row, name=NAMES[row % len(NAMES)]) for row in range(count)
+    ]
+    texts += [f"Forwarded by the office. {texts[0]}", texts[5].upper().replace(".", " !")]
+    return [{"id": str(row), "text": text} for row, text in enumerate(texts)]
+
+
+def copies(count: int = 24) -> list[dict[str, str]]:
+    """Copies of one letter with a word replaced each."""
+    words = LETTER.split()
+    texts = [" ".join([*words[:row], "other", *words[row + 1 :]]) for row in range(count)]
+    return [{"id": f"c{row}", "text": text} for row, text in enumerate(texts)]
+
+
+def fill(place: Place, documents: list[dict[str, str]]) -> list[str]:
+    """The options that name the index."""
+    with esdedup.open(place.target, place.index) as index:
+        index.create()
+        index.add(documents)
+    where = "--db" if isinstance(place.target, Path) else "--url"
+    return [where, str(place.target), "--index", place.index]
+
+
+@pytest.mark.on_every_server
+def test_templates_are_split_and_copies_found(place: Place) -> None:
+    target = fill(place, letters())
+    with esdedup.open(place.target, place.index) as index:
+        (whole,) = index.groups(**SETTING)
+        split = [*index.groups(**SETTING, split_templates=True)]
+    assert len(whole.members) == 25
+    found = {group.representative: [each.id for each in group.members] for group in split}
+    assert found == {"0": ["24"], "5": ["25"]}
+    assert [group.members[0].similarity for group in split] == [pytest.approx(0.93, abs=0.03), 1.0]
+    options = ["--method", "components", "-t", "0.6", "--split-templates"]
+    ran = run_command("dedup", *options, *target)
+    assert [line["duplicates"][0]["id"] for line in ran.json] == ["24", "25"]
+    assert "template" not in ran.err
+
+
+@local
+def test_a_large_group_of_copies_stays_whole(place: Place) -> None:
+    fill(place, copies())
+    with esdedup.open(place.target, place.index) as index:
+        (whole,), (split,) = index.groups(**SETTING), index.groups(**SETTING, split_templates=True)
+        assert len(whole.members) == len(split.members) == 23
+
+
+@pytest.mark.on_every_server
+def test_report_and_dedup_warn_of_templates(place: Place) -> None:
+    target = fill(place, letters())
+    options = ["--method", "components", "-t", "0.6", *target]
+    ran = run_command("report", "-o", "page.html", *options)
+    (line,) = ran.json
+    (group,) = line["largest"]
+    template = group["template"]
+    assert template["share"] >= 0.9
+    assert template["places"] == 2
+    assert template["ids"][0] == "0"
+    assert template["examples"][0] == ["5000", "anna berg"]
+    (warning,) = [each for each in line["warnings"] if "template" in each]
+    assert warning.startswith("The group of 0 (26 documents) looks like a template:")
+    assert "same 2 places (5000 | anna berg;" in warning
+    assert warning in ran.err
+    assert "looks like a template" in Path("page.html").read_text("utf-8")
+    assert line["texts_shown"] >= 3
+    assert warning in run_command("dedup", *options).err
+    split = run_command("report", "-o", "page.html", "--split-templates", *options)
+    assert [each["template"] for each in split.json[0]["largest"]] == [None, None]
+    assert split.json[0]["options"].endswith("--split-templates")
+    assert split.json[0]["grouping"]["split_templates"] is True
+
+
+@local
+def test_copies_are_not_warned_of(place: Place) -> None:
+    target = fill(place, copies())
+    ran = run_command("report", "-o", "page.html", *target)
+    assert ran.json[0]["largest"][0]["template"] is None
+    assert "template" not in ran.err + run_command("dedup", *target).err
+
+
+@local
+def test_words_of_examples_are_text(place: Place) -> None:
+    documents = letters()
+    for each in documents:
+        each["text"] = each["text"].replace("Anna Berg", "<b>Anna</b>\x1b[2J Berg")
+    target = fill(place, documents)
+    options = ["--method", "components", "-t", "0.6", *target]
+    ran = run_command("report", "-o", "page.html", *options)
+    assert "looks like a template" in ran.err
+    assert "\x1b" not in ran.err
+    assert "<b>" not in Path("page.html").read_text("utf-8")
+
+
+@pytest.mark.parametrize("other", [["--exact"], ["--metric", "hamming"]])
+def test_templates_are_split_by_similarity_only(other: list[str]) -> None:
+    Path("a.jsonl").write_text(json.dumps({"id": "1", "text": "one two three"}), "utf-8")
+    assert run_command("index", "a.jsonl").status == 0
+    ran = run_command("group", "--split-templates", *other)
+    assert ran.status == 2
+    assert f"--split-templates goes without {' '.join(other)}" in ran.err
+
+
+def test_spark_does_not_split_templates() -> None:
+    ran = run_command(
+        "group", "--split-templates", "--engine", "spark", "--url", "http://localhost:1"
+    )
+    assert ran.status == 2
+    assert "--split-templates goes with --engine local" in ran.err
