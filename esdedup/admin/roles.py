@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from esdedup.exceptions import UsageError
+from esdedup.stores.judgements import PREFIX
 
 Product = Literal["elasticsearch", "opensearch"]
 ROLES_PATHS: Mapping[Product, str] = {
@@ -125,33 +126,41 @@ SIMULATE = Right(
 
 @dataclass(frozen=True)
 class Needs:
-    """The rights of a command, on its index and on a second one."""
+    """The rights of a command, on its index, on a second one, and on the index of judgements."""
 
     index: tuple[Right, ...]
     other: tuple[Right, ...] = ()
+    judgements: tuple[Right, ...] = ()
 
 
 _LOOK = Needs((SEE, READ))
 _COMPARE = Needs((SEE, READ, MEASURE))
-_CHANGE = Needs((SEE, READ, MEASURE, WRITE, REFRESH))
+_JUDGED = (SEE, READ)
+_GROUP = Needs((SEE, READ, MEASURE), judgements=_JUDGED)
+_CHANGE = Needs((SEE, READ, MEASURE, WRITE, REFRESH), judgements=_JUDGED)
 
 ROLES: Mapping[str, Needs] = {
-    "index": Needs((SEE, READ, WRITE, GROW, REFRESH)),
-    "index-new": Needs((SEE, READ, WRITE, GROW, REFRESH, CREATE)),
+    "index": Needs((SEE, READ, WRITE, GROW, REFRESH), judgements=_JUDGED),
+    "index-new": Needs((SEE, READ, WRITE, GROW, REFRESH, CREATE), judgements=_JUDGED),
     "similar": _LOOK,
     "query": Needs((SEE,)),
     "explain": _LOOK,
     "pairs": _COMPARE,
     "stats": _COMPARE,
-    "report": _COMPARE,
+    "report": _GROUP,
     "tune": _COMPARE,
     "scheme": _COMPARE,
     "group": _CHANGE,
-    "dedup": _COMPARE,
+    "dedup": _GROUP,
     "dedup-mark": _CHANGE,
-    "dedup-delete": Needs((SEE, READ, MEASURE, DELETE, REFRESH)),
+    "dedup-delete": Needs((SEE, READ, MEASURE, DELETE, REFRESH), judgements=_JUDGED),
     "dedup-move": Needs(
-        (SEE, READ, MEASURE, DELETE, REFRESH), (SEE, READ, CREATE, MAP, WRITE, REFRESH)
+        (SEE, READ, MEASURE, DELETE, REFRESH), (SEE, READ, CREATE, MAP, WRITE, REFRESH), _JUDGED
+    ),
+    "review": _GROUP,
+    "review-write": Needs(
+        (SEE, READ, MEASURE, WRITE, DELETE, REFRESH),
+        judgements=(SEE, READ, CREATE, WRITE, GROW, DELETE, REFRESH),
     ),
     "undo": Needs((SEE, READ, WRITE, REFRESH)),
     "undo-move": Needs((SEE, READ, WRITE, REFRESH), (SEE, READ, DELETE, REFRESH)),
@@ -190,6 +199,7 @@ def role_of(needs: Needs, product: Product, index: str, other: str | None) -> di
     parts = [(index, _granted(needs.index, product))]
     if other is not None:
         parts.append((other, _granted(needs.other, product)))
+    parts.append((f"{PREFIX}{index}", _granted(needs.judgements, product)))
     cluster = _sorted(name for _, grant in parts for name in grant.cluster)
     names, actions = "index_patterns", "allowed_actions"
     if product == "elasticsearch":

@@ -20,7 +20,7 @@ def test_the_page_has_each_role_and_each_right() -> None:
 
 def rows_of_roles() -> list[str]:
     return [
-        f"| `{name}` | {_named(needs.index)} | {_named(needs.other)} |"
+        f"| `{name}` | {_named(needs.index)} | {_named(needs.other)} | {_named(needs.judgements)} |"
         for name, needs in ROLES.items()
     ]
 

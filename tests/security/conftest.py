@@ -39,5 +39,6 @@ def filled_index(secured: Secured, tmp_path_factory: pytest.TempPathFactory) -> 
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("filled"))
         filled(secured, made)
+        secured.judge(made)
     yield made
     secured.forget(made)

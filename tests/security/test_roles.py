@@ -30,6 +30,8 @@ def test_a_role_suffices_for_its_command(
     index = filled_index if scenario.reads else name
     if not scenario.reads:
         scenario.prepare(secured, index)
+        if ROLES[scenario.role].judgements:
+            secured.judge(index)
     secured.make_user(name, scenario.role_for(secured, index))
     ran = scenario.run(secured, index, name)
     assert ran.status == 0, ran.err
@@ -37,8 +39,13 @@ def test_a_role_suffices_for_its_command(
 
 
 def test_every_role_is_tried() -> None:
-    # The proxy's roles have a module of their own.
-    assert {each.role for each in SCENARIOS} == ROLES.keys() - {"proxy", "proxy-new"}
+    # The proxy's roles and those of review have modules of their own.
+    assert {each.role for each in SCENARIOS} == ROLES.keys() - {
+        "proxy",
+        "proxy-new",
+        "review",
+        "review-write",
+    }
 
 
 @pytest.mark.nightly
@@ -48,7 +55,7 @@ def test_no_right_is_too_much(secured: Secured, name: str, tried: str) -> None:
     # There `index` allows to change mappings too, until version 10: that is deprecated.
     on_elasticsearch = secured.product == "elasticsearch"
     whole = role_of(needs, secured.product, name, other)
-    for part in ("index", "other"):
+    for part in ("index", "other", "judgements"):
         for right in getattr(needs, part):
             left = tuple(each for each in getattr(needs, part) if each is not right)
             less = role_of(replace(needs, **{part: left}), secured.product, name, other)
@@ -74,6 +81,8 @@ def _some_fails(server: Secured, name: str, made: dict[str, Any], tried: str) ->
         if scenario.role == tried:
             server.forget(name)
             scenario.prepare(server, name)
+            if ROLES[tried].judgements:
+                server.judge(name)
             server.make_user(name, made)
             ran = scenario.run(server, name, name)
             if ran.status != 0 or "privilege" in ran.err:

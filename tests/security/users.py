@@ -11,7 +11,9 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import urldefrag
 
+import esdedup
 from esdedup.admin.roles import ROLES_PATHS, Product
+from esdedup.stores.judgements import PREFIX, Judgement, keep_judgement
 from tests.helpers.commands import Ran, run_command
 from tests.helpers.processes import await_true
 from tests.servers.secured import ADMIN, PASSWORD, PASSWORD_HASH, basic
@@ -82,7 +84,16 @@ class Secured:
 
     def forget(self, name: str) -> None:
         """Deletes the indices of a test."""
-        self.request("DELETE", f"/{name},{name}-to?ignore_unavailable=true")
+        every = f"{name},{name}-to,{PREFIX}{name}"
+        self.request("DELETE", f"/{every}?ignore_unavailable=true")
+
+    def judge(self, name: str) -> None:
+        """Keeps a judgement about an index, which need not exist."""
+        known: Any = {"username": ADMIN, "password": PASSWORD, "ca_certs": self.ca_file}
+        with esdedup.open(self.url, name, **known) as index:
+            digests = ("A" * 22, "B" * 22)
+            made = Judgement("d0", "d2", "different", digests, esdedup.Normalisation())
+            keep_judgement(index.store, made)
 
     def run(self, *arguments: str, user: str = ADMIN) -> Ran:
         """Runs a command in this process as a user."""
