@@ -13,7 +13,14 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "esdedup"
 SHIPPED = ["document.json", "minhash.json", "signature.json", "simhash.json"]
-PAGES = ["base.html", "explain.html", "facts.html", "report.html", "style.css"]
+PAGES = [
+    *(
+        f"analysis/html/{name}"
+        for name in ("base.html", "explain.html", "report.html", "style.css")
+    ),
+    *(f"review/templates/{name}" for name in ("base.html", "parts.html", "search.html")),
+    *(f"review/static/{name}" for name in ("htmx.min.js", "htmx-LICENSE", "review.css")),
+]
 
 
 # One process builds the wheel.
@@ -40,7 +47,7 @@ def test_the_wheel_holds_the_mappings_once_and_nothing_of_ours_beside_the_packag
         f"esdedup/mappings/{name}" for name in SHIPPED
     ]
     assert {"esdedup/py.typed", "esdedup/text/character_classes.json"} <= set(names)
-    assert {f"esdedup/analysis/html/{name}" for name in PAGES} <= set(names)
+    assert {f"esdedup/{name}" for name in PAGES} <= set(names)
     tops = {name.split("/")[0] for name in names}
     assert tops == {"esdedup", f"esdedup-{version()}.dist-info"}
     assert any(name.endswith("licenses/LICENSE") for name in names)
@@ -53,7 +60,7 @@ def test_the_source_archive_holds_the_mappings(built: Path) -> None:
     for name in SHIPPED:
         assert f"esdedup-{version()}/mappings/{name}" in names
     for name in PAGES:
-        assert f"esdedup-{version()}/esdedup/analysis/html/{name}" in names
+        assert f"esdedup-{version()}/esdedup/{name}" in names
 
 
 def test_the_wheel_works_outside_the_checkout(built: Path, tmp_path: Path) -> None:

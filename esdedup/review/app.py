@@ -1,0 +1,130 @@
+"""The application: all routes, the files of the pages, and the guard around them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Protocol
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from esdedup.analysis.html import environment, shared
+from esdedup.index import GroupOptions, Index, Place
+from esdedup.review.compare import Compare
+from esdedup.review.decide import Decide
+from esdedup.review.decisions import Decisions
+from esdedup.review.found import Found
+from esdedup.review.groups import Groups
+from esdedup.review.jobs import Jobs
+from esdedup.review.judge import Judge
+from esdedup.review.pages import Asked, Review
+from esdedup.review.pool import Drawing
+from esdedup.review.search import Search
+from esdedup.review.threshold import Threshold
+from esdedup.stores.connection import Connection
+
+_RETRY_SECONDS = 5.0
+"""Time in which a page sends a failed request to a cluster again."""
+_TYPES = {
+    "style.css": "text/css",
+    "review.css": "text/css",
+    "review.js": "text/javascript",
+    "htmx.min.js": "text/javascript",
+    "htmx-LICENSE": "text/plain",
+    "icon.svg": "image/svg+xml",
+}
+
+
+class Page(Protocol):
+    """A page, or pages of one subject."""
+
+    def routes(self) -> list[Route]:
+        """The routes of the page."""
+
+
+def review_of(
+    place: Place,
+    options: GroupOptions,
+    *,
+    write: bool = False,
+    show: Sequence[str] = (),
+    work: Path | None = None,
+) -> Review:
+    """The state of the pages over an index; the arguments are as in `Review` and `Found`.
+
+    Raises IndexNotFound if it does not exist.
+    """
+
+    def opened() -> Index:
+        return Index(place.store(), place=place)
+
+    # Nobody waits for a page as long as for a job.
+    target = place.target
+    if isinstance(target, Connection):
+        target = replace(target, retry_for=min(target.retry_for, _RETRY_SECONDS))
+    quick = replace(place, target=target)
+    index, jobs = Index(quick.store(), place=quick), Jobs()
+    found = Found(index, opened, options, jobs, work)
+    return Review(
+        index=index,
+        scheme=index.scheme.id,
+        open=opened,
+        options=options,
+        write=write,
+        show=tuple(show),
+        folder=Path.cwd(),
+        jobs=jobs,
+        preparing=Jobs(),
+        found=found,
+        decisions=Decisions(index, found),
+    )
+
+
+def application(review: Review) -> Starlette:
+    """The application, without the guard that it needs (`security.Guard`)."""
+    # Compiled before the first page is asked for.
+    for name in ("search.html", "base.html", "facts.html", "parts.html"):
+        environment("esdedup.review", "templates").get_template(name)
+    drawing = Drawing(review)
+    pages: list[Page] = [
+        Search(review),
+        Compare(review),
+        Groups(review),
+        Judge(review, drawing),
+        Threshold(review, drawing),
+        Decide(review),
+    ]
+    routes = [route for page in pages for route in page.routes()]
+
+    async def failed(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        fragment = request.headers.get("hx-request") == "true"
+        asked = Asked(request.url.path, {}, fragment)
+        wrong = "there is no such page" if error.status_code == 404 else str(error.detail)
+        return review.refusal(asked, error.status_code, wrong)
+
+    return Starlette(
+        routes=[*routes, review.shown("/progress", review.working), Route("/static/{name}", _file)],
+        exception_handlers={HTTPException: failed},
+    )
+
+
+async def _file(request: Request) -> Response:
+    name = request.path_params["name"]
+    if name not in _TYPES:
+        raise HTTPException(404)
+    return Response(_read(name), media_type=_TYPES[name])
+
+
+@functools.cache
+def _read(name: str) -> str:
+    if name == "style.css":
+        return shared(name)
+    return files("esdedup.review").joinpath("static", name).read_text("utf-8")

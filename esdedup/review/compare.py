@@ -1,0 +1,74 @@
+"""The pages of one document and of two, and the form that judges two documents."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from esdedup.analysis.explain import compare
+from esdedup.review.pages import Asked, Review, redirect
+from esdedup.review.texts import alone, field_names, measured, pair_of
+
+
+@dataclass(frozen=True)
+class Compare:
+    """The pages."""
+
+    review: Review
+
+    def routes(self) -> list[Route]:
+        """The routes of the pages."""
+        review = self.review
+        return [
+            review.shown("/document", self.document),
+            review.shown("/compare", self.pair),
+            review.changing("/verdict", self.judge),
+            review.changing("/verdict/undo", self.undo),
+        ]
+
+    def document(self, asked: Asked) -> Response:
+        """A document with its text and all of its fields."""
+        review = self.review
+        document, meta = review.document(asked.id("id")), review.index.meta
+        shown = alone(document, meta, field_names(document, meta))
+        return review.page(asked, "document.html", shown=shown)
+
+    def pair(self, asked: Asked) -> Response:
+        """Two documents side by side, with the judgement on them."""
+        review, index = self.review, self.review.index
+        left, right = review.document(asked.id("left")), review.document(asked.id("right"))
+        found = index.explain(left.id, right.id)
+        fields = asked.names("fields", review.show)
+        return review.page(
+            asked,
+            "compare.html",
+            pair=found,
+            sides=pair_of(left, right, index.meta, fields, whole=True),
+            similarity=measured(found.similarity, None),
+            judgement=index.judgements().between(left.id, right.id),
+            fields=fields,
+        )
+
+    def judge(self, asked: Asked) -> Response:
+        """Keeps a judgement, and shows the page that it came from."""
+        left, right, verdict = asked.id("left"), asked.id("right"), asked.verdict()
+        review = self.review
+        texts = review.text_of(left), review.text_of(right)
+        similarity = compare(*texts, review.index.scheme).similarity
+        review.decisions.judge(left, right, verdict, similarity)
+        return _back(asked, left, right)
+
+    def undo(self, asked: Asked) -> Response:
+        """Takes the last judgement on two documents back."""
+        left, right = asked.id("left"), asked.id("right")
+        self.review.decisions.undo((left, right))
+        return _back(asked, left, right)
+
+
+def _back(asked: Asked, left: str, right: str) -> Response:
+    if asked.text("from") == "group":
+        rest = {name: asked.text(name) or None for name in ("page", "at")}
+        return redirect("/group", id=left, judged=right, **rest)
+    return redirect("/compare", left=left, right=right)

@@ -1,0 +1,198 @@
+"""The groups that were found, kept in arrays, so that a page of them needs no search."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from esdedup.dedup.groups import Groups, Member
+from esdedup.dedup.representative import rows_of
+from esdedup.exceptions import UsageError
+from esdedup.index import GroupOptions, Index
+from esdedup.models import Statistics
+from esdedup.review.jobs import Job, Jobs
+from esdedup.text.arrays import F64, I64
+
+FINDING = "Finding groups"
+
+
+@dataclass(frozen=True, eq=False)
+class Listed:
+    """Groups of two documents or more, each with its rows at hand.
+
+    heads: row of each representative, the largest group first, shape (g,). sizes: documents of each
+    group, shape (g,). farthest: similarity, or distance, of the duplicate that is least like the
+    representative, shape (g,). members: rows of the duplicates, those of a group together, the
+    least alike first; group i has members[starts[i]:starts[i + 1]].
+    """
+
+    groups: Groups
+    heads: I64
+    sizes: I64
+    farthest: F64
+    members: I64
+    starts: I64
+
+    @staticmethod
+    def of(groups: Groups) -> Listed:
+        """The groups, listed."""
+        counts = np.bincount(groups.representative, minlength=len(groups.ids))
+        heads = np.flatnonzero(counts > 1)
+        heads = heads[np.argsort(-counts[heads], kind="stable")]
+        place = np.zeros(len(groups.ids), np.int64)
+        place[heads] = np.arange(heads.size)
+        rows = groups.duplicate_rows
+        unlike = -groups.value[rows] if groups.grouping.by_distance else groups.value[rows]
+        members = rows[np.lexsort((rows, unlike, place[groups.representative[rows]]))]
+        starts = np.concatenate(([0], np.cumsum(counts[heads] - 1)))
+        farthest = groups.value[members[starts[:-1]]]
+        return Listed(groups, heads, counts[heads], farthest, members, starts)
+
+    def __len__(self) -> int:
+        return self.heads.size
+
+    def members_of(self, at: int) -> list[int]:
+        """The rows of the duplicates of a group, given by its position."""
+        rows: list[int] = self.members[self.starts[at] : self.starts[at + 1]].tolist()
+        return rows
+
+    def member(self, row: int) -> Member:
+        """The duplicate of a row."""
+        return self.groups.member(row)
+
+    def id(self, row: int) -> str:
+        """The id of a row."""
+        return self.groups.ids[row]
+
+    def group_of(self, id: str) -> int | None:
+        """The position of the group that holds a document; None if it is in none."""
+        if (row := row_of(self.groups.ids, id)) is None:
+            return None
+        at = np.flatnonzero(self.heads == self.groups.representative[row])
+        return int(at[0]) if at.size else None
+
+    @functools.cached_property
+    def by_likeness(self) -> I64:
+        """The positions of the groups, those with the least similar duplicate first."""
+        far = -self.farthest if self.groups.grouping.by_distance else self.farthest
+        return np.argsort(far, kind="stable")
+
+
+def row_of(ids: Sequence[str], id: str) -> int | None:
+    """The row of an id; None if it is not there."""
+    found = rows_of(ids, [id])
+    return int(found[0]) if found.size else None
+
+
+class Found:
+    """Finds groups in the background, and keeps them until they are found again.
+
+    run: number of times that they were found. statistics: of the index then. Groups that decisions
+    touch are formed again when the groups are next asked for.
+    """
+
+    def __init__(
+        self,
+        index: Index,
+        open: Callable[[], Index],
+        options: GroupOptions,
+        jobs: Jobs,
+        work: Path | None = None,
+    ) -> None:
+        self.run = 0
+        self.statistics: Statistics | None = None
+        self._index = index
+        self._open = open
+        self._options = options
+        self._jobs = jobs
+        self._work = work
+        self._turn = threading.Lock()
+        self._listed: Listed | None = None
+        self._made: list[tuple[str, ...]] = []
+        self._shown = 0
+        self._reasons: list[str] = []
+
+    @property
+    def job(self) -> Job | None:
+        """The last job that found groups; None if there was none."""
+        return self._jobs.last(FINDING)
+
+    @property
+    def finding(self) -> bool:
+        """Tells whether groups are being found now."""
+        return (job := self.job) is not None and not job.ended
+
+    @property
+    def decided(self) -> int:
+        """Number of decisions since the groups were found."""
+        return len(self._made)
+
+    @property
+    def outdated(self) -> str | None:
+        """The reason for which the groups do not show some decision, or None."""
+        return self._reasons[-1] if self._reasons else None
+
+    @property
+    def state(self) -> str:
+        """A text that changes with the groups."""
+        return f"{self.run}.{self.decided}"
+
+    def find(self) -> Job:
+        """Starts to find groups, unless that is under way."""
+        return self._jobs.start(FINDING, self._find)
+
+    def listed(self) -> Listed | None:
+        """The groups by the decisions so far; None if they were not found yet.
+
+        Those of a decision that touches too many documents stay as they are, see `outdated`.
+        """
+        with self._turn:
+            if self._listed is None or self._shown == len(self._made):
+                return self._listed
+            groups = self._listed.groups
+            try:
+                for ids in self._made[self._shown :]:
+                    try:
+                        groups = self._index.regroup(groups, ids)
+                    except UsageError as error:
+                        self._reasons.append(str(error))
+                    self._shown += 1
+            finally:
+                if groups is not self._listed.groups:
+                    self._listed = Listed.of(groups)
+            return self._listed
+
+    def note(self, *ids: str) -> None:
+        """Tells of a decision about documents."""
+        with self._turn:
+            self._made.append(ids)
+
+    def outdate(self, reason: str) -> None:
+        """Tells that some groups can only be formed again with all others."""
+        with self._turn:
+            self._reasons.append(reason)
+
+    def forget(self) -> None:
+        """Drops the groups, because the documents have changed."""
+        with self._turn:
+            self._listed, self.statistics = None, None
+            self._made, self._shown, self._reasons = [], 0, []
+
+    def _find(self, job: Job) -> None:
+        # Decisions while it works may come too late for it.
+        with self._turn:
+            decisions, reasons = len(self._made), len(self._reasons)
+        with self._open() as index:
+            groups = index.groups(work=self._work, on_step=job.on_step, **self._options)
+            statistics = index.statistics()
+        listed = Listed.of(groups)
+        with self._turn:
+            self._listed, self.statistics = listed, statistics
+            self.run += 1
+            del self._made[:decisions], self._reasons[:reasons]
+            self._shown = 0

@@ -1,0 +1,61 @@
+"""Listens on this machine, for the person who started the program."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+
+import uvicorn
+
+from esdedup.exceptions import UsageError
+from esdedup.review.app import application
+from esdedup.review.pages import Review
+from esdedup.review.security import Guard
+
+_ADDRESS = "127.0.0.1"
+_LARGEST_HEAD = 64 << 10
+_GRACE_SECONDS = 1
+"""Time to finish requests at the end."""
+_JOB_SECONDS = 30.0
+"""Time for a job to end after its step, such as a page of documents to delete."""
+
+
+def serve(review: Review, port: int, started: Callable[[str], None]) -> str | None:
+    """Serves the pages until Ctrl-C.
+
+    port: 0 for any free one. started: gets the URL with the token, when the port is open.
+
+    Returns the name of a job that was still at work at the end, or None. Raises UsageError if the
+    port is taken.
+    """
+    try:
+        listening = socket.create_server((_ADDRESS, port))
+    except OSError as error:
+        raise UsageError(
+            f"--port {port}: {os.strerror(error.errno or 0)}: choose another"
+        ) from error
+    with listening:
+        port = listening.getsockname()[1]
+        guard = Guard(application(review), port)
+        config = uvicorn.Config(
+            guard,
+            http="h11",
+            ws="none",
+            lifespan="off",
+            access_log=False,
+            log_level="error",
+            server_header=False,
+            proxy_headers=False,
+            # An id in an address may be long.
+            h11_max_incomplete_event_size=_LARGEST_HEAD,
+            timeout_graceful_shutdown=_GRACE_SECONDS,
+        )
+        started(guard.url)
+        with suppress(KeyboardInterrupt):
+            uvicorn.Server(config).run(sockets=[listening])
+        review.preparing.stop(0)
+        left = review.jobs.stop(_JOB_SECONDS)
+        review.index.close()
+    return None if left is None else left.name

@@ -1,0 +1,72 @@
+// Keys of the pages. An element with data-key is clicked by its key; within an item, only while the
+// item has the focus. Elements with data-item are the items that j and k walk through. data-search
+// is the field that / goes to.
+"use strict";
+
+const WRITING = "input, textarea, select, [contenteditable]";
+
+function visible(element) {
+  return element.offsetParent !== null && !element.disabled;
+}
+
+function walk(step) {
+  const items = [...document.querySelectorAll("[data-item]")].filter(visible);
+  if (!items.length) return;
+  const at = items.findIndex((item) => item.contains(document.activeElement));
+  const next = at < 0 ? (step > 0 ? 0 : items.length - 1) : at + step;
+  const item = items[Math.min(Math.max(next, 0), items.length - 1)];
+  item.focus();
+  item.scrollIntoView({ block: "nearest" });
+}
+
+function showKeys() {
+  const keys = document.getElementById("keys");
+  if (keys.open) keys.close();
+  else keys.showModal();
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.altKey || event.metaKey || event.isComposing || event.repeat) return;
+  if (event.target instanceof Element && event.target.closest(WRITING)) return;
+  if (event.key === "?") {
+    event.preventDefault();
+    showKeys();
+    return;
+  }
+  if (document.querySelector("dialog[open]")) return;
+  if (event.key === "j" || event.key === "k") {
+    event.preventDefault();
+    walk(event.key === "j" ? 1 : -1);
+  } else if (event.key === "/") {
+    event.preventDefault();
+    const search = document.querySelector("[data-search]");
+    if (search) search.focus();
+    else window.location.assign("/#text");
+  } else {
+    const item = document.activeElement && document.activeElement.closest("[data-item]");
+    if (event.key === "Enter" && item !== document.activeElement) return;
+    const found = [...document.querySelectorAll(`[data-key="${CSS.escape(event.key)}"]`)]
+      .filter((each) => [item, null].includes(each.closest("[data-item]")))
+      .find(visible);
+    if (!found) return;
+    event.preventDefault();
+    found.click();
+  }
+});
+
+document.addEventListener("click", (event) => {
+  const opening = event.target instanceof Element && event.target.closest("[data-open]");
+  if (opening) showKeys();
+});
+
+// A screen reader and the next key go on at the new part of the page.
+document.addEventListener("htmx:afterSettle", (event) => {
+  const focus = event.target instanceof Element && event.target.querySelector("[data-focus]");
+  if (focus) focus.focus();
+});
+
+document.addEventListener("DOMContentLoaded", () => {
+  const focus = document.querySelector("[data-focus]");
+  if (focus) focus.focus();
+  else if (window.location.hash === "#text") document.getElementById("text")?.focus();
+});

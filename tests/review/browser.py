@@ -1,0 +1,138 @@
+"""Chromium, and pages in it that note everything that goes wrong."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from axe_playwright_python.base import AXE_SCRIPT
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Dialog,
+    Page,
+    Request,
+    Response,
+    WebError,
+    expect,
+    sync_playwright,
+)
+
+from tests.review.crawl import origin_of
+from tests.servers.jdk import Unavailable
+
+CHOSEN = "ESDEDUP_TEST_CHROMIUM"
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+
+# It looks for updates and for hosts of its maker if nothing forbids it.
+QUIET = (
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-sync",
+    "--no-first-run",
+)
+WAIT_MS = 10_000
+
+
+def find_chromium() -> str:
+    """The path of Chromium; the one that the environment names comes first.
+
+    Raises Unavailable if there is none.
+    """
+    names = [os.environ[CHOSEN]] if os.environ.get(CHOSEN) else NAMES
+    for name in names:
+        found = shutil.which(name)
+        if found is not None:
+            return found
+    raise Unavailable(f"no browser: none of {', '.join(names)} was found; or set {CHOSEN}")
+
+
+@contextmanager
+def running_browser() -> Iterator[Browser]:
+    """Chromium without a window. While it runs, this thread can't run another event loop.
+
+    Raises Unavailable if there is no Chromium.
+    """
+    program = find_chromium()
+    expect.set_options(WAIT_MS)
+    with (
+        sync_playwright() as playwright,
+        playwright.chromium.launch(executable_path=program, args=QUIET) as browser,
+    ):
+        yield browser
+
+
+@dataclass
+class Watch:
+    """Notes errors, dialogs, requests that fail, and requests to other origins."""
+
+    complaints: list[str] = field(default_factory=list)
+    _origins: set[str] = field(default_factory=set)
+
+    def over(self, context: BrowserContext, *addresses: str) -> None:
+        """Watches all pages of a context, which may send requests to these addresses."""
+        self._origins.update(map(origin_of, addresses))
+        context.on("console", self._console)
+        context.on("weberror", self._error)
+        context.on("dialog", self._dialog)
+        context.on("request", self._request)
+        context.on("requestfailed", self._failed)
+        context.on("response", self._response)
+
+    def _console(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self.complaints.append(f"console: {message.text}")
+
+    def _error(self, error: WebError) -> None:
+        self.complaints.append(f"script: {error.error}")
+
+    def _dialog(self, dialog: Dialog) -> None:
+        self.complaints.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
+
+    def _request(self, request: Request) -> None:
+        if origin_of(request.url) not in self._origins:
+            self.complaints.append(f"request to another origin: {request.url}")
+
+    def _failed(self, request: Request) -> None:
+        # A download ends the navigation that began it.
+        if request.failure != "net::ERR_ABORTED":
+            self.complaints.append(f"request failed: {request.url}: {request.failure}")
+
+    def _response(self, response: Response) -> None:
+        if response.status >= 400:
+            self.complaints.append(f"answer {response.status}: {response.url}")
+
+
+def barriers(page: Page, *rules: str) -> list[str]:
+    """Finds what keeps people from using a page, by rules of axe-core; by default by all of them.
+
+    They cover landmarks, headings, names of controls, languages and contrast. Returns a line for
+    each element and rule that it breaks.
+    """
+    if page.evaluate("typeof axe === 'undefined'"):
+        page.evaluate(AXE_SCRIPT)
+    found: list[dict[str, Any]] = page.evaluate(
+        "rules => axe.run(rules.length ? { runOnly: rules } : {}).then(found => found.violations)",
+        rules,
+    )
+    return [
+        f"{rule['id']}: {node['html'][:200]} ({node.get('failureSummary', '')})"
+        for rule in found
+        for node in rule["nodes"]
+    ]
+
+
+def scrolls_sideways(page: Page) -> bool:
+    """Tells if the page is wider than its window."""
+    wider: bool = page.evaluate(
+        "document.documentElement.scrollWidth > document.documentElement.clientWidth"
+    )
+    return wider

@@ -1,0 +1,121 @@
+"""`esdedup review` in a process of its own, and a site of somebody else."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import threading
+import uuid
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.helpers.processes import await_true, start_command
+
+_START_SECONDS = 60.0
+_ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/\?token=[\w-]+")
+
+
+class Reviewing:
+    """Listens once constructed; the end of the `with` block ends it and asserts a clean log."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        """folder: where it runs. options: the place, and others of `esdedup review`."""
+        self._log_file = folder / f"review-{uuid.uuid4().hex}.log"
+        arguments = ["review", *options, "--port", "0", "--no-browser"]
+        with self._log_file.open("wb") as log:
+            self._process = start_command(*arguments, stdout=log, stderr=log, cwd=folder)
+        try:
+            await_true("esdedup review prints its address", self._printed, _START_SECONDS)
+        except AssertionError as error:
+            self._process.kill()
+            self._process.wait()
+            raise RuntimeError(f"esdedup review did not start: {error}: {self.log}") from None
+
+    @property
+    def log(self) -> str:
+        """Everything that it has printed so far."""
+        return self._log_file.read_text("utf-8")
+
+    @property
+    def url(self) -> str:
+        """The address that it printed, with the token."""
+        found = _ADDRESS.search(self.log)
+        assert found is not None, self.log
+        return found[0]
+
+    @property
+    def origin(self) -> str:
+        return self.url.partition("/?")[0]
+
+    @property
+    def token(self) -> str:
+        return self.url.partition("?token=")[2]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        running = self._process.poll() is None
+        self._process.send_signal(signal.SIGINT)
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        if kind is None:
+            assert running, self.log
+            assert "Traceback" not in self.log, self.log
+
+    def _printed(self) -> bool:
+        assert self._process.poll() is None, f"exit status {self._process.returncode}"
+        return _ADDRESS.search(self.log) is not None
+
+
+@dataclass
+class OtherSite:
+    """Serves one page at every path of an address of its own, and notes the requests.
+
+    It answers with the headers by which it would let everybody read.
+    """
+
+    page: str = ""
+    asked: list[str] = field(default_factory=list)
+
+    def __enter__(self) -> Self:
+        site = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                site.asked.append(self.path)
+                body = site.page.encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "text/html; charset=utf-8")
+                self.send_header("Content-Length", str(len(body)))
+                self.send_header("Access-Control-Allow-Origin", "*")
+                self.end_headers()
+                self.wfile.write(body)
+
+            do_POST = do_GET  # noqa: N815
+
+            def log_message(self, format: str, *args: object) -> None:
+                """Silent."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.origin = f"http://127.0.0.1:{self._server.server_port}"
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()

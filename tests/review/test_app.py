@@ -1,0 +1,636 @@
+"""The pages of `esdedup review` over HTTP, without a browser."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import html
+import os
+import re
+import signal
+import socket
+import subprocess
+import threading
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import zstandard
+
+import esdedup
+from esdedup.dedup.log import LogReader
+from esdedup.exceptions import (
+    EsdedupError,
+    IndexNotFound,
+    PermissionDenied,
+    StoreError,
+    StoreUnavailable,
+    UsageError,
+)
+from esdedup.review.app import application, review_of
+from esdedup.review.jobs import Job, Jobs
+from esdedup.review.pages import Asked, Review
+from esdedup.review.security import Guard
+from esdedup.stores.connection import check_file_name
+from tests.helpers.commands import run_command
+from tests.helpers.processes import await_true, start_command
+
+PORT = 9281
+OWN = f"http://127.0.0.1:{PORT}"
+HOSTILE = "<script>alert(1)</script>\"'&{{ 7919*7907 }}\u202e\u001b[31m"
+DOCUMENTS = [
+    {"id": "a1", "text": "The council met on Monday and voted for the new bridge over the river."},
+    {"id": "a2", "text": "The council met on Monday and voted for the new bridge over the canal."},
+    {"id": "a3", "text": "The council met on Monday and voted for the new bridge over the lake."},
+    {"id": "b1", "text": "Rain is expected in the hills tonight, with wind from the far north."},
+    {"id": "b2", "text": "Rain is expected in the hills tonight, with wind from the far south."},
+    {"id": HOSTILE, "text": f"{HOSTILE} met in the town hall, and nobody knew why they had come"},
+    {"id": "x/é?\n#", "text": f"{HOSTILE} met in the town hall, and nobody knew why they had left"},
+    {"id": "zh", "text": "今天下午三点，市图书馆举行读书会，欢迎大家参加。"},
+]
+FIELDS = {"a1": {"city": "Bern"}, "b1": {"city": "Aarau", "link": "javascript:alert(1)"}}
+CHANGING = [
+    "/verdict?left=a1&right=a2&verdict=different",
+    "/verdict/undo?left=a1&right=a2",
+    "/group/represent?id=a2",
+    "/group/unrepresent?id=a2",
+    "/decide/confirm?action=delete",
+    "/decide/run?action=delete&word=delete",
+    "/decide/undo?log=x",
+]
+
+
+class Visitor:
+    """A person with the token, and the pages that they see."""
+
+    def __init__(self, review: Review) -> None:
+        self.review = review
+        self.guard = Guard(application(review), PORT)
+        self.cookies = httpx.Cookies()
+        self.get(f"/?token={self.guard.token}")
+
+    def send(self, method: str, path: str, **options: Any) -> httpx.Response:
+        async def sent() -> httpx.Response:
+            transport = httpx.ASGITransport(self.guard)
+            async with httpx.AsyncClient(transport=transport, base_url=OWN) as client:
+                client.cookies = self.cookies
+                answer = await client.request(method, path, **options)
+                self.cookies = client.cookies
+                return answer
+
+        return asyncio.run(sent())
+
+    def get(self, path: str, **options: Any) -> httpx.Response:
+        return self.send("GET", path, **options)
+
+    def post(self, path: str, **options: Any) -> httpx.Response:
+        """Sends a form as a page of ours does, and follows to the page that is shown then."""
+        return self.send("POST", path, headers={"origin": OWN}, follow_redirects=True, **options)
+
+    def settled(self, path: str) -> str:
+        """The page when no job works any more."""
+        self.get(path)
+        await_true("jobs ended", lambda: self.review.jobs.current is None)
+        return self.get(path).text
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def visit(tmp_path: Path) -> Callable[..., Visitor]:
+    def start(**options: Any) -> Visitor:
+        with esdedup.open(tmp_path / "index.db") as index:
+            index.add([{**each, **FIELDS.get(each["id"], {})} for each in DOCUMENTS])
+            place = index.place
+        grouping: Any = {"threshold": 0.6, **options.pop("grouping", {})}
+        review = review_of(place, grouping, **options)
+        return Visitor(review)
+
+    return start
+
+
+def whole(visitor: Visitor) -> dict[str, Any]:
+    """All documents with their tokens."""
+    return {each.id: each for each in visitor.review.index.store.hold([d["id"] for d in DOCUMENTS])}
+
+
+def links(page: str, path: str) -> list[str]:
+    """The addresses on a page that begin with a path."""
+    found = re.findall(r'(?:href|action)="([^"]*)"', page)
+    return [html.unescape(each) for each in found if each.startswith(path)]
+
+
+def members(page: str) -> list[str]:
+    return re.findall(r'id="member-\d+"><bdi class="id">([^<]*)<', page)
+
+
+def test_only_who_has_the_token_sees_anything(visit: Callable[..., Visitor]) -> None:
+    visitor = visit()
+    cookies, visitor.cookies = visitor.cookies, httpx.Cookies()
+    for path in ("/", "/search?id=a1", "/static/review.css", "/nothing", "/?token=", "/?token=no"):
+        answer = visitor.get(path)
+        assert answer.status_code == 403
+        assert "index.db" not in answer.text
+        assert not answer.cookies
+    answer = visitor.get(f"/search?id=a1&token={visitor.guard.token}")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/search?id=a1")
+    cookie = answer.headers["set-cookie"]
+    assert {"HttpOnly", "SameSite=strict"} <= {*cookie.split("; ")}
+    assert visitor.guard.token not in cookie
+    answer = visitor.get(f"{OWN}//other.org/?token={visitor.guard.token}")
+    assert answer.headers["location"] == "/other.org/"
+    link = {"sec-fetch-site": "cross-site"}
+    answer = visitor.get(f"{OWN}/%09/other.org/?token={visitor.guard.token}", headers=link)
+    assert 'href="/%09/other.org/"' in answer.text
+    visitor.cookies = cookies
+    assert visitor.get("/").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host", ["example.org", f"example.org:{PORT}", "127.0.0.1", "127.0.0.1:1", "", f"[::]:{PORT}"]
+)
+def test_another_host_gets_nothing(visit: Callable[..., Visitor], host: str) -> None:
+    visitor = visit()
+    answer = visitor.get(f"/?token={visitor.guard.token}", headers={"host": host})
+    assert answer.status_code == 421
+    assert not answer.cookies
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"origin": "null"},
+        {"origin": "http://example.org"},
+        {"origin": f"http://localhost:{PORT}"},
+        {"origin": f"https://127.0.0.1:{PORT}"},
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+        {"origin": "http://example.org", "sec-fetch-site": "same-origin"},
+    ],
+)
+def test_a_page_of_another_origin_changes_nothing(
+    visit: Callable[..., Visitor], headers: dict[str, str]
+) -> None:
+    visitor = visit(write=True)
+    for path in [*CHANGING, "/search", "/groups/find"]:
+        assert visitor.send("POST", path, headers=headers).status_code == 403
+    assert not visitor.review.index.judgements()
+    assert visitor.review.found.job is None
+    own = {"sec-fetch-site": "same-origin"}
+    assert visitor.send("POST", CHANGING[0], headers=own).status_code == 303
+
+
+def test_every_answer_forbids_what_is_not_ours(visit: Callable[..., Visitor]) -> None:
+    visitor = visit()
+    for path in ("/", "/search?id=no", "/nothing", "/static/htmx.min.js", "/static/../app.py"):
+        headers = visitor.get(path).headers
+        policy = dict(
+            each.split(maxsplit=1) for each in headers["content-security-policy"].split("; ")
+        )
+        assert policy["default-src"] == "'none'"
+        assert policy["frame-ancestors"] == "'none'"
+        assert {"'self'"} == {
+            value for name, value in policy.items() if name in ("script-src", "style-src")
+        }
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["cache-control"] == "no-store"
+    for path in ("/", "/groups", "/decide"):
+        page = visitor.get(path).text
+        assert not re.search(r"<style|<script(?! src=\"/)| on[a-z]+=| style=", page)
+        assert not re.search(r'(src|href)="(?!/|#)', page)
+
+
+def test_without_write_nothing_changes(visit: Callable[..., Visitor]) -> None:
+    visitor = visit()
+    visitor.settled("/groups")
+    before = whole(visitor)
+    for path in CHANGING:
+        answer = visitor.post(path)
+        assert answer.status_code == 403
+        assert "--write" in answer.text
+    assert whole(visitor) == before
+    assert not visitor.review.index.judgements()
+    for path in ("/group?id=a1", "/compare?left=a1&right=a2", "/decide"):
+        page = visitor.get(path).text
+        assert [
+            each
+            for each in links(page, "/")
+            if each.split("?")[0] in {p.split("?")[0] for p in CHANGING}
+        ] == []
+    # No change is done by an address alone.
+    for path in CHANGING:
+        assert visitor.get(path).status_code == 405
+
+
+def test_search_marks_the_differences(visit: Callable[..., Visitor]) -> None:
+    visitor = visit(show=["city"])
+    answer = visitor.post("/search", data={"id": "a2", "threshold": "0.5", "number": "5"})
+    assert str(answer.url).endswith("/search?id=a2&threshold=0.5&number=5")
+    assert visitor.post("/search", data={"id": " a2"}).status_code == 404
+    assert '<mark class="differs">river</mark>' in answer.text
+    assert "Bern" in answer.text
+    text = "The council met on Monday and voted for the new bridge over the road"
+    page = visitor.post("/search", data={"text": text, "threshold": ""}).text
+    assert '<mark class="differs">river</mark>' in page
+    assert "/bands?right=a1" in page
+    found = visitor.post("/bands?right=a1", data={"text": text}).text
+    assert re.search(r"\d+ of \d+ bands of \d+ rows are equal", found)
+    fragment = visitor.send(
+        "POST", "/bands?left=a1&right=a2", headers={"origin": OWN, "hx-request": "true"}
+    )
+    assert "equal" in fragment.text
+    assert "<html" not in fragment.text
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/search?id=nobody", 404),
+        ("/document?id=nobody", 404),
+        ("/compare?left=a1&right=nobody", 404),
+        ("/compare?left=a1&right=a1", 400),
+        ("/compare?left=a1", 400),
+        ("/search?id=a1&number=0", 400),
+        ("/search?id=a1&number=1e9", 400),
+        ("/search?id=a1&threshold=much", 400),
+        ("/search?id=a1&threshold=7", 400),
+        ("/search?id=a1&threshold=nan", 400),
+        ("/groups?sort=other", 400),
+        ("/groups?sort=field", 400),
+        ("/groups?page=99", 400),
+        ("/nothing", 404),
+        ("/static/other", 404),
+        ("/verdict", 405),
+    ],
+)
+def test_errors_are_plain_pages(visit: Callable[..., Visitor], path: str, status: int) -> None:
+    visitor = visit()
+    visitor.settled("/groups")
+    answer = visitor.get(path)
+    assert answer.status_code == status
+    assert 'role="alert"' in answer.text
+    assert "Traceback" not in answer.text
+    fragment = visitor.get(path, headers={"hx-request": "true"})
+    assert "<html" not in fragment.text
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (UsageError("u"), 400),
+        (IndexNotFound("i"), 404),
+        (PermissionDenied("p"), 502),
+        (StoreUnavailable("s"), 503),
+        (EsdedupError("e"), 500),
+    ],
+)
+def test_an_error_has_a_fitting_status(
+    visit: Callable[..., Visitor], error: EsdedupError, status: int
+) -> None:
+    assert visit().review.failure(Asked("/", {}), error).status_code == status
+
+
+def test_a_form_that_is_too_long_is_refused(visit: Callable[..., Visitor]) -> None:
+    assert visit().post("/search", data={"text": "x" * (17 << 20)}).status_code == 413
+
+
+def test_too_many_values_are_refused(visit: Callable[..., Visitor]) -> None:
+    visitor, values = visit(), "&".join(["text=x"] * 1_001)
+    assert visitor.get(f"/search?{values}").status_code == 400
+    assert visitor.post("/search", content=values).status_code == 400
+
+
+def test_any_id_and_text_shows_as_text(visit: Callable[..., Visitor]) -> None:
+    visitor = visit(write=True, show=["link"])
+    visitor.settled("/groups")
+    reading = ("/group?", "/document", "/compare", "/search")
+    seen: set[str] = set()
+    todo = ["/groups", "/search?id=b2"]
+    while todo:
+        path = todo.pop()
+        seen.add(path)
+        answer = visitor.get(path)
+        assert answer.status_code == 200, path
+        page = answer.text
+        assert "<script>alert" not in page
+        assert 'href="javascript:' not in page
+        assert "62615533" not in page
+        # Where an id must stay as it is, it stands in an attribute.
+        shown = re.sub(r"<input[^>]*>", "", page)
+        assert not re.search("[\u202e\u001b]", shown)
+        todo += [each for each in links(page, "/") if each.startswith(reading) and each not in seen]
+    hostile = [path for path in seen if "%E2%80%AE" in path]
+    assert {path.split("?")[0] for path in hostile} == {
+        "/document",
+        "/compare",
+        "/search",
+        "/group",
+    }
+    assert any("%0A" in path for path in seen)
+
+
+def test_groups_are_found_while_search_works(visit: Callable[..., Visitor]) -> None:
+    visitor = visit()
+    first = visitor.get("/groups").text
+    assert 'role="status"' in first
+    assert visitor.get("/search?id=a1").status_code == 200
+    await_true("groups", lambda: visitor.review.found.listed() is not None)
+    assert visitor.get("/progress").headers["hx-refresh"] == "true"
+    page = visitor.get("/groups").text
+    assert links(page, "/group?")[:1] == ["/group?id=a1"]
+    by_city = visitor.get("/groups?sort=field&field=city").text
+    assert links(by_city, "/group?")[:2] == ["/group?id=b1", "/group?id=a1"]
+    likeness = visitor.get("/groups?sort=likeness").text
+    values = [float(each) for each in re.findall(r">(\d\.\d{3})<", likeness)]
+    assert values == sorted(values)
+    assert len(values) == 3
+    assert members(visitor.get("/group?id=a1").text) == ["a2", "a3"]
+    assert "is in no group" in visitor.get("/group?id=zh").text
+
+
+def test_a_failed_job_tells_why_and_can_be_repeated(visit: Callable[..., Visitor]) -> None:
+    visitor = visit(grouping={"keep": "newest:nothing"})
+    page = visitor.settled("/groups")
+    assert "no document has a number or a text" in page
+    assert "Find groups again" in page
+
+
+def test_a_group_is_split_and_joined_again(visit: Callable[..., Visitor]) -> None:
+    visitor = visit(write=True)
+    visitor.settled("/groups")
+    page = visitor.get("/group?id=a1").text
+    (split, _) = (each for each in links(page, "/verdict") if "different" in each)
+    page = visitor.post(split).text
+    assert members(page) == ["a3"]
+    assert page.count("data-focus") == 1
+    assert "is not a duplicate of" in page
+    visitor.post("/groups/find")
+    assert "a2" not in members(visitor.settled("/group?id=a1"))
+    (undo,) = links(page, "/verdict/undo")
+    assert members(visitor.post(undo).text) == ["a2", "a3"]
+    assert not visitor.review.index.judgements()
+
+
+def test_undo_restores_the_judgement_before(visit: Callable[..., Visitor]) -> None:
+    visitor = visit(write=True)
+    index = visitor.review.index
+    for verdict in ("duplicate", "different"):
+        page = visitor.post(f"/verdict?left=a2&right=a1&verdict={verdict}").text
+    assert "Judged: not a duplicate" in page
+    assert "Judged: a duplicate" in visitor.post("/verdict/undo?left=a1&right=a2").text
+    assert "Not judged" in visitor.post("/verdict/undo?left=a1&right=a2").text
+    assert not index.judgements()
+
+
+def test_another_document_represents_its_group(visit: Callable[..., Visitor]) -> None:
+    visitor = visit(write=True)
+    visitor.settled("/groups")
+    visitor.post("/group/represent?id=a3")
+    page = visitor.post("/group/represent?id=a2").text
+    assert "chosen by hand" in page
+    assert sorted(members(page)) == ["a1", "a3"]
+    assert visitor.review.index.judgements().representatives == ("a2",)
+    visitor.post("/groups/find")
+    assert sorted(members(visitor.settled("/group?id=a1"))) == ["a1", "a3"]
+    page = visitor.post("/group/unrepresent?id=a2").text
+    assert "Some decisions do not show here yet" in page
+    visitor.post("/groups/find")
+    assert sorted(members(visitor.settled("/group?id=a1"))) == ["a2", "a3"]
+
+
+@pytest.mark.parametrize("action", ["mark", "move", "delete"])
+def test_a_run_and_its_undo_give_back_the_same_index(
+    visit: Callable[..., Visitor], action: str, folder: Path
+) -> None:
+    visitor = visit(write=True)
+    visitor.settled("/groups")
+    visitor.post("/verdict?left=a1&right=a2&verdict=different&from=group")
+    before = {id: each.document for id, each in whole(visitor).items()}
+    form = {"action": action, "to": "others"}
+    asked = visitor.post("/decide/confirm", data=form).text
+    (run,) = links(asked, "/decide/run")
+    if action == "delete":
+        assert visitor.post(run, data={"word": "no"}).status_code == 400
+        assert visitor.review.jobs.current is None
+    visitor.post(run, data={"word": "delete"})
+    page = visitor.settled("/decide")
+    (log,) = folder.glob("*.zst")
+    assert str(log) in html.unescape(page)
+    after = {id: each.document for id, each in whole(visitor).items()}
+    assert "a2" in after
+    assert {id for id in before if after.get(id) != before[id]} >= {"a3", "b2"}
+    assert visitor.post(run, data={"word": "delete"}).status_code == 400
+    (undo,) = links(page, "/decide/undo")
+    visitor.post(undo)
+    page = visitor.settled("/decide")
+    assert "put back" in page
+    assert {id: each.document for id, each in whole(visitor).items()} == before
+
+
+def test_only_logs_of_this_index_are_undone(visit: Callable[..., Visitor], folder: Path) -> None:
+    visitor = visit(write=True)
+    visitor.settled("/groups")
+    (folder / "documents.dedup-1.jsonl.zst").write_bytes(b"damaged")
+    assert "its first line can&#39;t be read" in visitor.get("/decide").text
+    for name in ("../index.db", "index.db", "documents.dedup-2.jsonl.zst", ""):
+        assert visitor.post("/decide/undo", data={"log": name}).status_code == 404
+    assert visitor.post("/decide/undo?log=documents.dedup-1.jsonl.zst").status_code == 400
+
+
+def test_numbers_that_have_changed_since_are_not_acted_on(visit: Callable[..., Visitor]) -> None:
+    visitor = visit(write=True)
+    visitor.settled("/groups")
+    (run,) = links(visitor.post("/decide/confirm", data={"action": "mark"}).text, "/decide/run")
+    visitor.post("/verdict?left=a1&right=a2&verdict=different")
+    answer = visitor.post(run)
+    assert answer.status_code == 400
+    assert "changed" in answer.text
+
+
+def test_jobs_work_one_after_the_other_and_end_when_they_are_stopped() -> None:
+    jobs, begun, seen = Jobs(), threading.Event(), list[str]()
+
+    def first(job: Job) -> None:
+        begun.set()
+        await_true("it goes on", lambda: "asked" in seen)
+        while True:
+            job.on_step("Working", 1, 2)
+
+    job = jobs.start("first", first)
+    assert begun.wait(60)
+    other = jobs.start("second", lambda _: seen.append("second"))
+    assert jobs.start("first", first) is jobs.current is job
+    assert not other.ended
+    seen.append("asked")
+    assert jobs.stop(60) is None
+    assert (job.ended, job.error) == (True, "it was stopped")
+    assert (other.ended, other.error, seen) == (True, "it was stopped", ["asked"])
+
+
+def test_a_job_that_fails_lets_the_next_one_work(caplog: pytest.LogCaptureFixture) -> None:
+    jobs = Jobs()
+    failing = [
+        jobs.start("usage", lambda _: check_file_name("host:1")),
+        jobs.start("fault", lambda _: [][0]),
+    ]
+    assert all(each.over.wait(60) for each in failing)
+    assert "is an address" in str(failing[0].error)
+    assert str(failing[1].error).startswith("it failed: IndexError")
+    assert "IndexError" in caplog.text
+    assert jobs.start("third", lambda _: None).over.wait(60)
+
+
+def test_the_command_serves_until_ctrl_c(tmp_path: Path, folder: Path) -> None:
+    with esdedup.open(tmp_path / "index.db") as index:
+        index.add(DOCUMENTS)
+    process = start_command(
+        *("review", "--db", "index.db", "--port", "0"),
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdout is not None
+    url = process.stdout.readline().strip()
+    with httpx.Client(follow_redirects=True) as client:
+        page = client.get(url)
+    assert page.status_code == 200
+    assert "read-only" in page.text
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output) == (0, "")
+    assert "Traceback" not in errors
+    assert "token" not in errors
+
+
+def test_a_port_that_is_taken_and_an_index_that_is_not_there(tmp_path: Path) -> None:
+    with esdedup.open(tmp_path / "index.db") as index:
+        index.add(DOCUMENTS)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ran = run_command("review", "--db", "index.db", "--port", str(port))
+    assert ran.status == 2
+    assert f"--port {port}" in ran.err
+    assert run_command("review", "--db", "index.db", "-i", "other").status == 1
+
+
+def test_a_group_that_looks_like_a_template_is_told(
+    visit: Callable[..., Visitor], tmp_path: Path
+) -> None:
+    words = "is due for the yearly service of the pump at the house by the lake, paid to our office"
+    names = ["Ada", "Ben", "Cleo", "Dan", "Eve", "Finn", "Gus", "Hal", "Ida", "Jan", "Kim", "Leo"]
+    with esdedup.open(tmp_path / "index.db") as index:
+        index.add(
+            {"id": f"t{number}", "text": f"Dear {name}, {number * 37} francs {words} before May"}
+            for number, name in enumerate(names)
+        )
+    visitor = visit()
+    visitor.settled("/groups")
+    assert "looks like a template" in visitor.get("/group?id=t0").text
+    assert "looks like a template" not in visitor.get("/group?id=a1").text
+
+
+def test_distances_take_the_place_of_similarities(visit: Callable[..., Visitor]) -> None:
+    visitor = visit(write=True, grouping={"metric": "hamming", "distance": 12})
+    page = visitor.settled("/groups")
+    assert "Most distant" in page
+    (path, *_) = links(page, "/group?")
+    assert re.search(r"\d+ bits?<", visitor.get(path).text)
+    assert "Not a duplicate" in visitor.get(path).text
+    assert re.search(r"\d+ bits?<", visitor.get("/search?id=a1").text)
+    assert 'name="threshold"' not in visitor.get("/").text
+
+
+def test_a_run_waits_for_decisions_that_the_groups_do_not_show(
+    visit: Callable[..., Visitor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("esdedup.dedup.groups._MOST_REGROUPED", 2)
+    visitor = visit(write=True)
+    visitor.settled("/groups")
+    (run,) = links(visitor.post("/decide/confirm", data={"action": "mark"}).text, "/decide/run")
+    visitor.post("/verdict?left=a1&right=a2&verdict=different")
+    page = visitor.post("/verdict?left=b1&right=b2&verdict=different&from=group").text
+    assert "is in no group" in page
+    page = visitor.get("/group?id=a1&judged=a2").text
+    assert "a2" in members(page)
+    assert "any more" not in page
+    assert page.lower().count("groups again") == 2
+    assert "/decide/confirm" not in visitor.get("/decide").text
+    for answer in (visitor.post(run), visitor.post("/decide/confirm", data={"action": "mark"})):
+        assert answer.status_code == 400
+        assert "decisions were made that these groups do not show" in answer.text.lower()
+    visitor.post("/groups/find")
+    assert "/decide/confirm" in visitor.settled("/decide")
+    assert "a2" not in members(visitor.get("/group?id=a1").text)
+
+
+def test_undo_writes_the_judgement_before_as_it_was(
+    visit: Callable[..., Visitor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    visitor = visit(write=True)
+    index = visitor.review.index
+    index.judge("a1", "a2", "duplicate")
+    before = index.judgements()
+    for _ in range(2):
+        visitor.post("/verdict?left=a1&right=a2&verdict=different")
+    with esdedup.open(tmp_path / "index.db") as other:
+        other.add([{"id": "a1", "text": "Another text, of which nobody has judged a word."}])
+
+    def failing(*_: object) -> None:
+        raise StoreUnavailable("away")
+
+    with monkeypatch.context() as away:
+        away.setattr("esdedup.review.decisions.keep_judgement", failing)
+        assert visitor.post("/verdict/undo?left=a1&right=a2").status_code == 503
+    visitor.post("/verdict/undo?left=a1&right=a2")
+    assert index.judgements() == before
+
+
+@pytest.mark.parametrize(
+    ("ending", "pack"), [("zst", zstandard.compress), ("gz", gzip.compress), ("jsonl", bytes)]
+)
+def test_the_first_line_of_a_log_takes_little_memory(
+    tmp_path: Path, ending: str, pack: Callable[[bytes], bytes]
+) -> None:
+    log = tmp_path / f"log.{ending}"
+    log.write_bytes(pack(bytes(200 << 20)))
+    tracemalloc.start()
+    with pytest.raises(StoreError, match="its first line can't be read"):
+        LogReader(log)
+    assert tracemalloc.get_traced_memory()[1] < 100 << 20
+    tracemalloc.stop()
+
+
+def test_only_files_are_logs(visit: Callable[..., Visitor], folder: Path) -> None:
+    visitor = visit()
+    os.mkfifo(folder / "documents.dedup-1.jsonl.zst")
+    assert "There is no log of this index" in visitor.settled("/decide")
+
+
+def test_messages_of_the_page_name_no_options(visit: Callable[..., Visitor], folder: Path) -> None:
+    visitor = visit(write=True)
+    visitor.settled("/groups")
+    form = {"action": "move", "to": "documents"}
+    page = visitor.post("/decide/confirm", data=form).text
+    assert "the documents are there already" in page
+    assert "--to" not in page
+    (run,) = links(visitor.post("/decide/confirm", data={"action": "mark"}).text, "/decide/run")
+    visitor.post(run)
+    visitor.settled("/decide")
+    answer = visitor.post(run)
+    assert re.search("the documents have changed since|groups are being found", answer.text)
+    (log,) = folder.glob("*.zst")
+    header, rest = zstandard.decompress(log.read_bytes()).split(b"\n", 1)
+    other = header.replace(b"index.db", b"other.db") + b"\n" + rest
+    for number in range(21):
+        copy = folder / f"documents.dedup-{number:02}.jsonl.zst"
+        copy.write_bytes(zstandard.compress(other))
+    page = visitor.settled("/decide")
+    assert "other.db, not at" in page
+    assert "--force" not in page
+    assert "And 2 more" in page

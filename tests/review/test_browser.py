@@ -1,0 +1,289 @@
+"""`esdedup review` in a real browser, as a person uses it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+import esdedup
+from tests.helpers.places import Place, local, whole
+from tests.review.browser import barriers, scrolls_sideways
+from tests.review.conftest import OpenPage, Review
+from tests.review.documents import articles, families, hostile, index
+from tests.review.reviewing import Reviewing
+
+pytestmark = pytest.mark.xdist_group("browser")
+
+ARABIC = "يعاد افتتاح جسر المشاة فوق القناة يوم السبت بعد أحد عشر أسبوعا من أعمال الترميم"
+JUDGED = 50
+KEYS = [("d", "duplicate"), ("n", "different"), ("s", "unsure")]
+TEXTS = {each["id"]: each["text"] for each in articles()}
+PHONE = {"width": 390, "height": 844}
+
+
+def go(page: Page, name: str) -> None:
+    """Opens a page by the navigation."""
+    page.get_by_role("navigation", name="Pages").get_by_role("link", name=name).click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(name)
+
+
+def item(page: Page, id: str) -> Locator:
+    """The part of a list that is about a document."""
+    heading = page.get_by_role("heading", name=re.compile(rf"\b{id}\b"))
+    return page.get_by_role("listitem").filter(has=heading)
+
+
+def search(page: Page) -> None:
+    """By a text and by an id, with differences marked and shared bands on demand."""
+    page.get_by_role("textbox", name="Text", exact=True).fill(TEXTS["en-08"])
+    page.get_by_role("button", name="Search").click()
+    expect(page.get_by_role("heading", name="3 similar documents")).to_be_visible()
+    expect(item(page, "en-08")).to_contain_text("1.000")
+    expect(item(page, "en-10").locator("mark")).to_have_text(["Bulletin", "Friday"])
+
+    page.get_by_role("textbox", name="Text", exact=True).fill("")
+    page.get_by_role("textbox", name="Document id").fill("en-08")
+    page.get_by_role("button", name="Search").click()
+    expect(page.get_by_role("heading", name="2 similar documents")).to_be_visible()
+    expect(item(page, "en-10")).to_contain_text("0.851")
+    bands = "of 12 bands of 3 rows are equal"
+    expect(page.get_by_text(bands)).to_have_count(0)
+    item(page, "en-10").get_by_role("button", name="Shared bands").click()
+    expect(item(page, "en-10")).to_contain_text(bands)
+    item(page, "en-10").get_by_role("link", name="Compare").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("en-08 and en-10")
+
+
+def browse(page: Page) -> None:
+    """Groups by size, by least similarity and by a field; one of them with its members."""
+    go(page, "Groups")
+    rows = page.get_by_role("row")
+    expect(rows.nth(1)).to_contain_text("3")
+    page.get_by_role("combobox", name="Sort by").select_option("Least similarity")
+    page.get_by_role("button", name="Sort").click()
+    expect(rows.nth(1)).to_contain_text("0.8")
+    page.get_by_role("combobox", name="Sort by").select_option("Field")
+    page.get_by_role("textbox", name="Field").fill("date")
+    page.get_by_role("button", name="Sort").click()
+    expect(rows.nth(1)).to_contain_text("2026-10-05")
+    page.get_by_role("link", name="en-08", exact=True).click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Group of en-08")
+    expect(item(page, "en-10").locator("mark")).to_have_text(["Thursday", "Bulletin", "Friday"])
+    expect(item(page, "en-10")).to_contain_text("Storm to reach islands")
+
+
+def judge(page: Page) -> list[tuple[str, str, str]]:
+    """Judges pairs with no other thing than keys. Returns the ids and verdicts."""
+    go(page, "Judge")
+    said = page.get_by_role("status")
+    sides = page.get_by_role("heading", level=3)
+    expect(said).to_contain_text("0 judged")
+    judged = []
+    for number in range(1, JUDGED + 1):
+        left, right = sides.all_inner_texts()
+        key, verdict = KEYS[int(left[1:3]) % 2] if left[0] == right[0] == "f" else KEYS[2]
+        page.keyboard.press(key)
+        # This looks again sooner than `expect` does.
+        said.filter(has_text=f" {number} judged").wait_for()
+        judged.append((left, right, verdict))
+    last = sides.all_inner_texts()
+    page.keyboard.press("d")
+    expect(said).to_contain_text(f" {JUDGED + 1} judged")
+    page.keyboard.press("u")
+    expect(said).to_have_text(f"Undone. {JUDGED} judged")
+    expect(sides).to_have_text(last)
+    assert {verdict for _, _, verdict in judged} == {verdict for _, verdict in KEYS}
+    return judged
+
+
+def export(page: Page) -> list[dict[str, str]]:
+    """The judgements as JSON lines."""
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Export").click()
+    return [json.loads(line) for line in download.value.path().read_text("utf-8").splitlines()]
+
+
+def choose_threshold(page: Page) -> None:
+    """Reads the figures of each threshold, and pairs that another one decides otherwise."""
+    go(page, "Threshold")
+    expect(page.get_by_role("img", name="Precision and recall by threshold")).to_be_visible()
+    row = page.get_by_role("row").filter(has=page.get_by_role("rowheader", name="0.8", exact=True))
+    expect(row).to_contain_text(re.compile(r"\d% \(\d+.* to \d+.*\)"))
+    page.get_by_role("textbox", name="Another threshold").fill("0.6")
+    page.get_by_role("button", name="Show what changes").click()
+    expect(page.get_by_role("status")).to_contain_text("At 0.6: precision")
+    changing = page.get_by_role("table", name="Pairs that change sides").get_by_role("link")
+    expect(changing.first).to_have_text(re.compile(" and "))
+
+
+def decide_on_groups(page: Page) -> None:
+    """Splits one group, chooses another representative for one, and finds groups again."""
+    go(page, "Groups")
+    page.get_by_role("link", name="en-16", exact=True).click()
+    item(page, "en-17").get_by_role("button", name="Not a duplicate").click()
+    said = page.get_by_role("status")
+    expect(said).to_contain_text("en-17 is not a duplicate of en-16 any more")
+    said.get_by_role("button", name="Undo this").click()
+    item(page, "en-17").get_by_role("button", name="Not a duplicate").click()
+    expect(said).to_contain_text("It is in no group now")
+
+    go(page, "Groups")
+    page.get_by_role("link", name="en-08", exact=True).click()
+    item(page, "en-09").get_by_role("button", name="Represents this group").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Group of en-09")
+
+    go(page, "Groups")
+    page.get_by_role("button", name="Find groups again").click()
+    expect(page.get_by_role("link", name="en-09", exact=True)).to_be_visible()
+    for id in ("en-08", "en-16", "en-17"):
+        expect(page.get_by_role("link", name=id, exact=True)).to_have_count(0)
+
+
+def delete(page: Page) -> None:
+    go(page, "Decide")
+    page.get_by_role("radio", name="Delete duplicates").check()
+    page.get_by_role("button", name="Continue").click()
+    page.get_by_role("textbox", name="Type delete to go on").fill("delete")
+    page.get_by_role("button", name=re.compile(r"Delete \d+ duplicates")).click()
+    expect(page.get_by_role("status", name=re.compile("duplicates"))).to_contain_text(
+        re.compile(r"\d+ deleted")
+    )
+
+
+def undo(page: Page) -> None:
+    page.get_by_role("button", name=re.compile("^Undo")).click()
+    expect(page.get_by_role("status", name=re.compile("Undo"))).to_contain_text(
+        re.compile(r"\d+ put back")
+    )
+
+
+@pytest.mark.on_every_server
+@pytest.mark.parametrize("place", ["local", "elasticsearch", "opensearch"], indirect=True)
+def test_look_judge_decide_and_undo(
+    place: Place, target: list[str], tmp_path: Path, open_page: OpenPage
+) -> None:
+    index(tmp_path, target, [*articles(), *families(30)])
+    options = (*target, "--write", "--show", "title")
+    with Reviewing(tmp_path, *options) as app:
+        page = open_page(app.url)
+        search(page)
+        browse(page)
+        judged = judge(page)
+    with Reviewing(tmp_path, *options) as app:
+        page = open_page(app.url)
+        go(page, "Judge")
+        expect(page.get_by_role("status")).to_contain_text(f"{JUDGED} judged")
+        kept = {(one["left"], one["right"], one["verdict"]) for one in export(page)}
+        assert kept == {(*sorted(ids), verdict) for *ids, verdict in judged}
+        choose_threshold(page)
+        decide_on_groups(page)
+        with esdedup.open(place.target, place.index) as opened:
+            before = whole(opened.store)
+            delete(page)
+            after = whole(opened.store)
+            assert set(before) - set(after) >= {"en-08"}
+            assert set(after) >= {"en-09", "en-16", "en-17"}
+            undo(page)
+            assert whole(opened.store) == before
+            groups = opened.groups()
+            heads = groups.representative.tolist()
+            head = {id: groups.ids[row] for id, row in zip(groups.ids, heads, strict=True)}
+            for left, right, verdict in kept:
+                together = head[left] == head[right]
+                assert verdict == "unsure" or together == (verdict == "duplicate")
+
+
+ADDRESSES = (
+    "/",
+    "/search?id=plain",
+    "/compare?left=en-08&right=en-09",
+    "/groups",
+    "/group?id=plain",
+    "/judge",
+    "/threshold?other=0.6",
+    "/decide",
+)
+
+
+@local
+def test_everybody_can_use_each_page(
+    target: list[str], tmp_path: Path, review: Review, open_page: OpenPage
+) -> None:
+    """With a screen reader, in the dark, on a phone; and texts of documents show as texts."""
+    documents = [*articles(), *families(10), *hostile(), {"id": "arabic", "text": ARABIC}]
+    index(tmp_path, target, documents)
+    app = review("--write", "--show", "url", "--show", "source")
+    page = open_page(app.url, viewport=PHONE)
+    go(page, "Groups")
+    expect(page.get_by_role("table")).to_be_visible()
+    go(page, "Judge")
+    expect(page.get_by_role("button", name="Skip")).to_be_visible()
+    for address in ADDRESSES:
+        page.goto(app.origin + address)
+        expect(page.get_by_role("navigation", name="Pages")).to_be_visible()
+        assert barriers(page) == [], address
+        assert not scrolls_sideways(page), address
+        page.emulate_media(color_scheme="dark")
+        assert barriers(page, "color-contrast") == [], address
+        page.emulate_media(color_scheme="light")
+        if "plain" in address:
+            expect(page.get_by_role("main")).to_contain_text("<script>alert('script')</script>")
+            expect(page.locator("#injected")).to_have_count(0)
+    for id, text, direction in [
+        ("arabic", ARABIC, "rtl"),
+        ("zh-01", TEXTS["zh-01"], "ltr"),
+        ("en-01", TEXTS["en-01"], "ltr"),
+    ]:
+        page.goto(f"{app.origin}/document?id={id}")
+        shown = page.get_by_text(text)
+        assert shown.evaluate("each => getComputedStyle(each).direction") == direction
+        # The page does not say that it is English.
+        assert shown.evaluate("each => each.closest('[lang]').lang") == ""
+
+
+@local
+def test_by_keyboard_alone(
+    target: list[str], tmp_path: Path, review: Review, open_page: OpenPage
+) -> None:
+    index(tmp_path, target, articles())
+    page = open_page(review("--write").url)
+    keys, focused = page.keyboard, page.locator(":focus")
+    keys.press("Tab")
+    expect(focused).to_have_text("Skip to the content")
+    keys.press("/")
+    keys.type("/?jkn")
+    expect(focused).to_have_value("/?jkn")
+    keys.press("ControlOrMeta+a")
+    keys.press("Delete")
+    keys.press("Tab")
+    keys.type("en-08")
+    keys.press("Enter")
+    expect(focused).to_have_text("2 similar documents")
+    keys.press("j")
+    keys.press("j")
+    expect(focused).to_contain_text("en-09")
+    keys.press("k")
+    expect(focused).to_contain_text("en-10")
+    keys.press("?")
+    expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+    keys.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+    app = page.url.partition("/search")[0]
+    page.goto(f"{app}/group?id=en-08")
+    expect(page.get_by_role("article")).to_have_count(2)
+    # The page comes when groups are found, and its scripts after it.
+    page.wait_for_load_state()
+    keys.press("j")
+    expect(focused).to_contain_text("en-09")
+    keys.press("n")
+    expect(page.get_by_role("status")).to_contain_text("en-09 is not a duplicate of en-08")
+    # The answer is a new page.
+    page.wait_for_load_state()
+    keys.press("u")
+    expect(page.get_by_role("status")).to_have_count(0)
+    expect(page.get_by_role("article")).to_have_count(2)

@@ -1,0 +1,248 @@
+"""The pages Judge and Threshold over HTTP, without a browser."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import esdedup
+from esdedup.index import Place
+from esdedup.review.app import review_of
+from tests.docs.test_json import documented
+from tests.review.test_app import OWN, Visitor, links
+
+HOSTILE = "<b onclick=alert(1)>\u202e\u001b[31m{{ 7919*7907 }}"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """An index of 60 texts, each with a copy. Its first 0 to 19 of 40 words are other ones."""
+    rng = np.random.default_rng(3)
+    documents = []
+    for number in range(60):
+        words = [f"w{at}" for at in rng.integers(0, 9_000, 40).tolist()]
+        copy = list(words)
+        copy[: number // 3] = [f"x{number}-{at}" for at in range(number // 3)]
+        documents += [
+            {"id": f"a{number}", "text": " ".join(words) + HOSTILE, "city": f"City {number}"},
+            {"id": f"b{number}" if number else HOSTILE, "text": " ".join(copy) + HOSTILE},
+        ]
+    with esdedup.open(tmp_path_factory.mktemp("judge") / "index.db") as index:
+        index.add(documents)
+        return index.place
+
+
+@pytest.fixture
+def visitor(place: Place) -> Visitor:
+    """A visitor who may judge, and an index without judgements."""
+    visitor = visiting(place)
+    index = visitor.review.index
+    for each in index.judgements().pairs:
+        index.unjudge(each.left, each.right)
+    visitor.settled("/judge")
+    return visitor
+
+
+def visiting(place: Place, write: bool = True, **grouping: Any) -> Visitor:
+    wanted: Any = {"threshold": 0.7, **grouping}
+    return Visitor(review_of(place, wanted, write=write, show=["city"]))
+
+
+def pair(page: str) -> tuple[str, str]:
+    """The ids of the pair that is shown."""
+    left, right = re.findall(r'<h3 id="side\d"><a href="[^"]*"><bdi class="id">([^<]*)<', page)
+    return left, right
+
+
+def key(visitor: Visitor, page: str, verdict: str, htmx: bool = True) -> str:
+    """Presses a button of a page, and returns what comes next."""
+    ending = "/judge/undo" if verdict == "undo" else f"verdict={verdict}"
+    (path,) = [each for each in links(page, "/judge/") if each.endswith(ending)]
+    if not htmx:
+        return visitor.post(path).text
+    answer = visitor.send("POST", path, headers={"origin": OWN, "hx-request": "true"})
+    assert answer.status_code == 200
+    return answer.text
+
+
+def said(page: str) -> str:
+    (found,) = re.findall(r'<p id="said"[^>]*>([^<]*)<', page)
+    return html.unescape(found)
+
+
+@pytest.mark.parametrize("htmx", [True, False])
+def test_pairs_are_judged_one_after_the_other(visitor: Visitor, htmx: bool) -> None:
+    page = visitor.get("/judge").text
+    shown = [pair(page)]
+    for verdict in ("duplicate", "different", "unsure", "duplicate"):
+        page = key(visitor, page, verdict, htmx)
+        assert ("<html" in page) != htmx
+        shown.append(pair(page))
+    assert len(set(shown)) == 5
+    kept = visitor.review.index.judgements().pairs
+    assert [each.verdict for each in kept] == ["duplicate", "different", "unsure", "duplicate"]
+    assert all(each.drawn for each in kept)
+    assert {each.left for each in kept} <= {id for ids in shown[:4] for id in ids}
+    similarity = visitor.review.index.explain(kept[-1].left, kept[-1].right).similarity
+    assert kept[-1].similarity == similarity
+    assert said(page).startswith("Judged a duplicate, similarity ")
+    assert said(page).endswith("4 judged")
+    # The similarity of a pair is hidden until it is judged.
+    assert "Similarity <span" not in page
+
+
+def test_undo_shows_the_pair_again(visitor: Visitor) -> None:
+    page = visitor.get("/judge").text
+    first = pair(page)
+    page = key(visitor, page, "duplicate")
+    second = pair(page)
+    page = key(visitor, page, "different")
+    page = key(visitor, page, "undo")
+    assert (pair(page), said(page)) == (second, "Undone. 1 judged")
+    page = key(visitor, page, "undo", htmx=False)
+    assert (pair(page), said(page)) == (first, "Undone. 0 judged")
+    page = key(visitor, page, "undo")
+    assert said(page) == "Nothing was judged in this session. 0 judged"
+    # A pair that is judged again after an undo was drawn as before.
+    key(visitor, page, "different")
+    (kept,) = visitor.review.index.judgements().pairs
+    assert (kept.verdict, kept.drawn) == ("different", True)
+
+
+def test_a_restart_goes_on_with_the_next_pair(visitor: Visitor, place: Place) -> None:
+    page = visitor.get("/judge").text
+    for _ in range(3):
+        page = key(visitor, page, "duplicate")
+    again = visiting(place).settled("/judge")
+    assert pair(again) == pair(page)
+    assert said(again) == "3 judged"
+
+
+@pytest.mark.parametrize("htmx", [True, False])
+def test_a_pair_whose_document_is_gone_is_left_out(visitor: Visitor, htmx: bool) -> None:
+    index = visitor.review.index
+    page = visitor.get("/judge").text
+    gone = html.unescape(pair(page)[0])
+    document = index.get(gone)
+    index.delete([gone])
+    try:
+        after = key(visitor, page, "duplicate", htmx)
+        assert said(after) == "A document of this pair is gone: not judged. 0 judged"
+        assert gone not in pair(after)
+        assert pair(visitor.get("/judge").text) == pair(after)
+    finally:
+        index.add([{**document.source, "id": gone}])
+
+
+def test_judgements_are_exported_as_json_lines(visitor: Visitor) -> None:
+    page = visitor.get("/judge").text
+    for verdict in ("duplicate", "unsure"):
+        page = key(visitor, page, verdict)
+    answer = visitor.get("/judgements.jsonl")
+    assert answer.headers["content-type"].startswith("application/x-ndjson")
+    assert "attachment" in answer.headers["content-disposition"]
+    lines = [json.loads(line) for line in answer.text.splitlines()]
+    assert lines == [each.to_json() for each in visitor.review.index.judgements().pairs]
+    assert [line["verdict"] for line in lines] == ["duplicate", "unsure"]
+    assert documented("review") == lines[0].keys()
+
+
+def test_read_only_pages_explain_and_refuse(visitor: Visitor, place: Place) -> None:
+    ids = pair(visitor.get("/judge").text)
+    reading = visiting(place, write=False)
+    page = reading.settled("/judge")
+    assert "esdedup review --write" in page
+    assert not [each for each in links(page, "/judge/") if each != "/judge/draw"]
+    answer = reading.post(f"/judge/verdict?left={ids[0]}&right={ids[1]}&verdict=duplicate")
+    assert answer.status_code == 403
+    assert reading.post("/judge/undo").status_code == 403
+    assert not reading.review.index.judgements().pairs
+    assert reading.get("/threshold").status_code == 200
+
+
+def test_all_pairs_can_be_judged_and_texts_show_as_text(visitor: Visitor) -> None:
+    page = visitor.get("/judge").text
+    count = 0
+    while "All pairs that were drawn are judged" not in page:
+        assert "<b onclick" not in page
+        assert "\u001b" not in page
+        page = key(visitor, page, "duplicate")
+        count += 1
+    assert 40 <= count <= 60
+    page = visitor.get("/threshold").text
+    # All pairs of a small index are judged: nothing is left to chance.
+    assert f"Judgements that count here: {count} of {count}." in page
+    assert "100.0% <span" in page
+    assert "judge about" not in page
+    page = key(visitor, visitor.get("/judge").text, "undo")
+    assert said(page) == f"Undone. {count - 1} judged"
+
+
+# Threshold
+
+
+def test_the_threshold_page_says_what_is_lacking(visitor: Visitor) -> None:
+    page = visitor.settled("/threshold")
+    assert "Judgements that count here: 0 of 0." in page
+    assert re.search(
+        "For precision at 0.7 to within 5 percentage points, judge about \\d+ more", page
+    )
+    assert "unknown" in page
+    assert "<polyline" not in page
+
+
+def test_groups_may_have_another_threshold_or_none(place: Place) -> None:
+    assert "This page begins at 0.3" in visiting(place, threshold=0.2).settled("/threshold")
+    by_distance = visiting(place, threshold=0.8, metric="hamming").settled("/threshold")
+    assert "thresholds on Jaccard similarity" in by_distance
+
+
+def test_estimates_follow_the_judgements(visitor: Visitor) -> None:
+    page = visitor.get("/judge").text
+    for _ in range(30):
+        left, right = (html.unescape(each) for each in pair(page))
+        alike = visitor.review.index.explain(left, right).similarity >= 0.6
+        page = key(visitor, page, "duplicate" if alike else "different")
+    page = visitor.get("/threshold").text
+    assert "Judgements that count here: 30 of 30." in page
+    assert page.count("<polyline") == 2
+    assert "style=" not in page
+    rows = re.findall(r'<th scope="row">([\d.]+)</th><td>([\d.]+)% .*?</td><td>([\d.]+)%', page)
+    shares = {float(row[0]): (float(row[1]), float(row[2])) for row in rows}
+    assert shares[0.7][0] == 100.0
+    assert shares[0.5][1] == 100.0
+    assert shares[0.3][0] < 90.0
+    assert shares[0.9][1] < 70.0
+
+
+def test_another_threshold_shows_the_pairs_that_change_sides(visitor: Visitor) -> None:
+    page = visitor.get("/judge").text
+    for _ in range(20):
+        page = key(visitor, page, "duplicate")
+    page = visitor.get("/threshold?other=0.8").text
+    found = links(page, "/compare")
+    assert found
+    for each in found:
+        assert visitor.get(each).status_code == 200
+    values = re.findall(r'data-name="Similarity">([\d.]+)<', page)
+    assert len(values) == len(found)
+    assert all(0.7 <= float(each) <= 0.8 for each in values)
+    assert "Judged: a duplicate" in page
+    assert visitor.get("/threshold?other=0.1").status_code == 400
+    assert visitor.get("/threshold?other=x").status_code == 400
+
+
+def test_an_index_without_bands_can_not_be_judged(tmp_path: Path) -> None:
+    scheme = esdedup.Scheme(minhash=None)
+    with esdedup.open(tmp_path / "index.db", scheme=scheme) as index:
+        index.add([{"id": "a", "text": "one two three four"}])
+        place = index.place
+    visitor = visiting(place)
+    for path in ("/judge", "/threshold"):
+        assert "no MinHash tokens" in visitor.settled(path)

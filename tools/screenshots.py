@@ -1,0 +1,144 @@
+"""Makes the pictures of `esdedup review` in the documentation.
+
+    python -m tools.screenshots [PAGE...]
+
+Makes an index of the articles in `examples/`, edited copies of them, and two texts in Arabic. Opens
+each page in Chromium, and writes a light, a dark and a phone's picture of it to
+`docs/how-to/review/`. Needs the packages of the extra `test` and of the group `docs`.
+"""
+
+from __future__ import annotations
+
+import io
+import random
+import re
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+from playwright.sync_api import Page, expect
+
+from tests.review.browser import running_browser
+from tests.review.documents import articles, index
+from tests.review.reviewing import Reviewing
+
+FOLDER = Path(__file__).resolve().parents[1] / "docs" / "how-to" / "review"
+COLOURS = 64
+VIEWS: dict[str, dict[str, Any]] = {
+    "light": {"viewport": {"width": 1100, "height": 800}},
+    "dark": {"viewport": {"width": 1100, "height": 800}, "color_scheme": "dark"},
+    "phone": {"viewport": {"width": 390, "height": 800}, "has_touch": True, "is_mobile": True},
+}
+_SENTENCE = re.compile(r"[^.!?。！？]+[.!?。！？]+\s*")
+
+ARABIC = (
+    "يعاد افتتاح جسر المشاة فوق القناة يوم {} بعد أحد عشر أسبوعا من أعمال الترميم. استبدل "
+    "العمال أربعين لوحا خشبيا تالفا ولحموا عارضتين متصدعتين. يرجى من راكبي الدراجات "
+    "النزول عنها حتى يجف السطح."
+)
+
+
+def documents() -> list[dict[str, Any]]:
+    """The articles, and after each of them copies that were edited more and more."""
+    made = articles()
+    rng = random.Random(17)
+    for number, article in enumerate([*made]):
+        other = rng.choice([each for each in made if each["lang"] == article["lang"]])
+        sentences, others = (_SENTENCE.findall(each["text"]) for each in (article, other))
+        copies = [
+            [*sentences, others[0]],
+            sentences[:-1],
+            [sentences[0], *others[1:]],
+        ]
+        for copy, edited in enumerate(copies[number % 3 :], number % 3):
+            made.append(
+                article | {"id": f"{article['id']}-copy{copy + 1}", "text": "".join(edited).strip()}
+            )
+    for number, day in enumerate(("السبت", "الأحد"), 1):
+        made.append(
+            {"id": f"ar-0{number}", "lang": "ar", "title": "جسر المشاة", "text": ARABIC.format(day)}
+            | {"date": f"2026-10-0{number}"}
+        )
+    return made
+
+
+def judge(page: Page, app: Reviewing) -> None:
+    """Judges 60 pairs. Copies with a sentence in place of others are no duplicates."""
+    page.goto(f"{app.origin}/judge")
+    said, sides = page.get_by_role("status"), page.get_by_role("heading", level=3)
+    for number in range(60):
+        expect(said).to_contain_text(f"{number} judged")
+        ids = [each.inner_text() for each in sides.all()]
+        page.keyboard.press("n" if any(id.endswith("copy3") for id in ids) else "d")
+    expect(said).to_contain_text("60 judged")
+
+
+def pages() -> dict[str, str]:
+    """The address of each page, by the name of its pictures."""
+    return {
+        "search": "/search?id=en-08&threshold=0.6",
+        "compare": "/compare?left=zh-16&right=zh-17",
+        "groups": "/groups?sort=likeness",
+        "group": "/group?id=en-08",
+        "right-to-left": "/compare?left=ar-01&right=ar-02",
+        "judge": "/judge",
+        "threshold": "/threshold?other=0.6",
+        "decide": "/decide",
+    }
+
+
+def photograph(page: Page, folder: Path, file: Path) -> None:
+    """Writes a picture of the top of a page, with few colours and without the folder's name."""
+    page.wait_for_load_state("networkidle")
+    page.evaluate(
+        """folder => {
+            for (const each of document.querySelectorAll("bdi, code"))
+                if (each.textContent.includes(folder))
+                    each.textContent = each.textContent.replace(folder, "~");
+            document.activeElement.blur();
+            window.scrollTo(0, 0);
+        }""",
+        str(folder),
+    )
+    picture = Image.open(io.BytesIO(page.screenshot(animations="disabled")))
+    few = picture.convert("RGB").quantize(COLOURS, kmeans=2, dither=Image.Dither.NONE)
+    few.save(file, optimize=True)
+
+
+def main(wanted: Sequence[str]) -> None:
+    """Makes the pictures of these pages, or of all if none is named."""
+    FOLDER.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as name, running_browser() as browser:
+        folder = Path(name)
+        target = ["--db", str(folder / "esdedup.db"), "--index", "news"]
+        index(folder, target, documents())
+        target[1] = "esdedup.db"
+        options = [*target, "--write", "--threshold", "0.7"]
+        with Reviewing(folder, *options, "--show", "title", "--show", "date") as app:
+            page = browser.new_page()
+            page.goto(app.url)
+            judge(page, app)
+            page.goto(f"{app.origin}/groups")
+            expect(page.get_by_role("table")).to_be_visible()
+            for view, given in VIEWS.items():
+                context = browser.new_context(**given)
+                page = context.new_page()
+                page.goto(app.url)
+                for name, address in pages().items():
+                    if wanted and name not in wanted:
+                        continue
+                    page.goto(app.origin + address)
+                    photograph(page, folder, FOLDER / f"{name}-{view}.png")
+                    if name == "decide":
+                        page.get_by_role("radio", name="Delete duplicates").check()
+                        page.get_by_role("button", name="Continue").click()
+                        expect(page.get_by_role("button", name="Delete")).to_be_visible()
+                        photograph(page, folder, FOLDER / f"confirm-{view}.png")
+                context.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
