@@ -11,7 +11,7 @@ from playwright.sync_api import Locator, Page, expect
 
 import esdedup
 from tests.helpers.places import Place, local, whole
-from tests.review.browser import barriers, scrolls_sideways
+from tests.review.browser import Watch, barriers, scrolls_sideways
 from tests.review.conftest import OpenPage, Review
 from tests.review.documents import articles, families, hostile, index
 from tests.review.reviewing import Reviewing
@@ -149,16 +149,19 @@ def delete(page: Page) -> None:
     page.get_by_role("button", name="Continue").click()
     page.get_by_role("textbox", name="Type delete to go on").fill("delete")
     page.get_by_role("button", name=re.compile(r"Delete \d+ duplicates")).click()
-    expect(page.get_by_role("status", name=re.compile("duplicates"))).to_contain_text(
-        re.compile(r"\d+ deleted")
-    )
+    ended(page, "duplicates", r"\d+ deleted")
 
 
 def undo(page: Page) -> None:
     page.get_by_role("button", name=re.compile("^Undo")).click()
-    expect(page.get_by_role("status", name=re.compile("Undo"))).to_contain_text(
-        re.compile(r"\d+ put back")
-    )
+    ended(page, "Undo", r"\d+ put back")
+
+
+def ended(page: Page, name: str, counts: str) -> None:
+    """Waits until a run has ended, and the page does not ask for its progress any more."""
+    run = page.get_by_role("status", name=re.compile(name)).get_by_role("paragraph").first
+    expect(run).to_have_text(re.compile(f"^{counts}"))
+    expect(page.get_by_role("progressbar")).to_have_count(0)
 
 
 @pytest.mark.on_every_server
@@ -287,3 +290,21 @@ def test_by_keyboard_alone(
     keys.press("u")
     expect(page.get_by_role("status")).to_have_count(0)
     expect(page.get_by_role("article")).to_have_count(2)
+
+
+@local
+def test_a_page_says_that_nothing_listens_any_more(
+    target: list[str], tmp_path: Path, open_page: OpenPage, watch: Watch
+) -> None:
+    index(tmp_path, target, families(10))
+    with Reviewing(tmp_path, *target, "--write") as app:
+        page = open_page(app.url)
+        go(page, "Judge")
+        judged = page.get_by_role("status")
+        expect(judged).to_contain_text("0 judged")
+        expect(page.get_by_role("alert")).to_have_count(0)
+    page.keyboard.press("d")
+    expect(page.get_by_role("alert")).to_contain_text("esdedup review does not answer")
+    expect(judged).to_contain_text("0 judged")
+    assert any("ERR_CONNECTION_REFUSED" in complaint for complaint in watch.complaints)
+    watch.complaints.clear()

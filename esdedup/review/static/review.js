@@ -65,6 +65,13 @@ document.addEventListener("htmx:afterSettle", (event) => {
   if (focus) focus.focus();
 });
 
+// A key or a button must not seem to have worked when nothing listens any more.
+for (const [name, missing] of [["htmx:sendError", true], ["htmx:afterOnLoad", false]]) {
+  document.addEventListener(name, () => {
+    document.getElementById("unreachable").hidden = !missing;
+  });
+}
+
 document.addEventListener("DOMContentLoaded", () => {
   const focus = document.querySelector("[data-focus]");
   if (focus) focus.focus();
