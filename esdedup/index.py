@@ -119,9 +119,11 @@ class Place:
         So it does for a name of judgements, among which documents would be taken for judgements.
         """
         if other.startswith(PREFIX):
-            raise UsageError(f"--to {other}: judgements lie there; name another index")
+            raise UsageError(f"index {other!r}: judgements lie there; name another to move to")
         if other == self.index:
-            raise UsageError(f"--to {other}: the documents are there already; name another index")
+            raise UsageError(
+                f"index {other!r}: the documents are there already; name another to move to"
+            )
         if isinstance(self.target, Connection):
             with reached(self.target, self.policy) as cluster:
                 check_apart(cluster, self.index, other)
@@ -172,8 +174,7 @@ class Dedup:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         header = RunHeader(place.index, index.store.address, meta.scheme.id, meta.field, *run, now)
         destination = index.beside(self.to)
-        if destination is not None:
-            prepare(destination, meta)
+        prepare(index.store, meta, groups, self.action, destination)
         with LogWriter(self.log, header) as log:
             done = dedup(index.store, meta, groups, self.action, log, destination, on_report)
         return replace(self, report=done)
@@ -549,7 +550,7 @@ class Index:
             differing.append(f"of scheme {header.scheme}, not {self.scheme.id}")
         if differing and not force:
             other = f"log file {log.path} is of an index {' and '.join(differing)}"
-            raise UsageError(f"{other}: if that is right, --force")
+            raise UsageError(f"{other}: if that is right, esdedup undo --force")
 
     def beside(self, name: str | None) -> Store | None:
         """The store of another index in the same place; None for no name."""

@@ -125,8 +125,26 @@ class DedupReport(Counts):
         return self.done + self.unchanged + self.gone + len(self.failures)
 
 
-def prepare(destination: Store, meta: IndexMeta) -> None:
-    """Makes the index to move documents to, or raises SchemeMismatch if it has another scheme."""
+def prepare(
+    store: Store,
+    meta: IndexMeta,
+    groups: Groups,
+    action: Action,
+    destination: Store | None = None,
+) -> None:
+    """Checks that a run may begin, and makes the index to move documents to.
+
+    The arguments are those of `dedup`. Raises UsageError if they contradict each other, StoreError
+    if two documents of a group were judged different since it was found, and SchemeMismatch if the
+    destination has another scheme. Nothing is changed then.
+    """
+    if (action == "move") != (destination is not None and destination.where != store.where):
+        raise UsageError("to move documents, and only that, takes another index to move them to")
+    if action != "delete":
+        require_settled(store, meta)
+    _require_judged(store, meta, groups)
+    if destination is None:
+        return
     stored = destination.meta()
     if stored is None:
         destination.create(replace(meta, next=None, former=None, spent=()))
@@ -143,19 +161,13 @@ def dedup(
     destination: Store | None = None,
     on_report: Callable[[DedupReport], None] | None = None,
 ) -> DedupReport:
-    """Deletes, marks, or moves the duplicates among groups of documents.
+    """Deletes, marks, or moves the duplicates among groups of documents, after `prepare`.
 
     destination: an index of the same scheme to move them to. on_report: called after each page.
 
     Returns the counts of all documents. Raises the errors of the store, and StoreError if the log
-    can't be written, or if two documents of a group were judged different since it was found.
-    Documents that were not logged are not changed, and the same call goes on.
+    can't be written. Documents that were not logged are not changed, and the same call goes on.
     """
-    if (action == "move") != (destination is not None and destination.where != store.where):
-        raise UsageError("to move documents, and only that, takes another index to move them to")
-    if action != "delete":
-        require_settled(store, meta)
-    _require_judged(store, meta, groups)
     rows = groups.duplicate_rows
     if action == "mark":
         rows = np.union1d(rows, groups.representative[rows])

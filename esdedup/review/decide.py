@@ -228,11 +228,7 @@ class Decide:
             raise UsageError("name the index to move duplicates to")
         if action != "move":
             return actions[action], None
-        try:
-            self.review.index.place.check_apart(str(to))
-        except UsageError as error:
-            # The page has no such option.
-            raise UsageError(str(error).removeprefix("--to ")) from error
+        self.review.index.place.check_apart(str(to))
         return "move", to
 
     def _listed(self) -> Listed:
@@ -282,7 +278,5 @@ class Decide:
         try:
             self.review.index.check_log(LogReader(log.path))
         except EsdedupError as error:
-            # The page has no such option.
-            fault = message_of(str(error)).removesuffix(": if that is right, --force")
-            return replace(log, fault=fault)
+            return replace(log, fault=message_of(str(error)))
         return log

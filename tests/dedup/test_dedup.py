@@ -141,7 +141,7 @@ def apply(store: Store, others: Place, tmp_path: Path) -> Iterator[Apply]:
         if action == "move":
             destination = others.open()
             opened.append(destination)
-            prepare(destination, META)
+        prepare(store, META, groups, action, destination)
         log = Log(tmp_path / "log.jsonl.zst", action, others.index if destination else None)
         log.then, log.finally_ = then, finally_
         with log:
@@ -748,7 +748,7 @@ def test_the_log_of_another_index_is_refused(
     opened = elsewhere.open()
     fill(opened, [])
     ran = run(elsewhere, "undo", "log.jsonl", "--yes")
-    assert (ran.status, "if that is right, --force" in ran.err) == (2, True), ran.err
+    assert (ran.status, "if that is right, esdedup undo --force" in ran.err) == (2, True), ran.err
     assert whole(opened) == {}
     ran = run(elsewhere, "undo", "log.jsonl", "--yes", "--force")
     assert (ran.status, len(whole(opened))) == (0, 4)

@@ -151,7 +151,7 @@ def test_what_dedup_and_undo_refuse(index: esdedup.Index, tmp_path: Path) -> Non
     index.dedup(apply=True, log="log.jsonl")
     with esdedup.open(tmp_path / "b.db") as other:
         other.create()
-        with pytest.raises(UsageError, match="if that is right, --force"):
+        with pytest.raises(UsageError, match="if that is right, esdedup undo --force"):
             other.undo("log.jsonl")
         assert other.undo("log.jsonl", force=True).restored == 2
     with pytest.raises(UsageError, match=r"esdedup\.open"):

@@ -262,6 +262,7 @@ def test_dedup_refuses_groups_that_are_older_than_a_judgement(
     with pytest.raises(esdedup.StoreError, match="'d1' and 'd3' were judged different since"):
         plan.apply()
     assert len(index.store.get([f"d{n}" for n in range(4)])) == 4
+    assert not (tmp_path / "log.zst").exists()
 
 
 @pytest.mark.on_every_server

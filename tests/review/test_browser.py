@@ -31,6 +31,12 @@ def go(page: Page, name: str) -> None:
     expect(page.get_by_role("heading", level=1)).to_have_text(name)
 
 
+def press(page: Page, key: str) -> None:
+    """Presses a key when the page is there with its scripts, which come after its text."""
+    page.wait_for_load_state()
+    page.keyboard.press(key)
+
+
 def item(page: Page, id: str) -> Locator:
     """The part of a list that is about a document."""
     heading = page.get_by_role("heading", name=re.compile(rf"\b{id}\b"))
@@ -86,14 +92,14 @@ def judge(page: Page) -> list[tuple[str, str, str]]:
     for number in range(1, JUDGED + 1):
         left, right = sides.all_inner_texts()
         key, verdict = KEYS[int(left[1:3]) % 2] if left[0] == right[0] == "f" else KEYS[2]
-        page.keyboard.press(key)
+        press(page, key)
         # This looks again sooner than `expect` does.
         said.filter(has_text=f" {number} judged").wait_for()
         judged.append((left, right, verdict))
     last = sides.all_inner_texts()
-    page.keyboard.press("d")
+    press(page, "d")
     expect(said).to_contain_text(f" {JUDGED + 1} judged")
-    page.keyboard.press("u")
+    press(page, "u")
     expect(said).to_have_text(f"Undone. {JUDGED} judged")
     expect(sides).to_have_text(last)
     assert {verdict for _, _, verdict in judged} == {verdict for _, verdict in KEYS}
@@ -279,15 +285,11 @@ def test_by_keyboard_alone(
     app = page.url.partition("/search")[0]
     page.goto(f"{app}/group?id=en-08")
     expect(page.get_by_role("article")).to_have_count(2)
-    # The page comes when groups are found, and its scripts after it.
-    page.wait_for_load_state()
-    keys.press("j")
+    press(page, "j")
     expect(focused).to_contain_text("en-09")
     keys.press("n")
     expect(page.get_by_role("status")).to_contain_text("en-09 is not a duplicate of en-08")
-    # The answer is a new page.
-    page.wait_for_load_state()
-    keys.press("u")
+    press(page, "u")
     expect(page.get_by_role("status")).to_have_count(0)
     expect(page.get_by_role("article")).to_have_count(2)
 
@@ -303,6 +305,7 @@ def test_a_page_says_that_nothing_listens_any_more(
         judged = page.get_by_role("status")
         expect(judged).to_contain_text("0 judged")
         expect(page.get_by_role("alert")).to_have_count(0)
+        page.wait_for_load_state()
     page.keyboard.press("d")
     expect(page.get_by_role("alert")).to_contain_text("esdedup review does not answer")
     expect(judged).to_contain_text("0 judged")
