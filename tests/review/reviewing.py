@@ -36,6 +36,10 @@ class Reviewing:
             raise RuntimeError(f"esdedup review did not start: {error}: {self.log}") from None
 
     @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
     def log(self) -> str:
         """Everything that it has printed so far."""
         return self._log_file.read_text("utf-8")
