@@ -33,6 +33,13 @@ class Job:
     over: threading.Event = field(default_factory=threading.Event)
     stopping: threading.Event | None = None
 
+    def __str__(self) -> str:
+        """Its name and its progress, in words."""
+        if not self.step:
+            return self.name
+        of = f" of {self.total:,}" if self.total else ""
+        return f"{self.name} ({self.step.lower()}: {self.done:,}{of})"
+
     @property
     def failure(self) -> str | None:
         """The reason for which the ended work failed; None if it works, or did not fail."""
@@ -88,12 +95,15 @@ class Jobs:
             return self._jobs[self._waiting[0]][0] if self._waiting else None
 
     def stop(self, seconds: float) -> Job | None:
-        """Ends the jobs at their next step, and returns one that did not end in this time."""
+        """Ends the jobs at their next step, and waits for that.
+
+        Returns the one that was at work and was stopped, or goes on after this time.
+        """
         self._stopping.set()
-        thread = self._thread
+        job, thread = self.current, self._thread
         if thread is not None:
             thread.join(seconds)
-        return self.current if thread is not None and thread.is_alive() else None
+        return None if job is None or (job.ended and job.error is None) else job
 
     def _work(self) -> None:
         while True:

@@ -11,6 +11,7 @@ import uvicorn
 
 from esdedup.exceptions import UsageError
 from esdedup.review.app import application
+from esdedup.review.jobs import Job
 from esdedup.review.pages import Review
 from esdedup.review.security import Guard
 
@@ -22,13 +23,13 @@ _JOB_SECONDS = 30.0
 """Time for a job to end after its step, such as a page of documents to delete."""
 
 
-def serve(review: Review, port: int, started: Callable[[str], None]) -> str | None:
+def serve(review: Review, port: int, started: Callable[[str], None]) -> Job | None:
     """Serves the pages until Ctrl-C.
 
     port: 0 for any free one. started: gets the URL with the token, when the port is open.
 
-    Returns the name of a job that was still at work at the end, or None. Raises UsageError if the
-    port is taken.
+    Returns the job that was stopped at the end, or is still at work, if there is one. Raises
+    UsageError if the port is taken.
     """
     try:
         listening = socket.create_server((_ADDRESS, port))
@@ -58,6 +59,6 @@ def serve(review: Review, port: int, started: Callable[[str], None]) -> str | No
         with suppress(KeyboardInterrupt):
             uvicorn.Server(config).run(sockets=[listening])
         review.preparing.stop(0)
-        left = review.jobs.stop(_JOB_SECONDS)
+        stopped = review.jobs.stop(_JOB_SECONDS)
         review.index.close()
-    return None if left is None else left.name
+    return stopped

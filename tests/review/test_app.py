@@ -459,6 +459,7 @@ def test_jobs_work_one_after_the_other_and_end_when_they_are_stopped() -> None:
     jobs, begun, seen = Jobs(), threading.Event(), list[str]()
 
     def first(job: Job) -> None:
+        job.on_step("Working", 1, 2)
         begun.set()
         await_true("it goes on", lambda: "asked" in seen)
         while True:
@@ -470,7 +471,8 @@ def test_jobs_work_one_after_the_other_and_end_when_they_are_stopped() -> None:
     assert jobs.start("first", first) is jobs.current is job
     assert not other.ended
     seen.append("asked")
-    assert jobs.stop(60) is None
+    assert jobs.stop(60) is job
+    assert str(job) == "first (working: 1 of 2)"
     assert (job.ended, job.error) == (True, "it was stopped")
     assert (other.ended, other.error, seen) == (True, "it was stopped", ["asked"])
 

@@ -81,7 +81,10 @@ def review_command(
                 )
                 opening.start()
 
-        left = serve(review, port, started)
-    message(
-        "Ended" if left is None else f"Ended. {left} was still at work: it did not end by itself"
-    )
+        job = serve(review, port, started)
+    if job is None:
+        message("Ended")
+    elif job.ended:
+        message(f"Ended. {job} was stopped")
+    else:
+        message(f"Ended. {job} was still at work: it did not end by itself")
