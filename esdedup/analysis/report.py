@@ -22,7 +22,7 @@ from esdedup.analysis.templates import Template, in_group, largest, warning_of
 from esdedup.analysis.to_json import object_of
 from esdedup.arguments import check_fields
 from esdedup.dedup.constraints import JudgedCounts
-from esdedup.dedup.groups import Grouping, Groups, find_groups
+from esdedup.dedup.groups import Grouping, Groups, find_groups, joined_though_unlike
 from esdedup.dedup.verify import texts_in
 from esdedup.dedup.work_folder import OnStep, WorkFolder
 from esdedup.exceptions import UsageError
@@ -216,10 +216,7 @@ class Report:
             found.append(f"Judged pairs: {self.judged}")
         if self.chained:
             chained = _counted(self.chained, "duplicate is", "duplicates are")
-            found.append(
-                f"{chained} joined by a chain of similar documents, and less like the"
-                " representative than the threshold: --method leader leaves them"
-            )
+            found.append(f"{chained} {joined_though_unlike(grouping, self.judged)}")
         for group in self.largest:
             if group.template is not None:
                 found.append(warning_of(group.representative, group.documents, group.template))

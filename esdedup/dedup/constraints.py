@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from esdedup.dedup.candidate_pairs import Classes
+from esdedup.dedup.representative import rows_of
 from esdedup.dedup.union_find import join, singletons
 from esdedup.sketch.sketch import digest_words
 from esdedup.stores.judgements import Judgement, Judgements
@@ -174,21 +175,37 @@ def constrained(
     return classes, constraints
 
 
-def violated(
-    judgements: Judgements, ids: Sequence[str], digests: U64, representative: I64
-) -> Judgement | None:
-    """Returns a pair that was judged different, and is in one group; None if there is none.
+def outdated(
+    then: Judgements, now: Judgements, ids: Sequence[str], digests: U64, representative: I64
+) -> str | None:
+    """Returns the reason for which groups do not suit later judgements; None if they do.
 
-    ids: of n documents. digests: shape (n, 2). representative: the row of each, shape (n,).
+    They do not if a group holds two documents that were judged different, or two that were joined
+    because they were judged duplicates and are not any more, or if a document was chosen since and
+    does not represent its group.
+
+    then: the judgements that the groups were formed by. now: later ones. ids: of n documents.
+    digests: shape (n, 2). representative: the row of each, shape (n,).
     """
-    different = judgements.of("different")
-    rows = _judged_rows(different, ids, digests)
-    wrong = (
-        each
-        for each, ends in zip(different, rows, strict=True)
-        if ends is not None and representative[ends[0]] == representative[ends[1]]
-    )
-    return next(wrong, None)
+
+    def together(pairs: Sequence[Judgement]) -> Judgement | None:
+        rows = zip(pairs, _judged_rows(pairs, ids, digests), strict=True)
+        found = (each for each, ends in rows if ends and len({*representative[[*ends]]}) == 1)
+        return next(found, None)
+
+    if (found := together(now.of("different"))) is not None:
+        return f"{found.left!r} and {found.right!r} were judged different"
+    kept = {(each.left, each.right, each.digests) for each in now.of("duplicate")}
+    former = [
+        each for each in then.of("duplicate") if (each.left, each.right, each.digests) not in kept
+    ]
+    if (found := together(former)) is not None:
+        return f"{found.left!r} and {found.right!r} are not judged duplicates any more"
+    for id in {*now.representatives} - {*then.representatives}:
+        rows = rows_of(ids, [id])
+        if (representative[rows] != rows).any():
+            return f"{id!r} was chosen to represent its group"
+    return None
 
 
 def _kinds(different: Sequence[tuple[int, int]]) -> dict[int, int]:

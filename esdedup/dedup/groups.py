@@ -9,7 +9,7 @@ grows with the documents, not with their pairs. `edges` takes pairs of another p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -41,7 +41,7 @@ from esdedup.search.buckets import Capped
 from esdedup.search.limits import ACTING, MAX_PER_BUCKET, RECALL, Limits
 from esdedup.sketch.sketch import digest_of_words
 from esdedup.stores.base import Store
-from esdedup.stores.judgements import read_judgements
+from esdedup.stores.judgements import Judgements, read_judgements
 from esdedup.stores.mapping import IndexMeta
 from esdedup.text.arrays import F64, I64, U64, Mask, run_starts
 from esdedup.text.jaccard import hamming
@@ -139,7 +139,8 @@ class Groups:
     recall: the expected share found of the pairs at the threshold; 1 by Hamming distance; None if
     edges were given: nobody knows what these lack.
     basis: of the comparison. edges: counts of the edges that were given, or None. judged: counts of
-    the judgements that were respected when all groups were found.
+    the judgements that were respected when all groups were found. judgements: that the groups were
+    formed by.
     """
 
     grouping: Grouping
@@ -152,6 +153,7 @@ class Groups:
     basis: Basis
     edges: EdgeCounts | None = None
     judged: JudgedCounts = JudgedCounts()  # noqa: RUF009
+    judgements: Judgements = Judgements()  # noqa: RUF009
 
     @property
     def sizes(self) -> I64:
@@ -233,7 +235,7 @@ def find_groups(
     with WorkFolder.temporary() if work is None else nullcontext(work) as folder:
         columns = folder.read(store, reading, parameters, step)
         classes, constraints = constrained(judgements, columns.ids, columns.digests, columns.filled)
-        job = _Job(store, reading, grouping, columns, classes, constraints, step)
+        job = _Job(store, reading, grouping, columns, classes, judgements, constraints, step)
         if metric == "hamming":
             return job.by_hamming()
         candidates: _Candidates
@@ -253,8 +255,11 @@ def regroup(store: Store, meta: IndexMeta, groups: Groups, ids: Sequence[str]) -
     ids: of documents. Their groups are formed from the documents of all of these groups, each of
     which is compared with each.
 
-    Raises UsageError if these are more than 1,000 documents, and the errors of the store.
+    Raises UsageError if these are more than 1,000 documents, or templates were split, which takes
+    all documents of a template; and the errors of the store.
     """
+    if groups.grouping.split_templates:
+        raise UsageError("templates are split among all documents: find all groups again")
     heads = np.unique(groups.representative[rows_of(groups.ids, ids)])
     rows = np.flatnonzero(np.isin(groups.representative, heads))
     if rows.size > _MOST_REGROUPED:
@@ -270,7 +275,8 @@ def regroup(store: Store, meta: IndexMeta, groups: Groups, ids: Sequence[str]) -
     part = sketched(Strings.of(names), texts, Reading(meta, metric, sketching=meta.scheme))
     columns = Columns.of(part, texts)
     classes, constraints = constrained(judgements, names, columns.digests, columns.filled)
-    job = _Job(store, Reading(meta, metric), grouping, columns, classes, constraints, _no_step)
+    reading = Reading(meta, metric)
+    job = _Job(store, reading, grouping, columns, classes, judgements, constraints, _no_step)
     if metric == "hamming":
         found = job.by_hamming()
     else:
@@ -281,7 +287,33 @@ def regroup(store: Store, meta: IndexMeta, groups: Groups, ids: Sequence[str]) -
     value = groups.value.copy()
     digests[rows], value[rows] = found.digests, found.value
     representative[rows] = rows[found.representative]
-    return replace(groups, digests=digests, representative=representative, value=value)
+    formed_by = _with_newer(groups.judgements, judgements, {*names})
+    return replace(
+        groups,
+        digests=digests,
+        representative=representative,
+        value=value,
+        judgements=formed_by,
+    )
+
+
+def _with_newer(then: Judgements, now: Judgements, ids: Set[str]) -> Judgements:
+    """The judgements that were made then, but the newer ones about some documents."""
+    pairs = [each for each in then.pairs if not {each.left, each.right} <= ids]
+    pairs += [each for each in now.pairs if {each.left, each.right} <= ids]
+    chosen = [id for id in then.representatives if id not in ids]
+    chosen += [id for id in now.representatives if id in ids]
+    return Judgements(tuple(pairs), tuple(chosen))
+
+
+def joined_though_unlike(grouping: Grouping, judged: JudgedCounts) -> str:
+    """Says of duplicates that are not similar to their representative why they are in its group."""
+    chain = "a chain of similar documents"
+    unlike = "less like the representative than the threshold"
+    if grouping.method == "leader" or grouping.exact:
+        return f"joined by judgements, and {unlike}"
+    by = f"{chain} or by judgements" if judged.duplicates else chain
+    return f"joined by {by}, and {unlike}: --method leader leaves them"
 
 
 def _no_step(_: str, done: int, total: int) -> None:
@@ -311,6 +343,7 @@ class _Job:
     grouping: Grouping
     columns: Columns
     classes: Classes
+    judgements: Judgements
     constraints: Constraints
     step: OnStep
 
@@ -334,6 +367,8 @@ class _Job:
             partition = split_templates(
                 partition, lambda chosen: texts(rows[chosen])(), meta.scheme
             )
+            if self.grouping.method == "leader":
+                self._lead_again(partition, similarity)
             self.constraints.relink(partition)
         # In a component, the row that a row was compared with may not be the representative.
         unknown = np.flatnonzero(found.partner != partition)
@@ -342,6 +377,19 @@ class _Job:
         loss = candidates.capped, candidates.recall
         edges = candidates.counted(found.below) if isinstance(candidates, EdgeCandidates) else None
         return self._groups(partition, value, *loss, edges)
+
+    def _lead_again(self, partition: I64, similarity: ExactSimilarity) -> None:
+        """Takes rows from groups whose first row is not like them, in place.
+
+        The first of these rows leads the others of the group, and so on.
+        """
+        least = self.grouping.limits.least_similarity
+        rows = np.flatnonzero(partition != np.arange(partition.size))
+        while rows.size:
+            rows = rows[similarity(partition[rows], rows) < least]
+            _, first, group = np.unique(partition[rows], return_index=True, return_inverse=True)
+            partition[rows] = rows[first[group]]
+            rows = rows[partition[rows] != rows]
 
     def _join_components(
         self, found: Checkpoint, left: I64, right: I64, similarity: ExactSimilarity
@@ -423,8 +471,10 @@ class _Job:
         rows = len(columns.ids)
         alone = np.arange(classes.filled, classes.rows.size)
         partition = np.concatenate([partition, alone])
-        value = np.concatenate([value, np.zeros(alone.size)])
-        # Texts without words are not compared, and may be judged.
+        # Texts without words are not compared, and may be judged: they are as unlike as can be.
+        bits = 64.0 * len(columns.values) if self.grouping.by_distance else 0.0
+        unlike = np.full(alone.size, bits)
+        value = np.concatenate([value, unlike])
         must = self.constraints.must
         without_words = must[must[:, 1] >= classes.filled]
         partition[without_words[:, 1]] = partition[without_words[:, 0]]
@@ -447,7 +497,8 @@ class _Job:
             recall,
             basis,
         )
-        return replace(found, edges=edges, judged=self.constraints.counts)
+        counts = self.constraints.counts
+        return replace(found, edges=edges, judged=counts, judgements=self.judgements)
 
 
 def _undecided(partition: I64, left: I64, right: I64) -> Mask:

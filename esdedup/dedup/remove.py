@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from esdedup.dedup.constraints import violated
+from esdedup.dedup.constraints import outdated
 from esdedup.dedup.groups import Groups
 from esdedup.dedup.log import Action, Entry, LogWriter
 from esdedup.dedup.marks import differing, former, merging, require_settled, wanted_marks
@@ -132,23 +132,18 @@ def prepare(
     action: Action,
     destination: Store | None = None,
 ) -> None:
-    """Checks that a run may begin, and makes the index to move documents to.
+    """Raises an error if a run may not begin; the arguments are those of `dedup`.
 
-    The arguments are those of `dedup`. Raises UsageError if they contradict each other, StoreError
-    if two documents of a group were judged different since it was found, and SchemeMismatch if the
-    destination has another scheme. Nothing is changed then.
+    It is UsageError if they contradict each other, StoreError if the groups do not suit judgements
+    that were made since they were found, and SchemeMismatch if the destination has another scheme.
     """
     if (action == "move") != (destination is not None and destination.where != store.where):
         raise UsageError("to move documents, and only that, takes another index to move them to")
     if action != "delete":
         require_settled(store, meta)
     _require_judged(store, meta, groups)
-    if destination is None:
-        return
-    stored = destination.meta()
-    if stored is None:
-        destination.create(replace(meta, next=None, former=None, spent=()))
-    else:
+    stored = None if destination is None else destination.meta()
+    if destination is not None and stored is not None:
         stored.require(meta, destination.where)
 
 
@@ -163,11 +158,15 @@ def dedup(
 ) -> DedupReport:
     """Deletes, marks, or moves the duplicates among groups of documents, after `prepare`.
 
-    destination: an index of the same scheme to move them to. on_report: called after each page.
+    destination: an index of the same scheme to move them to; made if there is none. on_report:
+    called after each page.
 
     Returns the counts of all documents. Raises the errors of the store, and StoreError if the log
-    can't be written. Documents that were not logged are not changed, and the same call goes on.
+    can't be written, or if the rest of the groups does not suit a judgement that was made since.
+    Documents that were not logged are not changed, and the same call goes on.
     """
+    if destination is not None and destination.meta() is None:
+        destination.create(replace(meta, next=None, former=None, spent=()))
     rows = groups.duplicate_rows
     if action == "mark":
         rows = np.union1d(rows, groups.representative[rows])
@@ -175,7 +174,9 @@ def dedup(
     rows = rows[np.argsort(groups.representative[rows], kind="stable")]
     work = _Work(store, meta, groups, action, destination)
     total, first, size = DedupReport(), 0, _FIRST_PAGE
+    suited = None
     while first < rows.size:
+        suited = _require_judged(store, meta, groups, suited)
         some = rows[first : first + size].tolist()
         report, characters = work.page(some, log)
         total += report
@@ -190,15 +191,21 @@ def dedup(
     return total
 
 
-def _require_judged(store: Store, meta: IndexMeta, groups: Groups) -> None:
-    """Raises StoreError if groups do not respect a judgement, which may be newer than they are."""
-    judgements = read_judgements(store, meta)
-    found = violated(judgements, groups.ids, groups.digests, groups.representative)
-    if found is not None:
-        raise StoreError(
-            f"{found.left!r} and {found.right!r} were judged different since these groups were"
-            " found: find the groups again. Nothing was changed"
-        )
+def _require_judged(
+    store: Store, meta: IndexMeta, groups: Groups, suited: str | None = None
+) -> str:
+    """Raises StoreError if groups do not suit the judgements as they are now.
+
+    suited: the `acting` of judgements that suit. Returns that of the judgements as they are now.
+    """
+    then, now = groups.judgements, read_judgements(store, meta)
+    acting = now.acting
+    if acting == suited:
+        return acting
+    reason = outdated(then, now, groups.ids, groups.digests, groups.representative)
+    if reason is not None:
+        raise StoreError(f"{reason} since these groups were found: find the groups again")
+    return acting
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,16 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from esdedup.exceptions import UsageError
 from esdedup.index import Index
 from esdedup.review.found import Found
-from esdedup.stores.judgements import Judgement, Judgements, Verdict, keep_judgement
+from esdedup.stores.judgements import (
+    Judgement,
+    Judgements,
+    Verdict,
+    keep_judgement,
+    stored_judgement,
+)
 
 _READ_SECONDS = 10.0
 """Seconds after which judgements are read again, because other programs may make some."""
@@ -17,14 +24,34 @@ _READ_SECONDS = 10.0
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """A decision of this session. pair: ids that were judged. earlier: the judgement before."""
+    """A judgement of this session. earlier: the one that it replaced, of anybody."""
 
-    pair: tuple[str, str]
+    made: Judgement
     earlier: Judgement | None
+
+    @property
+    def pair(self) -> tuple[str, str]:
+        """The ids that were judged."""
+        return self.made.left, self.made.right
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """A representative that was chosen in this session. instead_of: ids that were chosen before."""
+
+    id: str
+    instead_of: tuple[str, ...]
 
 
 def _same(one: Judgement, other: Judgement) -> bool:
     return (one.verdict, one.digests) == (other.verdict, other.digests)
+
+
+def _acting(judgement: Judgement | None) -> tuple[str, tuple[str, str]] | None:
+    """The part of a judgement that changes groups; None if it changes none."""
+    if judgement is None or judgement.verdict == "unsure":
+        return None
+    return judgement.verdict, judgement.digests
 
 
 class Decisions:
@@ -35,6 +62,7 @@ class Decisions:
         self._found = found
         self._turn = threading.Lock()
         self._made: list[Decision] = []
+        self._chosen: list[Choice] = []
         self._known: Judgements | None = None
         self._read_at = 0.0
 
@@ -61,24 +89,26 @@ class Decisions:
         """Keeps a judgement. Raises what `Index.judge` raises."""
         with self._turn:
             known = self._judgements()
-            earlier = known.between(left, right)
+            before = earlier = stored_judgement(self._index.store, left, right)
             made = self._index.judge(left, right, verdict, similarity, drawn=drawn)
-            pairs = (*(each for each in known.pairs if each is not earlier), made)
+            shown = known.between(left, right)
+            pairs = (*(each for each in known.pairs if each is not shown), made)
             self._known = replace(known, pairs=pairs)
             last = self._last((left, right))
-            if last is not None and earlier is not None and _same(earlier, made):
+            if last is not None and last.made == earlier and _same(earlier, made):
                 # The form was sent twice: one undo takes both back.
                 self._made.remove(last)
                 earlier = last.earlier
-            self._made.append(Decision((left, right), earlier))
-        self._found.note(left, right)
+            self._made.append(Decision(made, earlier))
+        self._note_change(before, made)
         return made
 
     def undo(self, pair: tuple[str, str] | None = None) -> tuple[str, str] | None:
         """Undoes the last judgement of this session, or the last one on a pair of documents.
 
         The judgement that it replaced holds again. A judgement of an earlier session is removed.
-        Returns the pair; None if nothing was judged in this session.
+        Returns the pair; None if nothing was judged in this session. Raises UsageError if somebody
+        else has judged the pair since.
         """
         with self._turn:
             last = self._last(pair)
@@ -87,14 +117,28 @@ class Decisions:
             if pair is None:
                 return None
             self._known = None
-            if last is not None and last.earlier is not None:
-                keep_judgement(self._index.store, last.earlier)
+            stored = stored_judgement(self._index.store, *pair)
+            earlier = None if last is None else last.earlier
+            if last is not None and stored != last.made:
+                self._made.remove(last)
+                raise UsageError(
+                    f"{pair[0]!r} and {pair[1]!r} were judged again by somebody else, so that"
+                    " nothing was undone: look at them again"
+                )
+            if earlier is not None:
+                keep_judgement(self._index.store, earlier)
             else:
                 self._index.unjudge(*pair)
             if last is not None:
                 self._made.remove(last)
-        self._found.note(*pair)
+        self._note_change(stored, earlier)
         return pair
+
+    def _note_change(self, before: Judgement | None, after: Judgement | None) -> None:
+        """Tells the groups of a judgement in place of another, if that may change them."""
+        either = after or before
+        if either is not None and _acting(before) != _acting(after):
+            self._found.note(either.left, either.right)
 
     def _last(self, pair: tuple[str, str] | None) -> Decision | None:
         """The last decision of this session, or the last one on a pair; None if there is none."""
@@ -103,18 +147,42 @@ class Decisions:
 
     def represent(self, id: str, members: Sequence[str]) -> None:
         """Lets a document represent its group. members: ids of all documents of the group."""
-        chosen = set(self._index.judgements().representatives)
-        earlier = [each for each in members if each in chosen and each != id]
-        self._index.represent(id, earlier)
+        with self._turn:
+            chosen = set(self._index.judgements().representatives)
+            earlier = [each for each in members if each in chosen and each != id]
+            self._index.represent(id, earlier)
+            self._chosen.append(Choice(id, tuple(earlier)))
         self._found.note(id, *members[:1])
+
+    def undo_represent(self) -> str | None:
+        """Undoes the last choice of a representative of this session.
+
+        Returns the id of the document that was chosen before it; None if none was, or if nothing
+        was chosen in this session. Raises UsageError if somebody else has changed the choice since.
+        """
+        with self._turn:
+            if not self._chosen:
+                return None
+            last = self._chosen[-1]
+            if last.id not in self._index.judgements().representatives:
+                self._chosen.pop()
+                raise UsageError(
+                    f"{last.id!r} is not chosen any more, so that nothing was undone: look at its"
+                    " group again"
+                )
+            for each in last.instead_of:
+                self._index.represent(each)
+            self._chosen.pop()
+        self.unrepresent(last.id)
+        return next(iter(last.instead_of), None)
 
     def unrepresent(self, id: str) -> None:
         """Removes the choice of a document as the representative of its group."""
         self._index.unrepresent(id)
         self._found.note(id)
         listed = self._found.listed()
-        at = None if listed is None else listed.group_of(id)
-        if listed is not None and at is not None and listed.id(int(listed.heads[at])) == id:
+        grouped = listed is not None and listed.group_of(id) is not None
+        if grouped and self._found.was_chosen(id):
             # Where the rule puts it is only known if all documents are put in order.
             self._found.outdate(
                 "the rule chooses another representative when all groups are found again"

@@ -116,6 +116,8 @@ class Found:
         self._made: list[tuple[str, ...]] = []
         self._shown = 0
         self._reasons: list[str] = []
+        self._touched: list[set[str]] = []
+        self._chosen: frozenset[str] = frozenset()
 
     @property
     def job(self) -> Job | None:
@@ -158,7 +160,7 @@ class Found:
             try:
                 for ids in self._made[self._shown :]:
                     try:
-                        groups = self._index.regroup(groups, ids)
+                        groups = self._index.regroup(groups, self._with_touched(groups, ids))
                     except UsageError as error:
                         self._reasons.append(str(error))
                     self._shown += 1
@@ -166,6 +168,27 @@ class Found:
                 if groups is not self._listed.groups:
                     self._listed = Listed.of(groups)
             return self._listed
+
+    def _with_touched(self, groups: Groups, ids: Sequence[str]) -> list[str]:
+        """The documents of the groups of some documents, also of the groups that these once had.
+
+        A decision that is taken back may give a group back to documents that lost theirs by it.
+        """
+        heads = np.unique(groups.representative[rows_of(groups.ids, ids)])
+        members = np.flatnonzero(np.isin(groups.representative, heads)).tolist()
+        area = {*ids, *(groups.ids[row] for row in members)}
+        apart = []
+        for each in self._touched:
+            if area.isdisjoint(each):
+                apart.append(each)
+            else:
+                area |= each
+        self._touched = [*apart, area]
+        return sorted(area)
+
+    def was_chosen(self, id: str) -> bool:
+        """Tells whether a document was chosen as a representative when all groups were found."""
+        return id in self._chosen
 
     def note(self, *ids: str) -> None:
         """Tells of a decision about documents."""
@@ -181,7 +204,7 @@ class Found:
         """Drops the groups, because the documents have changed."""
         with self._turn:
             self._listed, self.statistics = None, None
-            self._made, self._shown, self._reasons = [], 0, []
+            self._made, self._shown, self._reasons, self._touched = [], 0, [], []
 
     def _find(self, job: Job) -> None:
         # Decisions while it works may come too late for it.
@@ -195,4 +218,5 @@ class Found:
             self._listed, self.statistics = listed, statistics
             self.run += 1
             del self._made[:decisions], self._reasons[:reasons]
-            self._shown = 0
+            self._shown, self._touched = 0, []
+            self._chosen = frozenset(groups.judgements.representatives)

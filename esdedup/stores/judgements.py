@@ -43,7 +43,7 @@ class Judgement:
     has no effect. digests: of both texts when they were judged, as `text_digests` makes them.
     normalisation: of the texts, for the digests. similarity: exact Jaccard similarity, 0 to 1, or
     None. judged: ISO 8601, UTC. drawn: the pair was drawn at random, so that it speaks for others,
-    and was not chosen by eye. Raises UsageError for another verdict.
+    and was not chosen by eye. Raises UsageError for another verdict or similarity.
     """
 
     left: str
@@ -59,6 +59,8 @@ class Judgement:
         check_fields(self)
         if self.verdict not in VERDICTS:
             raise UsageError(f"verdict {self.verdict!r}: use {', '.join(VERDICTS)}")
+        if self.similarity is not None and not 0 <= self.similarity <= 1:
+            raise UsageError(f"similarity {self.similarity}: use a number from 0 to 1")
 
     def to_json(self) -> dict[str, Any]:
         """Returns a JSON object that `from_json` reads."""
@@ -174,6 +176,19 @@ def judge(
     made = Judgement(left, right, verdict, digests, normalisation, similarity, _now(), drawn)
     keep_judgement(store, made)
     return made
+
+
+def stored_judgement(store: Store, one: str, other: str) -> Judgement | None:
+    """Returns the judgement on two documents, given by id, as it is kept; None if none.
+
+    Raises UsageError if it has another form, and the errors of the store.
+    """
+    beside = store.beside(PREFIX + store.index)
+    if beside.meta() is None:
+        return None
+    left, right = sorted((one, other), key=natural)
+    found = next(iter(beside.get([_id(left, right)])), None)
+    return None if found is None else Judgement.from_json(found.source)
 
 
 def keep_judgement(store: Store, judgement: Judgement) -> None:

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 import esdedup
 from esdedup.dedup.constraints import Constraints
-from esdedup.dedup.groups import Groups
+from esdedup.dedup.groups import Groups, Method
+from esdedup.dedup.remove import DedupReport
 from esdedup.dedup.union_find import join, singletons
 from esdedup.ingest.near_duplicates import DuplicatePolicy, Originals, PolicyAction
 from esdedup.sketch.sketch import normalised_digests
@@ -104,6 +105,9 @@ def test_what_can_not_be_judged(local: esdedup.Index) -> None:
         local.judge("a", "c", "different")
     with pytest.raises(esdedup.UsageError, match="verdict 'same': use duplicate, different"):
         local.judge("a", "b", "same")  # type: ignore[arg-type]
+    for similarity in (-0.5, 2.0):
+        with pytest.raises(esdedup.UsageError, match="use a number from 0 to 1"):
+            local.judge("a", "b", "different", similarity)
     assert not local.judgements()
 
 
@@ -263,6 +267,96 @@ def test_dedup_refuses_groups_that_are_older_than_a_judgement(
         plan.apply()
     assert len(index.store.get([f"d{n}" for n in range(4)])) == 4
     assert not (tmp_path / "log.zst").exists()
+
+
+def test_dedup_refuses_groups_that_judgements_do_not_form_any_more(
+    local: esdedup.Index, tmp_path: Path
+) -> None:
+    unlike = {"id": "u", "text": words(5, 200)}
+    local.add([*({"id": f"d{n}", "text": varied(1, n)} for n in range(4)), unlike])
+    local.judge("d0", "u", "duplicate")
+    joined = local.groups()
+    for change in (
+        lambda: local.unjudge("d0", "u"),
+        lambda: local.judge("d0", "u", "unsure"),
+    ):
+        change()
+        with pytest.raises(esdedup.StoreError, match="'d0' and 'u' are not judged duplicates any"):
+            local.dedup("delete", groups=joined, log=tmp_path / "log.zst", apply=True)
+    # Formed again, the same groups suit.
+    parted = local.regroup(joined, ["u"])
+    assert sets_of(parted) == {frozenset(f"d{n}" for n in range(4))}
+    local.represent("d2")
+    with pytest.raises(esdedup.StoreError, match="'d2' was chosen to represent its group since"):
+        local.dedup("delete", groups=parted, log=tmp_path / "log.zst", apply=True)
+    # Judgements that the groups suit do not matter.
+    local.judge("u", "d3", "different")
+    chosen = local.regroup(parted, ["d2"])
+    local.dedup("delete", groups=chosen, log=tmp_path / "log.zst", apply=True)
+    kept = local.store.get([*(f"d{n}" for n in range(4)), "u"])
+    assert {each.id for each in kept} == {"d2", "u"}
+
+
+def test_a_judgement_stops_a_run_that_is_under_way(local: esdedup.Index, tmp_path: Path) -> None:
+    # The first page has 100 documents.
+    local.add([{"id": f"{n:03}", "text": varied(1, n % 200)} for n in range(150)])
+    before = {each.id: each.source for each in local.store.get([f"{n:03}" for n in range(150)])}
+    plan = local.dedup("delete", log=tmp_path / "log.zst")
+    reports: list[int] = []
+
+    def judging(report: DedupReport) -> None:
+        reports.append(report.done)
+        local.judge("000", "149", "different")
+
+    with pytest.raises(esdedup.StoreError, match="'000' and '149' were judged different since"):
+        plan.apply(judging)
+    assert reports == [100]
+    assert [each.id for each in local.store.get(["000", "001", "149"])] == ["000", "149"]
+    local.undo(tmp_path / "log.zst")
+    assert {each.id: each.source for each in local.store.get([*before])} == before
+
+
+def test_a_move_that_is_refused_makes_no_index(local: esdedup.Index, tmp_path: Path) -> None:
+    local.add([{"id": f"d{n}", "text": varied(1, n)} for n in range(2)])
+    (tmp_path / "log.zst").touch()
+    with pytest.raises(esdedup.UsageError, match="it exists"):
+        local.dedup("move", to="others", log=tmp_path / "log.zst", apply=True)
+    assert local.store.beside("others").meta() is None
+
+
+def test_leaders_of_split_templates_are_like_their_duplicates(local: esdedup.Index) -> None:
+    # Letters of a template, and five of them twice: without their end, and without their beginning.
+    def letter(name: str, number: int) -> list[str]:
+        return [*(f"base{n}" for n in range(50)), "dear", name, "number", str(number),
+                *(f"base{n}" for n in range(50, 100))]  # fmt: skip
+
+    texts = {f"t{n:02}": letter(f"name{n}", 100_000 + 7_919 * n) for n in range(14)}
+    for n in range(5):
+        twice = letter(f"zzz{n}", 5_000 + n)
+        texts |= {f"u{n}a": twice[:90], f"u{n}b": twice[12:]}
+    local.add([{"id": id, "text": " ".join(text)} for id, text in texts.items()])
+    found = local.groups(method="leader", threshold=0.7, split_templates=True)
+    assert sets_of(found) == {frozenset([f"u{n}a", f"u{n}b"]) for n in range(5)}
+    found = local.groups(method="leader", threshold=0.75, split_templates=True)
+    assert not found.duplicates
+
+
+def test_groups_of_split_templates_are_only_formed_all_together(local: esdedup.Index) -> None:
+    local.add([{"id": f"d{n}", "text": varied(1, n)} for n in range(4)])
+    found = local.groups(split_templates=True)
+    with pytest.raises(esdedup.UsageError, match="find all groups again"):
+        local.regroup(found, ["d0"])
+
+
+@pytest.mark.parametrize("method", ["leader", "components"])
+def test_texts_without_words_are_as_unlike_as_can_be(local: esdedup.Index, method: Method) -> None:
+    local.add([{"id": "a", "text": words(1)}, {"id": "b", "text": "?!"}])
+    local.judge("a", "b", "duplicate")
+    ((member,),) = [each.members for each in local.groups(method=method)]
+    assert (member.id, member.similarity) == ("b", 0.0)
+    found = local.groups(method=method, metric="hamming", distance=3)
+    ((member,),) = [each.members for each in found]
+    assert member.distance == 64
 
 
 @pytest.mark.on_every_server

@@ -16,7 +16,7 @@ from esdedup.analysis.templates import template_warnings
 from esdedup.cli import output
 from esdedup.cli.options import AsJson, GroupingOptions, Target, Yes, with_target
 from esdedup.cli.output import capital, count, message
-from esdedup.dedup.groups import Group, Groups
+from esdedup.dedup.groups import Group, Groups, joined_though_unlike
 from esdedup.dedup.log import Action, LogReader
 from esdedup.dedup.remove import DedupReport
 from esdedup.dedup.undo import UndoReport
@@ -196,11 +196,8 @@ def _tell_chained(groups: Groups) -> None:
         far = value > (limits.distance or 0)
     else:
         far = value < limits.least_similarity
-    if chained := int(far.sum()):
-        message(
-            f"{chained:,} of them are joined by a chain of similar documents, and less like their"
-            " representative than you asked for: --method leader leaves them"
-        )
+    if unlike := int(far.sum()):
+        message(f"{unlike:,} of them are {joined_though_unlike(groups.grouping, groups.judged)}")
 
 
 @with_target

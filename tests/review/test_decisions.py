@@ -1,0 +1,124 @@
+"""Decisions on the pages, and the way back from each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import esdedup
+from esdedup.review.app import review_of
+from esdedup.review.pages import Review
+from tests.helpers.commands import words
+
+Open = Callable[..., Review]
+
+
+def near(seed: int, number: int) -> dict[str, str]:
+    """A document that is much like the others of a seed."""
+    text = words(seed, 60).split()
+    text[number] = f"x{number}"
+    return {"id": f"{'abc'[seed]}{number}", "text": " ".join(text)}
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Open:
+    """Opens the pages over six documents in two groups, with the groups found."""
+    with esdedup.open(tmp_path / "a.db") as index:
+        index.add([near(seed, number) for seed in range(2) for number in range(1, 4)])
+        place = index.place
+
+    def start(**grouping: Any) -> Review:
+        options: Any = {"threshold": 0.6, **grouping}
+        review = review_of(place, options, write=True)
+        assert review.found.find().over.wait(60)
+        return review
+
+    return start
+
+
+def groups(review: Review) -> set[tuple[str, ...]]:
+    """The ids of each group, its representative first."""
+    listed = review.found.listed()
+    assert listed is not None
+    return {
+        (listed.id(int(head)), *sorted(listed.id(row) for row in listed.members_of(at)))
+        for at, head in enumerate(listed.heads)
+    }
+
+
+BOTH = {("a1", "a2", "a3"), ("b1", "b2", "b3")}
+
+
+@pytest.mark.parametrize("method", ["leader", "components"])
+def test_undo_gives_back_the_groups_of_all_documents(opened: Open, method: str) -> None:
+    review = opened(method=method)
+    assert groups(review) == BOTH
+    review.decisions.judge("a2", "b1", "duplicate")
+    joined = groups(review)
+    assert joined != BOTH
+    review.decisions.judge("a1", "b1", "different")
+    assert groups(review) != joined
+    assert review.decisions.undo() == ("a1", "b1")
+    assert groups(review) == joined
+    assert review.decisions.undo() == ("a2", "b1")
+    assert groups(review) == BOTH
+    assert review.found.outdated is None
+
+
+def test_a_judgement_of_somebody_else_is_not_undone(opened: Open, tmp_path: Path) -> None:
+    review = opened()
+    # Known from now on, for ten seconds.
+    assert not review.decisions.judgements()
+    with esdedup.open(tmp_path / "a.db") as other:
+        other.judge("a1", "a2", "different")
+        review.decisions.judge("a1", "a2", "duplicate")
+        assert review.decisions.undo() == ("a1", "a2")
+        (stored,) = other.judgements().pairs
+        assert stored.verdict == "different"
+        review.decisions.judge("a1", "a2", "duplicate")
+        theirs = other.judge("a1", "a2", "different")
+        with pytest.raises(esdedup.UsageError, match="judged again by somebody else"):
+            review.decisions.undo()
+        assert other.judgements().pairs == (theirs,)
+    assert review.decisions.undo() is None
+
+
+def test_a_choice_is_undone(opened: Open, tmp_path: Path) -> None:
+    review = opened()
+    review.decisions.represent("a2", ["a1", "a2", "a3"])
+    review.decisions.represent("a3", ["a1", "a2", "a3"])
+    assert groups(review) == {("a3", "a1", "a2"), ("b1", "b2", "b3")}
+    assert review.decisions.undo_represent() == "a2"
+    assert groups(review) == {("a2", "a1", "a3"), ("b1", "b2", "b3")}
+    assert review.decisions.undo_represent() is None
+    assert groups(review) == BOTH
+    assert review.found.outdated is None
+    review.decisions.represent("b3", ["b1", "b2", "b3"])
+    with esdedup.open(tmp_path / "a.db") as other:
+        other.unrepresent("b3")
+    with pytest.raises(esdedup.UsageError, match="'b3' is not chosen any more"):
+        review.decisions.undo_represent()
+    assert not review.index.judgements().representatives
+
+
+def test_a_choice_that_groups_were_found_with_asks_for_all_groups_again(opened: Open) -> None:
+    opened().index.represent("b2")
+    review = opened()
+    assert groups(review) == {("a1", "a2", "a3"), ("b2", "b1", "b3")}
+    review.decisions.unrepresent("b2")
+    assert "when all groups are found again" in str(review.found.outdated)
+
+
+def test_what_changes_no_group_leaves_them(opened: Open) -> None:
+    review = opened(split_templates=True)
+    review.decisions.judge("a1", "b1", "unsure")
+    review.decisions.undo()
+    assert (review.found.decided, review.found.outdated) == (0, None)
+    assert groups(review) == BOTH
+    # Templates are split among all documents.
+    review.decisions.judge("a1", "a2", "different")
+    assert groups(review) == BOTH
+    assert "find all groups again" in str(review.found.outdated)
