@@ -30,13 +30,15 @@ class JudgedCounts:
 
     different, duplicates: pairs that were kept apart, and joined. contradictory: pairs that were
     judged duplicates, and are not joined, because others of their texts were judged different.
-    stale: pairs of which a text is gone or has changed, so that they have no effect.
+    stale: pairs of which a text is gone or has changed, so that they have no effect. elsewhere:
+    other names of the index, for which judgements were made that have no effect.
     """
 
     different: int = 0
     duplicates: int = 0
     contradictory: int = 0
     stale: int = 0
+    elsewhere: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         counts = {
@@ -45,7 +47,11 @@ class JudgedCounts:
             "not joined, because others of these texts were judged different": self.contradictory,
             "without effect, because a text is gone or has changed": self.stale,
         }
-        return ", ".join(f"{number:,} {what}" for what, number in counts.items() if number)
+        found = [f"{number:,} {what}" for what, number in counts.items() if number]
+        if self.elsewhere:
+            names = ", ".join(map(repr, self.elsewhere))
+            found.append(f"those made for {names}, another name of the index, without effect")
+        return ", ".join(found)
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ from esdedup.search.buckets import Capped
 from esdedup.search.limits import ACTING, MAX_PER_BUCKET, RECALL, Limits
 from esdedup.sketch.sketch import digest_of_words
 from esdedup.stores.base import Store
-from esdedup.stores.judgements import Judgements, read_judgements
+from esdedup.stores.judgements import Judgements, judged_elsewhere, read_judgements
 from esdedup.stores.mapping import IndexMeta
 from esdedup.text.arrays import F64, I64, U64, Mask, run_starts
 from esdedup.text.jaccard import hamming
@@ -235,6 +235,8 @@ def find_groups(
     with WorkFolder.temporary() if work is None else nullcontext(work) as folder:
         columns = folder.read(store, reading, parameters, step)
         classes, constraints = constrained(judgements, columns.ids, columns.digests, columns.filled)
+        counts = replace(constraints.counts, elsewhere=judged_elsewhere(store))
+        constraints = replace(constraints, counts=counts)
         job = _Job(store, reading, grouping, columns, classes, judgements, constraints, step)
         if metric == "hamming":
             return job.by_hamming()

@@ -143,6 +143,9 @@ class Store(Protocol):
     def statistics(self, meta: IndexMeta) -> Statistics:
         """Returns numbers of the index."""
 
+    def names(self) -> list[str]:
+        """Returns the other names of the index: its aliases, or the indices behind an alias."""
+
     def beside(self, index: str) -> Store:
         """Returns another index in the same place, with the connections of this one."""
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, get_args
@@ -19,7 +20,7 @@ from typing import Any, Literal, get_args
 import xxhash
 
 from esdedup.arguments import check_fields
-from esdedup.exceptions import StoreError, UsageError
+from esdedup.exceptions import PermissionDenied, StoreError, UsageError
 from esdedup.models import FIELD, Document, natural
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import digest_words, normalised_digests
@@ -151,6 +152,20 @@ def read_judgements(store: Store, meta: IndexMeta) -> Judgements:
     pairs.sort(key=lambda each: (each.judged, natural(each.left), natural(each.right)))
     chosen.sort()
     return Judgements(_renewed(pairs, store, meta), tuple(id for _, id in chosen))
+
+
+def judged_elsewhere(store: Store) -> tuple[str, ...]:
+    """Returns other names of the index of a store for which there are judgements.
+
+    Names whose judgements may not be read are left out.
+    """
+    found = []
+    with suppress(PermissionDenied):
+        for name in store.names():
+            with suppress(PermissionDenied):
+                if store.beside(PREFIX + name).meta() is not None:
+                    found.append(name)
+    return tuple(found)
 
 
 def judge(

@@ -297,6 +297,30 @@ def test_dedup_refuses_groups_that_judgements_do_not_form_any_more(
     assert {each.id for each in kept} == {"d2", "u"}
 
 
+@pytest.mark.on_every_server
+@pytest.mark.parametrize("place", ["elasticsearch", "opensearch"], indirect=True)
+def test_judgements_for_another_name_of_the_index_are_told(
+    index: esdedup.Index, place: Place, tmp_path: Path
+) -> None:
+    index.add([{"id": f"d{n}", "text": varied(1, n)} for n in range(3)])
+    assert index.store.names() == []
+    alias = f"{place.index}-alias"
+    place.call("PUT", f"/_alias/{alias}")
+    assert index.store.names() == [alias]
+    index.judge("d0", "d1", "different")
+    assert index.groups().judged.elsewhere == ()
+    url = str(place.target)
+    with esdedup.open(url, alias) as named:
+        assert named.store.names() == [place.index]
+        assert named.groups().judged.elsewhere == (place.index,)
+    options = ("--url", url, "--index", alias, "--json")
+    log = ("--log", str(tmp_path / "log.zst"))
+    ran = run_command("dedup", *options)
+    assert f"those made for {place.index!r}, another name of the index, without effect" in ran.err
+    applied = run_command("dedup", *options, "--apply", "--action", "mark", "--yes", *log)
+    assert json.loads(applied.out.splitlines()[-1])["judged"]["elsewhere"] == [place.index]
+
+
 def test_a_judgement_stops_a_run_that_is_under_way(local: esdedup.Index, tmp_path: Path) -> None:
     # The first page has 100 documents.
     local.add([{"id": f"{n:03}", "text": varied(1, n % 200)} for n in range(150)])

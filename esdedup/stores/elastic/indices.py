@@ -68,6 +68,19 @@ def resolve(cluster: Cluster, name: str) -> Named:
     )
 
 
+def other_names(cluster: Cluster, name: str) -> list[str]:
+    """Returns the aliases of an index, or the indices behind an alias or data stream."""
+    status, answer = cluster.ask("GET", f"/_resolve/index{path_of(name)}", allowed=frozenset({404}))
+    found: set[str] = set()
+    for each in answer["indices"] if status == 200 else ():
+        found.update(each.get("aliases", ()))
+    for each in answer["aliases"] if status == 200 else ():
+        found.update(_all_of(each["indices"]))
+    for each in answer["data_streams"] if status == 200 else ():
+        found.update(_all_of(each["backing_indices"]))
+    return sorted(found - {name})
+
+
 def check_apart(cluster: Cluster, name: str, other: str) -> None:
     """Raises UsageError if two names share an index; a name that does not exist shares none."""
     found = []

@@ -344,6 +344,9 @@ class ClusterStore:
             self.cluster.client.product,
         )
 
+    def names(self) -> list[str]:
+        return indices.other_names(self.cluster, self.index)
+
     def beside(self, index: str) -> ClusterStore:
         return ClusterStore(self.cluster, index)
 

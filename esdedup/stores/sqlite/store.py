@@ -234,6 +234,9 @@ class LocalStore:
             ).fetchone()
         return Statistics(documents, sketched, other, size, f"SQLite {sqlite3.sqlite_version}")
 
+    def names(self) -> list[str]:
+        return []
+
     def beside(self, index: str) -> LocalStore:
         other = LocalStore(self._database.path, index)
         other._database = self._database
