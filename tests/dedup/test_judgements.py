@@ -540,4 +540,5 @@ def test_commands_tell_of_judgements(local: esdedup.Index, tmp_path: Path) -> No
         "duplicates": 1,
         "contradictory": 0,
         "stale": 0,
+        "elsewhere": [],
     }
