@@ -7,6 +7,8 @@ for a number alone. Copies are of the kinds found in the field (`KINDS`). Beside
 articles that nothing else resembles, some with a few copies, and two with forty each.
 
 `CHOOSING` are the families that a setting may be chosen with, `HELD_OUT` those that figures are of.
+Those of `ITEMS` say a phrase with a number several times, or have a clause in brackets, which two
+of five documents have. They were added when a review had found that such numbers were not compared.
 """
 
 from __future__ import annotations
@@ -23,7 +25,10 @@ from benchmarks.lib.texts import chinese, english
 
 Draw = np.random.Generator
 SLOT = re.compile(r"\{(\w+)\}")
+CLAUSE = re.compile(r"\[(.+?)\]")
 SENTENCE = re.compile(r".+?(?:[.:;] |[。；]|$)")
+WITH_CLAUSE = 0.4
+"""Documents that have a clause, as a share of those of its family."""
 COPIED = 0.2
 """Copies, as a share of the distinct documents."""
 MANY = 40
@@ -32,6 +37,7 @@ MANY = 40
 _TEXTS = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
 CHOOSING: dict[str, str] = _TEXTS["choosing"]
 HELD_OUT: dict[str, str] = _TEXTS["held_out"]
+ITEMS: dict[str, str] = _TEXTS["items"]
 _FIRST, _LAST, _CITY, _MONTH, _PRODUCT, SURNAMES, GIVEN, _PLACE, _GOODS = _TEXTS["words"].values()
 
 _Filler = Callable[[Draw], str]
@@ -109,7 +115,7 @@ def labelled(families: dict[str, str], distinct: int, large: int, seed: int) -> 
     texts: list[tuple[str, str, str]] = []
     for place, (name, template) in enumerate(families.items()):
         filled = _filled(template, distinct if place else large, rng)
-        texts += [(name, text, template) for text in filled]
+        texts += [(name, text, form) for text, form in filled]
     copies = rng.choice(len(texts), round(COPIED * len(texts))).tolist()
     half, first = distinct // 2, len(texts)
     texts += [("articles", text, "") for text in english(half, 900, seed)]
@@ -130,20 +136,35 @@ def labelled(families: dict[str, str], distinct: int, large: int, seed: int) -> 
     )
 
 
-def _filled(template: str, count: int, rng: Draw) -> list[str]:
-    """Documents that differ from each other in a slot at least."""
+def _filled(template: str, count: int, rng: Draw) -> list[tuple[str, str]]:
+    """Documents that differ from each other in a slot at least, and the template of each."""
     slots = list(dict.fromkeys(SLOT.findall(template)))
-    numeric = next((slot for slot in slots if slot in NUMERIC), "date")
-    made: dict[tuple[str, ...], dict[str, str]] = {}
+    first = next((slot for slot in slots if slot in NUMERIC), "date")
+    numeric = [slot for slot in slots if _kind(slot) == first]
+    made: dict[str, tuple[str, dict[str, str]]] = {}
     while len(made) < count:
-        values = {slot: FILL[slot](rng) for slot in slots}
+        form = CLAUSE.sub(lambda clause: clause[1] if rng.random() < WITH_CLAUSE else "", template)
+        values = {slot: FILL[_kind(slot)](rng) for slot in slots}
         chance = rng.random()
         if made and chance < 0.3:
-            earlier = list(made.values())[rng.integers(len(made))]
-            changed = [numeric] if chance < 0.1 else rng.choice(slots, 2, replace=False).tolist()
+            _, earlier = list(made.values())[rng.integers(len(made))]
+            changed = _some(numeric, 1, rng) if chance < 0.1 else _some(slots, 2, rng)
             values = earlier | {slot: values[slot] for slot in changed}
-        made.setdefault(tuple(values.values()), values)
-    return [template.format(**values) for values in made.values()]
+        made.setdefault(form.format(**values), (form, values))
+    return [(text, form) for text, (form, _) in made.items()]
+
+
+def _kind(slot: str) -> str:
+    """What a slot holds: of several numbers, each has a name, as in number_2."""
+    return slot.partition("_")[0]
+
+
+def _some(slots: list[str], count: int, rng: Draw) -> list[str]:
+    """Draws slots; of a single one there is nothing to draw."""
+    if len(slots) == count == 1:
+        return slots
+    drawn: list[str] = rng.choice(slots, count, replace=False).tolist()
+    return drawn
 
 
 def _is_han(text: str) -> bool:

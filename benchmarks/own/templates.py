@@ -1,13 +1,16 @@
 """Distinct documents of templates that are kept, and copies that are found.
 
     python -m benchmarks.own.templates [--distinct 200] [--large 1200] [--peers datasketch,...]
+        [--only WORDS]
 
 Invoices, notices and the like in English and Chinese, made up: 20 families that the setting of
-`--split-templates` was chosen with, and five others that it never saw. Each is a fixed text with
-two to seven slots. Its documents differ in a slot at least, and a fifth of them has a copy: exact,
-in capitals with other white space, with other punctuation, below a header, above a footer, without
-a sentence, or with two to four misprints, in names too. Beside them are articles that resemble
-nothing but their copies; two have forty copies each. The first family is the large one.
+`--split-templates` was chosen with, five others that it never saw, and six that say a phrase with a
+number three or four times, or have a clause with a number that two of five documents have. Each is
+a fixed text with two to ten slots. Its documents differ in a slot at least, and a fifth of them has
+a copy: exact, in capitals with other white space, with other punctuation, below a header, above a
+footer, without a sentence, or with two to four misprints, in names too. Beside them are articles
+that resemble nothing but their copies; two have forty copies each. The first family is the large
+one.
 
 Kept: of the distinct documents, those of which one stays, itself or a copy of it. Found: the copies
 that go, as a share of all. False: the most distinct documents in one group.
@@ -15,6 +18,9 @@ that go, as a share of all. False: the most distinct documents in one group.
 All peers get the sets of shingles that esdedup makes, 128 permutations, and datasketch's bands and
 rows for the threshold. datasketch's pairs count if it estimates their similarity at the threshold
 or above, and a chain of pairs is a group; text-dedup's groups are its own.
+
+--only: the ways of esdedup whose names have these words, such as "components, --split-templates".
+No peers run then, and the results go to --folder.
 """
 
 from __future__ import annotations
@@ -34,7 +40,7 @@ import numpy as np
 
 import esdedup
 from benchmarks.lib import measuring
-from benchmarks.lib.families import CHOOSING, HELD_OUT, Labelled, labelled
+from benchmarks.lib.families import CHOOSING, HELD_OUT, ITEMS, Labelled, labelled
 from benchmarks.lib.measuring import Figures
 from benchmarks.peers import environments
 from benchmarks.peers.quality import INSIDE, settings_for
@@ -48,8 +54,13 @@ PEERS = "datasketch,text-dedup"
 PEER_THRESHOLDS = "0.5,0.7,0.8,0.9,0.95"
 HOT = 50
 """Documents of a bucket, at least, that goes to the stop list."""
-SETS = {"chosen": (CHOOSING, 1), "held_out": (HELD_OUT, 2)}
+SETS = {"chosen": (CHOOSING, 1), "held_out": (HELD_OUT, 2), "items": (ITEMS, 3)}
 """The families and the seed of each part of the results."""
+HEADS = {
+    "chosen": "families to choose with",
+    "held_out": "families held out",
+    "items": "families with items or clauses",
+}
 
 Way = tuple[str, str, Callable[[], list[int]]]
 """A program, its setting, and a function that gives the group of each row: a row that stays."""
@@ -164,6 +175,8 @@ def measure(families: Mapping[str, str], seed: int, options: argparse.Namespace)
         ways = [by_esdedup(texts, Path(made))]
         ways += [by_peer(texts, each, Path(made)) for each in options.peers.split(",") if each]
         for way, setting, group in itertools.chain.from_iterable(ways):
+            if options.only not in way:
+                continue
             began = time.perf_counter()
             row = {"way": way, "setting": setting, **scored(texts, group())}
             result["ways"].append(row | {"seconds": round(time.perf_counter() - began, 1)})
@@ -175,13 +188,14 @@ def tables(document: dict[str, Any]) -> str:
     """The results as Markdown: a row for each way and setting."""
     results = document["results"]
     heads = [
-        f"{name}: {part['distinct']:,} distinct, {part['copies']:,} copies"
-        for name, part in zip(
-            ("families to choose with", "families held out"), results.values(), strict=True
-        )
+        f"{HEADS[name]}: {part['distinct']:,} distinct, {part['copies']:,} copies"
+        for name, part in results.items()
     ]
-    lines = [f"| | | {heads[0]} | | | {heads[1]} | | |", "|---|---|---:|---:|---:|---:|---:|---:|"]
-    lines.append("| | threshold | kept | found | false | kept | found | false |")
+    lines = [
+        f"| | | {' | | | '.join(heads)} | | |",
+        f"|---|---|{'---:|---:|---:|' * len(heads)}",
+        f"| | threshold |{' kept | found | false |' * len(heads)}",
+    ]
     for rows in zip(*(part["ways"] for part in results.values()), strict=True):
         cells = [
             f"{100 * row['kept']:.1f}% | {100 * row['found']:.1f}% | {row['false']:,}"
@@ -198,7 +212,12 @@ def main() -> None:
     parser.add_argument("--large", type=int, default=1_200, help="documents of the first one")
     parser.add_argument("--peers", default=PEERS)
     parser.add_argument("--folder", type=Path, help="where the results go")
+    parser.add_argument("--only", default="", help="words in the names of the ways that are run")
     options = parser.parse_args()
+    if options.only:
+        options.peers = ""
+        if options.folder is None:
+            parser.error("--only goes with --folder: part of the results can't replace all")
     results = {name: measure(*part, options) for name, part in SETS.items()}
     versions = {}
     if options.peers:

@@ -4,8 +4,10 @@ Invoices, notices and changelogs share nearly all of their words. By these, two 
 differ in a name and a number are as alike as a document and its copy with two misprints. But
 misprints fall anywhere, and documents of a template differ in the same places. The pairs of words
 that more than half of the texts have are the template. A run of other words that stands between the
-same two of these pairs in more than half of the texts is a place. Documents are duplicates if they
-agree in their places.
+same two of these pairs in more than half of the texts is a place. A phrase that comes several times
+fills its place several times. Documents are duplicates if they agree in their places and in their
+numbers, wherever these stand but in a header or footer. One may lack a number of the other, as a
+copy without a sentence does.
 """
 
 from __future__ import annotations
@@ -42,6 +44,9 @@ _PIVOTS = 50
 """Texts of a sample whose like are looked for."""
 _BY_CHANCE = 8
 """Documents that are expected to agree with another by chance, in the places where it does."""
+_OPTIONAL = 1
+"""The same, but fewer, if one lacks what documents of the template may lack: a clause with a number
+that most do not have, or one of the times that a place comes."""
 _LEADERS = 64
 """Documents with the same words in a place that a document is compared with."""
 _AT_ONCE = 2_000
@@ -49,11 +54,14 @@ _AT_ONCE = 2_000
 
 Slots = tuple[str | None, ...]
 """The words of a document in each place; None if its words around the place differ too."""
-_Key = tuple[int, str | None]
-"""A place, and words in it."""
+_Key = tuple[int, str]
+"""A place and words in it, or _NUMBERS and all numbers of a document."""
+_NUMBERS = -1
 _Where = tuple[int, int]
 """The hashes of the pairs of words before and behind a place, or _EDGE for an end of the text."""
 _EDGE = 0
+_Runs = tuple[tuple[str, ...], ...]
+"""The words between two common pairs, each time that they come."""
 TextsOf = Callable[[I64], Sequence[str]]
 
 
@@ -66,24 +74,71 @@ class Paired:
 
 
 @dataclass(frozen=True, eq=False)
+class Filling:
+    """What a document says.
+
+    places: the words in each place of a template, each time that it comes; none if the words around
+    it differ too. numbers: in the order of the text, those of a header or footer left out. around:
+    the words before and behind each number, or "" at an end of the text.
+    optional: numbers among words that most documents have not, and that are in no place.
+    """
+
+    places: tuple[tuple[str, ...], ...]
+    numbers: tuple[str, ...]
+    around: tuple[tuple[str, str], ...]
+    optional: frozenset[str]
+
+    def entries(self) -> set[_Key]:
+        """All that it says. Documents that agree have an entry in common, but for misprints."""
+        filled = {(at, words) for at, found in enumerate(self.places) for words in found}
+        return {*filled, (_NUMBERS, " ".join(self.numbers))}
+
+
+@dataclass(frozen=True, eq=False)
 class Pattern:
     """A template.
 
     common: hashes of the pairs of words that more than half of the texts have.
+    before, behind: of each of these pairs, the words before its first time and behind its last that
+    nine of ten texts have. What is farther out is a header or a footer.
     places: each with the number of words that are compared there, or 0 for all.
     share: texts that have words in the fullest place.
     """
 
     common: Set[int]
+    before: Mapping[int, int]
+    behind: Mapping[int, int]
     places: Mapping[_Where, int]
     share: float
 
-    def slots(self, text: Paired) -> Slots | None:
-        """The words of a text in the places; None if it lacks half of the common pairs."""
+    def filling(self, text: Paired) -> Filling | None:
+        """What a text says; None if it lacks half of the common pairs."""
         if not _mostly_in(self.common, text):
             return None
         runs = _runs(text, self.common)
-        return tuple(_cut(runs.get(where), where, most) for where, most in self.places.items())
+        places = [
+            tuple(_cut(words, where, most) for words in runs.get(where, ()))
+            for where, most in self.places.items()
+        ]
+        others = [runs[where] for where in runs if where not in self.places and _EDGE not in where]
+        optional = [number for found in others for words in found for number in _numbers(words)[0]]
+        return Filling(tuple(places), *_numbers(self._body(text)), frozenset(optional))
+
+    def slots(self, text: Paired) -> Slots | None:
+        """The words of a text in the places; None if it lacks half of the common pairs."""
+        filling = self.filling(text)
+        if filling is None:
+            return None
+        return tuple(" / ".join(found) or None for found in filling.places)
+
+    def _body(self, text: Paired) -> list[str]:
+        """The words of a text without a header and a footer."""
+        at = [row for row, pair in enumerate(text.pairs) if pair in self.common]
+        if not at:
+            return text.words
+        first = at[0] - self.before[text.pairs[at[0]]]
+        end = at[-1] + _CONTEXT + self.behind[text.pairs[at[-1]]]
+        return text.words[max(first, 0) : end]
 
 
 def paired(texts: Sequence[str], scheme: Scheme) -> Iterator[Paired]:
@@ -102,32 +157,54 @@ def pattern_of(texts: Sequence[Paired]) -> Pattern | None:
         return None
     counts = Counter(pair for text in texts for pair in {*text.pairs})
     common = {pair for pair, count in counts.items() if 2 * count > len(texts)}
-    seen: dict[_Where, list[list[str]]] = defaultdict(list)
+    seen: dict[_Where, list[_Runs]] = defaultdict(list)
     for text in texts:
         for where, words in _runs(text, common).items():
             seen[where].append(words)
     seen = {where: found for where, found in seen.items() if 2 * len(found) > len(texts)}
     own = [found for where, found in seen.items() if _is_inside(where, found, len(texts))]
-    if max((len({*map(tuple, found)}) for found in own), default=0) < _VARIOUS * len(texts):
+    if max((len({*found}) for found in own), default=0) < _VARIOUS * len(texts):
         return None
+    before, behind = _outside(texts, common)
     places = {where: _compared(where, found) for where, found in seen.items()}
-    return Pattern(common, places, max(map(len, own)) / len(texts))
+    return Pattern(common, before, behind, places, max(map(len, own)) / len(texts))
 
 
-def _is_inside(where: _Where, found: list[list[str]], texts: int) -> bool:
+def _outside(texts: Sequence[Paired], common: Set[int]) -> tuple[dict[int, int], dict[int, int]]:
+    """The words before the first time of each common pair and behind its last, see `Pattern`."""
+    before: dict[int, list[int]] = defaultdict(list)
+    behind: dict[int, list[int]] = defaultdict(list)
+    for text in texts:
+        last = {pair: row for row, pair in enumerate(text.pairs) if pair in common}
+        first = {pair: row for row, pair in reversed([*enumerate(text.pairs)]) if pair in common}
+        for pair in last:
+            before[pair].append(first[pair])
+            behind[pair].append(len(text.words) - _CONTEXT - last[pair])
+    return (
+        {pair: _in_nine_of_ten(found) for pair, found in before.items()},
+        {pair: _in_nine_of_ten(found) for pair, found in behind.items()},
+    )
+
+
+def _in_nine_of_ten(counts: Sequence[int]) -> int:
+    """The count that nine of ten reach."""
+    return sorted(counts)[len(counts) // 10]
+
+
+def _is_inside(where: _Where, found: Sequence[_Runs], texts: int) -> bool:
     """True unless a place is a header or footer: at an end, most texts have one outer word."""
     if _EDGE not in where:
         return True
-    outer = Counter(words[0 if where[0] == _EDGE else -1] for words in found)
+    outer = Counter(words[0 if where[0] == _EDGE else -1] for (words,) in found)
     return 2 * outer.most_common(1)[0][1] > texts
 
 
-def _compared(where: _Where, found: list[list[str]]) -> int:
+def _compared(where: _Where, found: Sequence[_Runs]) -> int:
     """The number of words to compare in a place, or 0 for all.
 
     At an end of a text a header or footer may follow: as many words as nine of ten texts have.
     """
-    return sorted(map(len, found))[len(found) // 10] if _EDGE in where else 0
+    return _in_nine_of_ten([len(words) for (words,) in found]) if _EDGE in where else 0
 
 
 def _mostly_in(pairs: Set[int], text: Paired) -> bool:
@@ -135,58 +212,115 @@ def _mostly_in(pairs: Set[int], text: Paired) -> bool:
     return 2 * len(pairs & {*text.pairs}) >= len(pairs)
 
 
-def _runs(text: Paired, common: Set[int]) -> dict[_Where, list[str]]:
+def _runs(text: Paired, common: Set[int]) -> dict[_Where, _Runs]:
     """The runs of words in no common pair, by the common pairs before and behind them."""
     words, pairs = text.words, text.pairs
     at = [row for row, pair in enumerate(pairs) if pair in common]
     if not at:
         return {}
-    found: dict[_Where, list[str]] = {}
+    found: dict[_Where, _Runs] = {}
     for before, behind in itertools.pairwise(at):
         if behind - before > _CONTEXT:
             where = pairs[before], pairs[behind]
-            found.setdefault(where, words[before + _CONTEXT : behind])
+            found[where] = (*found.get(where, ()), tuple(words[before + _CONTEXT : behind]))
     if at[0] > 0:
-        found[_EDGE, pairs[at[0]]] = words[: at[0]]
+        found[_EDGE, pairs[at[0]]] = (tuple(words[: at[0]]),)
     if at[-1] + _CONTEXT < len(words):
-        found[pairs[at[-1]], _EDGE] = words[at[-1] + _CONTEXT :]
+        found[pairs[at[-1]], _EDGE] = (tuple(words[at[-1] + _CONTEXT :]),)
     return found
 
 
-def _cut(words: list[str] | None, where: _Where, most: int) -> str | None:
-    if words is None:
-        return None
+def _cut(words: Sequence[str], where: _Where, most: int) -> str:
     if most:
         words = words[-most:] if where[0] == _EDGE else words[:most]
     return " ".join(words)
 
 
-def _agree(one: Slots, other: Slots, often: Counter[_Key], documents: int) -> bool:
-    """True if documents agree in all places that both have, and few would do so by chance.
+def _numbers(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+    """The numbers among words, and the words around each. Numbers in a row are one: 1,200."""
+    runs = itertools.groupby(words, lambda word: bool(_NUMBER.fullmatch(word)))
+    parts = [(is_number, [*run]) for is_number, run in runs]
+    inner = zip([(False, [""]), *parts], parts, [*parts[1:], (False, [""])], strict=False)
+    found = [
+        (" ".join(run), (before[-1], behind[0]))
+        for (_, before), (is_number, run), (_, behind) in inner
+        if is_number
+    ]
+    return tuple(number for number, _ in found), tuple(around for _, around in found)
 
-    Misprints of words do not count. A number is never one.
-    often: documents with the words in a place.
+
+def _agree(one: Filling, other: Filling, often: Counter[_Key], documents: int) -> bool:
+    """True if documents agree in what both have, and few would do so by chance.
+
+    One may lack numbers of the other, and either a place, or some of the times that one comes.
+    Misprints of words do not count. A number is never one. often: documents with the words in a
+    place.
     """
+    is_lacking = False
+    if one.numbers != other.numbers:
+        less, full = sorted((one, other), key=lambda each: len(each.numbers))
+        if not _has_numbers_of(full, less):
+            return False
+        lacked = Counter(full.numbers) - Counter(less.numbers)
+        is_lacking = not full.optional.isdisjoint(lacked)
     by_chance = float(documents)
-    differing = []
-    for at, (left, right) in enumerate(zip(one, other, strict=True)):
-        if left is None or right is None:
-            continue
-        if left != right:
-            if _NUMBER.findall(left) != _NUMBER.findall(right):
-                return False
-            differing.append((left, right))
-        by_chance *= max(often[at, left], often[at, right]) / documents
-    return by_chance <= _BY_CHANCE and all(_misprinted(*each) for each in differing)
+    said: list[tuple[str, str]] = []
+    for at, places in enumerate(zip(one.places, other.places, strict=True)):
+        fewer, more = sorted(places, key=len)
+        found = list(_aligned(fewer, more))
+        if len(found) < len(fewer):
+            return False
+        is_lacking |= 0 < len(fewer) < len(more)
+        for left, right in found:
+            by_chance *= max(often[at, left], often[at, right]) / documents
+        said += found
+    is_rare = by_chance < _OPTIONAL if is_lacking else by_chance <= _BY_CHANCE
+    return is_rare and all(itertools.starmap(_says_the_same, said))
 
 
-def _misprinted(one: str, other: str) -> bool:
-    """True if two texts of the same numbers differ in misprints of words."""
-    left, right = one.split(), other.split()
-    return len(left) == len(right) and all(
-        a == b or difflib.get_close_matches(a, [b], 1, _ALIKE)
-        for a, b in zip(left, right, strict=True)
+def _has_numbers_of(full: Filling, less: Filling) -> bool:
+    """True if a document has all numbers of another in their order, each beside an equal word."""
+    # Without the words between them, two numbers of one are a single number of the other.
+    if " ".join(less.numbers) == " ".join(full.numbers):
+        return True
+    rest = zip(full.numbers, full.around, strict=True)
+    return len(less.numbers) < len(full.numbers) and all(
+        any(
+            number == other and (around[0] == others[0] or around[1] == others[1])
+            for other, others in rest
+        )
+        for number, around in zip(less.numbers, less.around, strict=True)
     )
+
+
+def _aligned(fewer: Sequence[str], more: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Each of `fewer` with one of `more`, in order; if there are more, with one that says the same.
+
+    Ends at the first for which there is none.
+    """
+    if len(fewer) == len(more):
+        yield from zip(fewer, more, strict=True)
+        return
+    rest = iter(more)
+    for each in fewer:
+        again = next((other for other in rest if _says_the_same(each, other)), None)
+        if again is None:
+            return
+        yield each, again
+
+
+def _says_the_same(one: str, other: str) -> bool:
+    """True if two texts have the same numbers and are equal but for misprints of words."""
+    left, right = one.split(), other.split()
+    return len(left) == len(right) and all(map(_is_misprint, left, right))
+
+
+def _is_misprint(one: str, other: str) -> bool:
+    """True if two words are equal, or alike and no numbers."""
+    if one == other:
+        return True
+    is_number = _NUMBER.fullmatch(one) or _NUMBER.fullmatch(other)
+    return not is_number and bool(difflib.get_close_matches(one, [other], 1, _ALIKE))
 
 
 def split_templates(partition: I64, texts_of: TextsOf, scheme: Scheme) -> I64:
@@ -195,7 +329,7 @@ def split_templates(partition: I64, texts_of: TextsOf, scheme: Scheme) -> I64:
     partition: the first row of each row's group, as in `union_find`. texts_of: texts of rows. Each
     group of `FEWEST` and more is looked at. A template of fewer than `FEWEST` different documents,
     or of less than about a hundredth of its group, may be missed, and its documents stay together.
-    Holds the words in the places of one group.
+    Holds the words in the places of one group, and its numbers.
     """
     split = partition.copy()
     _, sizes = np.unique(partition, return_counts=True)
@@ -204,10 +338,10 @@ def split_templates(partition: I64, texts_of: TextsOf, scheme: Scheme) -> I64:
     for at in np.flatnonzero(sizes >= FEWEST).tolist():
         rest = by_head[ends[at] - sizes[at] : ends[at]]
         while rest.size >= FEWEST and (pattern := _pattern_in(rest, texts_of, scheme)):
-            slots = list(_slots_of(pattern, rest, texts_of, scheme))
-            follows = np.array([each is not None for each in slots])
+            found = list(_fillings(pattern, rest, texts_of, scheme))
+            follows = np.array([each is not None for each in found])
             members, rest = rest[follows], rest[~follows]
-            split[members] = members[_leaders([each for each in slots if each is not None])]
+            split[members] = members[_leaders([each for each in found if each is not None])]
         if rest.size:
             split[rest] = rest[0]
     return split
@@ -229,25 +363,31 @@ def _pattern_in(rows: I64, texts_of: TextsOf, scheme: Scheme) -> Pattern | None:
     return None
 
 
-def _slots_of(
+def _fillings(
     pattern: Pattern, rows: I64, texts_of: TextsOf, scheme: Scheme
-) -> Iterator[Slots | None]:
+) -> Iterator[Filling | None]:
     for first in range(0, rows.size, _AT_ONCE):
-        yield from map(pattern.slots, paired(texts_of(rows[first : first + _AT_ONCE]), scheme))
+        yield from map(pattern.filling, paired(texts_of(rows[first : first + _AT_ONCE]), scheme))
 
 
-def _leaders(slots: Sequence[Slots]) -> list[int]:
+def _leaders(fillings: Sequence[Filling]) -> list[int]:
     """For each document, the position of the first of those that agree with it."""
-    often = Counter(key for each in slots for key in enumerate(each))
+    often = Counter(key for each in fillings for key in each.entries())
     leading: dict[_Key, list[int]] = defaultdict(list)
-    leader = [*range(len(slots))]
+    leader = [*range(len(fillings))]
     # One that lacks words may agree with several. So those that lack the fewest lead.
-    for row in sorted(leader, key=lambda row: (slots[row].count(None), row)):
-        keys = [key for key in enumerate(slots[row]) if key[1] is not None]
-        keys.sort(key=often.__getitem__)
+    lacks = [(each.places.count(()), -len(each.numbers)) for each in fillings]
+    for row in sorted(leader, key=lambda row: (lacks[row], row)):
+        keys = [
+            key
+            for key in fillings[row].entries()
+            if key[0] != _NUMBERS or often[key] <= _LEADERS  # Rare, or no help in finding.
+        ]
+        keys.sort(key=lambda key: (often[key], key))
         near = itertools.chain.from_iterable(leading[key][:_LEADERS] for key in keys)
         found = next(
-            (each for each in near if _agree(slots[each], slots[row], often, len(slots))), None
+            (each for each in near if _agree(fillings[each], fillings[row], often, len(fillings))),
+            None,
         )
         if found is not None:
             leader[row] = found

@@ -9,6 +9,8 @@ from typing import Literal, TypedDict
 import pytest
 
 import esdedup
+from benchmarks.lib import families
+from benchmarks.own.templates import grouped, indexed, scored
 from tests.helpers.commands import run_command
 from tests.helpers.places import Place, local
 
@@ -106,6 +108,16 @@ def test_report_and_dedup_warn_of_templates(place: Place) -> None:
     assert [each["template"] for each in split.json[0]["largest"]] == [None, None]
     assert split.json[0]["options"].endswith("--split-templates")
     assert split.json[0]["grouping"]["split_templates"] is True
+
+
+def test_items_and_clauses_keep_documents_apart(tmp_path: Path) -> None:
+    texts = families.labelled(families.ITEMS, 60, 120, seed=4)
+    distinct = [text for text, kind in zip(texts.texts, texts.kind, strict=True) if not kind]
+    assert len({*distinct}) == len({*texts.source}) == len(distinct)
+    with indexed(texts, esdedup.Scheme(), tmp_path) as index:
+        found = scored(texts, grouped(index, **SETTING, split_templates=True))
+    assert found["kept"] >= 0.98
+    assert found["found"] >= 0.98
 
 
 @local
