@@ -9,7 +9,7 @@ from starlette.routing import Route
 
 from esdedup.analysis.explain import compare
 from esdedup.review.pages import Asked, Review, redirect
-from esdedup.review.texts import alone, field_names, measured, pair_of
+from esdedup.review.texts import alone, changed, field_names, measured, pair_of
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,15 @@ class Compare:
         left, right = review.document(asked.id("left")), review.document(asked.id("right"))
         found = index.explain(left.id, right.id)
         fields = asked.names("fields", review.show)
+        judgement = index.judgements().between(left.id, right.id)
         return review.page(
             asked,
             "compare.html",
             pair=found,
             sides=pair_of(left, right, index.meta, fields, whole=True),
             similarity=measured(found.similarity, None),
-            judgement=index.judgements().between(left.id, right.id),
+            judgement=judgement,
+            outdated=judgement is not None and changed(judgement, (left, right), index.meta),
             fields=fields,
         )
 

@@ -18,7 +18,7 @@ from esdedup.models import Document
 from esdedup.review.found import Listed, row_of
 from esdedup.review.jobs import Job
 from esdedup.review.pages import Asked, NotThere, Review, redirect
-from esdedup.review.texts import Shown, alone, measured, pair_of, snippet
+from esdedup.review.texts import Shown, alone, changed, measured, pair_of, snippet
 from esdedup.search.warnings import cut_buckets, lacking_recall, without_tokens
 from esdedup.stores.fields import value_at
 from esdedup.stores.judgements import Judgement, Judgements
@@ -46,12 +46,13 @@ class _Row:
 
 @dataclass(frozen=True)
 class _Member:
-    """A duplicate beside its representative."""
+    """A duplicate beside its representative. outdated: a text has changed since the judgement."""
 
     id: str
     measure: str
     sides: tuple[Shown, Shown] | None
     judgement: Judgement | None
+    outdated: bool
 
 
 @dataclass
@@ -128,7 +129,7 @@ class Groups:
             return waiting(review, asked, "groups.html", listed=None, sorts=_SORTS)
         fields = asked.names("fields", review.show)
         judgements = review.index.judgements()
-        notice = _notice(listed, judgements, id, asked.text("judged"))
+        notice = self._notice(listed, judgements, id, asked.text("judged"))
         common: dict[str, Any] = {"fields": fields, "notice": notice, "id": id}
         at = listed.group_of(id)
         if at is None:
@@ -205,7 +206,13 @@ class Groups:
             there = head in documents and id in documents
             sides = pair_of(documents[head], documents[id], index.meta, fields) if there else None
             measure = _measure(listed, float(listed.groups.value[row]))
-            found.append(_Member(id, measure, sides, judgements.between(head, id)))
+            judgement = judgements.between(head, id)
+            outdated = (
+                judgement is not None
+                and there
+                and changed(judgement, (documents[head], documents[id]), index.meta)
+            )
+            found.append(_Member(id, measure, sides, judgement, outdated))
         return found
 
     def _template(self, listed: Listed, at: int) -> list[str]:
@@ -266,17 +273,19 @@ class Groups:
         found = {each.id: value_at(each.source, name) for each in documents}
         self.values.by_id.update({id: found.get(id) for id in ids})
 
-
-def _notice(listed: Listed, judgements: Judgements, id: str, judged: str) -> dict[str, Any] | None:
-    """Says where a document is that was judged on this page just now. id: of the other one."""
-    found = judgements.between(id, judged) if judged else None
-    if found is None:
-        return None
-    at = listed.group_of(judged)
-    head = None if at is None else listed.id(int(listed.heads[at]))
-    together = at is not None and at == listed.group_of(id)
-    named = {"id": judged, "verdict": found.verdict, "of": id}
-    return {**named, "head": head, "together": together}
+    def _notice(
+        self, listed: Listed, judgements: Judgements, id: str, judged: str
+    ) -> dict[str, Any] | None:
+        """Says where a document is that was judged on this page just now. id: of the other one."""
+        found = judgements.between(id, judged) if judged else None
+        index = self.review.index
+        if found is None or changed(found, index.store.get([id, judged]), index.meta):
+            return None
+        at = listed.group_of(judged)
+        head = None if at is None else listed.id(int(listed.heads[at]))
+        together = at is not None and at == listed.group_of(id)
+        named = {"id": judged, "verdict": found.verdict, "of": id}
+        return {**named, "head": head, "together": together}
 
 
 def waiting(review: Review, asked: Asked, template: str, **values: Any) -> Response:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from esdedup.analysis.explain import MOST_ON_PAGE
 from esdedup.models import FIELD, Document
 from esdedup.sketch.scheme import Scheme
+from esdedup.sketch.sketch import normalised_digests
 from esdedup.stores.fields import text_at, value_at
+from esdedup.stores.judgements import Judgement
 from esdedup.stores.mapping import IndexMeta
 from esdedup.text.highlight import Excerpt, MarkedText, differing, excerpts, mark_shared
 
@@ -137,6 +139,19 @@ def _shown(document: Document, text: str, found: Marked, fields: Sequence[str]) 
     cut = any(piece.left_out for piece in pieces)
     beside = tuple((name, in_words(value_at(document.source, name))) for name in fields)
     return Shown(document.id, pieces, len(text), cut, original, marked, beside)
+
+
+def changed(judgement: Judgement, documents: Iterable[Document], meta: IndexMeta) -> bool:
+    """Tells whether one of two judged documents has another text than the one that was judged.
+
+    documents: those of the judgement, as they are now, and any others. One that is gone, or has no
+    text any more, is not counted as changed.
+    """
+    judged = dict(zip((judgement.left, judgement.right), judgement.digests, strict=True))
+    texts = {each.id: text_at(each.source, meta.text_fields) for each in documents}
+    known = {id: text for id, text in texts.items() if id in judged and text is not None}
+    _, digests = normalised_digests([*known.values()], judgement.normalisation)
+    return any(judged[id] != digest for id, digest in zip(known, digests, strict=True))
 
 
 def measured(similarity: float | None, distance: int | None) -> str:

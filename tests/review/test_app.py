@@ -390,6 +390,30 @@ def test_undo_restores_the_judgement_before(visit: Callable[..., Visitor]) -> No
     assert not index.judgements()
 
 
+def test_a_judgement_of_another_text_is_told_as_such(visit: Callable[..., Visitor]) -> None:
+    visitor = visit(write=True)
+    index = visitor.review.index
+    index.judge("a1", "a2", "different")
+    assert "Judged: not a duplicate</strong>" in visitor.get("/compare?left=a1&right=a2").text
+    for path in ("/decide", "/groups"):
+        assert "Judged pairs: 1 kept apart." in visitor.settled(path)
+    index.add([{"id": "a2", "text": DOCUMENTS[1]["text"] + " Again."}])
+    index.judge("a1", "a3", "duplicate")
+    visitor.post("/groups/find")
+    group = visitor.settled("/group?id=a1&judged=a2")
+    assert members(group) == ["a2", "a3"]
+    assert group.count("Judged: not a duplicate, judged before the text changed") == 1
+    assert "Judged: a duplicate</span>" in group
+    assert 'class="notice"' not in group
+    page = visitor.get("/compare?left=a1&right=a2").text
+    assert "Judged: not a duplicate, judged before the text changed" in page
+    assert "aria-pressed" not in page
+    counts = "Judged pairs: 1 joined, 1 without effect, because a text is gone or has changed."
+    for path in ("/groups", "/decide"):
+        assert counts in visitor.get(path).text
+    assert counts in visitor.post("/decide/confirm", data={"action": "mark"}).text
+
+
 def test_another_document_represents_its_group(visit: Callable[..., Visitor]) -> None:
     visitor = visit(write=True)
     visitor.settled("/groups")
