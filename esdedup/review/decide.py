@@ -86,7 +86,7 @@ class Decide:
         review = self.review
         return [
             review.shown("/decide", self.show),
-            review.changing("/decide/confirm", self.confirm),
+            review.shown("/decide/confirm", self.confirm),
             review.changing("/decide/run", self.run),
             review.changing("/decide/undo", self.undo),
         ]
@@ -119,6 +119,7 @@ class Decide:
 
     def confirm(self, asked: Asked) -> Response:
         """The numbers of a run, and the question."""
+        self.review.must_write()
         action, to = self._wanted(asked)
         listed = self._listed()
         plan = self._plan(listed)

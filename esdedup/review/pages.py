@@ -157,11 +157,15 @@ class Review:
         """The route of a form that changes something: it is refused without --write."""
 
         def allowed(asked: Asked) -> Response:
-            if not self.write:
-                raise ReadOnly("this page is read-only: start esdedup review --write to change")
+            self.must_write()
             return handler(asked)
 
         return Route(path, self._endpoint(allowed), methods=["POST"])
+
+    def must_write(self) -> None:
+        """Raises ReadOnly without --write."""
+        if not self.write:
+            raise ReadOnly("this page is read-only: start esdedup review --write to change")
 
     def page(
         self, asked: Asked, template: str, *, status: int = 200, **values: Any

@@ -71,10 +71,11 @@ def pair_of(
 
 def marked_beside(
     text: str, document: Document, meta: IndexMeta, fields: Sequence[str] = ()
-) -> Shown:
-    """A document, with its differences from a text marked."""
+) -> tuple[Shown, bool]:
+    """A document, with its differences from a text marked; and whether that has other words."""
     own = _text(document, meta)
-    return _shown(document, own, marked_pair((text, own), meta.scheme)[1], fields)
+    (pieces, *_), other = marked_pair((text, own), meta.scheme)
+    return _shown(document, own, other, fields), any(piece.differs for piece in pieces)
 
 
 def alone(document: Document, meta: IndexMeta, fields: Sequence[str] = ()) -> Shown:

@@ -33,6 +33,7 @@ from esdedup.exceptions import (
 from esdedup.review.app import application, review_of
 from esdedup.review.jobs import Job, Jobs
 from esdedup.review.pages import Asked, Review
+from esdedup.review.search import Pasted
 from esdedup.review.security import Guard
 from esdedup.stores.connection import check_file_name
 from tests.helpers.commands import run_command
@@ -57,7 +58,6 @@ CHANGING = [
     "/verdict/undo?left=a1&right=a2",
     "/group/represent?id=a2",
     "/group/unrepresent?id=a2",
-    "/decide/confirm?action=delete",
     "/decide/run?action=delete&word=delete",
     "/decide/undo?log=x",
 ]
@@ -225,6 +225,10 @@ def test_without_write_nothing_changes(visit: Callable[..., Visitor]) -> None:
             for each in links(page, "/")
             if each.split("?")[0] in {p.split("?")[0] for p in CHANGING}
         ] == []
+    answer = visitor.get("/decide/confirm?action=delete")
+    assert answer.status_code == 403
+    assert "--write" in answer.text
+    assert "/decide/confirm" not in visitor.get("/decide").text
     # No change is done by an address alone.
     for path in CHANGING:
         assert visitor.get(path).status_code == 405
@@ -250,10 +254,101 @@ def test_search_marks_the_differences(visit: Callable[..., Visitor]) -> None:
     assert "<html" not in fragment.text
 
 
+def test_a_pasted_text_has_an_address_without_it(visit: Callable[..., Visitor]) -> None:
+    visitor = visit()
+    text = "The council met on Monday and voted for the new bridge over the road"
+    answer = visitor.post("/search", data={"text": text, "threshold": "0.5", "fields": "city"})
+    address = str(answer.url).removeprefix(OWN)
+    assert re.fullmatch(r"/search\?pasted=[\w-]{22}&threshold=0.5&fields=city", address)
+    again = visitor.get(address)
+    assert again.status_code == 200
+    assert again.text == answer.text
+    assert f"{text}</textarea>" in again.text
+    assert "Bern" in again.text
+    for number in range(31):
+        other = visitor.post("/search", data={"text": f"another text, number {number}"}).url
+    assert visitor.get(address).status_code == 200
+    assert visitor.get(str(other)).status_code == 200
+    visitor.post("/search", data={"text": "one more text"})
+    gone = visitor.get(address)
+    assert gone.status_code == 404
+    assert "the pasted text is not kept any more: paste it again" in gone.text
+    assert 'name="text"' in gone.text
+
+
+def test_pasted_texts_take_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("esdedup.review.search._MOST_CHARACTERS", 10)
+    pasted = Pasted()
+    first, second = pasted.keep("x" * 6), pasted.keep("y" * 4)
+    assert pasted.keep("x" * 6) == first
+    third = pasted.keep("z" * 4)
+    assert [pasted.text(key) for key in (first, second, third)] == ["x" * 6, None, "z" * 4]
+    last = pasted.keep("w" * 11)
+    assert [pasted.text(key) for key in (first, third, last)] == [None, None, "w" * 11]
+
+
+def action(page: str) -> str:
+    """The address that the form of the search is sent to."""
+    (found,) = [each for each in links(page, "/search") if 'action="' + html.escape(each) in page]
+    return found
+
+
+def test_of_a_text_and_an_id_the_new_one_is_searched_for(visit: Callable[..., Visitor]) -> None:
+    visitor = visit()
+    text = "The council met on Monday and voted for the new bridge over the road"
+    answer = visitor.get("/search?id=a1")
+    answer = visitor.post(action(answer.text), data={"text": text, "id": "a1"})
+    assert "pasted=" in str(answer.url)
+    assert f"{text}</textarea>" in answer.text
+    answer = visitor.post(action(answer.text), data={"text": text, "id": "b1"})
+    assert str(answer.url) == f"{OWN}/search?id=b1"
+    # Nobody knows which one is meant: the form stays as it is, until one of them is cleared.
+    for former in ("/search", action(answer.text)):
+        page = visitor.post(former, data={"text": text, "id": "a2"})
+        for _ in range(2):
+            assert page.status_code == 400
+            assert "Give either a text or the id of a document, not both" in page.text
+            assert f"{text}</textarea>" in page.text
+            assert 'name="id" value="a2"' in page.text
+            page = visitor.post(action(page.text), data={"text": text, "id": "a2"})
+        assert visitor.post(action(page.text), data={"text": "", "id": "a2"}).status_code == 200
+    page = visitor.post(action(answer.text), data={"text": " ", "id": ""})
+    assert "Paste a text, or give the id of a document" in page.text
+    page = visitor.post("/search", data={"text": text, "threshold": "much"})
+    assert page.status_code == 400
+    assert 'value="much"' in page.text
+    assert f"{text}</textarea>" in page.text
+
+
+def test_an_id_that_no_box_holds_is_searched_for_again(visit: Callable[..., Visitor]) -> None:
+    visitor = visit()
+    answer = visitor.post("/search?id=x/%C3%A9?%0A%23")
+    assert "1 similar document" in answer.text
+    assert 'name="id" value=""' in answer.text
+    again = visitor.post(action(answer.text), data={"text": "", "id": "", "threshold": "0.4"})
+    assert str(again.url) == f"{OWN}/search?id=x%2F%C3%A9%3F%0A%23&threshold=0.4"
+    other = visitor.post(action(answer.text), data={"text": "", "id": "a1"})
+    assert str(other.url) == f"{OWN}/search?id=a1"
+    text = visitor.post(action(answer.text), data={"text": "a text", "id": ""})
+    assert "pasted=" in str(text.url)
+
+
+def test_a_result_says_that_only_the_query_has_other_words(visit: Callable[..., Visitor]) -> None:
+    visitor = visit()
+    more = " ".join(f"more{number}" for number in range(12))
+    text = f"{DOCUMENTS[0]['text']} {more}"
+    page = visitor.post("/search", data={"text": text, "number": "1", "threshold": "0.3"}).text
+    assert "Only the pasted text has other words." in page
+    assert "No word differs." not in page
+    page = visitor.post("/search", data={"text": DOCUMENTS[0]["text"], "number": "1"}).text
+    assert "No word differs." in page
+
+
 @pytest.mark.parametrize(
     ("path", "status"),
     [
         ("/search?id=nobody", 404),
+        ("/search?pasted=nothing", 404),
         ("/document?id=nobody", 404),
         ("/compare?left=a1&right=nobody", 404),
         ("/compare?left=a1&right=a1", 400),
@@ -411,7 +506,7 @@ def test_a_judgement_of_another_text_is_told_as_such(visit: Callable[..., Visito
     counts = "Judged pairs: 1 joined, 1 without effect, because a text is gone or has changed."
     for path in ("/groups", "/decide"):
         assert counts in visitor.get(path).text
-    assert counts in visitor.post("/decide/confirm", data={"action": "mark"}).text
+    assert counts in visitor.get("/decide/confirm?action=mark").text
 
 
 def test_another_document_represents_its_group(visit: Callable[..., Visitor]) -> None:
@@ -439,7 +534,7 @@ def test_a_run_and_its_undo_give_back_the_same_index(
     visitor.post("/verdict?left=a1&right=a2&verdict=different&from=group")
     before = {id: each.document for id, each in whole(visitor).items()}
     form = {"action": action, "to": "others"}
-    asked = visitor.post("/decide/confirm", data=form).text
+    asked = visitor.get("/decide/confirm", params=form).text
     (run,) = links(asked, "/decide/run")
     if action == "delete":
         assert visitor.post(run, data={"word": "no"}).status_code == 400
@@ -472,7 +567,7 @@ def test_only_logs_of_this_index_are_undone(visit: Callable[..., Visitor], folde
 def test_numbers_that_have_changed_since_are_not_acted_on(visit: Callable[..., Visitor]) -> None:
     visitor = visit(write=True)
     visitor.settled("/groups")
-    (run,) = links(visitor.post("/decide/confirm", data={"action": "mark"}).text, "/decide/run")
+    (run,) = links(visitor.get("/decide/confirm?action=mark").text, "/decide/run")
     visitor.post("/verdict?left=a1&right=a2&verdict=different")
     answer = visitor.post(run)
     assert answer.status_code == 400
@@ -578,7 +673,7 @@ def test_a_run_waits_for_decisions_that_the_groups_do_not_show(
     monkeypatch.setattr("esdedup.dedup.groups._MOST_REGROUPED", 2)
     visitor = visit(write=True)
     visitor.settled("/groups")
-    (run,) = links(visitor.post("/decide/confirm", data={"action": "mark"}).text, "/decide/run")
+    (run,) = links(visitor.get("/decide/confirm?action=mark").text, "/decide/run")
     visitor.post("/verdict?left=a1&right=a2&verdict=different")
     page = visitor.post("/verdict?left=b1&right=b2&verdict=different&from=group").text
     assert "is in no group" in page
@@ -587,7 +682,7 @@ def test_a_run_waits_for_decisions_that_the_groups_do_not_show(
     assert "any more" not in page
     assert page.lower().count("groups again") == 2
     assert "/decide/confirm" not in visitor.get("/decide").text
-    for answer in (visitor.post(run), visitor.post("/decide/confirm", data={"action": "mark"})):
+    for answer in (visitor.post(run), visitor.get("/decide/confirm?action=mark")):
         assert answer.status_code == 400
         assert "decisions were made that these groups do not show" in answer.text.lower()
     visitor.post("/groups/find")
@@ -644,10 +739,10 @@ def test_messages_name_no_option_without_its_command(
     visitor = visit(write=True)
     visitor.settled("/groups")
     form = {"action": "move", "to": "documents"}
-    page = visitor.post("/decide/confirm", data=form).text
+    page = visitor.get("/decide/confirm", params=form).text
     assert "the documents are there already" in page
     assert "--to" not in page
-    (run,) = links(visitor.post("/decide/confirm", data={"action": "mark"}).text, "/decide/run")
+    (run,) = links(visitor.get("/decide/confirm?action=mark").text, "/decide/run")
     visitor.post(run)
     visitor.settled("/decide")
     answer = visitor.post(run)
