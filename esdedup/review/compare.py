@@ -50,7 +50,7 @@ class Compare:
             similarity=measured(found.similarity, None),
             judgement=judgement,
             outdated=judgement is not None and changed(judgement, (left, right), index.meta),
-            fields=fields,
+            typed=asked.fields,
         )
 
     def judge(self, asked: Asked) -> Response:
@@ -70,7 +70,8 @@ class Compare:
 
 
 def _back(asked: Asked, left: str, right: str) -> Response:
+    fields = asked.fields
     if asked.text("from") == "group":
         rest = {name: asked.text(name) or None for name in ("page", "at")}
-        return redirect("/group", id=left, judged=right, **rest)
-    return redirect("/compare", left=left, right=right)
+        return redirect("/group", id=left, judged=right, fields=fields, **rest)
+    return redirect("/compare", left=left, right=right, fields=fields)

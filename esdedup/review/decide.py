@@ -49,6 +49,11 @@ class Run:
     ended: bool = False
 
     @property
+    def written(self) -> Path | None:
+        """The log, if there is one: a run that is refused writes none."""
+        return self.log if self.log is not None and self.log.is_file() else None
+
+    @property
     def shown(self) -> Sequence[Failure]:
         """Some of the failures."""
         return self.failures[:_FAILURES]

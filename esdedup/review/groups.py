@@ -18,7 +18,7 @@ from esdedup.models import Document
 from esdedup.review.found import Listed, row_of
 from esdedup.review.jobs import Job
 from esdedup.review.pages import Asked, NotThere, Review, redirect
-from esdedup.review.texts import Shown, alone, changed, measured, pair_of, snippet
+from esdedup.review.texts import Shown, alone, changed, in_words, measured, pair_of, snippet
 from esdedup.search.warnings import cut_buckets, lacking_recall, without_tokens
 from esdedup.stores.fields import value_at
 from esdedup.stores.judgements import Judgement, Judgements
@@ -130,7 +130,7 @@ class Groups:
         fields = asked.names("fields", review.show)
         judgements = review.index.judgements()
         notice = self._notice(listed, judgements, id, asked.text("judged"))
-        common: dict[str, Any] = {"fields": fields, "notice": notice, "id": id}
+        common: dict[str, Any] = {"typed": asked.fields, "notice": notice, "id": id}
         at = listed.group_of(id)
         if at is None:
             document, meta = review.document(id), review.index.meta
@@ -149,6 +149,7 @@ class Groups:
             head=head,
             size=len(rows) + 1,
             members=members,
+            fields=fields,
             # The keys go on at the member that took the place of the one that was judged.
             focus=min(asked.whole("at", 1, _MEMBERS), len(members)) if "at" in asked.given else 0,
             number=page,
@@ -168,13 +169,13 @@ class Groups:
             raise NotThere(f"{id!r} is in no group: find groups again")
         members = [int(listed.heads[at]), *listed.members_of(at)]
         self.review.decisions.represent(id, [listed.id(row) for row in members])
-        return redirect("/group", id=id)
+        return redirect("/group", id=id, fields=asked.fields)
 
     def unrepresent(self, asked: Asked) -> Response:
         """Lets the rule choose the representative of a group again."""
         id = asked.id("id")
         self.review.decisions.unrepresent(id)
-        return redirect("/group", id=id)
+        return redirect("/group", id=id, fields=asked.fields)
 
     def _rows(self, listed: Listed, positions: Sequence[int], name: str | None) -> list[_Row]:
         index = self.review.index
@@ -185,7 +186,7 @@ class Groups:
         for at, id in zip(positions, ids, strict=True):
             document = documents.get(id)
             text = "It is gone" if document is None else snippet(document, index.meta)
-            value = None if name is None else str(self.values.by_id.get(id, "–"))
+            value = None if name is None else in_words(self.values.by_id.get(id))
             far = _measure(listed, float(listed.farthest[at]))
             rows.append(_Row(id, int(listed.sizes[at]), far, text, value))
         return rows
@@ -284,8 +285,11 @@ class Groups:
         at = listed.group_of(judged)
         head = None if at is None else listed.id(int(listed.heads[at]))
         together = at is not None and at == listed.group_of(id)
+        # Groups of texts that were not there, or that could not be formed again, tell nothing.
+        known = all(row_of(listed.groups.ids, each) is not None for each in (id, judged))
+        shown = known and self.review.found.outdated is None
         named = {"id": judged, "verdict": found.verdict, "of": id}
-        return {**named, "head": head, "together": together}
+        return {**named, "head": head, "together": together, "shown": shown}
 
 
 def waiting(review: Review, asked: Asked, template: str, **values: Any) -> Response:

@@ -117,6 +117,11 @@ class Asked:
             return [*default]
         return [*filter(None, map(str.strip, ",".join(self.given[name]).split(",")))]
 
+    @property
+    def fields(self) -> str | None:
+        """The names of fields as they were typed, for links; None if nobody typed any."""
+        return self.text("fields") if "fields" in self.given else None
+
 
 Handler = Callable[[Asked], Response]
 Fault = tuple[int, str]

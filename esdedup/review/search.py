@@ -200,7 +200,7 @@ class Search:
             threshold=asked.text("threshold") if "threshold" in asked.given else f"{LOOKING:g}",
             number=asked.text("number").strip() or str(_NUMBER),
             fields=asked.names("fields", self.review.show),
-            typed=asked.text("fields") if "fields" in asked.given else None,
+            typed=asked.fields,
             refreshing=waiting,
             waiting=waiting,
             by_distance=self.review.options.get("metric") == "hamming",

@@ -509,6 +509,94 @@ def test_a_judgement_of_another_text_is_told_as_such(visit: Callable[..., Visito
     assert counts in visitor.get("/decide/confirm?action=mark").text
 
 
+def test_a_duplicate_that_stays_apart_is_told_as_such(visit: Callable[..., Visitor]) -> None:
+    visitor = visit(write=True)
+    visitor.settled("/groups")
+    for pair in ("left=a1&right=a2&verdict=duplicate", "left=a1&right=a3&verdict=different"):
+        visitor.post(f"/verdict?{pair}")
+    page = visitor.post("/verdict?left=a2&right=a3&verdict=duplicate&from=group").text
+    assert "was judged a duplicate of" in page
+    assert "They stay apart, because others of these texts were judged different." in page
+    assert "It is in no group now." in page
+    assert "and stays so" not in page
+    page = visitor.post("/verdict?left=a1&right=a2&verdict=duplicate&from=group").text
+    assert "and stays so" in page
+    # The groups do not know the text that came later.
+    visitor.review.index.add([{"id": "new", "text": "A text that nobody knew"}])
+    page = visitor.post("/verdict?left=a1&right=new&verdict=duplicate&from=group").text
+    assert "The groups do not show that yet." in page
+
+
+def test_fields_that_were_typed_stay(visit: Callable[..., Visitor]) -> None:
+    visitor = visit(write=True, show=["link"])
+    visitor.settled("/groups")
+    page = visitor.get("/group?id=a1&fields=city").text
+    compare = links(page, "/compare")[0]
+    assert "Bern" in visitor.get(compare).text
+    for start in (page, visitor.get(compare).text):
+        for verdict in ("different", "duplicate"):
+            judge = next(each for each in links(start, "/verdict?") if verdict in each)
+            answer = visitor.post(judge)
+            assert "Bern" in answer.text
+            (undo,) = links(answer.text, "/verdict/undo")
+            assert "Bern" in visitor.post(undo).text
+    answer = visitor.post(links(page, "/group/represent")[0])
+    assert "Bern" in answer.text
+    assert "Bern" in visitor.post(links(answer.text, "/group/unrepresent")[0]).text
+    # Who cleared the names wants none.
+    page = visitor.get("/group?id=b1&fields=").text
+    assert "javascript" not in visitor.post(links(page, "/verdict?")[0]).text
+
+
+def test_groups_by_a_field_show_little_of_it(visit: Callable[..., Visitor], tmp_path: Path) -> None:
+    visitor = visit()
+    with esdedup.open(tmp_path / "index.db") as index:
+        index.add(
+            [
+                {**DOCUMENTS[0], "city": "long " * 100_000},
+                {**DOCUMENTS[3], "city": True},
+                {**DOCUMENTS[5]},
+            ]
+        )
+    visitor.settled("/groups")
+    page = visitor.get("/groups?sort=field&field=city").text
+    values = re.findall(r'data-name="city"[^>]*>([^<]*)<', page)
+    assert [len(each) for each in values] == [4, 501, 1]
+    assert (values[0], values[2]) == ("true", "–")
+
+
+def test_a_text_within_an_object_is_shown_once(tmp_path: Path) -> None:
+    text = "The council met on Monday and voted for the new bridge over the river."
+    page = {"date": "2026-10-05", "parts": [{"text": text, "by": "Ada"}, {"text": "More"}]}
+    with esdedup.open(tmp_path / "index.db", text_field="page.parts.text") as index:
+        index.add([{"id": "a1", "page": page, "tags": ["x"], "other": {"date": "2025"}}])
+        place = index.place
+    shown = Visitor(review_of(place, {})).get("/document?id=a1").text
+    assert html.unescape(shown).count(text) == 1
+    fields = dict(re.findall(r"<dt><bdi>([^<]*)</bdi></dt><dd[^>]*>([^<]*)<", shown))
+    assert {name: html.unescape(value) for name, value in fields.items()} == {
+        "id": "a1",
+        "page.date": "2026-10-05",
+        "page.parts.by": '["Ada"]',
+        "tags": '["x"]',
+        "other": '{"date": "2025"}',
+    }
+
+
+def test_a_run_that_was_refused_names_no_log(visit: Callable[..., Visitor], tmp_path: Path) -> None:
+    visitor = visit(write=True)
+    visitor.settled("/groups")
+    (run,) = links(visitor.get("/decide/confirm?action=mark").text, "/decide/run")
+    with esdedup.open(tmp_path / "index.db") as somebody:
+        somebody.judge("a1", "a2", "different")
+    visitor.post(run)
+    page = visitor.settled("/decide")
+    assert "It ended early" in page
+    assert "judged different since" in page
+    assert "in the log" not in page
+    assert ".zst" not in page
+
+
 def test_another_document_represents_its_group(visit: Callable[..., Visitor]) -> None:
     visitor = visit(write=True)
     visitor.settled("/groups")
