@@ -67,12 +67,25 @@ class _Values:
     turn: threading.Lock = field(default_factory=threading.Lock)
 
 
+@dataclass
+class _Choices:
+    """The ids of the representatives that were chosen in this session, the last one at the end."""
+
+    ids: list[str] = field(default_factory=list)
+    turn: threading.Lock = field(default_factory=threading.Lock)
+
+    def last(self, id: str) -> bool:
+        """Tells whether a document was the last one to be chosen."""
+        return self.ids[-1:] == [id]
+
+
 @dataclass(frozen=True)
 class Groups:
     """The pages."""
 
     review: Review
     values: _Values = field(default_factory=_Values)
+    choices: _Choices = field(default_factory=_Choices)
 
     def routes(self) -> list[Route]:
         """The routes of the pages."""
@@ -82,6 +95,7 @@ class Groups:
             review.asked("/groups/find", self.find),
             review.shown("/group", self.one),
             review.changing("/group/represent", self.represent),
+            review.changing("/group/represent/undo", self.undo_represent),
             review.changing("/group/unrepresent", self.unrepresent),
         ]
 
@@ -157,6 +171,7 @@ class Groups:
             warnings=[*self._template(listed, at), *warnings_of(review, listed)],
             outdated=review.found.outdated,
             chosen=head in judgements.representatives,
+            choice=self._choice(asked, judgements),
             by_distance=listed.groups.grouping.by_distance,
             **common,
         )
@@ -168,8 +183,23 @@ class Groups:
         if listed is None or at is None:
             raise NotThere(f"{id!r} is in no group: find groups again")
         members = [int(listed.heads[at]), *listed.members_of(at)]
-        self.review.decisions.represent(id, [listed.id(row) for row in members])
-        return redirect("/group", id=id, fields=asked.fields)
+        with self.choices.turn:
+            # The form may be sent twice: one undo takes both back.
+            chosen = self.review.index.judgements().representatives
+            if not (self.choices.last(id) and id in chosen):
+                self.review.decisions.represent(id, [listed.id(row) for row in members])
+                self.choices.ids.append(id)
+        return redirect("/group", id=id, chosen=id, fields=asked.fields)
+
+    def undo_represent(self, asked: Asked) -> Response:
+        """Takes the last choice of a representative back."""
+        id = asked.id("id")
+        with self.choices.turn:
+            if not self.choices.last(id):
+                raise UsageError(f"{id!r} was not the last choice: nothing was undone")
+            self.choices.ids.pop()
+            former = self.review.decisions.undo_represent()
+        return redirect("/group", id=former or id, fields=asked.fields)
 
     def unrepresent(self, asked: Asked) -> Response:
         """Lets the rule choose the representative of a group again."""
@@ -215,6 +245,13 @@ class Groups:
             )
             found.append(_Member(id, measure, sides, judgement, outdated))
         return found
+
+    def _choice(self, asked: Asked, judgements: Judgements) -> dict[str, Any] | None:
+        """Tells of the representative that was chosen on this page just now; None if none was."""
+        id = asked.text("chosen")
+        if id not in judgements.representatives:
+            return None
+        return {"id": id, "undo": self.choices.last(id)}
 
     def _template(self, listed: Listed, at: int) -> list[str]:
         """A warning if a group looks like a template."""

@@ -57,6 +57,7 @@ CHANGING = [
     "/verdict?left=a1&right=a2&verdict=different",
     "/verdict/undo?left=a1&right=a2",
     "/group/represent?id=a2",
+    "/group/represent/undo?id=a2",
     "/group/unrepresent?id=a2",
     "/decide/run?action=delete&word=delete",
     "/decide/undo?log=x",
@@ -611,6 +612,33 @@ def test_another_document_represents_its_group(visit: Callable[..., Visitor]) ->
     assert "Some decisions do not show here yet" in page
     visitor.post("/groups/find")
     assert sorted(members(visitor.settled("/group?id=a1"))) == ["a2", "a3"]
+
+
+def test_a_chosen_representative_is_undone(visit: Callable[..., Visitor]) -> None:
+    visitor = visit(write=True)
+    index = visitor.review.index
+    visitor.settled("/groups")
+    visitor.post("/group/represent?id=a3")
+    for _ in range(2):
+        answer = visitor.post("/group/represent?id=a2")
+    assert re.search(r"a2</bdi> represents this group now", answer.text)
+    (undo,) = links(answer.text, "/group/represent/undo")
+    page = visitor.post(undo).text
+    assert index.judgements().representatives == ("a3",)
+    assert sorted(members(page)) == ["a1", "a2"]
+    assert 'class="notice"' not in page
+    # What a page of before tells of is not the last choice any more.
+    assert visitor.post(undo).status_code == 400
+    assert 'class="notice"' not in visitor.get(str(answer.url)).text
+    visitor.post("/group/represent?id=b2")
+    page = visitor.get("/group?id=a3&chosen=a3").text
+    assert "represents this group now" in page
+    assert not links(page, "/group/represent/undo")
+    assert visitor.post("/group/represent/undo?id=a3").status_code == 400
+    assert index.judgements().representatives == ("a3", "b2")
+    visitor.post("/group/represent/undo?id=b2")
+    visitor.post("/group/represent/undo?id=a3")
+    assert not index.judgements()
 
 
 @pytest.mark.parametrize("action", ["mark", "move", "delete"])

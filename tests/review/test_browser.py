@@ -293,6 +293,13 @@ def test_by_keyboard_alone(
     press(page, "u")
     expect(page.get_by_role("status")).to_have_count(0)
     expect(page.get_by_role("article")).to_have_count(2)
+    press(page, "j")
+    press(page, "r")
+    expect(page.get_by_role("status")).to_contain_text("represents this group now")
+    assert barriers(page) == []
+    press(page, "u")
+    expect(page.get_by_role("status")).to_have_count(0)
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Group of en-0")
 
 
 @local
