@@ -60,18 +60,19 @@ class Compare:
         texts = review.text_of(left), review.text_of(right)
         similarity = compare(*texts, review.index.scheme).similarity
         review.decisions.judge(left, right, verdict, similarity)
-        return _back(asked, left, right)
+        return _back(asked, left, right, judged=True)
 
     def undo(self, asked: Asked) -> Response:
         """Takes the last judgement on two documents back."""
         left, right = asked.id("left"), asked.id("right")
         self.review.decisions.undo((left, right))
-        return _back(asked, left, right)
+        return _back(asked, left, right, judged=False)
 
 
-def _back(asked: Asked, left: str, right: str) -> Response:
+def _back(asked: Asked, left: str, right: str, *, judged: bool) -> Response:
+    """The page that a judgement, or its undo, was asked for on."""
     fields = asked.fields
     if asked.text("from") == "group":
         rest = {name: asked.text(name) or None for name in ("page", "at")}
-        return redirect("/group", id=left, judged=right, fields=fields, **rest)
+        return redirect("/group", id=left, judged=right if judged else None, fields=fields, **rest)
     return redirect("/compare", left=left, right=right, fields=fields)

@@ -94,6 +94,7 @@ class Groups:
             review.shown("/groups", self.browse),
             review.asked("/groups/find", self.find),
             review.shown("/group", self.one),
+            review.asked("/group/fields", self.show_fields),
             review.changing("/group/represent", self.represent),
             review.changing("/group/represent/undo", self.undo_represent),
             review.changing("/group/unrepresent", self.unrepresent),
@@ -144,7 +145,8 @@ class Groups:
         fields = asked.names("fields", review.show)
         judgements = review.index.judgements()
         notice = self._notice(listed, judgements, id, asked.text("judged"))
-        common: dict[str, Any] = {"typed": asked.fields, "notice": notice, "id": id}
+        place = {name: asked.text(name) or None for name in ("page", "at")}
+        common: dict[str, Any] = {"typed": asked.fields, "notice": notice, "id": id, "place": place}
         at = listed.group_of(id)
         if at is None:
             document, meta = review.document(id), review.index.meta
@@ -327,6 +329,15 @@ class Groups:
         shown = known and self.review.found.outdated is None
         named = {"id": judged, "verdict": found.verdict, "of": id}
         return {**named, "head": head, "together": together, "shown": shown}
+
+    def show_fields(self, asked: Asked) -> Response:
+        """Sends the browser to the page of a group with the fields that were typed.
+
+        A hidden field of a form would not give any id back as it is: browsers write line breaks in
+        one way.
+        """
+        page = asked.text("page") or None
+        return redirect("/group", id=asked.id("id"), page=page, fields=asked.fields)
 
 
 def waiting(review: Review, asked: Asked, template: str, **values: Any) -> Response:

@@ -86,7 +86,7 @@ class Changes:
         self._turn = threading.Lock()
         self._pool: Pool | None = None
         self._pairs: frozenset[Ids] = frozenset()
-        self._known: dict[Judgement, bool] = {}
+        self._known: dict[Ids, tuple[Judgement, bool]] = {}
 
     def of(self, pool: Pool, judgements: Judgements) -> frozenset[Ids]:
         """The ids of the pairs whose texts have changed since they were judged."""
@@ -94,16 +94,21 @@ class Changes:
             if pool is not self._pool:
                 self._pool, self._known = pool, {}
                 self._pairs = frozenset((each.left, each.right) for each in pool.pairs)
-            judged = [each for each in judgements.pairs if (each.left, each.right) in self._pairs]
-            new = [each for each in judged if each not in self._known]
+            judged = {(each.left, each.right): each for each in judgements.pairs}
+            judged = {ids: judged[ids] for ids in judged.keys() & self._pairs}
+            new = [each for ids, each in judged.items() if not self._knows(ids, each)]
             for first in range(0, len(new), _JUDGED_AT_ONCE):
                 self._look_up(new[first : first + _JUDGED_AT_ONCE])
-            return frozenset((each.left, each.right) for each in judged if self._known[each])
+            return frozenset(ids for ids in judged if self._known[ids][1])
 
     def note(self, made: Judgement) -> None:
         """Tells of a judgement that was made now, so that its texts are those of now."""
         with self._turn:
-            self._known[made] = False
+            self._known[made.left, made.right] = made, False
+
+    def _knows(self, ids: Ids, judgement: Judgement) -> bool:
+        known = self._known.get(ids)
+        return known is not None and (known[0] is judgement or known[0] == judgement)
 
     def _look_up(self, judgements: Sequence[Judgement]) -> None:
         ids = {id for each in judgements for id in (each.left, each.right)}
@@ -111,7 +116,7 @@ class Changes:
         documents = {each.id: each for each in self._index.store.get([*ids], [*meta.text_fields])}
         for each in judgements:
             two = [documents[id] for id in (each.left, each.right) if id in documents]
-            self._known[each] = changed(each, two, meta)
+            self._known[each.left, each.right] = each, changed(each, two, meta)
 
 
 @dataclass(frozen=True)

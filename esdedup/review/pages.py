@@ -236,7 +236,11 @@ class Review:
     def refusal(self, asked: Asked, status: int, message: str) -> Response:
         """A page that says why there is no answer."""
         template = "error_fragment.html" if asked.fragment else "error.html"
-        return self.page(asked, template, status=status, message=message, number=status)
+        answer = self.page(asked, template, status=status, message=message, number=status)
+        if asked.fragment and asked.path.startswith("/judge/"):
+            # The pair stays with its buttons, so that its keys work again when the fault is over.
+            answer.headers["hx-retarget"] = "#said"
+        return answer
 
     def document(self, id: str) -> Document:
         """A document of the index. Raises NotThere if there is none."""

@@ -339,8 +339,10 @@ def test_a_result_says_that_only_the_query_has_other_words(visit: Callable[..., 
     more = " ".join(f"more{number}" for number in range(12))
     text = f"{DOCUMENTS[0]['text']} {more}"
     page = visitor.post("/search", data={"text": text, "number": "1", "threshold": "0.3"}).text
-    assert "Only the pasted text has other words." in page
+    assert "The pasted text has other words besides." in page
     assert "No word differs." not in page
+    page = visitor.get("/search?id=a1&threshold=0.3").text
+    assert "other words besides" not in page
     page = visitor.post("/search", data={"text": DOCUMENTS[0]["text"], "number": "1"}).text
     assert "No word differs." in page
 
@@ -475,6 +477,27 @@ def test_a_group_is_split_and_joined_again(visit: Callable[..., Visitor]) -> Non
     assert not visitor.review.index.judgements()
 
 
+def test_undo_shows_the_place_in_the_group_again(
+    visit: Callable[..., Visitor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("esdedup.review.groups._MEMBERS", 1)
+    visitor = visit(write=True)
+    visitor.settled("/groups")
+    visitor.review.index.judge("a1", "a3", "unsure")
+    page = visitor.get("/group?id=a1&page=2").text
+    assert members(page) == ["a3"]
+    judge = next(each for each in links(page, "/verdict") if "=duplicate" in each)
+    answer = visitor.post(judge)
+    assert "and stays so" in answer.text
+    (undo,) = links(answer.text, "/verdict/undo")
+    page = visitor.post(undo).text
+    assert members(page) == ["a3"]
+    assert "data-focus" in page
+    # The judgement before was not made here, so that there is nothing more to undo.
+    assert "Skipped" in page
+    assert 'class="notice"' not in page
+
+
 def test_undo_restores_the_judgement_before(visit: Callable[..., Visitor]) -> None:
     visitor = visit(write=True)
     index = visitor.review.index
@@ -544,6 +567,8 @@ def test_fields_that_were_typed_stay(visit: Callable[..., Visitor]) -> None:
     answer = visitor.post(links(page, "/group/represent")[0])
     assert "Bern" in answer.text
     assert "Bern" in visitor.post(links(answer.text, "/group/unrepresent")[0]).text
+    answer = visitor.post("/group/fields?id=x/%C3%A9?%0A%23&page=1", data={"fields": "city"})
+    assert str(answer.url) == f"{OWN}/group?id=x%2F%C3%A9%3F%0A%23&page=1&fields=city"
     # Who cleared the names wants none.
     page = visitor.get("/group?id=b1&fields=").text
     assert "javascript" not in visitor.post(links(page, "/verdict?")[0]).text

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import esdedup
-from esdedup.exceptions import UsageError
+from esdedup.exceptions import StoreUnavailable, UsageError
 from esdedup.index import Place
 from esdedup.review.app import review_of
 from tests.docs.test_json import documented
@@ -204,6 +204,22 @@ def test_undo_goes_on_when_a_document_is_gone(visitor: Visitor, htmx: bool) -> N
         assert links(after, "/judge/verdict")
     finally:
         index.add([{**document.source, "id": gone}])
+
+
+def test_a_failure_leaves_the_pair_with_its_keys(
+    visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = visitor.get("/judge").text
+    (path,) = [each for each in links(page, "/judge/verdict") if "=unsure" in each]
+
+    def away(*_: object, **__: object) -> None:
+        raise StoreUnavailable("the store is away")
+
+    monkeypatch.setattr(visitor.review.decisions, "judge", away)
+    answer = visitor.send("POST", path, headers={"origin": OWN, "hx-request": "true"})
+    assert answer.status_code == 503
+    assert "the store is away" in answer.text
+    assert answer.headers["hx-retarget"] == "#said"
 
 
 def test_undo_says_why_it_is_refused(visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
