@@ -9,7 +9,7 @@ from starlette.routing import Route
 
 from esdedup.analysis.explain import compare
 from esdedup.review.pages import Asked, Review, redirect
-from esdedup.review.texts import alone, field_names, measured, pair_of
+from esdedup.review.texts import alone, changed, field_names, measured, pair_of
 
 
 @dataclass(frozen=True)
@@ -41,14 +41,16 @@ class Compare:
         left, right = review.document(asked.id("left")), review.document(asked.id("right"))
         found = index.explain(left.id, right.id)
         fields = asked.names("fields", review.show)
+        judgement = index.judgements().between(left.id, right.id)
         return review.page(
             asked,
             "compare.html",
             pair=found,
             sides=pair_of(left, right, index.meta, fields, whole=True),
             similarity=measured(found.similarity, None),
-            judgement=index.judgements().between(left.id, right.id),
-            fields=fields,
+            judgement=judgement,
+            outdated=judgement is not None and changed(judgement, (left, right), index.meta),
+            typed=asked.fields,
         )
 
     def judge(self, asked: Asked) -> Response:
@@ -58,17 +60,19 @@ class Compare:
         texts = review.text_of(left), review.text_of(right)
         similarity = compare(*texts, review.index.scheme).similarity
         review.decisions.judge(left, right, verdict, similarity)
-        return _back(asked, left, right)
+        return _back(asked, left, right, judged=True)
 
     def undo(self, asked: Asked) -> Response:
         """Takes the last judgement on two documents back."""
         left, right = asked.id("left"), asked.id("right")
         self.review.decisions.undo((left, right))
-        return _back(asked, left, right)
+        return _back(asked, left, right, judged=False)
 
 
-def _back(asked: Asked, left: str, right: str) -> Response:
+def _back(asked: Asked, left: str, right: str, *, judged: bool) -> Response:
+    """The page that a judgement, or its undo, was asked for on."""
+    fields = asked.fields
     if asked.text("from") == "group":
         rest = {name: asked.text(name) or None for name in ("page", "at")}
-        return redirect("/group", id=left, judged=right, **rest)
-    return redirect("/compare", left=left, right=right)
+        return redirect("/group", id=left, judged=right if judged else None, fields=fields, **rest)
+    return redirect("/compare", left=left, right=right, fields=fields)

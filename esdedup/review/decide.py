@@ -49,6 +49,11 @@ class Run:
     ended: bool = False
 
     @property
+    def written(self) -> Path | None:
+        """The log, if there is one: a run that is refused writes none."""
+        return self.log if self.log is not None and self.log.is_file() else None
+
+    @property
     def shown(self) -> Sequence[Failure]:
         """Some of the failures."""
         return self.failures[:_FAILURES]
@@ -86,7 +91,7 @@ class Decide:
         review = self.review
         return [
             review.shown("/decide", self.show),
-            review.changing("/decide/confirm", self.confirm),
+            review.shown("/decide/confirm", self.confirm),
             review.changing("/decide/run", self.run),
             review.changing("/decide/undo", self.undo),
         ]
@@ -105,6 +110,7 @@ class Decide:
             "decide.html",
             plan=None if listed is None else self._plan(listed),
             warnings=[] if listed is None else warnings_of(review, listed),
+            judged="" if listed is None else str(listed.groups.judged),
             decided=found.decided,
             outdated=found.outdated,
             error=error,
@@ -118,6 +124,7 @@ class Decide:
 
     def confirm(self, asked: Asked) -> Response:
         """The numbers of a run, and the question."""
+        self.review.must_write()
         action, to = self._wanted(asked)
         listed = self._listed()
         plan = self._plan(listed)
@@ -128,6 +135,7 @@ class Decide:
             "confirm.html",
             plan=plan,
             warnings=warnings_of(self.review, listed),
+            judged=str(listed.groups.judged),
             action=action,
             done=_IN_WORDS[action],
             to=to,

@@ -18,7 +18,7 @@ from esdedup.models import Document
 from esdedup.review.found import Listed, row_of
 from esdedup.review.jobs import Job
 from esdedup.review.pages import Asked, NotThere, Review, redirect
-from esdedup.review.texts import Shown, alone, measured, pair_of, snippet
+from esdedup.review.texts import Shown, alone, changed, in_words, measured, pair_of, snippet
 from esdedup.search.warnings import cut_buckets, lacking_recall, without_tokens
 from esdedup.stores.fields import value_at
 from esdedup.stores.judgements import Judgement, Judgements
@@ -46,12 +46,13 @@ class _Row:
 
 @dataclass(frozen=True)
 class _Member:
-    """A duplicate beside its representative."""
+    """A duplicate beside its representative. outdated: a text has changed since the judgement."""
 
     id: str
     measure: str
     sides: tuple[Shown, Shown] | None
     judgement: Judgement | None
+    outdated: bool
 
 
 @dataclass
@@ -66,12 +67,25 @@ class _Values:
     turn: threading.Lock = field(default_factory=threading.Lock)
 
 
+@dataclass
+class _Choices:
+    """The ids of the representatives that were chosen in this session, the last one at the end."""
+
+    ids: list[str] = field(default_factory=list)
+    turn: threading.Lock = field(default_factory=threading.Lock)
+
+    def last(self, id: str) -> bool:
+        """Tells whether a document was the last one to be chosen."""
+        return self.ids[-1:] == [id]
+
+
 @dataclass(frozen=True)
 class Groups:
     """The pages."""
 
     review: Review
     values: _Values = field(default_factory=_Values)
+    choices: _Choices = field(default_factory=_Choices)
 
     def routes(self) -> list[Route]:
         """The routes of the pages."""
@@ -80,7 +94,9 @@ class Groups:
             review.shown("/groups", self.browse),
             review.asked("/groups/find", self.find),
             review.shown("/group", self.one),
+            review.asked("/group/fields", self.show_fields),
             review.changing("/group/represent", self.represent),
+            review.changing("/group/represent/undo", self.undo_represent),
             review.changing("/group/unrepresent", self.unrepresent),
         ]
 
@@ -128,8 +144,9 @@ class Groups:
             return waiting(review, asked, "groups.html", listed=None, sorts=_SORTS)
         fields = asked.names("fields", review.show)
         judgements = review.index.judgements()
-        notice = _notice(listed, judgements, id, asked.text("judged"))
-        common: dict[str, Any] = {"fields": fields, "notice": notice, "id": id}
+        notice = self._notice(listed, judgements, id, asked.text("judged"))
+        place = {name: asked.text(name) or None for name in ("page", "at")}
+        common: dict[str, Any] = {"typed": asked.fields, "notice": notice, "id": id, "place": place}
         at = listed.group_of(id)
         if at is None:
             document, meta = review.document(id), review.index.meta
@@ -148,6 +165,7 @@ class Groups:
             head=head,
             size=len(rows) + 1,
             members=members,
+            fields=fields,
             # The keys go on at the member that took the place of the one that was judged.
             focus=min(asked.whole("at", 1, _MEMBERS), len(members)) if "at" in asked.given else 0,
             number=page,
@@ -155,6 +173,7 @@ class Groups:
             warnings=[*self._template(listed, at), *warnings_of(review, listed)],
             outdated=review.found.outdated,
             chosen=head in judgements.representatives,
+            choice=self._choice(asked, judgements),
             by_distance=listed.groups.grouping.by_distance,
             **common,
         )
@@ -166,14 +185,29 @@ class Groups:
         if listed is None or at is None:
             raise NotThere(f"{id!r} is in no group: find groups again")
         members = [int(listed.heads[at]), *listed.members_of(at)]
-        self.review.decisions.represent(id, [listed.id(row) for row in members])
-        return redirect("/group", id=id)
+        with self.choices.turn:
+            # The form may be sent twice: one undo takes both back.
+            chosen = self.review.index.judgements().representatives
+            if not (self.choices.last(id) and id in chosen):
+                self.review.decisions.represent(id, [listed.id(row) for row in members])
+                self.choices.ids.append(id)
+        return redirect("/group", id=id, chosen=id, fields=asked.fields)
+
+    def undo_represent(self, asked: Asked) -> Response:
+        """Takes the last choice of a representative back."""
+        id = asked.id("id")
+        with self.choices.turn:
+            if not self.choices.last(id):
+                raise UsageError(f"{id!r} was not the last choice: nothing was undone")
+            self.choices.ids.pop()
+            former = self.review.decisions.undo_represent()
+        return redirect("/group", id=former or id, fields=asked.fields)
 
     def unrepresent(self, asked: Asked) -> Response:
         """Lets the rule choose the representative of a group again."""
         id = asked.id("id")
         self.review.decisions.unrepresent(id)
-        return redirect("/group", id=id)
+        return redirect("/group", id=id, fields=asked.fields)
 
     def _rows(self, listed: Listed, positions: Sequence[int], name: str | None) -> list[_Row]:
         index = self.review.index
@@ -184,7 +218,7 @@ class Groups:
         for at, id in zip(positions, ids, strict=True):
             document = documents.get(id)
             text = "It is gone" if document is None else snippet(document, index.meta)
-            value = None if name is None else str(self.values.by_id.get(id, "–"))
+            value = None if name is None else in_words(self.values.by_id.get(id))
             far = _measure(listed, float(listed.farthest[at]))
             rows.append(_Row(id, int(listed.sizes[at]), far, text, value))
         return rows
@@ -205,8 +239,21 @@ class Groups:
             there = head in documents and id in documents
             sides = pair_of(documents[head], documents[id], index.meta, fields) if there else None
             measure = _measure(listed, float(listed.groups.value[row]))
-            found.append(_Member(id, measure, sides, judgements.between(head, id)))
+            judgement = judgements.between(head, id)
+            outdated = (
+                judgement is not None
+                and there
+                and changed(judgement, (documents[head], documents[id]), index.meta)
+            )
+            found.append(_Member(id, measure, sides, judgement, outdated))
         return found
+
+    def _choice(self, asked: Asked, judgements: Judgements) -> dict[str, Any] | None:
+        """Tells of the representative that was chosen on this page just now; None if none was."""
+        id = asked.text("chosen")
+        if id not in judgements.representatives:
+            return None
+        return {"id": id, "undo": self.choices.last(id)}
 
     def _template(self, listed: Listed, at: int) -> list[str]:
         """A warning if a group looks like a template."""
@@ -266,17 +313,31 @@ class Groups:
         found = {each.id: value_at(each.source, name) for each in documents}
         self.values.by_id.update({id: found.get(id) for id in ids})
 
+    def _notice(
+        self, listed: Listed, judgements: Judgements, id: str, judged: str
+    ) -> dict[str, Any] | None:
+        """Says where a document is that was judged on this page just now. id: of the other one."""
+        found = judgements.between(id, judged) if judged else None
+        index = self.review.index
+        if found is None or changed(found, index.store.get([id, judged]), index.meta):
+            return None
+        at = listed.group_of(judged)
+        head = None if at is None else listed.id(int(listed.heads[at]))
+        together = at is not None and at == listed.group_of(id)
+        # Groups of texts that were not there, or that could not be formed again, tell nothing.
+        known = all(row_of(listed.groups.ids, each) is not None for each in (id, judged))
+        shown = known and self.review.found.outdated is None
+        named = {"id": judged, "verdict": found.verdict, "of": id}
+        return {**named, "head": head, "together": together, "shown": shown}
 
-def _notice(listed: Listed, judgements: Judgements, id: str, judged: str) -> dict[str, Any] | None:
-    """Says where a document is that was judged on this page just now. id: of the other one."""
-    found = judgements.between(id, judged) if judged else None
-    if found is None:
-        return None
-    at = listed.group_of(judged)
-    head = None if at is None else listed.id(int(listed.heads[at]))
-    together = at is not None and at == listed.group_of(id)
-    named = {"id": judged, "verdict": found.verdict, "of": id}
-    return {**named, "head": head, "together": together}
+    def show_fields(self, asked: Asked) -> Response:
+        """Sends the browser to the page of a group with the fields that were typed.
+
+        A hidden field of a form would not give any id back as it is: browsers write line breaks in
+        one way.
+        """
+        page = asked.text("page") or None
+        return redirect("/group", id=asked.id("id"), page=page, fields=asked.fields)
 
 
 def waiting(review: Review, asked: Asked, template: str, **values: Any) -> Response:

@@ -16,12 +16,14 @@ from starlette.routing import Route
 from esdedup.analysis.distribution import Bin, bars
 from esdedup.analysis.explain import compare
 from esdedup.analysis.judging import Pool, in_turn
+from esdedup.exceptions import UsageError
 from esdedup.models import Document, natural
 from esdedup.review.pages import Asked, NotThere, Review, redirect
 from esdedup.review.pool import Drawing
-from esdedup.review.texts import Shown, measured, pair_of
+from esdedup.review.texts import Shown, changed, measured, pair_of
 from esdedup.stores.fields import text_at
 from esdedup.stores.judgements import VERDICTS, Judgement, Judgements
+from esdedup.text.characters import message_of
 
 _IN_WORDS: dict[str, str] = {
     "duplicate": "Judged a duplicate",
@@ -30,6 +32,8 @@ _IN_WORDS: dict[str, str] = {
 }
 _AT_ONCE = 100
 """Pairs whose documents are looked up at once, if those of many are gone."""
+_JUDGED_AT_ONCE = 500
+"""Judged pairs whose texts are read at once."""
 _BAR = 0.1
 """Width of the bins of the chart."""
 
@@ -71,6 +75,50 @@ class Ahead:
             self._key, self._made = key, self._thread.submit(make)
 
 
+class Changes:
+    """Tells which judged pairs of the pool have another text since, so that they are asked again.
+
+    The documents of a judgement are looked up once, and again when the pool is drawn again.
+    """
+
+    def __init__(self, review: Review) -> None:
+        self._index = review.index
+        self._turn = threading.Lock()
+        self._pool: Pool | None = None
+        self._pairs: frozenset[Ids] = frozenset()
+        self._known: dict[Ids, tuple[Judgement, bool]] = {}
+
+    def of(self, pool: Pool, judgements: Judgements) -> frozenset[Ids]:
+        """The ids of the pairs whose texts have changed since they were judged."""
+        with self._turn:
+            if pool is not self._pool:
+                self._pool, self._known = pool, {}
+                self._pairs = frozenset((each.left, each.right) for each in pool.pairs)
+            judged = {(each.left, each.right): each for each in judgements.pairs}
+            judged = {ids: judged[ids] for ids in judged.keys() & self._pairs}
+            new = [each for ids, each in judged.items() if not self._knows(ids, each)]
+            for first in range(0, len(new), _JUDGED_AT_ONCE):
+                self._look_up(new[first : first + _JUDGED_AT_ONCE])
+            return frozenset(ids for ids in judged if self._known[ids][1])
+
+    def note(self, made: Judgement) -> None:
+        """Tells of a judgement that was made now, so that its texts are those of now."""
+        with self._turn:
+            self._known[made.left, made.right] = made, False
+
+    def _knows(self, ids: Ids, judgement: Judgement) -> bool:
+        known = self._known.get(ids)
+        return known is not None and (known[0] is judgement or known[0] == judgement)
+
+    def _look_up(self, judgements: Sequence[Judgement]) -> None:
+        ids = {id for each in judgements for id in (each.left, each.right)}
+        meta = self._index.meta
+        documents = {each.id: each for each in self._index.store.get([*ids], [*meta.text_fields])}
+        for each in judgements:
+            two = [documents[id] for id in (each.left, each.right) if id in documents]
+            self._known[each.left, each.right] = each, changed(each, two, meta)
+
+
 @dataclass(frozen=True)
 class Judge:
     """The page."""
@@ -78,6 +126,10 @@ class Judge:
     review: Review
     drawing: Drawing
     ahead: Ahead = field(default_factory=Ahead)
+    changes: Changes = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "changes", Changes(self.review))
 
     def routes(self) -> list[Route]:
         """The routes of the page."""
@@ -96,7 +148,9 @@ class Judge:
             return waiting(self.review, asked, self.drawing, "Judge")
         wanted = None
         if "left" in asked.given:
-            wanted = asked.id("left"), asked.id("right")
+            ids = asked.id("left"), asked.id("right")
+            if (wanted := self._made(ids)) is None:
+                raise NotThere(f"one of {ids[0]!r} and {ids[1]!r} is gone, or has no text")
         said, self.ahead.said = self.ahead.said, ""
         return self._pair(asked, pool, wanted, said)
 
@@ -110,13 +164,19 @@ class Judge:
         similarity = self._similarity(*documents.values())
         drawn = ids in self.ahead.handed
         made = review.decisions.judge(*ids, verdict, similarity, drawn=drawn)
+        self.changes.note(made)
         return self._answer(asked, pool, None, _said(made))
 
     def undo(self, asked: Asked) -> Response:
-        """Takes the last judgement of this session back, and shows its pair again."""
-        pair = self.review.decisions.undo()
-        said = "Nothing was judged in this session" if pair is None else "Undone"
-        return self._answer(asked, self.drawing.pool(), pair, said)
+        """Takes the last judgement of this session back, and shows its pair if it is there."""
+        pool = self.drawing.pool()
+        try:
+            ids = self.review.decisions.undo()
+        except UsageError as error:
+            return self._answer(asked, pool, None, message_of(str(error)))
+        if ids is None:
+            return self._answer(asked, pool, None, "Nothing was judged in this session")
+        return self._answer(asked, pool, self._made(ids), "Undone")
 
     def draw(self, asked: Asked) -> Response:
         """Starts to draw pairs from the documents as they are now."""
@@ -129,27 +189,33 @@ class Judge:
         headers = {"content-disposition": 'attachment; filename="judgements.jsonl"'}
         return Response("".join(lines), 200, headers, "application/x-ndjson")
 
-    def _answer(self, asked: Asked, pool: Pool | None, wanted: Ids | None, said: str) -> Response:
+    def _answer(self, asked: Asked, pool: Pool | None, wanted: Pair | None, said: str) -> Response:
         """The next pair, or the one that is wanted, after a form was sent."""
         if asked.fragment and pool is not None:
             return self._pair(asked, pool, wanted, said)
         self.ahead.said = said
-        left, right = wanted or (None, None)
+        left, right = (None, None) if wanted is None else wanted.ids
         return redirect("/judge", left=left, right=right, shown=_shown(asked))
 
-    def _pair(self, asked: Asked, pool: Pool, wanted: Ids | None, said: str) -> Response:
+    def _pair(self, asked: Asked, pool: Pool, wanted: Pair | None, said: str) -> Response:
         review = self.review
         judgements = review.decisions.judgements()
-        pair = None
+        outdated = self.changes.of(pool, judgements)
+        pair = turn = None
         if review.write:
-            pair = self._next(pool, judgements) if wanted is None else self._made(wanted)
-            if wanted is not None and pair is None:
-                raise NotThere(f"one of {wanted[0]!r} and {wanted[1]!r} is gone, or has no text")
+            turn = self._next(pool, judgements, outdated)
+            pair = wanted or turn
+        if pair is not None and pair is turn:
+            self.ahead.handed.add(pair.ids)
         judged = {verdict: len(judgements.of(verdict)) for verdict in VERDICTS}
         return review.page(
             asked,
             "judge_pair.html" if asked.fragment else "judge.html",
             pair=pair,
+            # An address with ids would show this pair again after it was judged.
+            in_turn=pair is not None and turn is not None and pair.ids == turn.ids,
+            judgement=None if pair is None else judgements.between(*pair.ids),
+            outdated=outdated,
             similarity=None if pair is None else measured(pair.similarity, None),
             shown=_shown(asked),
             said=said,
@@ -161,15 +227,14 @@ class Judge:
             fragment=asked.fragment,
         )
 
-    def _next(self, pool: Pool, judgements: Judgements) -> Pair | None:
+    def _next(self, pool: Pool, judgements: Judgements, outdated: frozenset[Ids]) -> Pair | None:
         """The next pair, which is often made already; starts to make the one after it."""
-        judged = frozenset((each.left, each.right) for each in judgements.pairs)
+        judged = frozenset((each.left, each.right) for each in judgements.pairs) - outdated
         ready = self.ahead.take((pool, judged))
         # If it failed, the store may be back.
         made = ready is not None and ready.exception() is None
         pair = ready.result() if ready and made else self._first(pool, judged)
         if pair is not None:
-            self.ahead.handed.add(pair.ids)
             after = judged | {pair.ids}
             self.ahead.prepare((pool, after), lambda: self._first(pool, after))
         return pair

@@ -117,6 +117,11 @@ class Asked:
             return [*default]
         return [*filter(None, map(str.strip, ",".join(self.given[name]).split(",")))]
 
+    @property
+    def fields(self) -> str | None:
+        """The names of fields as they were typed, for links; None if nobody typed any."""
+        return self.text("fields") if "fields" in self.given else None
+
 
 Handler = Callable[[Asked], Response]
 Fault = tuple[int, str]
@@ -157,11 +162,15 @@ class Review:
         """The route of a form that changes something: it is refused without --write."""
 
         def allowed(asked: Asked) -> Response:
-            if not self.write:
-                raise ReadOnly("this page is read-only: start esdedup review --write to change")
+            self.must_write()
             return handler(asked)
 
         return Route(path, self._endpoint(allowed), methods=["POST"])
+
+    def must_write(self) -> None:
+        """Raises ReadOnly without --write."""
+        if not self.write:
+            raise ReadOnly("this page is read-only: start esdedup review --write to change")
 
     def page(
         self, asked: Asked, template: str, *, status: int = 200, **values: Any
@@ -227,7 +236,11 @@ class Review:
     def refusal(self, asked: Asked, status: int, message: str) -> Response:
         """A page that says why there is no answer."""
         template = "error_fragment.html" if asked.fragment else "error.html"
-        return self.page(asked, template, status=status, message=message, number=status)
+        answer = self.page(asked, template, status=status, message=message, number=status)
+        if asked.fragment and asked.path.startswith("/judge/"):
+            # The pair stays with its buttons, so that its keys work again when the fault is over.
+            answer.headers["hx-retarget"] = "#said"
+        return answer
 
     def document(self, id: str) -> Document:
         """A document of the index. Raises NotThere if there is none."""

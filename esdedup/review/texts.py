@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from esdedup.analysis.explain import MOST_ON_PAGE
 from esdedup.models import FIELD, Document
 from esdedup.sketch.scheme import Scheme
+from esdedup.sketch.sketch import normalised_digests
 from esdedup.stores.fields import text_at, value_at
+from esdedup.stores.judgements import Judgement
 from esdedup.stores.mapping import IndexMeta
 from esdedup.text.highlight import Excerpt, MarkedText, differing, excerpts, mark_shared
 
@@ -69,10 +71,11 @@ def pair_of(
 
 def marked_beside(
     text: str, document: Document, meta: IndexMeta, fields: Sequence[str] = ()
-) -> Shown:
-    """A document, with its differences from a text marked."""
+) -> tuple[Shown, bool]:
+    """A document, with its differences from a text marked; and whether that has other words."""
     own = _text(document, meta)
-    return _shown(document, own, marked_pair((text, own), meta.scheme)[1], fields)
+    (pieces, *_), other = marked_pair((text, own), meta.scheme)
+    return _shown(document, own, other, fields), any(piece.differs for piece in pieces)
 
 
 def alone(document: Document, meta: IndexMeta, fields: Sequence[str] = ()) -> Shown:
@@ -139,6 +142,19 @@ def _shown(document: Document, text: str, found: Marked, fields: Sequence[str]) 
     return Shown(document.id, pieces, len(text), cut, original, marked, beside)
 
 
+def changed(judgement: Judgement, documents: Iterable[Document], meta: IndexMeta) -> bool:
+    """Tells whether one of two judged documents has another text than the one that was judged.
+
+    documents: those of the judgement, as they are now, and any others. One that is gone, or has no
+    text any more, is not counted as changed.
+    """
+    judged = dict(zip((judgement.left, judgement.right), judgement.digests, strict=True))
+    texts = {each.id: text_at(each.source, meta.text_fields) for each in documents}
+    known = {id: text for id, text in texts.items() if id in judged and text is not None}
+    _, digests = normalised_digests([*known.values()], judgement.normalisation)
+    return any(judged[id] != digest for id, digest in zip(known, digests, strict=True))
+
+
 def measured(similarity: float | None, distance: int | None) -> str:
     """A similarity or a distance as text. Only equal texts are shown as 1."""
     if similarity is None:
@@ -147,8 +163,32 @@ def measured(similarity: float | None, distance: int | None) -> str:
 
 
 def field_names(document: Document, meta: IndexMeta) -> list[str]:
-    """The names of a document's fields, without those of its text and of our tokens."""
-    return [name for name in document.source if name not in (*meta.text_fields, meta.field, FIELD)]
+    """The names of a document's fields, without those of its text and of our tokens.
+
+    An object that holds one of these is named by its other fields, such as "page.date".
+    """
+    return [*_names(document.source, (*meta.text_fields, meta.field, FIELD))]
+
+
+def _names(source: Mapping[str, Any], hidden: Sequence[str], within: str = "") -> Iterator[str]:
+    """The dotted names of the fields of an object, or of some objects, without the hidden ones."""
+    for name, value in source.items():
+        path = within + name
+        if path in hidden:
+            continue
+        objects = [each for each in _listed(value) if isinstance(each, Mapping)]
+        if objects and any(each.startswith(f"{path}.") for each in hidden):
+            inner: dict[str, list[Any]] = {}
+            for each in objects:
+                for key, one in each.items():
+                    inner.setdefault(key, []).extend(_listed(one))
+            yield from _names(inner, hidden, f"{path}.")
+        else:
+            yield path
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def in_words(value: Any) -> str:

@@ -33,6 +33,7 @@ from esdedup.exceptions import (
 from esdedup.review.app import application, review_of
 from esdedup.review.jobs import Job, Jobs
 from esdedup.review.pages import Asked, Review
+from esdedup.review.search import Pasted
 from esdedup.review.security import Guard
 from esdedup.stores.connection import check_file_name
 from tests.helpers.commands import run_command
@@ -56,8 +57,8 @@ CHANGING = [
     "/verdict?left=a1&right=a2&verdict=different",
     "/verdict/undo?left=a1&right=a2",
     "/group/represent?id=a2",
+    "/group/represent/undo?id=a2",
     "/group/unrepresent?id=a2",
-    "/decide/confirm?action=delete",
     "/decide/run?action=delete&word=delete",
     "/decide/undo?log=x",
 ]
@@ -225,6 +226,10 @@ def test_without_write_nothing_changes(visit: Callable[..., Visitor]) -> None:
             for each in links(page, "/")
             if each.split("?")[0] in {p.split("?")[0] for p in CHANGING}
         ] == []
+    answer = visitor.get("/decide/confirm?action=delete")
+    assert answer.status_code == 403
+    assert "--write" in answer.text
+    assert "/decide/confirm" not in visitor.get("/decide").text
     # No change is done by an address alone.
     for path in CHANGING:
         assert visitor.get(path).status_code == 405
@@ -250,10 +255,103 @@ def test_search_marks_the_differences(visit: Callable[..., Visitor]) -> None:
     assert "<html" not in fragment.text
 
 
+def test_a_pasted_text_has_an_address_without_it(visit: Callable[..., Visitor]) -> None:
+    visitor = visit()
+    text = "The council met on Monday and voted for the new bridge over the road"
+    answer = visitor.post("/search", data={"text": text, "threshold": "0.5", "fields": "city"})
+    address = str(answer.url).removeprefix(OWN)
+    assert re.fullmatch(r"/search\?pasted=[\w-]{22}&threshold=0.5&fields=city", address)
+    again = visitor.get(address)
+    assert again.status_code == 200
+    assert again.text == answer.text
+    assert f"{text}</textarea>" in again.text
+    assert "Bern" in again.text
+    for number in range(31):
+        other = visitor.post("/search", data={"text": f"another text, number {number}"}).url
+    assert visitor.get(address).status_code == 200
+    assert visitor.get(str(other)).status_code == 200
+    visitor.post("/search", data={"text": "one more text"})
+    gone = visitor.get(address)
+    assert gone.status_code == 404
+    assert "the pasted text is not kept any more: paste it again" in gone.text
+    assert 'name="text"' in gone.text
+
+
+def test_pasted_texts_take_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("esdedup.review.search._MOST_CHARACTERS", 10)
+    pasted = Pasted()
+    first, second = pasted.keep("x" * 6), pasted.keep("y" * 4)
+    assert pasted.keep("x" * 6) == first
+    third = pasted.keep("z" * 4)
+    assert [pasted.text(key) for key in (first, second, third)] == ["x" * 6, None, "z" * 4]
+    last = pasted.keep("w" * 11)
+    assert [pasted.text(key) for key in (first, third, last)] == [None, None, "w" * 11]
+
+
+def action(page: str) -> str:
+    """The address that the form of the search is sent to."""
+    (found,) = [each for each in links(page, "/search") if 'action="' + html.escape(each) in page]
+    return found
+
+
+def test_of_a_text_and_an_id_the_new_one_is_searched_for(visit: Callable[..., Visitor]) -> None:
+    visitor = visit()
+    text = "The council met on Monday and voted for the new bridge over the road"
+    answer = visitor.get("/search?id=a1")
+    answer = visitor.post(action(answer.text), data={"text": text, "id": "a1"})
+    assert "pasted=" in str(answer.url)
+    assert f"{text}</textarea>" in answer.text
+    answer = visitor.post(action(answer.text), data={"text": text, "id": "b1"})
+    assert str(answer.url) == f"{OWN}/search?id=b1"
+    # Nobody knows which one is meant: the form stays as it is, until one of them is cleared.
+    for former in ("/search", action(answer.text)):
+        page = visitor.post(former, data={"text": text, "id": "a2"})
+        for _ in range(2):
+            assert page.status_code == 400
+            assert "Give either a text or the id of a document, not both" in page.text
+            assert f"{text}</textarea>" in page.text
+            assert 'name="id" value="a2"' in page.text
+            page = visitor.post(action(page.text), data={"text": text, "id": "a2"})
+        assert visitor.post(action(page.text), data={"text": "", "id": "a2"}).status_code == 200
+    page = visitor.post(action(answer.text), data={"text": " ", "id": ""})
+    assert "Paste a text, or give the id of a document" in page.text
+    page = visitor.post("/search", data={"text": text, "threshold": "much"})
+    assert page.status_code == 400
+    assert 'value="much"' in page.text
+    assert f"{text}</textarea>" in page.text
+
+
+def test_an_id_that_no_box_holds_is_searched_for_again(visit: Callable[..., Visitor]) -> None:
+    visitor = visit()
+    answer = visitor.post("/search?id=x/%C3%A9?%0A%23")
+    assert "1 similar document" in answer.text
+    assert 'name="id" value=""' in answer.text
+    again = visitor.post(action(answer.text), data={"text": "", "id": "", "threshold": "0.4"})
+    assert str(again.url) == f"{OWN}/search?id=x%2F%C3%A9%3F%0A%23&threshold=0.4"
+    other = visitor.post(action(answer.text), data={"text": "", "id": "a1"})
+    assert str(other.url) == f"{OWN}/search?id=a1"
+    text = visitor.post(action(answer.text), data={"text": "a text", "id": ""})
+    assert "pasted=" in str(text.url)
+
+
+def test_a_result_says_that_only_the_query_has_other_words(visit: Callable[..., Visitor]) -> None:
+    visitor = visit()
+    more = " ".join(f"more{number}" for number in range(12))
+    text = f"{DOCUMENTS[0]['text']} {more}"
+    page = visitor.post("/search", data={"text": text, "number": "1", "threshold": "0.3"}).text
+    assert "The pasted text has other words besides." in page
+    assert "No word differs." not in page
+    page = visitor.get("/search?id=a1&threshold=0.3").text
+    assert "other words besides" not in page
+    page = visitor.post("/search", data={"text": DOCUMENTS[0]["text"], "number": "1"}).text
+    assert "No word differs." in page
+
+
 @pytest.mark.parametrize(
     ("path", "status"),
     [
         ("/search?id=nobody", 404),
+        ("/search?pasted=nothing", 404),
         ("/document?id=nobody", 404),
         ("/compare?left=a1&right=nobody", 404),
         ("/compare?left=a1&right=a1", 400),
@@ -379,6 +477,27 @@ def test_a_group_is_split_and_joined_again(visit: Callable[..., Visitor]) -> Non
     assert not visitor.review.index.judgements()
 
 
+def test_undo_shows_the_place_in_the_group_again(
+    visit: Callable[..., Visitor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("esdedup.review.groups._MEMBERS", 1)
+    visitor = visit(write=True)
+    visitor.settled("/groups")
+    visitor.review.index.judge("a1", "a3", "unsure")
+    page = visitor.get("/group?id=a1&page=2").text
+    assert members(page) == ["a3"]
+    judge = next(each for each in links(page, "/verdict") if "=duplicate" in each)
+    answer = visitor.post(judge)
+    assert "and stays so" in answer.text
+    (undo,) = links(answer.text, "/verdict/undo")
+    page = visitor.post(undo).text
+    assert members(page) == ["a3"]
+    assert "data-focus" in page
+    # The judgement before was not made here, so that there is nothing more to undo.
+    assert "Skipped" in page
+    assert 'class="notice"' not in page
+
+
 def test_undo_restores_the_judgement_before(visit: Callable[..., Visitor]) -> None:
     visitor = visit(write=True)
     index = visitor.review.index
@@ -388,6 +507,120 @@ def test_undo_restores_the_judgement_before(visit: Callable[..., Visitor]) -> No
     assert "Judged: a duplicate" in visitor.post("/verdict/undo?left=a1&right=a2").text
     assert "Not judged" in visitor.post("/verdict/undo?left=a1&right=a2").text
     assert not index.judgements()
+
+
+def test_a_judgement_of_another_text_is_told_as_such(visit: Callable[..., Visitor]) -> None:
+    visitor = visit(write=True)
+    index = visitor.review.index
+    index.judge("a1", "a2", "different")
+    assert "Judged: not a duplicate</strong>" in visitor.get("/compare?left=a1&right=a2").text
+    for path in ("/decide", "/groups"):
+        assert "Judged pairs: 1 kept apart." in visitor.settled(path)
+    index.add([{"id": "a2", "text": DOCUMENTS[1]["text"] + " Again."}])
+    index.judge("a1", "a3", "duplicate")
+    visitor.post("/groups/find")
+    group = visitor.settled("/group?id=a1&judged=a2")
+    assert members(group) == ["a2", "a3"]
+    assert group.count("Judged: not a duplicate, judged before the text changed") == 1
+    assert "Judged: a duplicate</span>" in group
+    assert 'class="notice"' not in group
+    page = visitor.get("/compare?left=a1&right=a2").text
+    assert "Judged: not a duplicate, judged before the text changed" in page
+    assert "aria-pressed" not in page
+    counts = "Judged pairs: 1 joined, 1 without effect, because a text is gone or has changed."
+    for path in ("/groups", "/decide"):
+        assert counts in visitor.get(path).text
+    assert counts in visitor.get("/decide/confirm?action=mark").text
+
+
+def test_a_duplicate_that_stays_apart_is_told_as_such(visit: Callable[..., Visitor]) -> None:
+    visitor = visit(write=True)
+    visitor.settled("/groups")
+    for pair in ("left=a1&right=a2&verdict=duplicate", "left=a1&right=a3&verdict=different"):
+        visitor.post(f"/verdict?{pair}")
+    page = visitor.post("/verdict?left=a2&right=a3&verdict=duplicate&from=group").text
+    assert "was judged a duplicate of" in page
+    assert "They stay apart, because others of these texts were judged different." in page
+    assert "It is in no group now." in page
+    assert "and stays so" not in page
+    page = visitor.post("/verdict?left=a1&right=a2&verdict=duplicate&from=group").text
+    assert "and stays so" in page
+    # The groups do not know the text that came later.
+    visitor.review.index.add([{"id": "new", "text": "A text that nobody knew"}])
+    page = visitor.post("/verdict?left=a1&right=new&verdict=duplicate&from=group").text
+    assert "The groups do not show that yet." in page
+
+
+def test_fields_that_were_typed_stay(visit: Callable[..., Visitor]) -> None:
+    visitor = visit(write=True, show=["link"])
+    visitor.settled("/groups")
+    page = visitor.get("/group?id=a1&fields=city").text
+    compare = links(page, "/compare")[0]
+    assert "Bern" in visitor.get(compare).text
+    for start in (page, visitor.get(compare).text):
+        for verdict in ("different", "duplicate"):
+            judge = next(each for each in links(start, "/verdict?") if verdict in each)
+            answer = visitor.post(judge)
+            assert "Bern" in answer.text
+            (undo,) = links(answer.text, "/verdict/undo")
+            assert "Bern" in visitor.post(undo).text
+    answer = visitor.post(links(page, "/group/represent")[0])
+    assert "Bern" in answer.text
+    assert "Bern" in visitor.post(links(answer.text, "/group/unrepresent")[0]).text
+    answer = visitor.post("/group/fields?id=x/%C3%A9?%0A%23&page=1", data={"fields": "city"})
+    assert str(answer.url) == f"{OWN}/group?id=x%2F%C3%A9%3F%0A%23&page=1&fields=city"
+    # Who cleared the names wants none.
+    page = visitor.get("/group?id=b1&fields=").text
+    assert "javascript" not in visitor.post(links(page, "/verdict?")[0]).text
+
+
+def test_groups_by_a_field_show_little_of_it(visit: Callable[..., Visitor], tmp_path: Path) -> None:
+    visitor = visit()
+    with esdedup.open(tmp_path / "index.db") as index:
+        index.add(
+            [
+                {**DOCUMENTS[0], "city": "long " * 100_000},
+                {**DOCUMENTS[3], "city": True},
+                {**DOCUMENTS[5]},
+            ]
+        )
+    visitor.settled("/groups")
+    page = visitor.get("/groups?sort=field&field=city").text
+    values = re.findall(r'data-name="city"[^>]*>([^<]*)<', page)
+    assert [len(each) for each in values] == [4, 501, 1]
+    assert (values[0], values[2]) == ("true", "–")
+
+
+def test_a_text_within_an_object_is_shown_once(tmp_path: Path) -> None:
+    text = "The council met on Monday and voted for the new bridge over the river."
+    page = {"date": "2026-10-05", "parts": [{"text": text, "by": "Ada"}, {"text": "More"}]}
+    with esdedup.open(tmp_path / "index.db", text_field="page.parts.text") as index:
+        index.add([{"id": "a1", "page": page, "tags": ["x"], "other": {"date": "2025"}}])
+        place = index.place
+    shown = Visitor(review_of(place, {})).get("/document?id=a1").text
+    assert html.unescape(shown).count(text) == 1
+    fields = dict(re.findall(r"<dt><bdi>([^<]*)</bdi></dt><dd[^>]*>([^<]*)<", shown))
+    assert {name: html.unescape(value) for name, value in fields.items()} == {
+        "id": "a1",
+        "page.date": "2026-10-05",
+        "page.parts.by": '["Ada"]',
+        "tags": '["x"]',
+        "other": '{"date": "2025"}',
+    }
+
+
+def test_a_run_that_was_refused_names_no_log(visit: Callable[..., Visitor], tmp_path: Path) -> None:
+    visitor = visit(write=True)
+    visitor.settled("/groups")
+    (run,) = links(visitor.get("/decide/confirm?action=mark").text, "/decide/run")
+    with esdedup.open(tmp_path / "index.db") as somebody:
+        somebody.judge("a1", "a2", "different")
+    visitor.post(run)
+    page = visitor.settled("/decide")
+    assert "It ended early" in page
+    assert "judged different since" in page
+    assert "in the log" not in page
+    assert ".zst" not in page
 
 
 def test_another_document_represents_its_group(visit: Callable[..., Visitor]) -> None:
@@ -406,6 +639,33 @@ def test_another_document_represents_its_group(visit: Callable[..., Visitor]) ->
     assert sorted(members(visitor.settled("/group?id=a1"))) == ["a2", "a3"]
 
 
+def test_a_chosen_representative_is_undone(visit: Callable[..., Visitor]) -> None:
+    visitor = visit(write=True)
+    index = visitor.review.index
+    visitor.settled("/groups")
+    visitor.post("/group/represent?id=a3")
+    for _ in range(2):
+        answer = visitor.post("/group/represent?id=a2")
+    assert re.search(r"a2</bdi> represents this group now", answer.text)
+    (undo,) = links(answer.text, "/group/represent/undo")
+    page = visitor.post(undo).text
+    assert index.judgements().representatives == ("a3",)
+    assert sorted(members(page)) == ["a1", "a2"]
+    assert 'class="notice"' not in page
+    # What a page of before tells of is not the last choice any more.
+    assert visitor.post(undo).status_code == 400
+    assert 'class="notice"' not in visitor.get(str(answer.url)).text
+    visitor.post("/group/represent?id=b2")
+    page = visitor.get("/group?id=a3&chosen=a3").text
+    assert "represents this group now" in page
+    assert not links(page, "/group/represent/undo")
+    assert visitor.post("/group/represent/undo?id=a3").status_code == 400
+    assert index.judgements().representatives == ("a3", "b2")
+    visitor.post("/group/represent/undo?id=b2")
+    visitor.post("/group/represent/undo?id=a3")
+    assert not index.judgements()
+
+
 @pytest.mark.parametrize("action", ["mark", "move", "delete"])
 def test_a_run_and_its_undo_give_back_the_same_index(
     visit: Callable[..., Visitor], action: str, folder: Path
@@ -415,7 +675,7 @@ def test_a_run_and_its_undo_give_back_the_same_index(
     visitor.post("/verdict?left=a1&right=a2&verdict=different&from=group")
     before = {id: each.document for id, each in whole(visitor).items()}
     form = {"action": action, "to": "others"}
-    asked = visitor.post("/decide/confirm", data=form).text
+    asked = visitor.get("/decide/confirm", params=form).text
     (run,) = links(asked, "/decide/run")
     if action == "delete":
         assert visitor.post(run, data={"word": "no"}).status_code == 400
@@ -448,7 +708,7 @@ def test_only_logs_of_this_index_are_undone(visit: Callable[..., Visitor], folde
 def test_numbers_that_have_changed_since_are_not_acted_on(visit: Callable[..., Visitor]) -> None:
     visitor = visit(write=True)
     visitor.settled("/groups")
-    (run,) = links(visitor.post("/decide/confirm", data={"action": "mark"}).text, "/decide/run")
+    (run,) = links(visitor.get("/decide/confirm?action=mark").text, "/decide/run")
     visitor.post("/verdict?left=a1&right=a2&verdict=different")
     answer = visitor.post(run)
     assert answer.status_code == 400
@@ -554,7 +814,7 @@ def test_a_run_waits_for_decisions_that_the_groups_do_not_show(
     monkeypatch.setattr("esdedup.dedup.groups._MOST_REGROUPED", 2)
     visitor = visit(write=True)
     visitor.settled("/groups")
-    (run,) = links(visitor.post("/decide/confirm", data={"action": "mark"}).text, "/decide/run")
+    (run,) = links(visitor.get("/decide/confirm?action=mark").text, "/decide/run")
     visitor.post("/verdict?left=a1&right=a2&verdict=different")
     page = visitor.post("/verdict?left=b1&right=b2&verdict=different&from=group").text
     assert "is in no group" in page
@@ -563,7 +823,7 @@ def test_a_run_waits_for_decisions_that_the_groups_do_not_show(
     assert "any more" not in page
     assert page.lower().count("groups again") == 2
     assert "/decide/confirm" not in visitor.get("/decide").text
-    for answer in (visitor.post(run), visitor.post("/decide/confirm", data={"action": "mark"})):
+    for answer in (visitor.post(run), visitor.get("/decide/confirm?action=mark")):
         assert answer.status_code == 400
         assert "decisions were made that these groups do not show" in answer.text.lower()
     visitor.post("/groups/find")
@@ -620,10 +880,10 @@ def test_messages_name_no_option_without_its_command(
     visitor = visit(write=True)
     visitor.settled("/groups")
     form = {"action": "move", "to": "documents"}
-    page = visitor.post("/decide/confirm", data=form).text
+    page = visitor.get("/decide/confirm", params=form).text
     assert "the documents are there already" in page
     assert "--to" not in page
-    (run,) = links(visitor.post("/decide/confirm", data={"action": "mark"}).text, "/decide/run")
+    (run,) = links(visitor.get("/decide/confirm?action=mark").text, "/decide/run")
     visitor.post(run)
     visitor.settled("/decide")
     answer = visitor.post(run)

@@ -215,6 +215,7 @@ ADDRESSES = (
     "/judge",
     "/threshold?other=0.6",
     "/decide",
+    "/decide/confirm?action=delete",
 )
 
 
@@ -292,6 +293,58 @@ def test_by_keyboard_alone(
     press(page, "u")
     expect(page.get_by_role("status")).to_have_count(0)
     expect(page.get_by_role("article")).to_have_count(2)
+    press(page, "j")
+    press(page, "r")
+    expect(page.get_by_role("status")).to_contain_text("represents this group now")
+    assert barriers(page) == []
+    press(page, "u")
+    expect(page.get_by_role("status")).to_have_count(0)
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Group of en-0")
+
+
+@local
+def test_back_and_reload_show_a_page_again(
+    target: list[str], tmp_path: Path, review: Review, open_page: OpenPage
+) -> None:
+    index(tmp_path, target, [*articles(), *families(5)])
+    page = open_page(review("--write").url)
+    page.get_by_role("textbox", name="Text", exact=True).fill(TEXTS["en-08"])
+    page.get_by_role("button", name="Search").click()
+    results = page.get_by_role("heading", name="3 similar documents")
+    expect(results).to_be_visible()
+    assert "Storm" not in page.url
+    page.get_by_role("link", name="en-10", exact=True).click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("en-10")
+    for again in (page.go_back, page.reload):
+        again()
+        expect(results).to_be_visible()
+        box = page.get_by_role("textbox", name="Text", exact=True)
+        expect(box).to_have_value(TEXTS["en-08"])
+
+    go(page, "Groups")
+    expect(page.get_by_role("table")).to_be_visible()
+    go(page, "Decide")
+    page.get_by_role("button", name="Continue").click()
+    sure = page.get_by_role("heading", level=1, name="Mark ")
+    expect(sure).to_be_visible()
+    page.get_by_role("link", name="Change nothing").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Decide")
+    for again in (page.go_back, page.reload):
+        again()
+        expect(sure).to_be_visible()
+
+    go(page, "Judge")
+    sides = page.get_by_role("heading", level=3)
+    page.get_by_role("link", name="Show similarities").click()
+    expect(page.get_by_role("link", name="Hide similarities")).to_be_visible()
+    for number in (1, 2, 3):
+        press(page, "d")
+        expect(page.get_by_role("status")).to_contain_text(f" {number} judged")
+    shown = sides.all_inner_texts()
+    page.reload()
+    expect(sides).to_have_text(shown)
+    press(page, "n")
+    expect(page.get_by_role("status")).to_contain_text(" 4 judged")
 
 
 @local

@@ -55,7 +55,7 @@ def reading(ours: Place) -> Iterator[Reviewing]:
 @pytest.fixture(scope="module")
 def crawled(writing: Reviewing) -> Crawled:
     """All pages of the program that may write."""
-    return crawl_all(writing)
+    return crawl_all(writing, "/decide/confirm?action=mark")
 
 
 def stranger(app: Reviewing) -> httpx.Client:
@@ -73,11 +73,12 @@ def signed_in(app: Reviewing) -> Iterator[httpx.Client]:
         yield client
 
 
-def crawl_all(app: Reviewing) -> Crawled:
-    """All pages, once the groups are found."""
+def crawl_all(app: Reviewing, *others: str) -> Crawled:
+    """All pages, once the groups are found. others: addresses that only a form leads to."""
     with signed_in(app) as client:
         await_true("groups are found", lambda: "/group?" in client.get("/groups").text, 30)
-        found = crawl(client, "/", "/search?id=plain", "/group?id=plain", "/search?id=en-01")
+        starts = "/", "/search?id=plain", "/group?id=plain", "/search?id=en-01"
+        found = crawl(client, *starts, *others)
     assert len(found) < MOST_PAGES
     return found
 

@@ -7,11 +7,13 @@ import json
 import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import pytest
 
 import esdedup
+from esdedup.exceptions import StoreUnavailable, UsageError
 from esdedup.index import Place
 from esdedup.review.app import review_of
 from tests.docs.test_json import documented
@@ -62,8 +64,8 @@ def pair(page: str) -> tuple[str, str]:
 
 def key(visitor: Visitor, page: str, verdict: str, htmx: bool = True) -> str:
     """Presses a button of a page, and returns what comes next."""
-    ending = "/judge/undo" if verdict == "undo" else f"verdict={verdict}"
-    (path,) = [each for each in links(page, "/judge/") if each.endswith(ending)]
+    wanted = "/judge/undo" if verdict == "undo" else f"verdict={verdict}"
+    (path,) = [each for each in links(page, "/judge/") if wanted in each]
     if not htmx:
         return visitor.post(path).text
     answer = visitor.send("POST", path, headers={"origin": OWN, "hx-request": "true"})
@@ -138,6 +140,98 @@ def test_a_pair_whose_document_is_gone_is_left_out(visitor: Visitor, htmx: bool)
         assert pair(visitor.get("/judge").text) == pair(after)
     finally:
         index.add([{**document.source, "id": gone}])
+
+
+def test_a_pair_is_asked_again_after_its_text_changed(visitor: Visitor, place: Place) -> None:
+    index = visitor.review.index
+    page = visitor.get("/judge").text
+    first = tuple(html.unescape(id) for id in pair(page))
+    page = key(visitor, page, "different")
+    page = key(visitor, page, "duplicate")
+    before = index.get(first[1])
+    try:
+        index.add([{**before.source, "id": first[1], "text": before.source["text"] + " more"}])
+        again = visiting(place)
+        page = again.settled("/judge")
+        assert pair(page) == tuple(map(html.escape, first))
+        assert "Judged: not a duplicate, judged before the text changed" in page
+        assert "1 pair is asked again" in page
+        after = key(again, page, "different")
+        assert pair(after) != pair(page)
+        assert "is asked again" not in after
+        assert said(after).endswith("2 judged")
+        # The judgement before is put back, and its pair is in turn again.
+        assert pair(key(again, after, "undo")) == pair(page)
+        assert "judged before the text changed" in again.get("/judge").text
+    finally:
+        index.add([{**before.source, "id": first[1]}])
+    # Documents are looked up again when pairs are drawn again.
+    again.post("/judge/draw")
+    assert "is asked again" not in again.settled("/judge")
+
+
+@pytest.mark.parametrize("htmx", [True, False])
+def test_a_reload_asks_no_pair_again(visitor: Visitor, htmx: bool) -> None:
+    page = visitor.get("/judge").text
+    shown = pair(page)
+    (address,) = [each for each in links(page, "/judge?") if "shown" in each]
+    assert address == "/judge?shown=1"
+    page = visitor.get(address).text
+    assert pair(page) == shown
+    assert "Similarity <span" in page
+    after = key(visitor, page, "duplicate", htmx)
+    assert pair(visitor.get(address).text) == pair(after)
+    # Who names a pair that is judged sees its verdict, and keeps it while similarities are shown.
+    named = visitor.get(f"/judge?left={quote(shown[0])}&right={quote(shown[1])}").text
+    assert "Judged: a duplicate" in named
+    (address,) = [each for each in links(named, "/judge?") if "shown" in each]
+    assert pair(visitor.get(address).text) == shown
+    assert "Judged: " not in visitor.get("/judge").text
+
+
+@pytest.mark.parametrize("htmx", [True, False])
+def test_undo_goes_on_when_a_document_is_gone(visitor: Visitor, htmx: bool) -> None:
+    index = visitor.review.index
+    page = visitor.get("/judge").text
+    gone = html.unescape(pair(page)[0])
+    document = index.get(gone)
+    page = key(visitor, page, "duplicate")
+    index.delete([gone])
+    try:
+        after = key(visitor, page, "undo", htmx)
+        assert said(after) == "Undone. 0 judged"
+        assert gone not in pair(after)
+        assert links(after, "/judge/verdict")
+    finally:
+        index.add([{**document.source, "id": gone}])
+
+
+def test_a_failure_leaves_the_pair_with_its_keys(
+    visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = visitor.get("/judge").text
+    (path,) = [each for each in links(page, "/judge/verdict") if "=unsure" in each]
+
+    def away(*_: object, **__: object) -> None:
+        raise StoreUnavailable("the store is away")
+
+    monkeypatch.setattr(visitor.review.decisions, "judge", away)
+    answer = visitor.send("POST", path, headers={"origin": OWN, "hx-request": "true"})
+    assert answer.status_code == 503
+    assert "the store is away" in answer.text
+    assert answer.headers["hx-retarget"] == "#said"
+
+
+def test_undo_says_why_it_is_refused(visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = visitor.get("/judge").text
+
+    def refused(*_: object) -> None:
+        raise UsageError("the pair was judged again by somebody else")
+
+    monkeypatch.setattr(visitor.review.decisions, "undo", refused)
+    after = key(visitor, page, "undo")
+    assert said(after) == "the pair was judged again by somebody else. 0 judged"
+    assert pair(after) == pair(page)
 
 
 def test_judgements_are_exported_as_json_lines(visitor: Visitor) -> None:
