@@ -149,20 +149,28 @@ class Decisions:
         """Lets a document represent its group. members: ids of all documents of the group."""
         with self._turn:
             chosen = set(self._index.judgements().representatives)
+            if self.last_choice == id and id in chosen:
+                # The form was sent twice: one undo takes both back.
+                return
             earlier = [each for each in members if each in chosen and each != id]
             self._index.represent(id, earlier)
             self._chosen.append(Choice(id, tuple(earlier)))
         self._found.note(id, *members[:1])
 
-    def undo_represent(self) -> str | None:
-        """Undoes the last choice of a representative of this session.
+    @property
+    def last_choice(self) -> str | None:
+        """The representative that was chosen last in this session; None if none was."""
+        return self._chosen[-1].id if self._chosen else None
 
-        Returns the id of the document that was chosen before it; None if none was, or if nothing
-        was chosen in this session. Raises UsageError if somebody else has changed the choice since.
+    def undo_represent(self, id: str) -> str | None:
+        """Undoes the last choice of a representative of this session, which is of a document.
+
+        Returns the id of the document that was chosen before it; None if none was. Raises
+        UsageError if another was chosen last, or somebody else has changed the choice since.
         """
         with self._turn:
-            if not self._chosen:
-                return None
+            if self.last_choice != id:
+                raise UsageError(f"{id!r} was not the last choice: nothing was undone")
             last = self._chosen[-1]
             if last.id not in self._index.judgements().representatives:
                 self._chosen.pop()

@@ -67,25 +67,12 @@ class _Values:
     turn: threading.Lock = field(default_factory=threading.Lock)
 
 
-@dataclass
-class _Choices:
-    """The ids of the representatives that were chosen in this session, the last one at the end."""
-
-    ids: list[str] = field(default_factory=list)
-    turn: threading.Lock = field(default_factory=threading.Lock)
-
-    def last(self, id: str) -> bool:
-        """Tells whether a document was the last one to be chosen."""
-        return self.ids[-1:] == [id]
-
-
 @dataclass(frozen=True)
 class Groups:
     """The pages."""
 
     review: Review
     values: _Values = field(default_factory=_Values)
-    choices: _Choices = field(default_factory=_Choices)
 
     def routes(self) -> list[Route]:
         """The routes of the pages."""
@@ -185,22 +172,13 @@ class Groups:
         if listed is None or at is None:
             raise NotThere(f"{id!r} is in no group: find groups again")
         members = [int(listed.heads[at]), *listed.members_of(at)]
-        with self.choices.turn:
-            # The form may be sent twice: one undo takes both back.
-            chosen = self.review.index.judgements().representatives
-            if not (self.choices.last(id) and id in chosen):
-                self.review.decisions.represent(id, [listed.id(row) for row in members])
-                self.choices.ids.append(id)
+        self.review.decisions.represent(id, [listed.id(row) for row in members])
         return redirect("/group", id=id, chosen=id, fields=asked.fields)
 
     def undo_represent(self, asked: Asked) -> Response:
         """Takes the last choice of a representative back."""
         id = asked.id("id")
-        with self.choices.turn:
-            if not self.choices.last(id):
-                raise UsageError(f"{id!r} was not the last choice: nothing was undone")
-            self.choices.ids.pop()
-            former = self.review.decisions.undo_represent()
+        former = self.review.decisions.undo_represent(id)
         return redirect("/group", id=former or id, fields=asked.fields)
 
     def unrepresent(self, asked: Asked) -> Response:
@@ -253,7 +231,7 @@ class Groups:
         id = asked.text("chosen")
         if id not in judgements.representatives:
             return None
-        return {"id": id, "undo": self.choices.last(id)}
+        return {"id": id, "undo": self.review.decisions.last_choice == id}
 
     def _template(self, listed: Listed, at: int) -> list[str]:
         """A warning if a group looks like a template."""

@@ -91,16 +91,18 @@ def test_a_choice_is_undone(opened: Open, tmp_path: Path) -> None:
     review.decisions.represent("a2", ["a1", "a2", "a3"])
     review.decisions.represent("a3", ["a1", "a2", "a3"])
     assert groups(review) == {("a3", "a1", "a2"), ("b1", "b2", "b3")}
-    assert review.decisions.undo_represent() == "a2"
+    with pytest.raises(esdedup.UsageError, match="'a2' was not the last choice"):
+        review.decisions.undo_represent("a2")
+    assert review.decisions.undo_represent("a3") == "a2"
     assert groups(review) == {("a2", "a1", "a3"), ("b1", "b2", "b3")}
-    assert review.decisions.undo_represent() is None
+    assert review.decisions.undo_represent("a2") is None
     assert groups(review) == BOTH
     assert review.found.outdated is None
     review.decisions.represent("b3", ["b1", "b2", "b3"])
     with esdedup.open(tmp_path / "a.db") as other:
         other.unrepresent("b3")
     with pytest.raises(esdedup.UsageError, match="'b3' is not chosen any more"):
-        review.decisions.undo_represent()
+        review.decisions.undo_represent("b3")
     assert not review.index.judgements().representatives
 
 
