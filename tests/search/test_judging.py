@@ -57,18 +57,16 @@ def test_the_pool_of_a_small_index_has_its_pairs_once(store: Store) -> None:
     texts = corpus(30)
     fill(store, texts)
     truth = pairs_of(texts)
-    asked: list[int] = []
-    pool = make_pool(store, META, on_query=asked.append)
+    steps: list[tuple[int, int]] = []
+    pool = make_pool(store, META, on_step=lambda *step: steps.append(step))
     assert (pool.documents, pool.sampled, pool.truncated, pool.whole) == (120, 120, 0, True)
-    assert asked[-1] == 120
+    assert steps[-1] == (120, 120)
     found = {pair[:2]: pair.similarity for pair in pool.pairs}
     assert len(found) == len(pool.pairs)
-    assert found == {ids: truth[ids] for ids in found}
-    # The bands miss few pairs above 0.6, and the weights of others tell of those they miss.
-    assert sum(each >= 0.6 for each in found.values()) >= 0.95 * sum(
-        each >= 0.6 for each in truth.values()
-    )
-    assert pool.total(FLOOR) == pytest.approx(len(truth), rel=0.15)
+    # All pairs of the index were compared.
+    assert found == truth
+    assert pool.exact
+    assert pool.total(FLOOR) == pytest.approx(len(truth))
     # Two documents of every four have equal texts.
     assert sorted(pool.copies.tolist()) == [1.0] * 60 + [2.0] * 60
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from esdedup.analysis.judging import FLOOR as LOWEST
 from esdedup.analysis.judging import (
     NEAR,
     AtThreshold,
@@ -24,7 +25,7 @@ from esdedup.analysis.judging import (
     in_turn,
     more_wanted,
 )
-from esdedup.analysis.tuning import meeting
+from esdedup.analysis.neighbours import met
 from esdedup.sketch.minhash import MinHash
 from esdedup.stores.judgements import Judgement, Judgements, Verdict
 from esdedup.text.arrays import F64, I64
@@ -51,18 +52,20 @@ class Population:
         known = self.duplicate[self.similarity >= FLOOR].sum()
         return float(self.duplicate[above].mean()), float(self.duplicate[above].sum() / known)
 
-    def pool(self, rng: np.random.Generator, sample: int) -> Pool:
-        """The pool of a sample of the documents, with the pairs that bands find."""
+    def pool(self, rng: np.random.Generator, sample: int, exact: bool = False) -> Pool:
+        """The pool of a sample of the documents, with the pairs that bands find, or all."""
         row_of = np.full(self.documents, -1)
         sample = min(sample, self.documents)
         row_of[rng.permutation(self.documents)[:sample]] = np.arange(sample)
-        met = rng.random(self.similarity.size) < meeting(self.similarity, MINHASH)
-        found = np.flatnonzero(met & (self.similarity >= FLOOR))
+        chance = met(self.similarity, MINHASH, LOWEST)
+        if exact:
+            chance = np.ones_like(chance)
+        seen = rng.random(self.similarity.size) < chance
+        found = np.flatnonzero(seen & (self.similarity >= FLOOR))
         pair = np.concatenate([found, found])
         row = row_of[np.concatenate([self.left[found], self.right[found]])]
         pair, row = pair[row >= 0], row[row >= 0]
-        near = 1.0 / meeting(self.similarity[pair], MINHASH)
-        weight = near * self.documents / sample / 2
+        weight = self.documents / sample / 2 / chance[pair]
         turn = rng.standard_exponential(weight.size) / weight
         pairs = {}
         for at in np.argsort(-turn).tolist():
@@ -70,8 +73,17 @@ class Population:
             alike = float(self.similarity[pair[at]])
             pairs[ids] = PooledPair(*ids, alike, int(row[at]), float(turn[at]))
         kept = tuple(sorted(pairs.values(), key=lambda each: each.turn))
-        found_columns = row, self.similarity[pair], weight, near, np.ones(sample)
-        return Pool(FLOOR, 0.28, self.documents, sample, 0, kept, *found_columns)
+        found_columns = row, self.similarity[pair], weight, chance[pair], np.ones(pair.size)
+        return Pool(
+            FLOOR,
+            1.0 if exact else 0.6,
+            self.documents,
+            sample,
+            0,
+            kept,
+            *found_columns,
+            np.ones(sample),
+        )
 
     def judged(self, pairs: Sequence[PooledPair]) -> Drawn:
         """True judgements of pairs."""
@@ -172,8 +184,8 @@ def pool_of(pairs: Sequence[PooledPair], documents: int = 100) -> Pool:
     count = len(pairs)
     similarity = np.array([pair.similarity for pair in pairs], np.float64)
     row = np.array([pair.row for pair in pairs], np.int64)
-    columns = row, similarity, np.full(count, 5.0), np.ones(count), np.ones(10)
-    return Pool(FLOOR, 0.28, documents, 10, 0, tuple(pairs), *columns)
+    columns = row, similarity, np.full(count, 5.0), np.ones(count), np.ones(count)
+    return Pool(FLOOR, 0.6, documents, 10, 0, tuple(pairs), *columns, np.ones(10))
 
 
 # Estimates
@@ -196,9 +208,7 @@ def test_without_judgements_nothing_is_claimed() -> None:
 def test_an_index_that_is_judged_whole_has_no_error() -> None:
     rng = np.random.default_rng(1)
     some = population(rng, 300)
-    pool = some.pool(rng, 300)
-    # As if the bands had found all pairs.
-    pool = replace(pool, weight=np.full(pool.row.size, 0.5), near=np.ones(pool.row.size))
+    pool = some.pool(rng, 300, exact=True)
     drawn = some.judged(pool.pairs)
     for each in estimates(pool, drawn, THRESHOLDS):
         above = drawn.similarity >= each.threshold
@@ -214,7 +224,7 @@ def test_documents_removed_are_exact_for_groups_of_equal_similarity() -> None:
     row = np.array([each for pair in pairs for each in pair])
     ones = np.ones(row.size)
     copies = np.ones(10)
-    pool = Pool(FLOOR, 1.0, 10, 10, 0, (), row, 0.9 * ones, ones, ones, copies)
+    pool = Pool(FLOOR, 1.0, 10, 10, 0, (), row, 0.9 * ones, ones, ones, ones, copies)
     nothing = Drawn(np.zeros(0), np.zeros(0), np.zeros(0, np.int64))
     low, at, high = estimates(pool, nothing, [0.5, 0.9, 0.95])
     assert low.removed == at.removed == pytest.approx((4.0, 4.0, 4.0))
