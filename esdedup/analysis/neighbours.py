@@ -158,6 +158,8 @@ def compared(
     order = np.argsort(row, kind="stable")
     bounds = np.searchsorted(row[order], np.arange(len(asked.texts) + 1)).tolist()
     for at, (ids, digest) in enumerate(zip(asked.ids, asked.digests, strict=True)):
+        # The caller may take long for each, and end it here.
+        on_step(documents, documents)
         chosen = order[bounds[at] : bounds[at + 1]]
         own = texts.numbers.get(digest)
         chosen = chosen[number[chosen] != own]

@@ -265,6 +265,87 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
         assert 0.90 <= count / (3 * runs) <= 0.995
 
 
+def test_intervals_of_an_index_that_is_taken_whole_hold_the_truth() -> None:
+    rng = np.random.default_rng(3)
+    held = {"precision": 0, "recall": 0}
+    runs, thresholds = 60, (0.4, 0.5, 0.6, 0.7)
+    for _ in range(runs):
+        some = population(rng, 504)
+        pool = some.pool(rng, 504, exact=True)
+        drawn = some.judged([*itertools.islice(in_turn(pool, 0.8, ()), 60)])
+        for each in estimates(pool, drawn, thresholds):
+            for name, truth in zip(held, some.truth(each.threshold), strict=True):
+                held[name] += holds(each, name, truth)
+    for count in held.values():
+        assert 0.94 <= count / (len(thresholds) * runs) <= 0.995
+
+
+def families(rng: np.random.Generator, documents: int) -> Population:
+    """Groups of 1 to 8 documents, each of one similarity to each other."""
+    left, right, similarity = [], [], []
+    first = 0
+    while first < documents:
+        size = min(int(rng.integers(1, 9)), documents - first)
+        for a, b in itertools.combinations(range(first, first + size), 2):
+            left.append(a)
+            right.append(b)
+            similarity.append(0.35 + 0.1 * ((first * 7 + size) % 5))
+        first += size
+    columns = np.array(left), np.array(right), np.array(similarity), np.zeros(len(left))
+    return Population(documents, *columns)
+
+
+def removed_of(some: Population, threshold: float) -> float:
+    """The documents that are removed at a threshold."""
+    above = some.similarity >= threshold
+    ends = np.concatenate([some.left[above], some.right[above]])
+    return float((1 - 1 / (1 + np.bincount(ends, minlength=some.documents))).sum())
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_documents_removed_have_no_bias_and_their_intervals_hold_the_truth(exact: bool) -> None:
+    rng = np.random.default_rng(3)
+    runs, thresholds = 60, (0.34, 0.4, 0.5, 0.6)
+    held, missed = np.zeros(len(thresholds)), np.zeros(len(thresholds))
+    for _ in range(runs):
+        some = families(rng, 2_000)
+        found = estimates(some.pool(rng, 300, exact), some.judged([]), thresholds)
+        for at, each in enumerate(found):
+            truth = removed_of(some, each.threshold)
+            held[at] += each.removed.low <= truth <= each.removed.high
+            missed[at] += (each.removed.value - truth) / truth / runs
+    # Four errors of a mean of 60, at most.
+    assert np.abs(missed).max() < 0.03
+    assert 0.91 <= held.mean() / runs <= 0.995
+
+
+def test_documents_removed_of_a_whole_index_that_bands_searched_are_not_taken_as_sure() -> None:
+    rng = np.random.default_rng(3)
+    held = 0
+    for _ in range(30):
+        some = families(rng, 500)
+        (found,) = estimates(some.pool(rng, 500), some.judged([]), [0.34])
+        assert found.removed.low < found.removed.high
+        held += found.removed.low <= removed_of(some, 0.34) <= found.removed.high
+    assert held >= 26
+
+
+def test_texts_that_a_query_may_miss_count_without_bias() -> None:
+    # Two texts of 2 and 1 documents beside one of 2; each is found with its chance, or not.
+    met, many = np.array([0.6, 0.8]), np.array([2.0, 1.0])
+    expected = 0.0
+    for seen in itertools.product([False, True], repeat=2):
+        chosen = np.array(seen)
+        chance = float(np.where(chosen, met, 1 - met).prod())
+        ones = np.ones(int(chosen.sum()))
+        columns = ones.astype(np.int64) - 1, 0.9 * ones, ones, met[chosen], many[chosen]
+        pool = Pool(FLOOR, 0.6, 1, 1, 0, (), *columns, np.array([2.0]))
+        nothing = Drawn(np.zeros(0), np.zeros(0), np.zeros(0, np.int64))
+        (found,) = estimates(pool, nothing, [0.5])
+        expected += chance * found.removed.value
+    assert expected == pytest.approx(1 - 1 / (2 + 2 + 1))
+
+
 def holds(each: AtThreshold, name: str, truth: float) -> bool:
     interval = getattr(each, name)
     return bool(interval.low <= truth <= interval.high)
