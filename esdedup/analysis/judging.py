@@ -375,7 +375,7 @@ def estimates(pool: Pool, drawn: Drawn, thresholds: Sequence[float]) -> list[AtT
     and of separated similarities; 100 indices of each, with 60 and with 150 judgements, at 6
     thresholds from 0.4 to 0.9. Of a kind, the mean was 95% to 99.6% for precision, 93.4% to 99.6%
     for recall, and 94% to 100% for removed documents. The least at one threshold was 89%, for
-    recall at 0.8, which few pairs of the sample tell.
+    precision at 0.6 and recall at 0.8, where the similarities are smooth and 300 were sampled.
     """
     wanted = [round(each, 6) for each in thresholds]
     if not pool.sampled:
