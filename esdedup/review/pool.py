@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from esdedup.analysis.judging import SAMPLED, Pool, make_pool
+from functools import partial
+
+from esdedup.analysis.judging import Pool, make_pool
 from esdedup.review.jobs import Job
 from esdedup.review.pages import Review
 from esdedup.search.limits import ACTING
@@ -46,8 +48,6 @@ class Drawing:
 
     def _draw(self, job: Job) -> None:
         with self._review.open() as index:
-            # An index that is smaller ends earlier.
-            step = "Documents asked for their neighbours"
             self._pool = make_pool(
-                index.store, index.meta, on_query=lambda done: job.on_step(step, done, SAMPLED)
+                index.store, index.meta, on_step=partial(job.on_step, "Documents compared")
             )

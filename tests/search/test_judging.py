@@ -57,28 +57,72 @@ def test_the_pool_of_a_small_index_has_its_pairs_once(store: Store) -> None:
     texts = corpus(30)
     fill(store, texts)
     truth = pairs_of(texts)
-    asked: list[int] = []
-    pool = make_pool(store, META, on_query=asked.append)
+    steps: list[tuple[int, int]] = []
+    pool = make_pool(store, META, on_step=lambda *step: steps.append(step))
     assert (pool.documents, pool.sampled, pool.truncated, pool.whole) == (120, 120, 0, True)
-    assert asked[-1] == 120
+    assert steps[-1] == (120, 120)
     found = {pair[:2]: pair.similarity for pair in pool.pairs}
     assert len(found) == len(pool.pairs)
-    assert found == {ids: truth[ids] for ids in found}
-    # The bands miss few pairs above 0.6, and the weights of others tell of those they miss.
-    assert sum(each >= 0.6 for each in found.values()) >= 0.95 * sum(
-        each >= 0.6 for each in truth.values()
-    )
-    assert pool.total(FLOOR) == pytest.approx(len(truth), rel=0.15)
+    # All pairs of the index were compared.
+    assert found == truth
+    assert pool.exact
+    assert pool.total(FLOOR) == pytest.approx(len(truth))
     # Two documents of every four have equal texts.
     assert sorted(pool.copies.tolist()) == [1.0] * 60 + [2.0] * 60
 
 
 @local
-def test_a_sample_tells_how_many_pairs_there_are(store: Store) -> None:
+def test_documents_removed_of_a_small_index_are_known(store: Store) -> None:
+    texts = corpus(30)
+    fill(store, texts)
+    pool = make_pool(store, META)
+    sets = [set(row.tolist()) for row in shingle_sets(texts, META.scheme)]
+    for each in estimates(pool, drawn_of(pool, Judgements()), (0.3, 0.4, 0.6, 0.8)):
+        near = [sum(len(a & b) >= each.threshold * len(a | b) for b in sets) for a in sets]
+        removed = sum(1 - 1 / count for count in near)
+        assert each.removed == pytest.approx((removed,) * 3)
+
+
+@local
+def test_bands_and_comparisons_agree(store: Store) -> None:
+    texts = corpus(150)
+    fill(store, texts)
+    known, found = make_pool(store, META), make_pool(store, META, most=0)
+    assert (known.exact, found.exact) == (True, False)
+    assert known.copies.tolist() == found.copies.tolist()
+    pairs = {pair[:2]: pair.similarity for pair in known.pairs}
+    assert {pair[:2] for pair in found.pairs} <= pairs.keys()
+    assert all(pairs[pair[:2]] == pair.similarity for pair in found.pairs)
+    assert 0.6 * len(pairs) < len(found.pairs) < len(pairs)
+    assert found.total(0.0) == pytest.approx(known.total(0.0), rel=0.1)
+    removed = [
+        estimates(pool, drawn_of(pool, Judgements()), [FLOOR])[0].removed for pool in (known, found)
+    ]
+    assert removed[1].low <= removed[0].value <= removed[1].high
+
+
+@local
+def test_shingles_of_most_texts_are_counted_too(store: Store) -> None:
+    rng = np.random.default_rng(2)
+    # More texts than are counted one by one share the first words.
+    words = [f"w{at}" for at in range(20)]
+    texts = [" ".join([*words, *map(str, rng.integers(0, 99, 15))]) for _ in range(60)]
+    texts.append("nothing of this")
+    fill(store, texts)
+    truth = pairs_of(texts)
+    assert len(truth) > 1_000
+    pool = make_pool(store, META)
+    assert pool.total(FLOOR) == pytest.approx(len(truth))
+    assert sorted(pool.similarity.tolist()) == sorted([*truth.values()] * 2)
+
+
+@pytest.mark.parametrize("most", [0, 1_000])
+@local
+def test_a_sample_tells_how_many_pairs_there_are(store: Store, most: int) -> None:
     texts = corpus(120)
     fill(store, texts)
     truth = np.array([*pairs_of(texts).values()])
-    pools = [make_pool(store, META, 100, seed) for seed in range(8)]
+    pools = [make_pool(store, META, 100, seed, most=most) for seed in range(8)]
     for low, high in ((FLOOR, 0.5), (0.5, 0.8), (0.8, 1.01)):
         wanted = ((truth >= low) & (truth < high)).sum()
         mean = np.mean([pool.total(low, high) for pool in pools])

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from esdedup.analysis.judging import FLOOR as LOWEST
 from esdedup.analysis.judging import (
     NEAR,
     AtThreshold,
@@ -24,7 +25,7 @@ from esdedup.analysis.judging import (
     in_turn,
     more_wanted,
 )
-from esdedup.analysis.tuning import meeting
+from esdedup.analysis.neighbours import met
 from esdedup.sketch.minhash import MinHash
 from esdedup.stores.judgements import Judgement, Judgements, Verdict
 from esdedup.text.arrays import F64, I64
@@ -51,18 +52,20 @@ class Population:
         known = self.duplicate[self.similarity >= FLOOR].sum()
         return float(self.duplicate[above].mean()), float(self.duplicate[above].sum() / known)
 
-    def pool(self, rng: np.random.Generator, sample: int) -> Pool:
-        """The pool of a sample of the documents, with the pairs that bands find."""
+    def pool(self, rng: np.random.Generator, sample: int, exact: bool = False) -> Pool:
+        """The pool of a sample of the documents, with the pairs that bands find, or all."""
         row_of = np.full(self.documents, -1)
         sample = min(sample, self.documents)
         row_of[rng.permutation(self.documents)[:sample]] = np.arange(sample)
-        met = rng.random(self.similarity.size) < meeting(self.similarity, MINHASH)
-        found = np.flatnonzero(met & (self.similarity >= FLOOR))
+        chance = met(self.similarity, MINHASH, LOWEST)
+        if exact:
+            chance = np.ones_like(chance)
+        seen = rng.random(self.similarity.size) < chance
+        found = np.flatnonzero(seen & (self.similarity >= FLOOR))
         pair = np.concatenate([found, found])
         row = row_of[np.concatenate([self.left[found], self.right[found]])]
         pair, row = pair[row >= 0], row[row >= 0]
-        near = 1.0 / meeting(self.similarity[pair], MINHASH)
-        weight = near * self.documents / sample / 2
+        weight = self.documents / sample / 2 / chance[pair]
         turn = rng.standard_exponential(weight.size) / weight
         pairs = {}
         for at in np.argsort(-turn).tolist():
@@ -70,8 +73,17 @@ class Population:
             alike = float(self.similarity[pair[at]])
             pairs[ids] = PooledPair(*ids, alike, int(row[at]), float(turn[at]))
         kept = tuple(sorted(pairs.values(), key=lambda each: each.turn))
-        found_columns = row, self.similarity[pair], weight, near, np.ones(sample)
-        return Pool(FLOOR, 0.28, self.documents, sample, 0, kept, *found_columns)
+        found_columns = row, self.similarity[pair], weight, chance[pair], np.ones(pair.size)
+        return Pool(
+            FLOOR,
+            1.0 if exact else 0.6,
+            self.documents,
+            sample,
+            0,
+            kept,
+            *found_columns,
+            np.ones(sample),
+        )
 
     def judged(self, pairs: Sequence[PooledPair]) -> Drawn:
         """True judgements of pairs."""
@@ -172,8 +184,8 @@ def pool_of(pairs: Sequence[PooledPair], documents: int = 100) -> Pool:
     count = len(pairs)
     similarity = np.array([pair.similarity for pair in pairs], np.float64)
     row = np.array([pair.row for pair in pairs], np.int64)
-    columns = row, similarity, np.full(count, 5.0), np.ones(count), np.ones(10)
-    return Pool(FLOOR, 0.28, documents, 10, 0, tuple(pairs), *columns)
+    columns = row, similarity, np.full(count, 5.0), np.ones(count), np.ones(count)
+    return Pool(FLOOR, 0.6, documents, 10, 0, tuple(pairs), *columns, np.ones(10))
 
 
 # Estimates
@@ -196,9 +208,7 @@ def test_without_judgements_nothing_is_claimed() -> None:
 def test_an_index_that_is_judged_whole_has_no_error() -> None:
     rng = np.random.default_rng(1)
     some = population(rng, 300)
-    pool = some.pool(rng, 300)
-    # As if the bands had found all pairs.
-    pool = replace(pool, weight=np.full(pool.row.size, 0.5), near=np.ones(pool.row.size))
+    pool = some.pool(rng, 300, exact=True)
     drawn = some.judged(pool.pairs)
     for each in estimates(pool, drawn, THRESHOLDS):
         above = drawn.similarity >= each.threshold
@@ -214,7 +224,7 @@ def test_documents_removed_are_exact_for_groups_of_equal_similarity() -> None:
     row = np.array([each for pair in pairs for each in pair])
     ones = np.ones(row.size)
     copies = np.ones(10)
-    pool = Pool(FLOOR, 1.0, 10, 10, 0, (), row, 0.9 * ones, ones, ones, copies)
+    pool = Pool(FLOOR, 1.0, 10, 10, 0, (), row, 0.9 * ones, ones, ones, ones, copies)
     nothing = Drawn(np.zeros(0), np.zeros(0), np.zeros(0, np.int64))
     low, at, high = estimates(pool, nothing, [0.5, 0.9, 0.95])
     assert low.removed == at.removed == pytest.approx((4.0, 4.0, 4.0))
@@ -253,6 +263,87 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
     for count in held.values():
         # 95% are expected; those of one run are not independent.
         assert 0.90 <= count / (3 * runs) <= 0.995
+
+
+def test_intervals_of_an_index_that_is_taken_whole_hold_the_truth() -> None:
+    rng = np.random.default_rng(3)
+    held = {"precision": 0, "recall": 0}
+    runs, thresholds = 60, (0.4, 0.5, 0.6, 0.7)
+    for _ in range(runs):
+        some = population(rng, 504)
+        pool = some.pool(rng, 504, exact=True)
+        drawn = some.judged([*itertools.islice(in_turn(pool, 0.8, ()), 60)])
+        for each in estimates(pool, drawn, thresholds):
+            for name, truth in zip(held, some.truth(each.threshold), strict=True):
+                held[name] += holds(each, name, truth)
+    for count in held.values():
+        assert 0.94 <= count / (len(thresholds) * runs) <= 0.995
+
+
+def families(rng: np.random.Generator, documents: int) -> Population:
+    """Groups of 1 to 8 documents, each of one similarity to each other."""
+    left, right, similarity = [], [], []
+    first = 0
+    while first < documents:
+        size = min(int(rng.integers(1, 9)), documents - first)
+        for a, b in itertools.combinations(range(first, first + size), 2):
+            left.append(a)
+            right.append(b)
+            similarity.append(0.35 + 0.1 * ((first * 7 + size) % 5))
+        first += size
+    columns = np.array(left), np.array(right), np.array(similarity), np.zeros(len(left))
+    return Population(documents, *columns)
+
+
+def removed_of(some: Population, threshold: float) -> float:
+    """The documents that are removed at a threshold."""
+    above = some.similarity >= threshold
+    ends = np.concatenate([some.left[above], some.right[above]])
+    return float((1 - 1 / (1 + np.bincount(ends, minlength=some.documents))).sum())
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_documents_removed_have_no_bias_and_their_intervals_hold_the_truth(exact: bool) -> None:
+    rng = np.random.default_rng(3)
+    runs, thresholds = 60, (0.34, 0.4, 0.5, 0.6)
+    held, missed = np.zeros(len(thresholds)), np.zeros(len(thresholds))
+    for _ in range(runs):
+        some = families(rng, 2_000)
+        found = estimates(some.pool(rng, 300, exact), some.judged([]), thresholds)
+        for at, each in enumerate(found):
+            truth = removed_of(some, each.threshold)
+            held[at] += each.removed.low <= truth <= each.removed.high
+            missed[at] += (each.removed.value - truth) / truth / runs
+    # Four errors of a mean of 60, at most.
+    assert np.abs(missed).max() < 0.03
+    assert 0.91 <= held.mean() / runs <= 0.995
+
+
+def test_documents_removed_of_a_whole_index_that_bands_searched_are_not_taken_as_sure() -> None:
+    rng = np.random.default_rng(3)
+    held = 0
+    for _ in range(30):
+        some = families(rng, 500)
+        (found,) = estimates(some.pool(rng, 500), some.judged([]), [0.34])
+        assert found.removed.low < found.removed.high
+        held += found.removed.low <= removed_of(some, 0.34) <= found.removed.high
+    assert held >= 26
+
+
+def test_texts_that_a_query_may_miss_count_without_bias() -> None:
+    # Two texts of 2 and 1 documents beside one of 2; each is found with its chance, or not.
+    met, many = np.array([0.6, 0.8]), np.array([2.0, 1.0])
+    expected = 0.0
+    for seen in itertools.product([False, True], repeat=2):
+        chosen = np.array(seen)
+        chance = float(np.where(chosen, met, 1 - met).prod())
+        ones = np.ones(int(chosen.sum()))
+        columns = ones.astype(np.int64) - 1, 0.9 * ones, ones, met[chosen], many[chosen]
+        pool = Pool(FLOOR, 0.6, 1, 1, 0, (), *columns, np.array([2.0]))
+        nothing = Drawn(np.zeros(0), np.zeros(0), np.zeros(0, np.int64))
+        (found,) = estimates(pool, nothing, [0.5])
+        expected += chance * found.removed.value
+    assert expected == pytest.approx(1 - 1 / (2 + 2 + 1))
 
 
 def holds(each: AtThreshold, name: str, truth: float) -> bool:
