@@ -30,7 +30,7 @@ from esdedup.text.arrays import F64, I64, run_starts
 
 SAMPLED = 1_000
 """Documents whose neighbours make the pool."""
-COMPARED = 5_000
+COMPARED = 2_000
 """The sample is compared with all texts of an index of at most so many documents."""
 FLOOR = 0.3
 """Pairs of less similarity are seldom of interest, and far more than all others."""

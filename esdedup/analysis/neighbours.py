@@ -22,16 +22,13 @@ from esdedup.stores.base import Store
 from esdedup.stores.elastic.queries import QUERIES_AT_ONCE
 from esdedup.stores.fields import text_at
 from esdedup.stores.mapping import IndexMeta
-from esdedup.text.arrays import F32, F64, I64, U64, Mask, Ragged, blocks, offsets_of, ranges
+from esdedup.text.arrays import F64, I64
+from esdedup.text.jaccard import jaccard_with
 
 OnStep = Callable[[int, int], None]
 """Called with the number of documents done so far, and of all."""
 
 _CANDIDATES = 1_000
-_FREQUENT = 16
-"""A matrix product counts the shingles that more than 1 in 16 sampled texts have."""
-_SHARED_AT_ONCE = 1 << 22
-"""Shared shingles that are counted at once."""
 
 
 @dataclass(frozen=True)
@@ -143,15 +140,19 @@ def compared(
     """
     if not asked.texts:
         return
-    postings = _Postings.of(shingle_sets(asked.texts, meta.scheme))
+    sets = shingle_sets(asked.texts, meta.scheme)
     texts = _Texts()
-    found: list[tuple[I64, I64, F64]] = []
+    found = [(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))]
     done = 0
     for batch in store.scan([*meta.text_fields], meta):
         number, fresh = texts.add(with_text(batch, meta), meta)
         if fresh:
-            row, column, similarity = postings.near(shingle_sets(fresh, meta.scheme), floor)
-            found.append((row, number[column], similarity))
+            others = shingle_sets(fresh, meta.scheme)
+            for at, one in enumerate(sets):
+                similarity = jaccard_with(one, others)
+                column = np.flatnonzero(similarity >= floor)
+                found.append((np.full(column.size, at), number[column], similarity[column]))
+                on_step(min(done, documents), documents)
         done += len(batch)
         on_step(min(done, documents), documents)
     row, number, similarity = (np.concatenate(each) for each in zip(*found, strict=True))
@@ -201,72 +202,3 @@ class _Texts:
         names = [self.firsts[number] for number in numbers.tolist()]
         many = np.array([self.counts[number] for number in numbers.tolist()], np.float64)
         return Near(first, copies, names, similarity, np.ones(many.size), many)
-
-
-@dataclass(frozen=True, eq=False)
-class _Postings:
-    """The n sampled texts that have each shingle, to count what other texts share with them.
-
-    shingles: of all sampled texts, sorted, shape (s,). starts, lengths: of their texts in `rows`;
-    frequent ones have none. columns: of the frequent ones in `matrix`, -1 for others, shape (s,).
-    matrix: 1 if a text has a frequent shingle, else 0, shape (n, frequent ones). counts: shingles
-    of each text, shape (n,).
-    """
-
-    shingles: U64
-    starts: I64
-    lengths: I64
-    rows: I64
-    columns: I64
-    matrix: F32
-    counts: I64
-
-    @staticmethod
-    def of(sets: Ragged) -> _Postings:
-        """The postings of sets of shingles, sorted and without repetitions."""
-        shingles, element, many = np.unique(sets.hashes, return_inverse=True, return_counts=True)
-        frequent = many > max(_FREQUENT, len(sets) // _FREQUENT)
-        columns = np.where(frequent, np.cumsum(frequent) - 1, -1)
-        row = np.repeat(np.arange(len(sets)), sets.counts)
-        matrix = _zeros_and_ones(row, columns[element], len(sets), int(frequent.sum()))
-        seldom = ~frequent[element]
-        rows = row[seldom][np.argsort(element[seldom], kind="stable")]
-        lengths = np.where(frequent, 0, many)
-        return _Postings(
-            shingles, offsets_of(lengths)[:-1], lengths, rows, columns, matrix, sets.counts
-        )
-
-    def near(self, sets: Ragged, floor: float) -> tuple[I64, I64, F64]:
-        """(row here, row of `sets`, similarity) of all pairs from the floor on, shape (pairs,)."""
-        shared = self._shared(sets)
-        union = self.counts + sets.counts[:, None] - shared
-        similarity = shared / np.maximum(union, 1)
-        column, row = np.nonzero(similarity >= floor)
-        return row, column, similarity[column, row]
-
-    def _shared(self, sets: Ragged) -> I64:
-        """The numbers of shared shingles, shape (len(sets), n)."""
-        form = len(sets), self.counts.size
-        shared = np.zeros(form[0] * form[1], np.int64)
-        if not self.shingles.size:
-            return shared.reshape(form)
-        at = np.searchsorted(self.shingles, sets.hashes)
-        at[at == self.shingles.size] = 0
-        known: Mask = self.shingles[at] == sets.hashes
-        of, at = np.repeat(np.arange(form[0]), sets.counts)[known], at[known]
-        for block in blocks(self.lengths[at], _SHARED_AT_ONCE):
-            many = self.lengths[at[block]]
-            rows = self.rows[ranges(self.starts[at[block]], many)]
-            np.add.at(shared, np.repeat(of[block], many) * form[1] + rows, 1)
-        frequent = _zeros_and_ones(of, self.columns[at], form[0], self.matrix.shape[1])
-        # Whole numbers below 2**24, so that single precision is exact.
-        shared += np.rint(frequent @ self.matrix.T).astype(np.int64).ravel()
-        return shared.reshape(form)
-
-
-def _zeros_and_ones(row: I64, column: I64, rows: int, columns: int) -> F32:
-    """A matrix of shape (rows, columns), 1 at the given places; a column of -1 is none."""
-    matrix = np.zeros((rows, columns), np.float32)
-    inside = column >= 0
-    matrix[row[inside], column[inside]] = 1.0
-    return matrix
