@@ -155,7 +155,7 @@ def _filled(template: str, count: int, rng: Draw) -> list[tuple[str, str]]:
 
 
 def _kind(slot: str) -> str:
-    """What a slot holds: of several numbers, each has a name, as in number_2."""
+    """The kind of words in a slot. If there are several numbers, each has a name, as number_2."""
     return slot.partition("_")[0]
 
 

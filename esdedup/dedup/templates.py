@@ -75,7 +75,7 @@ class Paired:
 
 @dataclass(frozen=True, eq=False)
 class Filling:
-    """What a document says.
+    """The words of a document that tell it from others of its template.
 
     places: the words in each place of a template, each time that it comes; none if the words around
     it differ too. numbers: in the order of the text, those of a header or footer left out. around:
@@ -100,7 +100,7 @@ class Pattern:
 
     common: hashes of the pairs of words that more than half of the texts have.
     before, behind: of each of these pairs, the words before its first time and behind its last that
-    nine of ten texts have. What is farther out is a header or a footer.
+    nine of ten texts have. Words that are farther out are a header or a footer.
     places: each with the number of words that are compared there, or 0 for all.
     share: texts that have words in the fullest place.
     """
@@ -112,7 +112,7 @@ class Pattern:
     share: float
 
     def filling(self, text: Paired) -> Filling | None:
-        """What a text says; None if it lacks half of the common pairs."""
+        """The words that tell a text from others; None if it lacks half of the common pairs."""
         if not _mostly_in(self.common, text):
             return None
         runs = _runs(text, self.common)

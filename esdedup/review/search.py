@@ -102,7 +102,7 @@ class Search:
         """Sends the browser to the results, whose address it can open again.
 
         If both a text and an id are given, the one counts that was not there before: the form
-        holds what was searched for last.
+        holds the text or id of the last search.
         """
         text, id = asked.text("text"), asked.text("id")
         former = {name: asked.text(name) or None for name in ("of", "pasted")}
@@ -186,7 +186,7 @@ class Search:
         former: Mapping[str, str | None] | None = None,
         **values: Any,
     ) -> Response:
-        """The form, with results or an error. former: what was searched for; else what is now."""
+        """The form, with results or an error. former: the last search, if not the one asked for."""
         id, key = asked.text("id"), asked.text("pasted")
         kept = self.pasted.text(key) or ""
         page: dict[str, Any] = {"found": None, "warnings": [], "error": None, **values}
