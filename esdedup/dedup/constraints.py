@@ -17,7 +17,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from esdedup.dedup.candidate_pairs import Classes
-from esdedup.dedup.representative import rows_of
 from esdedup.dedup.union_find import join, singletons
 from esdedup.sketch.sketch import digest_words
 from esdedup.stores.judgements import Judgement, Judgements
@@ -163,7 +162,7 @@ def constrained(
     ids: of n documents. digests: of their texts, shape (n, 2). filled: as in `Classes.by_texts`.
     """
     pairs = [each for each in judgements.pairs if each.verdict != "unsure"]
-    rows = _judged_rows(pairs, ids, digests)
+    rows = judged_rows(pairs, ids, digests)
     present = [(each, *ends) for each, ends in zip(pairs, rows, strict=True) if ends is not None]
     alike = [
         (left, right)
@@ -179,39 +178,6 @@ def constrained(
     must, cannot = (each[(each >= 0).all(axis=1)] for each in (must, cannot))
     constraints = _settled(must, cannot, classes.rows.size, len(pairs) - len(present))
     return classes, constraints
-
-
-def outdated(
-    then: Judgements, now: Judgements, ids: Sequence[str], digests: U64, representative: I64
-) -> str | None:
-    """Returns the reason for which groups do not suit later judgements; None if they do.
-
-    They do not if a group holds two documents that were judged different, or two that were joined
-    because they were judged duplicates and are not any more, or if a document was chosen since and
-    does not represent its group.
-
-    then: the judgements that the groups were formed by. now: later ones. ids: of n documents.
-    digests: shape (n, 2). representative: the row of each, shape (n,).
-    """
-
-    def together(pairs: Sequence[Judgement]) -> Judgement | None:
-        rows = zip(pairs, _judged_rows(pairs, ids, digests), strict=True)
-        found = (each for each, ends in rows if ends and len({*representative[[*ends]]}) == 1)
-        return next(found, None)
-
-    if (found := together(now.of("different"))) is not None:
-        return f"{found.left!r} and {found.right!r} were judged different"
-    kept = {(each.left, each.right, each.digests) for each in now.of("duplicate")}
-    former = [
-        each for each in then.of("duplicate") if (each.left, each.right, each.digests) not in kept
-    ]
-    if (found := together(former)) is not None:
-        return f"{found.left!r} and {found.right!r} are not judged duplicates any more"
-    for id in {*now.representatives} - {*then.representatives}:
-        rows = rows_of(ids, [id])
-        if (representative[rows] != rows).any():
-            return f"{id!r} was chosen to represent its group"
-    return None
 
 
 def _kinds(different: Sequence[tuple[int, int]]) -> dict[int, int]:
@@ -234,7 +200,7 @@ def _array(pairs: Sequence[tuple[int, int]]) -> I64:
     return np.array(pairs, np.int64).reshape(-1, 2)
 
 
-def _judged_rows(
+def judged_rows(
     pairs: Sequence[Judgement], ids: Sequence[str], digests: U64
 ) -> list[tuple[int, int] | None]:
     """The rows of each pair: of its documents, or others of their texts; None without both texts.

@@ -19,7 +19,7 @@ import numpy as np
 
 from esdedup.arguments import check_fields
 from esdedup.dedup.candidate_pairs import BandCandidates, Classes, GivenPairs, HammingPairs
-from esdedup.dedup.constraints import Constraints, JudgedCounts, constrained
+from esdedup.dedup.constraints import Constraints, JudgedCounts, constrained, judged_rows
 from esdedup.dedup.edges import EdgeCandidates, EdgeCounts, Edges
 from esdedup.dedup.ids import Strings
 from esdedup.dedup.reading import Basis, Reading, reading_for
@@ -41,7 +41,7 @@ from esdedup.search.buckets import Capped
 from esdedup.search.limits import ACTING, MAX_PER_BUCKET, RECALL, Limits
 from esdedup.sketch.sketch import digest_of_words
 from esdedup.stores.base import Store
-from esdedup.stores.judgements import Judgements, judged_elsewhere, read_judgements
+from esdedup.stores.judgements import Judgement, Judgements, judged_elsewhere, read_judgements
 from esdedup.stores.mapping import IndexMeta
 from esdedup.text.arrays import F64, I64, U64, Mask, run_starts
 from esdedup.text.jaccard import hamming
@@ -167,6 +167,14 @@ class Groups:
         return np.flatnonzero(self.representative != np.arange(len(self.ids)))
 
     @property
+    def unlike(self) -> Mask:
+        """Marks the documents that are not similar enough to their representative, shape (n,)."""
+        limits = self.grouping.limits
+        if self.grouping.by_distance:
+            return self.value > (limits.distance or 0)
+        return self.value < (1.0 if self.grouping.exact else limits.least_similarity)
+
+    @property
     def duplicates(self) -> int:
         """The number of documents that are not representatives."""
         return self.duplicate_rows.size
@@ -193,6 +201,41 @@ class Groups:
     def digest(self, row: int) -> str:
         """The digest of a row's text."""
         return digest_of_words(self.digests[row])
+
+    def misfit(self, now: Judgements, ahead: I64) -> str | None:
+        """Returns the reason for which the groups do not suit later judgements; None if they do.
+
+        They do not if a group holds two documents that were judged different, or two that only a
+        judgement joined, which was taken back, or if a document was chosen since and does not
+        represent its group. ahead: the rows that matter, shape (m,).
+        """
+
+        def together(pairs: Sequence[Judgement], rows: I64) -> Judgement | None:
+            found = zip(pairs, judged_rows(pairs, self.ids, self.digests), strict=True)
+            wrong = (
+                each
+                for each, ends in found
+                if ends is not None
+                and self.representative[ends[0]] == self.representative[ends[1]]
+                and np.isin(ends, rows).any()
+            )
+            return next(wrong, None)
+
+        if (found := together(now.of("different"), ahead)) is not None:
+            return f"{found.left!r} and {found.right!r} were judged different"
+        kept = {(each.left, each.right, each.digests) for each in now.of("duplicate")}
+        former = [
+            each
+            for each in self.judgements.of("duplicate")
+            if (each.left, each.right, each.digests) not in kept
+        ]
+        if (found := together(former, ahead[self.unlike[ahead]])) is not None:
+            return f"{found.left!r} and {found.right!r} are not judged duplicates any more"
+        chosen = {*now.representatives} - {*self.judgements.representatives}
+        wrong = [row for row in rows_of(self.ids, chosen) if self.representative[row] != row]
+        if (rows := np.intersect1d(wrong, ahead)).size:
+            return f"{self.ids[int(rows[0])]!r} was chosen to represent its group"
+        return None
 
 
 def find_groups(

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from esdedup.dedup.constraints import outdated
 from esdedup.dedup.groups import Groups
 from esdedup.dedup.log import Action, Entry, LogWriter
 from esdedup.dedup.marks import differing, former, merging, require_settled, wanted_marks
@@ -24,6 +23,7 @@ from esdedup.stores.changes import CHANGED, Decision, change_held
 from esdedup.stores.fields import text_at
 from esdedup.stores.judgements import read_judgements
 from esdedup.stores.mapping import IndexMeta
+from esdedup.text.arrays import I64
 
 _FIRST_PAGE = 100
 _PAGE = 1_000
@@ -141,7 +141,7 @@ def prepare(
         raise UsageError("to move documents, and only that, takes another index to move them to")
     if action != "delete":
         require_settled(store, meta)
-    _require_judged(store, meta, groups)
+    _require_judged(store, meta, groups, groups.duplicate_rows)
     stored = None if destination is None else destination.meta()
     if destination is not None and stored is not None:
         stored.require(meta, destination.where)
@@ -176,7 +176,7 @@ def dedup(
     total, first, size = DedupReport(), 0, _FIRST_PAGE
     suited = None
     while first < rows.size:
-        suited = _require_judged(store, meta, groups, suited)
+        suited = _require_judged(store, meta, groups, rows[first:], suited)
         some = rows[first : first + size].tolist()
         report, characters = work.page(some, log)
         total += report
@@ -192,18 +192,18 @@ def dedup(
 
 
 def _require_judged(
-    store: Store, meta: IndexMeta, groups: Groups, suited: str | None = None
+    store: Store, meta: IndexMeta, groups: Groups, ahead: I64, suited: str | None = None
 ) -> str:
     """Raises StoreError if groups do not suit the judgements as they are now.
 
-    suited: the `acting` of judgements that suit. Returns that of the judgements as they are now.
+    ahead: the rows of the documents that are not changed yet; the others do not matter. suited: the
+    `acting` of judgements that suit. Returns that of the judgements as they are now.
     """
-    then, now = groups.judgements, read_judgements(store, meta)
+    now = read_judgements(store, meta)
     acting = now.acting
     if acting == suited:
         return acting
-    reason = outdated(then, now, groups.ids, groups.digests, groups.representative)
-    if reason is not None:
+    if (reason := groups.misfit(now, ahead)) is not None:
         raise StoreError(f"{reason} since these groups were found: find the groups again")
     return acting
 

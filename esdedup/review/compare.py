@@ -65,7 +65,7 @@ class Compare:
     def undo(self, asked: Asked) -> Response:
         """Takes the last judgement on two documents back."""
         left, right = asked.id("left"), asked.id("right")
-        self.review.decisions.undo((left, right))
+        self.review.decisions.undo((left, right), asked.text("judged"))
         return _back(asked, left, right, judged=False)
 
 

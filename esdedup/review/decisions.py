@@ -37,10 +37,15 @@ class Decision:
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """A representative that was chosen in this session. instead_of: ids that were chosen before."""
+    """A representative that was chosen in this session.
+
+    instead_of: ids that were chosen before, and are not any more. before: the document itself was
+    chosen before too.
+    """
 
     id: str
     instead_of: tuple[str, ...]
+    before: bool
 
 
 def _same(one: Judgement, other: Judgement) -> bool:
@@ -103,8 +108,10 @@ class Decisions:
         self._note_change(before, made)
         return made
 
-    def undo(self, pair: tuple[str, str] | None = None) -> tuple[str, str] | None:
+    def undo(self, pair: tuple[str, str] | None = None, judged: str = "") -> tuple[str, str] | None:
         """Undoes the last judgement of this session, or the last one on a pair of documents.
+
+        judged: the time of the judgement on the pair; if it is another by now, nothing is undone.
 
         The judgement that it replaced holds again. A judgement of an earlier session is removed.
         Returns the pair; None if nothing was judged in this session. Raises UsageError if somebody
@@ -118,6 +125,9 @@ class Decisions:
                 return None
             self._known = None
             stored = stored_judgement(self._index.store, *pair)
+            if judged and (stored is None or stored.judged != judged):
+                # The form was sent twice, or is of an old page.
+                return pair
             earlier = None if last is None else last.earlier
             if last is not None and stored != last.made:
                 self._made.remove(last)
@@ -149,12 +159,12 @@ class Decisions:
         """Lets a document represent its group. members: ids of all documents of the group."""
         with self._turn:
             chosen = set(self._index.judgements().representatives)
-            if self.last_choice == id and id in chosen:
-                # The form was sent twice: one undo takes both back.
-                return
             earlier = [each for each in members if each in chosen and each != id]
+            if id in chosen and not earlier:
+                # The form was sent twice, perhaps: one undo takes both back.
+                return
             self._index.represent(id, earlier)
-            self._chosen.append(Choice(id, tuple(earlier)))
+            self._chosen.append(Choice(id, tuple(earlier), id in chosen))
         self._found.note(id, *members[:1])
 
     @property
@@ -181,7 +191,10 @@ class Decisions:
             for each in last.instead_of:
                 self._index.represent(each)
             self._chosen.pop()
-        self.unrepresent(last.id)
+        if last.before:
+            self._found.note(last.id)
+        else:
+            self.unrepresent(last.id)
         return next(iter(last.instead_of), None)
 
     def unrepresent(self, id: str) -> None:

@@ -139,7 +139,10 @@ class Groups:
             document, meta = review.document(id), review.index.meta
             known = row_of(listed.groups.ids, id) is not None
             shown = alone(document, meta, fields)
-            return review.page(asked, "alone.html", shown=shown, known=known, **common)
+            decided = review.found.decided
+            return review.page(
+                asked, "alone.html", shown=shown, known=known, decided=decided, **common
+            )
         rows = listed.members_of(at)
         pages = -(-len(rows) // _MEMBERS)
         page = min(asked.whole("page", 1, 1 << 30), pages)
@@ -305,7 +308,7 @@ class Groups:
         # Groups of texts that were not there, or that could not be formed again, tell nothing.
         known = all(row_of(listed.groups.ids, each) is not None for each in (id, judged))
         shown = known and self.review.found.outdated is None
-        named = {"id": judged, "verdict": found.verdict, "of": id}
+        named = {"id": judged, "verdict": found.verdict, "of": id, "judged": found.judged}
         return {**named, "head": head, "together": together, "shown": shown}
 
     def show_fields(self, asked: Asked) -> Response:

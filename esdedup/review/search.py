@@ -104,7 +104,8 @@ class Search:
         If both a text and an id are given, the one counts that was not there before: the form
         holds the text or id of the last search.
         """
-        text, id = asked.text("text"), asked.text("id")
+        # Browsers send each line end as two characters.
+        text, id = asked.text("text").replace("\r\n", "\n"), asked.text("id")
         former = {name: asked.text(name) or None for name in ("of", "pasted")}
         former_id = former["of"] or ""
         if not id and _UNFIT.search(former_id):

@@ -70,9 +70,9 @@ def utf8_lengths(points: U32) -> I64:
 def visible(text: str) -> str:
     """The text with control characters shown, which a terminal or a page would obey.
 
-    Tabs and line feeds are kept. Every text for people goes through this or `message_of`.
+    Tabs and line ends are kept. Every text for people goes through this or `message_of`.
     """
-    return text.translate(_SHOWN)
+    return text.replace("\r\n", "\n").translate(_SHOWN)
 
 
 def message_of(text: str) -> str:

@@ -340,6 +340,29 @@ def test_a_judgement_stops_a_run_that_is_under_way(local: esdedup.Index, tmp_pat
     assert {each.id: each.source for each in local.store.get([*before])} == before
 
 
+def test_judgements_that_change_nothing_ahead_stop_no_run(
+    local: esdedup.Index, tmp_path: Path
+) -> None:
+    local.add([{"id": f"d{n:03}", "text": varied(1, n)} for n in range(150)])
+    local.add([{"id": f"a{n}", "text": words(5 + n, 200)} for n in range(2)])
+    local.judge("a0", "a1", "duplicate")
+    local.judge("d000", "d001", "duplicate")
+    plan = local.dedup("delete", log=tmp_path / "log.zst")
+    # They are alike by themselves.
+    local.unjudge("d000", "d001")
+    reports: list[int] = []
+
+    def judging(report: DedupReport) -> None:
+        reports.append(report.done)
+        # a1 is gone already.
+        local.unjudge("a0", "a1")
+
+    plan.apply(judging)
+    assert reports == [100, 50]
+    left = ["a0", "a1", *(f"d{n:03}" for n in range(150))]
+    assert [each.id for each in local.store.get(left)] == ["a0", "d000"]
+
+
 def test_a_move_that_is_refused_makes_no_index(local: esdedup.Index, tmp_path: Path) -> None:
     local.add([{"id": f"d{n}", "text": varied(1, n)} for n in range(2)])
     (tmp_path / "log.zst").touch()
@@ -350,13 +373,14 @@ def test_a_move_that_is_refused_makes_no_index(local: esdedup.Index, tmp_path: P
 
 def test_leaders_of_split_templates_are_like_their_duplicates(local: esdedup.Index) -> None:
     # Letters of a template, and five of them twice: without their end, and without their beginning.
-    def letter(name: str, number: int) -> list[str]:
-        return [*(f"base{n}" for n in range(50)), "dear", name, "number", str(number),
-                *(f"base{n}" for n in range(50, 100))]  # fmt: skip
+    base = [f"base{one}{other}" for one in "abcd" for other in "abcdefghijklmnopqrstuvwxy"]
 
-    texts = {f"t{n:02}": letter(f"name{n}", 100_000 + 7_919 * n) for n in range(14)}
+    def letter(name: str, number: int) -> list[str]:
+        return [*base[:50], "dear", name, "number", str(number), *base[50:]]
+
+    texts = {f"t{n:02}": letter("abcdefghijklmn"[n], 100_000 + 7_919 * n) for n in range(14)}
     for n in range(5):
-        twice = letter(f"zzz{n}", 5_000 + n)
+        twice = letter("opqrs"[n], 5_000 + n)
         texts |= {f"u{n}a": twice[:90], f"u{n}b": twice[12:]}
     local.add([{"id": id, "text": " ".join(text)} for id, text in texts.items()])
     found = local.groups(method="leader", threshold=0.7, split_templates=True)

@@ -277,6 +277,20 @@ def test_a_pasted_text_has_an_address_without_it(visit: Callable[..., Visitor]) 
     assert 'name="text"' in gone.text
 
 
+def test_a_pasted_text_stands_in_its_box_as_it_was(visit: Callable[..., Visitor]) -> None:
+    visitor = visit()
+    text = "The council met\n\u202bon Monday\u202c & voted <b>for</b> the new bridge"
+    for _ in range(2):
+        page = visitor.post("/search", data={"text": text.replace("\n", "\r\n"), "threshold": "0"})
+        (box,) = re.findall(r"<textarea[^>]*>\n(.*?)</textarea>", page.text, re.DOTALL)
+        assert html.unescape(box) == text
+    # An id that is typed then takes the place of the text.
+    former = str(page.url).partition("pasted=")[2].partition("&")[0]
+    form = {"text": text.replace("\n", "\r\n"), "id": "a1"}
+    page = visitor.post(f"/search?pasted={former}", data=form)
+    assert str(page.url).endswith("/search?id=a1")
+
+
 def test_pasted_texts_take_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("esdedup.review.search._MOST_CHARACTERS", 10)
     pasted = Pasted()
@@ -515,7 +529,7 @@ def test_a_judgement_of_another_text_is_told_as_such(visit: Callable[..., Visito
     index.judge("a1", "a2", "different")
     assert "Judged: not a duplicate</strong>" in visitor.get("/compare?left=a1&right=a2").text
     for path in ("/decide", "/groups"):
-        assert "Judged pairs: 1 kept apart." in visitor.settled(path)
+        assert "Judged pairs, when groups were found: 1 kept apart." in visitor.settled(path)
     index.add([{"id": "a2", "text": DOCUMENTS[1]["text"] + " Again."}])
     index.judge("a1", "a3", "duplicate")
     visitor.post("/groups/find")
@@ -527,7 +541,7 @@ def test_a_judgement_of_another_text_is_told_as_such(visit: Callable[..., Visito
     page = visitor.get("/compare?left=a1&right=a2").text
     assert "Judged: not a duplicate, judged before the text changed" in page
     assert "aria-pressed" not in page
-    counts = "Judged pairs: 1 joined, 1 without effect, because a text is gone or has changed."
+    counts = "when groups were found: 1 joined, 1 without effect, because a text is gone or has"
     for path in ("/groups", "/decide"):
         assert counts in visitor.get(path).text
     assert counts in visitor.get("/decide/confirm?action=mark").text

@@ -106,6 +106,30 @@ def test_a_choice_is_undone(opened: Open, tmp_path: Path) -> None:
     assert not review.index.judgements().representatives
 
 
+def test_a_choice_among_several_is_made_and_undone(opened: Open) -> None:
+    # One group since they were judged duplicates.
+    review = opened()
+    review.index.represent("a2")
+    review.index.represent("b2")
+    members = ["a1", "a2", "a3", "b1", "b2", "b3"]
+    review.decisions.represent("b2", members)
+    assert review.index.judgements().representatives == ("b2",)
+    review.decisions.represent("b2", members)
+    assert review.decisions.undo_represent("b2") == "a2"
+    assert {*review.index.judgements().representatives} == {"a2", "b2"}
+
+
+def test_a_form_that_is_sent_twice_undoes_one_judgement(opened: Open) -> None:
+    review = opened()
+    earlier = review.index.judge("a1", "a2", "different")
+    made = review.decisions.judge("a1", "a2", "duplicate")
+    for _ in range(2):
+        review.decisions.undo(("a1", "a2"), made.judged)
+        assert review.index.judgements().pairs == (earlier,)
+    review.decisions.undo(("a1", "a2"), earlier.judged)
+    assert not review.index.judgements()
+
+
 def test_a_choice_that_groups_were_found_with_asks_for_all_groups_again(opened: Open) -> None:
     opened().index.represent("b2")
     review = opened()

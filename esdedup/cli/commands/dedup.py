@@ -191,12 +191,7 @@ def _summary(groups: Groups, statistics: Statistics) -> str:
 
 def _tell_chained(groups: Groups) -> None:
     """Warns of duplicates that are less like their representative than the threshold."""
-    limits, value = groups.grouping.limits, groups.value[groups.duplicate_rows]
-    if groups.grouping.by_distance:
-        far = value > (limits.distance or 0)
-    else:
-        far = value < limits.least_similarity
-    if unlike := int(far.sum()):
+    if unlike := int(groups.unlike.sum()):
         message(f"{unlike:,} of them are {joined_though_unlike(groups.grouping, groups.judged)}")
 
 
