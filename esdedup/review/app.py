@@ -23,7 +23,7 @@ from esdedup.review.decisions import Decisions
 from esdedup.review.found import Found
 from esdedup.review.groups import Groups
 from esdedup.review.jobs import Jobs
-from esdedup.review.judge import Judge
+from esdedup.review.judge import Changes, Judge
 from esdedup.review.pages import Asked, Review
 from esdedup.review.pool import Drawing
 from esdedup.review.search import Search
@@ -97,7 +97,7 @@ def application(review: Review) -> Starlette:
         Search(review),
         Compare(review),
         Groups(review),
-        Judge(review, drawing),
+        Judge(review, drawing, Changes(review.index)),
         Threshold(review, drawing),
         Decide(review),
     ]

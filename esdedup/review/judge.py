@@ -17,6 +17,7 @@ from esdedup.analysis.distribution import Bin, bars
 from esdedup.analysis.explain import compare
 from esdedup.analysis.judging import Pool, in_turn
 from esdedup.exceptions import UsageError
+from esdedup.index import Index
 from esdedup.models import Document, natural
 from esdedup.review.pages import Asked, NotThere, Review, redirect
 from esdedup.review.pool import Drawing
@@ -81,8 +82,8 @@ class Changes:
     The documents of a judgement are looked up once, and again when the pool is drawn again.
     """
 
-    def __init__(self, review: Review) -> None:
-        self._index = review.index
+    def __init__(self, index: Index) -> None:
+        self._index = index
         self._turn = threading.Lock()
         self._pool: Pool | None = None
         self._pairs: frozenset[Ids] = frozenset()
@@ -125,11 +126,8 @@ class Judge:
 
     review: Review
     drawing: Drawing
+    changes: Changes
     ahead: Ahead = field(default_factory=Ahead)
-    changes: Changes = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "changes", Changes(self.review))
 
     def routes(self) -> list[Route]:
         """The routes of the page."""
