@@ -415,7 +415,7 @@ def _naming(path: Path) -> Iterator[None]:
         yield
     except EsdedupError:
         raise
-    except (zipfile.BadZipFile, KeyError, EOFError, ValueError) as error:
+    except (zipfile.BadZipFile, KeyError, EOFError, ValueError, RuntimeError) as error:
         raise StoreError(f"{path}: a file is damaged: remove the folder ({error})") from error
     except OSError as error:
         raise StoreError(f"work folder {path}: {error.strerror or error}") from error

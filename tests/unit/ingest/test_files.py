@@ -53,8 +53,14 @@ def damaged(data: bytes, how: tuple[int, int, bytes] | None) -> bytes:
     return data[:at] + (instead + data[at + number :] if number else b"")
 
 
-def read(file: Path, format: TextFormat, encoding: str | None) -> list[Record | BadRecord] | None:
-    """The records of a file, in chunks and one by one; None if the file is refused."""
+def read(
+    file: Path, format: TextFormat, encoding: str | None, *, packed: bool = False
+) -> list[Record | BadRecord] | None:
+    """The records of a file, in chunks and one by one; None if the file is refused.
+
+    packed: one way may give more records before the refusal. If a call of zlib fails, the bytes
+    that it has unpacked are lost, and the two ways call it for other numbers of bytes.
+    """
     one_by_one: list[Record | BadRecord] = []
     refused = False
     try:
@@ -69,7 +75,11 @@ def read(file: Path, format: TextFormat, encoding: str | None) -> list[Record | 
                 in_chunks += chunk.records()
         except (InputError, UsageError):
             assert refused
-    assert in_chunks == one_by_one
+    if packed and refused:
+        some = min(len(in_chunks), len(one_by_one))
+        assert in_chunks[:some] == one_by_one[:some]
+    else:
+        assert in_chunks == one_by_one
     return None if refused else in_chunks
 
 
@@ -123,7 +133,7 @@ def test_a_damaged_archive_is_told(
     pack = gzip.compress if kind == "gz" else zstandard.compress
     packed = damaged(pack(data[:half]) + pack(data[half:]), how)
     (folder / f"some.{kind}").write_bytes(packed)
-    found = read(folder / f"some.{kind}", format, None)
+    found = read(folder / f"some.{kind}", format, None, packed=True)
     if found is None:
         return
     if kind == "gz":
