@@ -10,16 +10,14 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from esdedup.analysis.sampling import with_text
+from esdedup.analysis.sampling import neighbours_of, with_text
 from esdedup.analysis.tuning import meeting
 from esdedup.models import Document, Query, Result, natural
-from esdedup.search.limits import RECALL, Limits, require_minhash
-from esdedup.search.similar import similar
+from esdedup.search.limits import RECALL, require_minhash
 from esdedup.sketch.banding import swaps_for
 from esdedup.sketch.minhash import MinHash
 from esdedup.sketch.sketch import normalised_digests, shingle_sets
 from esdedup.stores.base import Store
-from esdedup.stores.elastic.queries import QUERIES_AT_ONCE
 from esdedup.stores.fields import text_at
 from esdedup.stores.mapping import IndexMeta
 from esdedup.text.arrays import F64, I64
@@ -87,22 +85,17 @@ def queried(
 ) -> Iterator[Near]:
     """Finds the neighbours of each text from a similarity on, the floor, by its bands.
 
-    There is no stop list, and one shared band is enough, so that the chance is as `met` tells.
-    least: similarity that swaps are chosen for.
+    The chance to find one is as `met` tells. least: similarity that swaps are chosen for.
     """
-    whole, minhash = replace(meta, stop=()), require_minhash(meta.scheme)
-    most, swaps = _CANDIDATES, _swaps(minhash, least)
-    limits = Limits("jaccard", floor, matches=most, candidates=most, least=1, swaps=swaps)
-    total = len(asked.ids)
-    for start in range(0, total, QUERIES_AT_ONCE):
-        some = slice(start, start + QUERIES_AT_ONCE)
-        names, digests = [ids[0] for ids in asked.ids[some]], asked.digests[some]
-        queries = [Query(text, name) for text, name in zip(asked.texts[some], names, strict=True)]
-        results = similar(store, whole, queries, limits)
-        for name, digest, result in zip(names, digests, results, strict=True):
-            near = _of_result(name, digest, result, meta)
+    minhash = require_minhash(meta.scheme)
+    queries = [Query(text, ids[0]) for text, ids in zip(asked.texts, asked.ids, strict=True)]
+    swaps, done = _swaps(minhash, least), 0
+    for results in neighbours_of(store, meta, queries, floor, _CANDIDATES, swaps):
+        for result in results:
+            near = _of_result(asked.ids[done][0], asked.digests[done], result, meta)
             yield replace(near, met=met(near.similarity, minhash, least))
-        on_step(min(some.stop, total), total)
+            done += 1
+        on_step(done, len(queries))
 
 
 def _of_result(id: str, digest: str, result: Result, meta: IndexMeta) -> Near:

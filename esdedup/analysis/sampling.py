@@ -89,8 +89,9 @@ def sample_neighbours(
     truncated = done = 0
     if least <= 1.0:
         values: list[float] = []
-        for some in neighbours_of(store, meta, found, least, candidates):
-            for _, result in some:
+        queries = [Query(text, each.id) for each, text in found]
+        for some in neighbours_of(store, meta, queries, least, candidates):
+            for result in some:
                 truncated += result.truncated
                 values += [match.similarity or 0.0 for match in result.matches]
             done += len(some)
@@ -103,22 +104,20 @@ def sample_neighbours(
 def neighbours_of(
     store: Store,
     meta: IndexMeta,
-    documents: Sequence[tuple[Document, str]],
+    queries: Sequence[Query],
     least: float,
     candidates: int,
-) -> Iterator[list[tuple[Document, Result]]]:
-    """Asks for the neighbours of documents from a similarity on, in batches.
+    swaps: int = 0,
+) -> Iterator[list[Result]]:
+    """Asks for the neighbours of texts from a similarity on, in batches; a result for each query.
 
-    The bands find a neighbour with the chance that `tuning.meeting` tells. So there are no swaps,
-    no stop list, and one shared band is enough. documents: with their texts. candidates: maximum
-    number to verify of each.
+    The bands find a neighbour with the chance that `tuning.meeting` tells for these swaps. So there
+    is no stop list, and one shared band is enough. candidates: maximum number to verify of each.
     """
-    whole = replace(meta, stop=())
-    limits = Limits("jaccard", least, matches=candidates, candidates=candidates, least=1, swaps=0)
-    for first in range(0, len(documents), QUERIES_AT_ONCE):
-        some = documents[first : first + QUERIES_AT_ONCE]
-        results = similar(store, whole, [Query(text, each.id) for each, text in some], limits)
-        yield [(each, result) for (each, _), result in zip(some, results, strict=True)]
+    whole, most = replace(meta, stop=()), candidates
+    limits = Limits("jaccard", least, matches=most, candidates=most, least=1, swaps=swaps)
+    for first in range(0, len(queries), QUERIES_AT_ONCE):
+        yield similar(store, whole, queries[first : first + QUERIES_AT_ONCE], limits)
 
 
 def with_text(documents: Sequence[Document], meta: IndexMeta) -> list[tuple[Document, str]]:
