@@ -11,15 +11,6 @@ from esdedup.analysis.explain import (
 )
 from esdedup.analysis.report import AllPairs, Example, ExampleText, LargeGroup, Report
 from esdedup.analysis.templates import Template
-from esdedup.dedup.constraints import JudgedCounts
-from esdedup.dedup.edges import EdgeCounts, Edges
-from esdedup.dedup.groups import Group, Grouping, Groups, Member
-from esdedup.dedup.log import LogReader
-from esdedup.dedup.pairs import SimilarPairs
-from esdedup.dedup.reading import Basis
-from esdedup.dedup.remove import DedupReport
-from esdedup.dedup.representative import KeepRule
-from esdedup.dedup.undo import UndoReport
 from esdedup.exceptions import (
     AuthenticationFailed,
     DuplicateFound,
@@ -34,20 +25,29 @@ from esdedup.exceptions import (
     StoreUnavailable,
     UsageError,
 )
+from esdedup.groups.constraints import JudgedCounts
+from esdedup.groups.groups import Group, Grouping, Groups, Member
 from esdedup.index import Dedup, GroupOptions, GroupReport, Index, Place, open
+from esdedup.ingest.arrivals import Verdict
 from esdedup.ingest.enrich import OpenIndex, enrich
 from esdedup.ingest.ingest import IngestReport
-from esdedup.ingest.near_duplicates import DuplicatePolicy
-from esdedup.ingest.recent import Verdict
+from esdedup.ingest.policies import DuplicatePolicy
 from esdedup.models import Document, Failure, Match, Pair, Query, Result, Share, Statistics
+from esdedup.pairs.comparison import Basis
+from esdedup.pairs.edges import EdgeCounts, Edges
+from esdedup.pairs.keep_rule import KeepRule
+from esdedup.pairs.pairs import SimilarPairs
+from esdedup.removal.log import LogReader
+from esdedup.removal.remove import DedupReport
+from esdedup.removal.undo import UndoReport
 from esdedup.search.buckets import Capped
 from esdedup.search.hot_buckets import HotBucket, HotBuckets
 from esdedup.search.limits import Limits
-from esdedup.sketch.minhash import MinHash
+from esdedup.sketch.kinds.minhash import MinHash
+from esdedup.sketch.kinds.segments import Layout
+from esdedup.sketch.kinds.simhash import SimHash
+from esdedup.sketch.kinds.weights import FeatureWeights
 from esdedup.sketch.scheme import Scheme
-from esdedup.sketch.segments import Layout
-from esdedup.sketch.simhash import SimHash
-from esdedup.sketch.weights import FeatureWeights
 from esdedup.stores import BulkPolicy, Store
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.connection import Connection

@@ -13,9 +13,9 @@ from typing import TypeVar
 import numpy as np
 
 from esdedup.exceptions import MissingExtra, UsageError
-from esdedup.sketch.minhash import VALUE_BITS
+from esdedup.sketch.kinds.minhash import VALUE_BITS
+from esdedup.sketch.kinds.segments import segment_values
 from esdedup.sketch.scheme import Scheme
-from esdedup.sketch.segments import segment_values
 from esdedup.sketch.sketch import Sketches, sketch
 from esdedup.sketch.tokens import token_length, write_into
 from esdedup.text.arrays import U64, Mask, offsets_of

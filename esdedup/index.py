@@ -16,22 +16,22 @@ from typing import Any, Self, TypedDict, Unpack, get_args
 from esdedup.analysis.explain import Explanation, explain
 from esdedup.analysis.report import Report, Wanted, report
 from esdedup.arguments import check_list, check_type
-from esdedup.dedup.edges import Edges
-from esdedup.dedup.groups import Grouping, Groups, Method, find_groups, regroup
-from esdedup.dedup.log import Action, LogReader, LogWriter, RunHeader
-from esdedup.dedup.marks import mark_groups, require_settled
-from esdedup.dedup.pairs import SimilarPairs, similar_pairs
-from esdedup.dedup.remove import DedupReport, dedup, prepare
-from esdedup.dedup.representative import KeepRule
-from esdedup.dedup.undo import UndoReport, undo
-from esdedup.dedup.work_folder import OnStep, WorkFolder
 from esdedup.exceptions import IndexNotFound, RecordError, StoreError, UsageError
-from esdedup.ingest.documents import partial_document
-from esdedup.ingest.files import BadRecord, Record
+from esdedup.groups.groups import Grouping, Groups, Method, find_groups, regroup
+from esdedup.groups.marks import mark_groups, require_settled
 from esdedup.ingest.ingest import IngestReport, ingest
-from esdedup.ingest.near_duplicates import DuplicatePolicy, PolicyAction
+from esdedup.ingest.policies import DuplicatePolicy, PolicyAction
 from esdedup.ingest.renew import fields_to_read, renew
 from esdedup.models import Document, Metric, Query, Result, Statistics
+from esdedup.pairs.edges import Edges
+from esdedup.pairs.keep_rule import KeepRule
+from esdedup.pairs.pairs import SimilarPairs, similar_pairs
+from esdedup.pairs.scan import OnStep, WorkFolder
+from esdedup.records.documents import partial_document
+from esdedup.records.files import BadRecord, Record
+from esdedup.removal.log import Action, LogReader, LogWriter, RunHeader
+from esdedup.removal.remove import DedupReport, dedup, prepare
+from esdedup.removal.undo import UndoReport, undo
 from esdedup.search.hot_buckets import SAMPLED, HotBuckets, hot_buckets
 from esdedup.search.limits import ACTING, LOOKING, MAX_PER_BUCKET, RECALL, Limits
 from esdedup.search.nearest import nearest
@@ -54,7 +54,7 @@ from esdedup.stores.judgements import (
     read_judgements,
 )
 from esdedup.stores.mapping import META_SECONDS, IndexMeta, TextFields, names_of
-from esdedup.stores.own_files import file_name
+from esdedup.stores.private_files import file_name
 from esdedup.stores.stop_list import stop_entries
 
 DEFAULT_FILE = "esdedup.db"

@@ -35,7 +35,7 @@ from benchmarks.lib.planted import (
     true_pairs,
 )
 from benchmarks.lib.processes import Process
-from esdedup.dedup.groups import Method
+from esdedup.groups.groups import Method
 
 ROOT = RESULTS.parents[1]
 EXECUTOR = "CoarseGrainedExecutorBackend"

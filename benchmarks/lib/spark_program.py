@@ -12,7 +12,7 @@ from typing import cast
 
 from pyspark.sql import SparkSession
 
-from esdedup.dedup.groups import Method
+from esdedup.groups.groups import Method
 from esdedup.spark import groups
 
 

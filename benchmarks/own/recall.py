@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks.lib import corpora, measuring
 from benchmarks.lib.truth import similarities
-from esdedup.sketch.minhash import MinHash
+from esdedup.sketch.kinds.minhash import MinHash
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import shingle_sets, sketch
 from esdedup.text.arrays import F64, I64

@@ -32,7 +32,7 @@ from typing import Any
 from benchmarks.lib import measuring, spark
 from benchmarks.lib.measuring import Figures
 from benchmarks.lib.spark import Job, Texts
-from esdedup.dedup.groups import Method
+from esdedup.groups.groups import Method
 
 METHODS: tuple[Method, ...] = ("components", "leader")
 MASTERS = ("local[2]", "local-cluster[2,1,4096]")

@@ -29,17 +29,17 @@ import esdedup
 from benchmarks.lib import corpora, measuring, servers
 from benchmarks.lib import texts as made_up
 from esdedup.index import Index
-from esdedup.ingest.documents import Item, encoded, items_of
-from esdedup.ingest.files import BATCH_DOCUMENTS, BadRecord, read_records
 from esdedup.ingest.ingest import ingest
 from esdedup.models import Encoded, Query
+from esdedup.records.documents import Item, encoded, items_of
+from esdedup.records.files import BATCH_DOCUMENTS, BadRecord, read_records
 from esdedup.search.candidates import candidate_queries
 from esdedup.search.limits import Limits, narrowed_scheme
 from esdedup.search.similar import jaccard_matches
 from esdedup.sketch import sketch as sketching
-from esdedup.sketch.minhash import band_hashes, signatures
+from esdedup.sketch.kinds.minhash import band_hashes, signatures
+from esdedup.sketch.kinds.simhash import fingerprints
 from esdedup.sketch.scheme import Scheme
-from esdedup.sketch.simhash import fingerprints
 from esdedup.stores.elastic.client import line
 from esdedup.stores.elastic.documents import document_line
 from esdedup.stores.elastic.store import ClusterStore

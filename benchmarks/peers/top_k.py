@@ -39,7 +39,7 @@ import numpy as np
 import esdedup
 from benchmarks.lib import texts as made_up
 from benchmarks.lib.truth import similarities
-from esdedup.ingest.files import Record, read_records
+from esdedup.records.files import Record, read_records
 from esdedup.sketch.sketch import shingle_sets
 from esdedup.stores.elastic.store import ClusterStore
 from esdedup.stores.fields import text_of

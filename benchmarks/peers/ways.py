@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import esdedup
-from esdedup.ingest.files import BATCH_DOCUMENTS
 from esdedup.models import Document
+from esdedup.records.files import BATCH_DOCUMENTS
 from esdedup.stores.elastic.store import ClusterStore
 
 THRESHOLDS = (0.5, 0.8)

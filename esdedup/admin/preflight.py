@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from esdedup.ingest.documents import OURS
 from esdedup.models import FIELD
+from esdedup.records.documents import OURS
 from esdedup.stores.elastic.indices import IndexState, source_limits
 from esdedup.stores.fields import quoted
 from esdedup.stores.mapping import IndexMeta, field_mapping, meta_of

@@ -18,10 +18,10 @@ from esdedup.analysis.html import page
 from esdedup.analysis.to_json import object_of
 from esdedup.exceptions import RecordError, StoreError, UsageError
 from esdedup.sketch.banding import MOST_SWAPS, candidate_probability
-from esdedup.sketch.minhash import estimate_jaccard, signatures
+from esdedup.sketch.kinds.minhash import estimate_jaccard, signatures
+from esdedup.sketch.kinds.segments import segment_values
+from esdedup.sketch.kinds.simhash import to_hex
 from esdedup.sketch.scheme import Scheme
-from esdedup.sketch.segments import segment_values
-from esdedup.sketch.simhash import to_hex
 from esdedup.sketch.sketch import NO_TEXT, Sketches, shingle_sets, sketch
 from esdedup.sketch.tokens import encode
 from esdedup.stores.base import Store

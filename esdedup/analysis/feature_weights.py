@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 from esdedup.exceptions import UsageError
-from esdedup.sketch.scheme import Scheme
-from esdedup.sketch.weights import (
+from esdedup.sketch.kinds.weights import (
     FeatureWeights,
     Frequencies,
     count_documents,
     given_weights,
     inverse_document_frequency,
 )
+from esdedup.sketch.scheme import Scheme
 from esdedup.text.arrays import Ragged
 from esdedup.text.normalise import normalise
 from esdedup.text.shingles import shingle

@@ -22,7 +22,7 @@ import xxhash
 from esdedup.analysis.neighbours import Asked, Near, OnStep, compared, met, queried
 from esdedup.models import natural
 from esdedup.search.limits import require_minhash
-from esdedup.sketch.minhash import MinHash
+from esdedup.sketch.kinds.minhash import MinHash
 from esdedup.stores.base import Store
 from esdedup.stores.judgements import Judgement, Judgements
 from esdedup.stores.mapping import IndexMeta

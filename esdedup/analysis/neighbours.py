@@ -15,7 +15,7 @@ from esdedup.analysis.tuning import meeting
 from esdedup.models import Document, Query, Result, natural
 from esdedup.search.limits import RECALL, require_minhash
 from esdedup.sketch.banding import swaps_for
-from esdedup.sketch.minhash import MinHash
+from esdedup.sketch.kinds.minhash import MinHash
 from esdedup.sketch.sketch import normalised_digests, shingle_sets
 from esdedup.stores.base import Store
 from esdedup.stores.fields import text_at

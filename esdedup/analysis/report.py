@@ -21,13 +21,13 @@ from esdedup.analysis.sampling import sample_neighbours
 from esdedup.analysis.templates import Template, in_group, largest, warning_of
 from esdedup.analysis.to_json import object_of
 from esdedup.arguments import check_fields
-from esdedup.dedup.constraints import JudgedCounts
-from esdedup.dedup.groups import Grouping, Groups, find_groups, joined_though_unlike
-from esdedup.dedup.verify import texts_in
-from esdedup.dedup.work_folder import OnStep, WorkFolder
 from esdedup.exceptions import UsageError
+from esdedup.groups.constraints import JudgedCounts
+from esdedup.groups.groups import Grouping, Groups, find_groups, joined_though_unlike
 from esdedup.ingest.renew import digests
 from esdedup.models import Statistics
+from esdedup.pairs.scan import OnStep, WorkFolder
+from esdedup.pairs.verify import texts_in
 from esdedup.search.buckets import Capped
 from esdedup.search.hot_buckets import HotBuckets, hot_buckets
 from esdedup.search.limits import require_simhash

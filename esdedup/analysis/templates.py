@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from esdedup.dedup.groups import Groups
-from esdedup.dedup.templates import FEWEST, paired, pattern_of
-from esdedup.dedup.verify import texts_in
+from esdedup.groups.groups import Groups
+from esdedup.groups.templates import FEWEST, paired, pattern_of
+from esdedup.pairs.verify import texts_in
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores.base import Store
 from esdedup.stores.mapping import IndexMeta

@@ -15,9 +15,9 @@ import numpy as np
 from esdedup.exceptions import UsageError
 from esdedup.sketch import banding
 from esdedup.sketch.banding import SWAPS
-from esdedup.sketch.minhash import MinHash
-from esdedup.sketch.segments import Layout
-from esdedup.sketch.simhash import SimHash
+from esdedup.sketch.kinds.minhash import MinHash
+from esdedup.sketch.kinds.segments import Layout
+from esdedup.sketch.kinds.simhash import SimHash
 from esdedup.sketch.tokens import MAX_TOKENS
 from esdedup.text.arrays import F64, I64, Ragged, offsets_of, ranges
 

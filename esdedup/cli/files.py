@@ -16,11 +16,11 @@ import typer
 from esdedup.cli.options import SchemeOption, TextField, Workers, option_of
 from esdedup.cli.output import Advance, count, first_bytes, message
 from esdedup.exceptions import StoreError, UsageError
-from esdedup.ingest.files import BadRecord, Chunk, Format, Record, check_file, chunks_in
-from esdedup.ingest.paths import files_named
-from esdedup.ingest.streams import STDIN, check_encoding
+from esdedup.records.files import BadRecord, Chunk, Format, Record, check_file, chunks_in
+from esdedup.records.paths import files_named
+from esdedup.records.streams import STDIN, check_encoding
 from esdedup.stores.fields import quoted, value_at
-from esdedup.stores.own_files import file_name, open_private
+from esdedup.stores.private_files import file_name, open_private
 
 _SHOWN = 5
 _NAMES = 20

@@ -19,8 +19,8 @@ from typing import Annotated, Any, cast
 
 from typer import Option
 
-from esdedup.dedup.groups import Grouping, Method
 from esdedup.exceptions import UsageError
+from esdedup.groups.groups import Grouping, Method
 from esdedup.index import DEFAULT_FILE, DEFAULT_INDEX, GroupOptions, Index, grouping_of, open
 from esdedup.models import Metric
 from esdedup.search.limits import ACTING, LOOKING, MAX_PER_BUCKET, RECALL

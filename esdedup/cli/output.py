@@ -25,15 +25,15 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from esdedup.dedup.constraints import JudgedCounts
-from esdedup.dedup.reading import Basis
 from esdedup.exceptions import EsdedupError, InputError, UsageError
+from esdedup.groups.constraints import JudgedCounts
 from esdedup.index import Index
 from esdedup.models import Metric
+from esdedup.pairs.comparison import Basis
 from esdedup.search.buckets import Capped
 from esdedup.search.limits import Limits
 from esdedup.search.warnings import cut_buckets, lacking_recall, percent, without_tokens
-from esdedup.stores.own_files import open_private
+from esdedup.stores.private_files import open_private
 from esdedup.stores.stop_list import stopped_tokens
 from esdedup.text.characters import JSON_ESCAPES, message_of, visible
 

@@ -17,8 +17,8 @@ from typer import Option
 
 from esdedup.cli.output import check_page
 from esdedup.exceptions import StoreError, UsageError
-from esdedup.ingest.columnar import TableFormat, require_pyarrow, write_table
-from esdedup.stores.own_files import open_private, sync_folder
+from esdedup.records.columnar import TableFormat, require_pyarrow, write_table
+from esdedup.stores.private_files import open_private, sync_folder
 
 _ROWS_AT_ONCE = 1 << 16
 _FORMATS: dict[str, TableFormat | None] = {".parquet": "parquet", ".arrow": "arrow", ".jsonl": None}

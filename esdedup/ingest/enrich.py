@@ -15,9 +15,9 @@ from typing import Any, Protocol, overload
 
 from esdedup.arguments import check_list
 from esdedup.exceptions import DuplicateFound, UsageError
-from esdedup.ingest.documents import text_given
-from esdedup.ingest.near_duplicates import DuplicatePolicy, Originals
-from esdedup.ingest.recent import Verdict
+from esdedup.ingest.arrivals import Verdict
+from esdedup.ingest.policies import DuplicatePolicy, Originals
+from esdedup.records.documents import text_given
 from esdedup.sketch.scheme import Scheme, require_scheme
 from esdedup.sketch.sketch import sketch, token_fields
 from esdedup.stores.base import Store

@@ -15,20 +15,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
-from esdedup.ingest.documents import (
-    MARKS,
-    OURS,
-    TAKEN_BY_LINE,
-    Item,
-    bad_record,
-    encoded,
-    items_of,
-)
-from esdedup.ingest.files import BadRecord, Chunk, Record, batches
-from esdedup.ingest.near_duplicates import DuplicatePolicy, Originals
+from esdedup.ingest.arrivals import Verdict
 from esdedup.ingest.parallel import in_order
-from esdedup.ingest.recent import Verdict
-from esdedup.ingest.repeated_ids import RepeatedIds
+from esdedup.ingest.policies import DuplicatePolicy, Originals
 from esdedup.models import (
     Change,
     Counts,
@@ -38,6 +27,17 @@ from esdedup.models import (
     Held,
     tokens_in,
 )
+from esdedup.records.documents import (
+    MARKS,
+    OURS,
+    TAKEN_BY_LINE,
+    Item,
+    bad_record,
+    encoded,
+    items_of,
+)
+from esdedup.records.files import BadRecord, Chunk, Record, batches
+from esdedup.records.repeated_ids import RepeatedIds
 from esdedup.stores.base import KEPT, Store
 from esdedup.stores.changes import ChangeReport, Decision, change_held, missing
 from esdedup.stores.fields import text_at

@@ -7,8 +7,8 @@ from functools import partial
 from types import NoneType
 from typing import Any
 
-from esdedup.ingest.documents import MARKS, OURS, tokens_of
 from esdedup.models import TOKEN_KINDS, Change, Failure, Held, tokens_in
+from esdedup.records.documents import MARKS, OURS, tokens_of
 from esdedup.sketch.sketch import normalised_digests
 from esdedup.stores.base import Store
 from esdedup.stores.changes import ChangeReport, Decision, change_held

@@ -12,16 +12,16 @@ from typing import get_args
 from starlette.responses import Response
 from starlette.routing import Route
 
-from esdedup.dedup.log import Action, LogReader, RunHeader
-from esdedup.dedup.remove import DedupReport
-from esdedup.dedup.undo import UndoReport
 from esdedup.exceptions import EsdedupError, UsageError
 from esdedup.models import Failure
+from esdedup.removal.log import Action, LogReader, RunHeader
+from esdedup.removal.remove import DedupReport
+from esdedup.removal.undo import UndoReport
 from esdedup.review.found import Listed
 from esdedup.review.groups import warnings_of
 from esdedup.review.jobs import Job
 from esdedup.review.pages import Asked, NotThere, Review, redirect
-from esdedup.stores.own_files import file_name
+from esdedup.stores.private_files import file_name
 from esdedup.text.characters import message_of
 
 RUNNING = "Taking duplicates out"

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from esdedup.dedup.groups import Groups, Member
-from esdedup.dedup.representative import rows_of
 from esdedup.exceptions import UsageError
+from esdedup.groups.groups import Groups, Member
 from esdedup.index import GroupOptions, Index
 from esdedup.models import Statistics
+from esdedup.pairs.keep_rule import rows_of
 from esdedup.review.jobs import Job, Jobs
 from esdedup.text.arrays import F64, I64
 

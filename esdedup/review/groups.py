@@ -12,9 +12,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from esdedup.analysis.templates import in_group, warning_of
-from esdedup.dedup.representative import KeepRule
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.models import Document
+from esdedup.pairs.keep_rule import KeepRule
 from esdedup.review.found import Listed, row_of
 from esdedup.review.jobs import Job
 from esdedup.review.pages import Asked, NotThere, Review, redirect

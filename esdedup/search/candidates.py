@@ -15,9 +15,9 @@ import numpy as np
 
 from esdedup.models import CandidateQuery, Query, TokenKind
 from esdedup.search.limits import Limits, distance_for, require_minhash, require_simhash
-from esdedup.sketch.minhash import VALUE_BITS
+from esdedup.sketch.kinds.minhash import VALUE_BITS
+from esdedup.sketch.kinds.segments import probe_masks, segment_values
 from esdedup.sketch.scheme import Scheme
-from esdedup.sketch.segments import probe_masks, segment_values
 from esdedup.sketch.sketch import Sketches
 from esdedup.sketch.tokens import encode, encode_at
 from esdedup.stores.base import Store

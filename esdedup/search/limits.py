@@ -10,9 +10,9 @@ from esdedup.arguments import check_fields
 from esdedup.exceptions import UsageError
 from esdedup.models import Metric
 from esdedup.sketch.banding import choose_banding, least_bands, swaps_for
-from esdedup.sketch.minhash import MOST_PERMUTATIONS, MinHash
+from esdedup.sketch.kinds.minhash import MOST_PERMUTATIONS, MinHash
+from esdedup.sketch.kinds.segments import Layout
 from esdedup.sketch.scheme import Scheme
-from esdedup.sketch.segments import Layout
 
 LOOKING = 0.5
 """The default threshold of commands that only look: similar, pairs, query."""

@@ -18,10 +18,10 @@ from esdedup.arguments import check_fields
 from esdedup.exceptions import SchemeMismatch, UsageError
 from esdedup.models import TOKEN_KINDS, TokenKind
 from esdedup.sketch.banding import SWAPS, choose_banding
-from esdedup.sketch.minhash import MinHash
-from esdedup.sketch.segments import Layout
-from esdedup.sketch.simhash import SimHash
-from esdedup.sketch.weights import FeatureWeights
+from esdedup.sketch.kinds.minhash import MinHash
+from esdedup.sketch.kinds.segments import Layout
+from esdedup.sketch.kinds.simhash import SimHash
+from esdedup.sketch.kinds.weights import FeatureWeights
 from esdedup.text.normalise import Normalisation
 from esdedup.text.shingles import Shingling
 

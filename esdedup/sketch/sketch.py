@@ -18,10 +18,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from esdedup.sketch.minhash import VALUE_BITS, band_hashes, probe_hashes, signatures, smallest
+from esdedup.sketch.kinds.minhash import VALUE_BITS, band_hashes, probe_hashes, signatures, smallest
+from esdedup.sketch.kinds.segments import Layout, fingerprints_of, segment_values
+from esdedup.sketch.kinds.simhash import fingerprints
 from esdedup.sketch.scheme import Scheme
-from esdedup.sketch.segments import Layout, fingerprints_of, segment_values
-from esdedup.sketch.simhash import fingerprints
 from esdedup.sketch.tokens import decode, encode, write_into
 from esdedup.text.arrays import I64, U64, Mask, Ragged, blocks
 from esdedup.text.normalise import Normalisation, normalise

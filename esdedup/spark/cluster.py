@@ -28,7 +28,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from esdedup.arguments import check_list
-from esdedup.dedup.marks import (
+from esdedup.exceptions import EsdedupError, IndexNotFound, StoreError, UsageError
+from esdedup.groups.marks import (
     DOCUMENTS_AT_ONCE,
     NO_MARKS,
     Wanted,
@@ -36,9 +37,8 @@ from esdedup.dedup.marks import (
     require_settled,
     write_marks,
 )
-from esdedup.dedup.representative import KeepRule, sort_key
-from esdedup.exceptions import EsdedupError, IndexNotFound, StoreError, UsageError
 from esdedup.models import MOST_SLICES, Document, Failure, Share
+from esdedup.pairs.keep_rule import KeepRule, sort_key
 from esdedup.spark.pairs import of_index
 from esdedup.spark.tables import Batches, mapped
 from esdedup.stores import connect

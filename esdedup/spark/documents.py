@@ -1,7 +1,7 @@
 """Numbers documents in their order of precedence, and sketches them.
 
 A number takes 8 bytes where ids are shuffled. The first documents of a bucket, and of a group, are
-those of the smallest numbers, as rows are for `esdedup.dedup`.
+those of the smallest numbers, as rows are for `esdedup.pairs`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.window import Window
 
-from esdedup.dedup.ids import Strings
-from esdedup.dedup.reading import Reading
-from esdedup.dedup.representative import ABSENT, KeepRule, sort_key, sort_keys
 from esdedup.exceptions import UsageError
+from esdedup.pairs.comparison import Reading
+from esdedup.pairs.keep_rule import ABSENT, KeepRule, sort_key, sort_keys
+from esdedup.pairs.strings import Strings
 from esdedup.sketch.sketch import NO_TEXT, normalised_digests, sketch
 from esdedup.spark.tables import Batches, Tables, mapped
 from esdedup.stores.fields import text_at

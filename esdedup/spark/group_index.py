@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from esdedup.dedup.groups import Grouping
-from esdedup.dedup.marks import require_settled
 from esdedup.exceptions import UsageError
+from esdedup.groups.groups import Grouping
+from esdedup.groups.marks import require_settled
 from esdedup.spark.cluster import (
     KeepKey,
     documents_of,

@@ -9,10 +9,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from esdedup.dedup.groups import Grouping, Method
-from esdedup.dedup.reading import Reading
-from esdedup.dedup.representative import KeepRule
 from esdedup.exceptions import UsageError
+from esdedup.groups.groups import Grouping, Method
+from esdedup.pairs.comparison import Reading
+from esdedup.pairs.keep_rule import KeepRule
 from esdedup.search.limits import ACTING, MAX_PER_BUCKET, RECALL, Limits
 from esdedup.sketch.scheme import Scheme
 from esdedup.spark.components import components

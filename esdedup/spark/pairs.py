@@ -11,9 +11,9 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from esdedup.dedup.reading import Basis, Reading, reading_for
-from esdedup.dedup.representative import KeepRule
 from esdedup.exceptions import UsageError
+from esdedup.pairs.comparison import Basis, Reading, reading_for
+from esdedup.pairs.keep_rule import KeepRule
 from esdedup.search.buckets import Capped
 from esdedup.search.limits import (
     LOOKING,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import esdedup
-from esdedup.ingest.documents import tokens_of
+from esdedup.records.documents import tokens_of
 from esdedup.stores.mapping import IndexMeta
 from tests.helpers.commands import all_documents, call, esdedup_command, fill, words
 from tests.servers.proxy import Proxy

@@ -11,7 +11,7 @@ import pytest
 
 import esdedup
 from esdedup import admin
-from esdedup.ingest.documents import tokens_of
+from esdedup.records.documents import tokens_of
 from tests.conftest import delete_index
 from tests.helpers.commands import all_documents, call, esdedup_command, fill, words
 

@@ -12,7 +12,7 @@ import pyarrow.parquet
 import pytest
 
 import esdedup.cli.result_files
-import esdedup.ingest.columnar
+import esdedup.records.columnar
 from tests.helpers.commands import run_command, write_lines
 
 ENDINGS = ["parquet", "arrow", "jsonl"]

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 import esdedup
 from esdedup.exceptions import UsageError
-from esdedup.sketch.minhash import MinHash
-from esdedup.sketch.simhash import SimHash
-from esdedup.sketch.weights import given_weights
+from esdedup.sketch.kinds.minhash import MinHash
+from esdedup.sketch.kinds.simhash import SimHash
+from esdedup.sketch.kinds.weights import given_weights
 from esdedup.stores.mapping import IndexMeta
 from tests.helpers.commands import Ran, run_command, write_lines
 from tests.helpers.fuzz import fuzz

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from esdedup.ingest.documents import Item, encoded
-from esdedup.ingest.files import Record
 from esdedup.models import Document
+from esdedup.records.documents import Item, encoded
+from esdedup.records.files import Record
 from esdedup.stores.fields import text_of
 from esdedup.stores.mapping import IndexMeta
 

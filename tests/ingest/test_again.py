@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import esdedup
-from esdedup.ingest.files import Record
 from esdedup.ingest.ingest import ingest
 from esdedup.models import Change, Document
+from esdedup.records.files import Record
 from esdedup.stores import Store
 from tests.helpers.commands import call, run_command, write_lines
 from tests.helpers.places import Place, plain

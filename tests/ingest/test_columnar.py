@@ -19,9 +19,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import esdedup.ingest.files
+import esdedup.records.files
 from esdedup.exceptions import InputError, MissingExtra, UsageError
-from esdedup.ingest.files import BadRecord, Record, check_file, chunks_in, read_records
+from esdedup.records.files import BadRecord, Record, check_file, chunks_in, read_records
 from tests.helpers.commands import run_command, write_lines
 from tests.helpers.fuzz import fuzz
 
@@ -234,8 +234,8 @@ def test_pieces_are_small_and_complete(
     texts = ["short", "long " * 100] * 20
     coded = pa.array(texts).dictionary_encode()
     write(pa.table({"text": coded, "id": range(40)}), Path(name))
-    monkeypatch.setattr(esdedup.ingest.files, "CHUNK_BYTES", 1_200)
-    monkeypatch.setattr(esdedup.ingest.files, "BATCH_DOCUMENTS", 6)
+    monkeypatch.setattr(esdedup.records.files, "CHUNK_BYTES", 1_200)
+    monkeypatch.setattr(esdedup.records.files, "BATCH_DOCUMENTS", 6)
     read: list[int] = []
     chunks = list(chunks_in(name, on_bytes=read.append))
     sizes = [len(list(chunk.records())) for chunk in chunks]
@@ -251,7 +251,7 @@ def test_pieces_are_small_and_complete(
 def test_a_piece_of_a_large_row_group_holds_its_rows_only(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [f"{row} " * 1_000 for row in range(5_000)]
     pa.parquet.write_table(pa.table({"text": texts}), "rows.parquet", use_dictionary=False)
-    monkeypatch.setattr(esdedup.ingest.files, "CHUNK_BYTES", 200_000)
+    monkeypatch.setattr(esdedup.records.files, "CHUNK_BYTES", 200_000)
     before = pa.total_allocated_bytes()
     peak, records = 0, 0
     for chunk in chunks_in("rows.parquet"):

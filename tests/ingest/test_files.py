@@ -11,8 +11,8 @@ import pytest
 import zstandard
 
 import esdedup
-import esdedup.ingest.files
-import esdedup.ingest.streams
+import esdedup.records.files
+import esdedup.records.streams
 from tests.helpers.commands import run_command, write_lines
 
 SAME = "the council met on monday and voted for the bridge"
@@ -28,7 +28,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lines may have 4,000 bytes."""
-    for module in (esdedup.ingest.streams, esdedup.ingest.files):
+    for module in (esdedup.records.streams, esdedup.records.files):
         monkeypatch.setattr(module, "MOST_BYTES", 4_000)
 
 
@@ -99,7 +99,7 @@ def test_text_that_is_not_valid_in_its_encoding_is_left_out() -> None:
 
 @pytest.mark.parametrize(("indent", "workers"), [(None, "1"), (2, "2")])
 def test_a_json_array(indent: int | None, workers: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(esdedup.ingest.files, "CHUNK_BYTES", 100)
+    monkeypatch.setattr(esdedup.records.files, "CHUNK_BYTES", 100)
     given: list[Any] = [{"id": 1, "text": SAME}, {"text": SAME}, 7, {"id": 4, "text": CHINESE}]
     given += [{"text": None}, {"text": "😀"}]
     Path("a.json").write_text(json.dumps(given, indent=indent), "utf-8")

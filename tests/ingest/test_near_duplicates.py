@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 import esdedup
 from esdedup import DuplicatePolicy
-from esdedup.ingest.files import BadRecord, Record
 from esdedup.ingest.ingest import ingest
-from esdedup.ingest.near_duplicates import Originals
+from esdedup.ingest.policies import Originals
+from esdedup.records.files import BadRecord, Record
 from esdedup.sketch.sketch import shingle_sets
 from esdedup.stores import LocalStore
 from esdedup.stores.mapping import IndexMeta

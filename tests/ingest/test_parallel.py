@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import esdedup
-import esdedup.ingest.files
+import esdedup.records.files
 from tests.helpers.commands import run_command, write_lines
 from tests.helpers.places import Place, scanned
 from tests.helpers.processes import (
@@ -41,7 +41,7 @@ def test_they_write_what_one_process_writes(
     place: Place, target: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Several batches for each.
-    monkeypatch.setattr(esdedup.ingest.files, "CHUNK_BYTES", 8_000)
+    monkeypatch.setattr(esdedup.records.files, "CHUNK_BYTES", 8_000)
     records: list[Any] = [
         {"id": f"d{n}", "text": f"第{n}篇 text number {n} of very many"} for n in range(1_500)
     ]
@@ -89,8 +89,8 @@ def test_near_duplicates_go_by_the_order(
     options: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every policy gives the same index, report and dead letters with one process and with two."""
-    monkeypatch.setattr(esdedup.ingest.files, "CHUNK_BYTES", 6_000)
-    monkeypatch.setattr(esdedup.ingest.files, "BATCH_DOCUMENTS", 50)
+    monkeypatch.setattr(esdedup.records.files, "CHUNK_BYTES", 6_000)
+    monkeypatch.setattr(esdedup.records.files, "BATCH_DOCUMENTS", 50)
     chance = random.Random(1)
     families = [[f"w{family}x{word}" for word in range(40)] for family in range(12)]
     records: list[Any] = []

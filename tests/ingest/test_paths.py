@@ -12,7 +12,7 @@ import pyarrow.parquet
 import pytest
 
 from esdedup.exceptions import UsageError
-from esdedup.ingest.paths import files_named
+from esdedup.records.paths import files_named
 from tests.helpers.commands import run_command, write_lines
 
 

@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 
 import esdedup
 from esdedup import DuplicatePolicy
-from esdedup.dedup.groups import Grouping, find_groups
-from esdedup.dedup.marks import mark_groups
+from esdedup.groups.groups import Grouping, find_groups
+from esdedup.groups.marks import mark_groups
 from esdedup.ingest import ingest
-from esdedup.ingest import near_duplicates as duplicates
-from esdedup.ingest.files import BadRecord, Record
+from esdedup.ingest import policies as duplicates
+from esdedup.records.files import BadRecord, Record
 from esdedup.search.limits import Limits
 from esdedup.sketch.sketch import shingle_sets, sketch
 from esdedup.text.jaccard import hamming, jaccard
@@ -181,7 +181,7 @@ def test_groups_are_those_of_the_rule(
     texts = corpus(300)
     expected = by_brute_force(texts, policy)
     assert sum("original" in mark for mark in expected.values()) > 30
-    monkeypatch.setattr("esdedup.ingest.files.BATCH_DOCUMENTS", 70)
+    monkeypatch.setattr("esdedup.records.files.BATCH_DOCUMENTS", 70)
     monkeypatch.setattr(duplicates, "_RECENT_DOCUMENTS", 100)
     index = open_index()
     with pytest.raises(Killed):
@@ -191,7 +191,7 @@ def test_groups_are_those_of_the_rule(
     assert (report.created, report.unchanged) == (160, 140)
     assert report.duplicates == sum("original" in mark for mark in expected.values())
     # All again changes nothing, also in one batch of another client.
-    monkeypatch.setattr("esdedup.ingest.files.BATCH_DOCUMENTS", 1_000)
+    monkeypatch.setattr("esdedup.records.files.BATCH_DOCUMENTS", 1_000)
     again = take(open_index(), texts.items(), policy)
     assert (again.unchanged, again.exact) == (300, 0)
     assert stored(index, texts) == expected
@@ -216,7 +216,7 @@ def test_neither_batches_nor_kills_change_a_group(
     texts = corpus(60, seed)
     with esdedup.open(tmp_path / f"{uuid.uuid4().hex}.db") as index:
         for batch, recent, dies_at in [*runs, (25, 20, 60)]:
-            monkeypatch.setattr("esdedup.ingest.files.BATCH_DOCUMENTS", batch)
+            monkeypatch.setattr("esdedup.records.files.BATCH_DOCUMENTS", batch)
             monkeypatch.setattr(duplicates, "_RECENT_DOCUMENTS", recent)
             if dies_at < 60:
                 with pytest.raises(Killed):

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import esdedup
-from esdedup.ingest.documents import tokens_of
 from esdedup.models import FIELD
 from esdedup.proxy.splice import Source, Splicer
+from esdedup.records.documents import tokens_of
 from esdedup.stores.mapping import IndexMeta
 from tests.helpers.commands import Ran, run_command, words, write_lines
 from tests.helpers.places import Place, local, plain

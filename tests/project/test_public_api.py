@@ -13,7 +13,7 @@ import pytest
 
 import esdedup
 import esdedup.admin
-from esdedup.dedup.log import LogReader
+from esdedup.removal.log import LogReader
 from esdedup.stores import Cluster, Store
 
 MODULES = [esdedup, esdedup.admin]

@@ -21,7 +21,6 @@ import pytest
 import zstandard
 
 import esdedup
-from esdedup.dedup.log import LogReader
 from esdedup.exceptions import (
     EsdedupError,
     IndexNotFound,
@@ -30,6 +29,7 @@ from esdedup.exceptions import (
     StoreUnavailable,
     UsageError,
 )
+from esdedup.removal.log import LogReader
 from esdedup.review.app import application, review_of
 from esdedup.review.jobs import Job, Jobs
 from esdedup.review.pages import Asked, Review
@@ -825,7 +825,7 @@ def test_distances_take_the_place_of_similarities(visit: Callable[..., Visitor])
 def test_a_run_waits_for_decisions_that_the_groups_do_not_show(
     visit: Callable[..., Visitor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("esdedup.dedup.groups._MOST_REGROUPED", 2)
+    monkeypatch.setattr("esdedup.groups.groups._MOST_REGROUPED", 2)
     visitor = visit(write=True)
     visitor.settled("/groups")
     (run,) = links(visitor.get("/decide/confirm?action=mark").text, "/decide/run")

@@ -19,7 +19,7 @@ from esdedup.exceptions import StoreError, UsageError
 from esdedup.models import Document
 from esdedup.search.hot_buckets import hot_buckets
 from esdedup.sketch.banding import expected_recall
-from esdedup.sketch.minhash import MinHash
+from esdedup.sketch.kinds.minhash import MinHash
 from esdedup.stores.mapping import IndexMeta, common_meta, index_mapping
 from esdedup.stores.stop_list import MAX_STOPPED, stop_entries, stopped_buckets
 from tests.conftest import delete_index

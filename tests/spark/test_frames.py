@@ -21,10 +21,10 @@ from pyspark.sql import functions as F  # noqa: N812
 import esdedup
 from benchmarks.lib.planted import planted
 from esdedup import Groups, Limits, Scheme, SimilarPairs, UsageError, arrow
-from esdedup.dedup.file_pairs import pairs_in_files
-from esdedup.dedup.union_find import join, singletons
-from esdedup.dedup.work_folder import WorkFolder
-from esdedup.ingest.files import chunks_in
+from esdedup.pairs.file_pairs import pairs_in_files
+from esdedup.pairs.scan import WorkFolder
+from esdedup.pairs.union_find import join, singletons
+from esdedup.records.files import chunks_in
 from esdedup.search.limits import comparing_scheme
 from esdedup.spark import groups, report_of, similar_pairs, tokens
 from esdedup.spark.components import components

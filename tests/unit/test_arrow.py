@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from esdedup import MinHash, Scheme, UsageError
 from esdedup.arrow import token_fields, tokens
-from esdedup.sketch.segments import Layout
-from esdedup.sketch.simhash import SimHash
+from esdedup.sketch.kinds.segments import Layout
+from esdedup.sketch.kinds.simhash import SimHash
 from esdedup.sketch.sketch import sketch
 from esdedup.sketch.sketch import token_fields as fields_of_documents
 

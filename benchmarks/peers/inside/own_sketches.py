@@ -6,8 +6,8 @@ from typing import Any
 
 from benchmarks.peers.inside import in_process
 from esdedup import MinHash, Scheme, Shingling, SimHash
-from esdedup.sketch.segments import segment_values
-from esdedup.sketch.simhash import to_hex
+from esdedup.sketch.kinds.segments import segment_values
+from esdedup.sketch.kinds.simhash import to_hex
 from esdedup.sketch.sketch import sketch, token_json
 from esdedup.sketch.tokens import encode
 

@@ -13,8 +13,8 @@ from esdedup.admin.sidecar import SidecarPlan, fill_sidecar, plan_sidecar
 from esdedup.cli import options, output
 from esdedup.cli.files import DeadLetterFile, dead_letter_path
 from esdedup.exceptions import StoreError, UsageError
-from esdedup.ingest.files import BadRecord
 from esdedup.models import Share
+from esdedup.records.files import BadRecord
 from esdedup.stores.changes import ChangeReport
 
 

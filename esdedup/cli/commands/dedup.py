@@ -16,12 +16,12 @@ from esdedup.analysis.templates import template_warnings
 from esdedup.cli import output
 from esdedup.cli.options import AsJson, GroupingOptions, Target, Yes, with_target
 from esdedup.cli.output import capital, count, message
-from esdedup.dedup.groups import Group, Groups, joined_though_unlike
-from esdedup.dedup.log import Action, LogReader
-from esdedup.dedup.remove import DedupReport
-from esdedup.dedup.undo import UndoReport
 from esdedup.exceptions import UsageError
+from esdedup.groups.groups import Group, Groups, joined_though_unlike
 from esdedup.models import Failure, Statistics
+from esdedup.removal.log import Action, LogReader
+from esdedup.removal.remove import DedupReport
+from esdedup.removal.undo import UndoReport
 
 _DONE = {"delete": "deleted", "mark": "marked", "move": "moved"}
 _FAILURES_SHOWN = 5

@@ -25,13 +25,13 @@ from esdedup.cli.files import (
 )
 from esdedup.cli.output import Documents, capital, count, message
 from esdedup.cli.result_files import ResultFile, write_rows
-from esdedup.dedup.constraints import JudgedCounts
-from esdedup.dedup.edges import EDGE_FIELDS, EdgeCounts, Edges, edges_in
-from esdedup.dedup.groups import Grouping, Groups, check_for_edges
-from esdedup.dedup.marks import wanted_marks
-from esdedup.dedup.reading import Basis
 from esdedup.exceptions import StoreError, UsageError
-from esdedup.ingest.files import BadRecord, Record
+from esdedup.groups.constraints import JudgedCounts
+from esdedup.groups.groups import Grouping, Groups, check_for_edges
+from esdedup.groups.marks import wanted_marks
+from esdedup.pairs.comparison import Basis
+from esdedup.pairs.edges import EDGE_FIELDS, EdgeCounts, Edges, edges_in
+from esdedup.records.files import BadRecord, Record
 from esdedup.search.buckets import Capped
 from esdedup.search.limits import Limits
 from esdedup.search.warnings import without_tokens

@@ -19,8 +19,8 @@ from esdedup.cli.files import (
 )
 from esdedup.exceptions import PermissionDenied, UsageError
 from esdedup.ingest.ingest import IngestReport, ingest
-from esdedup.ingest.near_duplicates import DuplicatePolicy, OnDuplicate
-from esdedup.ingest.repeated_ids import RepeatedIds
+from esdedup.ingest.policies import DuplicatePolicy, OnDuplicate
+from esdedup.records.repeated_ids import RepeatedIds
 from esdedup.search.limits import ACTING, Limits, require_minhash
 from esdedup.search.warnings import lacking_recall
 from esdedup.sketch.banding import expected_recall

@@ -20,12 +20,12 @@ from esdedup.cli.files import (
 )
 from esdedup.cli.output import count, message
 from esdedup.cli.result_files import ResultFile, write_rows
-from esdedup.dedup.file_pairs import pairs_in_files
-from esdedup.dedup.pairs import SimilarPairs, similar_pairs
-from esdedup.dedup.verify import texts_in
-from esdedup.dedup.work_folder import WorkFolder
 from esdedup.exceptions import UsageError
 from esdedup.models import Pair
+from esdedup.pairs.file_pairs import pairs_in_files
+from esdedup.pairs.pairs import SimilarPairs, similar_pairs
+from esdedup.pairs.scan import WorkFolder
+from esdedup.pairs.verify import texts_in
 from esdedup.search.limits import (
     LOOKING,
     MAX_PER_BUCKET,

@@ -18,10 +18,10 @@ from esdedup.cli.output import (
     wants_json,
     write_page,
 )
-from esdedup.dedup.work_folder import WorkFolder
 from esdedup.models import MOST_SAMPLED
+from esdedup.pairs.scan import WorkFolder
 from esdedup.search.hot_buckets import MOST_COUNTED
-from esdedup.stores.own_files import file_name
+from esdedup.stores.private_files import file_name
 
 _MOST_EXAMPLES = 50
 Output = Annotated[

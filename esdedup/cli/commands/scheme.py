@@ -18,13 +18,13 @@ from esdedup.cli.files import named_files
 from esdedup.cli.options import AsJson, Target, with_target
 from esdedup.cli.output import message, print_json, print_table, steps, wants_json, write_page
 from esdedup.exceptions import UsageError
-from esdedup.ingest.files import Record, read_records
 from esdedup.models import MOST_SAMPLED
-from esdedup.sketch.minhash import MinHash
+from esdedup.records.files import Record, read_records
+from esdedup.sketch.kinds.minhash import MinHash
+from esdedup.sketch.kinds.segments import parse_layout
+from esdedup.sketch.kinds.simhash import SimHash, Weighting
+from esdedup.sketch.kinds.weights import MAX_COUNTED, Frequencies
 from esdedup.sketch.scheme import Scheme
-from esdedup.sketch.segments import parse_layout
-from esdedup.sketch.simhash import SimHash, Weighting
-from esdedup.sketch.weights import MAX_COUNTED, Frequencies
 from esdedup.stores.fields import quoted, text_at
 from esdedup.text.normalise import Form, Normalisation, normalise
 from esdedup.text.shingles import Shingling

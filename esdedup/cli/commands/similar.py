@@ -17,9 +17,9 @@ from esdedup.cli.files import EncodingOption, Reasons, named_files
 from esdedup.cli.output import count, message, print_json, print_table, snippet, wants_json, warn
 from esdedup.exceptions import RecordError, UsageError
 from esdedup.index import Index
-from esdedup.ingest.files import BadRecord, Record, read_records
-from esdedup.ingest.streams import STDIN, check_encoding, standard_input
 from esdedup.models import FIELD, Metric, Query, Result
+from esdedup.records.files import BadRecord, Record, read_records
+from esdedup.records.streams import STDIN, check_encoding, standard_input
 from esdedup.search.limits import LOOKING, MAX_CANDIDATES, RECALL, Limits
 from esdedup.search.warnings import lacking, percent
 from esdedup.stores.fields import text_at, text_of, value_at

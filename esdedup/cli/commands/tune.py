@@ -27,7 +27,7 @@ from esdedup.cli.output import Kind, message, only_plain, print_json, print_tabl
 from esdedup.exceptions import UsageError
 from esdedup.models import MOST_SAMPLED
 from esdedup.sketch.banding import SWAPS
-from esdedup.sketch.minhash import MOST_PERMUTATIONS, MinHash
+from esdedup.sketch.kinds.minhash import MOST_PERMUTATIONS, MinHash
 from esdedup.sketch.scheme import Scheme
 
 _DOCUMENTS = 1e6

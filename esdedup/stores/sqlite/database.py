@@ -10,7 +10,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 from esdedup.exceptions import EsdedupError, StoreError, StoreUnavailable
-from esdedup.stores.own_files import open_private
+from esdedup.stores.private_files import open_private
 
 BUSY_SECONDS = 60.0
 """Seconds that a writer waits for another one to commit."""

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import esdedup
-from esdedup.ingest.files import BadRecord, Record
 from esdedup.ingest.ingest import ingest
 from esdedup.models import Document
+from esdedup.records.files import BadRecord, Record
 from esdedup.stores.elastic.bulk import Action, write_actions
 from esdedup.stores.elastic.retry import Retries
 from tests.servers.node import Node

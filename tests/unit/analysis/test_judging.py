@@ -26,7 +26,7 @@ from esdedup.analysis.judging import (
     more_wanted,
 )
 from esdedup.analysis.neighbours import met
-from esdedup.sketch.minhash import MinHash
+from esdedup.sketch.kinds.minhash import MinHash
 from esdedup.stores.judgements import Judgement, Judgements, Verdict
 from esdedup.text.arrays import F64, I64
 from esdedup.text.normalise import Normalisation

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import esdedup
 from esdedup.analysis.templates import Template, looks_like_template
-from esdedup.dedup.templates import FEWEST, split_templates
+from esdedup.groups.templates import FEWEST, split_templates
 from esdedup.text.arrays import I64
 from tests.helpers.commands import words
 

@@ -23,8 +23,8 @@ from esdedup.analysis.tuning import (
 )
 from esdedup.exceptions import UsageError
 from esdedup.sketch.banding import candidate_probability, choose_banding
-from esdedup.sketch.minhash import MinHash
-from esdedup.sketch.simhash import SimHash
+from esdedup.sketch.kinds.minhash import MinHash
+from esdedup.sketch.kinds.simhash import SimHash
 from esdedup.text.arrays import Ragged, offsets_of
 from esdedup.text.shingles import distinct
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esdedup.ingest import streams
-from esdedup.ingest.files import chunks_in
-from esdedup.ingest.streams import Head, blocks_of_lines, lines_of
+from esdedup.records import streams
+from esdedup.records.files import chunks_in
+from esdedup.records.streams import Head, blocks_of_lines, lines_of
 
 
 class _Pieces(io.RawIOBase):

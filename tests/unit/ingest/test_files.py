@@ -15,9 +15,9 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-import esdedup.ingest.files
+import esdedup.records.files
 from esdedup.exceptions import InputError, UsageError
-from esdedup.ingest.files import BadRecord, Record, TextFormat, chunks_in, read_records
+from esdedup.records.files import BadRecord, Record, TextFormat, chunks_in, read_records
 from tests.helpers.fuzz import fuzz
 
 PARTS = [
@@ -69,7 +69,7 @@ def read(
         refused = True
     in_chunks: list[Record | BadRecord] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(esdedup.ingest.files, "CHUNK_BYTES", 20)
+        patch.setattr(esdedup.records.files, "CHUNK_BYTES", 20)
         try:
             for chunk in chunks_in(str(file), format, encoding=encoding):
                 in_chunks += chunk.records()

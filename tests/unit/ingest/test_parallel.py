@@ -17,10 +17,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import esdedup.ingest.files
+import esdedup.records.files
 from esdedup.exceptions import InputError, StoreError
-from esdedup.ingest.files import BATCH_DOCUMENTS, TextFormat, chunks_in, read_records
 from esdedup.ingest.parallel import in_order, in_pieces
+from esdedup.records.files import BATCH_DOCUMENTS, TextFormat, chunks_in, read_records
 from tests.helpers.work import count_down, fails, slow_square
 
 LINES = [
@@ -52,7 +52,7 @@ def test_chunks_hold_the_records_of_their_file(
     file = tmp_path_factory.mktemp("chunks") / "some.gz"
     file.write_bytes(gzip.compress(data + b"\xff\n"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(esdedup.ingest.files, "CHUNK_BYTES", size)
+        patch.setattr(esdedup.records.files, "CHUNK_BYTES", size)
         chunks = list(chunks_in(str(file), format))
     read = list(itertools.chain.from_iterable(chunk.records() for chunk in chunks))
     assert read == list(read_records(str(file), format))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from esdedup.search import buckets
 from esdedup.search.buckets import band_pairs, segment_pairs
-from esdedup.sketch.segments import probe_masks
+from esdedup.sketch.kinds.segments import probe_masks
 
 
 @given(st.integers(0, 2**32), st.sampled_from([0, 1]))

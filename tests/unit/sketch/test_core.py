@@ -24,13 +24,13 @@ from esdedup.sketch.banding import (
     expected_recall,
     least_bands,
 )
-from esdedup.sketch.minhash import MinHash, band_hashes, estimate_jaccard, signatures
+from esdedup.sketch.kinds.minhash import MinHash, band_hashes, estimate_jaccard, signatures
+from esdedup.sketch.kinds.segments import Layout, parse_layout, segment_values
+from esdedup.sketch.kinds.simhash import SimHash, fingerprints, to_hex
+from esdedup.sketch.kinds.weights import count_documents, given_weights, inverse_document_frequency
 from esdedup.sketch.scheme import Scheme
-from esdedup.sketch.segments import Layout, parse_layout, segment_values
-from esdedup.sketch.simhash import SimHash, fingerprints, to_hex
 from esdedup.sketch.sketch import shingle_sets, sketch, token_fields, token_json
 from esdedup.sketch.tokens import ALPHABET, decode, decode_tokens, encode, token_length
-from esdedup.sketch.weights import count_documents, given_weights, inverse_document_frequency
 from esdedup.stores.mapping import IndexMeta, index_mapping, meta_of
 from esdedup.text.arrays import Ragged, offsets_of
 from esdedup.text.characters import IGNORED, character_classes, unassigned

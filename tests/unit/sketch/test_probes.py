@@ -19,7 +19,14 @@ from esdedup.sketch.banding import (
     probes,
     swaps_for,
 )
-from esdedup.sketch.minhash import EMPTY, MinHash, band_hashes, probe_hashes, signatures, smallest
+from esdedup.sketch.kinds.minhash import (
+    EMPTY,
+    MinHash,
+    band_hashes,
+    probe_hashes,
+    signatures,
+    smallest,
+)
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import shingle_sets, sketch
 from esdedup.text.arrays import U64

@@ -1,1 +1,0 @@
-"""The whole index: pairs, groups, and duplicates taken out and put back."""

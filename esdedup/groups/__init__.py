@@ -1,0 +1,1 @@
+"""Groups of similar documents, and their representatives."""

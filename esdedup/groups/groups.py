@@ -1,0 +1,556 @@
+"""Finds the groups of near-duplicates of a whole index.
+
+`representative.KeepRule` puts documents in order. The first of a group is its representative, the
+others are its duplicates. `work_folder` reads all tokens once, `candidate_pairs` pairs the
+documents that share enough of them, `verify` computes exact similarities, and `union_find` joins
+similar pairs to groups. Equal texts count as one row from the start, whatever their number. Memory
+grows with the documents, not with their pairs. `edges` takes pairs of another program instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence, Set
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+from esdedup.arguments import check_fields
+from esdedup.exceptions import UsageError
+from esdedup.groups.constraints import Constraints, JudgedCounts, constrained, judged_rows
+from esdedup.groups.templates import split_templates
+from esdedup.pairs.candidates import BandCandidates, Classes, GivenPairs, HammingPairs
+from esdedup.pairs.comparison import Basis, Reading, reading_for
+from esdedup.pairs.edges import EdgeCandidates, EdgeCounts, Edges
+from esdedup.pairs.keep_rule import KeepRule, before_others, rows_of
+from esdedup.pairs.scan import (
+    JUDGEMENTS,
+    LIST_OF_EDGES,
+    Checkpoint,
+    Columns,
+    OnStep,
+    WorkFolder,
+    sketched,
+)
+from esdedup.pairs.strings import Strings
+from esdedup.pairs.union_find import follow
+from esdedup.pairs.verify import ExactSimilarity, texts_in, texts_of
+from esdedup.search.buckets import Capped
+from esdedup.search.limits import ACTING, MAX_PER_BUCKET, RECALL, Limits
+from esdedup.sketch.sketch import digest_of_words
+from esdedup.stores.base import Store
+from esdedup.stores.judgements import Judgement, Judgements, judged_elsewhere, read_judgements
+from esdedup.stores.mapping import IndexMeta
+from esdedup.text.arrays import F64, I64, U64, Mask, run_starts
+from esdedup.text.jaccard import hamming
+
+Method = Literal["components", "leader"]
+_MOST_REGROUPED = 1_000
+_Candidates = BandCandidates | EdgeCandidates | GivenPairs
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """Says how documents are grouped.
+
+    limits: which documents are similar.
+    method: "leader" takes documents in their order of precedence. Each joins its nearest leader,
+    or becomes one. Every duplicate is thus similar to its representative. "components" joins all
+    documents that a chain of similar documents connects.
+    keep: which document of a group is its representative.
+    exact: group only documents of equal normalised text. The limits do not matter then.
+    split_templates: take documents of one template apart that differ in its places, see
+    `templates`.
+
+    Raises UsageError if the method is unknown, or templates are to be split without similarities.
+    """
+
+    limits: Limits = Limits(threshold=ACTING)  # noqa: RUF009
+    method: Method = "leader"
+    keep: KeepRule = KeepRule()  # noqa: RUF009
+    exact: bool = False
+    split_templates: bool = False
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.split_templates and (self.exact or self.by_distance):
+            other = "--exact" if self.exact else "--metric hamming"
+            raise UsageError(f"--split-templates goes without {other}")
+        if self.method not in ("components", "leader"):
+            raise UsageError(f"method {self.method!r}: use components or leader")
+
+    @property
+    def by_distance(self) -> bool:
+        """True if documents are compared by Hamming distance."""
+        return self.limits.metric == "hamming" and not self.exact
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object that tells two groupings apart."""
+        own = {
+            "method": self.method,
+            "keep": str(self.keep),
+            "exact": self.exact,
+            "split_templates": self.split_templates,
+        }
+        return {**asdict(self.limits), **own}
+
+
+@dataclass(frozen=True)
+class Member:
+    """A duplicate in a group.
+
+    similarity: exact Jaccard similarity to the representative; None if grouped by Hamming distance.
+    distance: Hamming distance to the representative; None if grouped by Jaccard similarity.
+    digest: of its text when it was read.
+    """
+
+    id: str
+    similarity: float | None
+    distance: int | None
+    digest: str
+
+
+@dataclass(frozen=True)
+class Group:
+    """The representative of two or more similar documents, and its duplicates.
+
+    representative: its id. digest: of its text when it was read.
+    members: the duplicates, in their order of precedence.
+    """
+
+    representative: str
+    digest: str
+    members: list[Member]
+
+
+@dataclass(frozen=True)
+class Groups:
+    """All documents with tokens, in their order of precedence, each with its representative.
+
+    Iterates over the groups of two or more, the largest first, then by precedence.
+
+    grouping: as given, with the distance that was used.
+    ids: of n documents. digests: of their texts, as `digest_words` gives them, shape (n, 2).
+    representative: row of each document's representative, which may be its own, shape (n,).
+    value: similarity or distance to it, nan for a representative itself, shape (n,).
+    capped: buckets that were cut short.
+    recall: the expected share found of the pairs at the threshold; 1 by Hamming distance; None if
+    edges were given: nobody knows what these lack.
+    basis: of the comparison. edges: counts of the edges that were given, or None. judged: counts of
+    the judgements that were respected when all groups were found. judgements: that the groups were
+    formed by.
+    """
+
+    grouping: Grouping
+    ids: Sequence[str]
+    digests: U64
+    representative: I64
+    value: F64
+    capped: Capped
+    recall: float | None
+    basis: Basis
+    edges: EdgeCounts | None = None
+    judged: JudgedCounts = JudgedCounts()  # noqa: RUF009
+    judgements: Judgements = Judgements()  # noqa: RUF009
+
+    @property
+    def sizes(self) -> I64:
+        """The number of documents of each group of two or more, the largest first."""
+        counts = np.bincount(self.representative, minlength=len(self.ids))
+        return -np.sort(-counts[counts > 1])
+
+    @property
+    def duplicate_rows(self) -> I64:
+        """The rows of the documents that are not representatives, ascending."""
+        return np.flatnonzero(self.representative != np.arange(len(self.ids)))
+
+    @property
+    def unlike(self) -> Mask:
+        """Marks the documents that are not similar enough to their representative, shape (n,)."""
+        limits = self.grouping.limits
+        if self.grouping.by_distance:
+            return self.value > (limits.distance or 0)
+        return self.value < (1.0 if self.grouping.exact else limits.least_similarity)
+
+    @property
+    def duplicates(self) -> int:
+        """The number of documents that are not representatives."""
+        return self.duplicate_rows.size
+
+    def __iter__(self) -> Iterator[Group]:
+        counts = np.bincount(self.representative, minlength=len(self.ids))
+        heads = np.flatnonzero(counts > 1)
+        rows = self.duplicate_rows
+        by_head = rows[np.argsort(self.representative[rows], kind="stable")]
+        starts = np.searchsorted(self.representative[by_head], heads)
+        for at in np.argsort(-counts[heads], kind="stable").tolist():
+            head, first = int(heads[at]), int(starts[at])
+            followers = by_head[first : first + int(counts[head]) - 1].tolist()
+            members = [self.member(row) for row in followers]
+            yield Group(self.ids[head], self.digest(head), members)
+
+    def member(self, row: int) -> Member:
+        """The duplicate of a row."""
+        value = float(self.value[row])
+        if self.grouping.by_distance:
+            return Member(self.ids[row], None, int(value), self.digest(row))
+        return Member(self.ids[row], value, None, self.digest(row))
+
+    def digest(self, row: int) -> str:
+        """The digest of a row's text."""
+        return digest_of_words(self.digests[row])
+
+    def misfit(self, now: Judgements, ahead: I64) -> str | None:
+        """Returns the reason for which the groups do not suit later judgements; None if they do.
+
+        They do not if a group holds two documents that were judged different, or two that only a
+        judgement joined, which was taken back, or if a document was chosen since and does not
+        represent its group. ahead: the rows that matter, shape (m,).
+        """
+
+        def together(pairs: Sequence[Judgement], rows: I64) -> Judgement | None:
+            found = zip(pairs, judged_rows(pairs, self.ids, self.digests), strict=True)
+            wrong = (
+                each
+                for each, ends in found
+                if ends is not None
+                and self.representative[ends[0]] == self.representative[ends[1]]
+                and np.isin(ends, rows).any()
+            )
+            return next(wrong, None)
+
+        if (found := together(now.of("different"), ahead)) is not None:
+            return f"{found.left!r} and {found.right!r} were judged different"
+        kept = {(each.left, each.right, each.digests) for each in now.of("duplicate")}
+        former = [
+            each
+            for each in self.judgements.of("duplicate")
+            if (each.left, each.right, each.digests) not in kept
+        ]
+        if (found := together(former, ahead[self.unlike[ahead]])) is not None:
+            return f"{found.left!r} and {found.right!r} are not judged duplicates any more"
+        chosen = {*now.representatives} - {*self.judgements.representatives}
+        wrong = [row for row in rows_of(self.ids, chosen) if self.representative[row] != row]
+        if (rows := np.intersect1d(wrong, ahead)).size:
+            return f"{self.ids[int(rows[0])]!r} was chosen to represent its group"
+        return None
+
+
+def find_groups(
+    store: Store,
+    meta: IndexMeta,
+    grouping: Grouping,
+    *,
+    edges: Edges | None = None,
+    work: WorkFolder | None = None,
+    on_step: OnStep | None = None,
+) -> Groups:
+    """The groups of all documents with tokens; a text without any shingle only equals others.
+
+    Judgements about the index are respected (`constraints`), and documents that were chosen to
+    represent their groups come first in the order of precedence.
+
+    edges: compare only the documents that these connect, and no tokens.
+    work: the folder from which a run that was killed goes on; None for a temporary one.
+
+    Raises UsageError if the scheme lacks the tokens, the folder holds the work of another job, or
+    the grouping does not go with edges.
+    """
+    step = on_step or _no_step
+    metric = None if grouping.exact else grouping.limits.metric
+    if edges is not None:
+        check_for_edges(grouping)
+    elif metric is not None:
+        grouping.limits.check_for_pairs(meta.scheme)
+    if metric is None or edges is not None:
+        reading = Reading(meta, None, grouping.keep)
+    else:
+        reading = reading_for(meta, grouping.limits, grouping.keep)
+    judgements = read_judgements(store, meta)
+    reading = replace(reading, first=judgements.representatives)
+    parameters = {
+        **grouping.to_json(),
+        LIST_OF_EDGES: None if edges is None else edges.digest,
+        JUDGEMENTS: judgements.acting,
+    }
+    with WorkFolder.temporary() if work is None else nullcontext(work) as folder:
+        columns = folder.read(store, reading, parameters, step)
+        classes, constraints = constrained(judgements, columns.ids, columns.digests, columns.filled)
+        counts = replace(constraints.counts, elsewhere=judged_elsewhere(store))
+        constraints = replace(constraints, counts=counts)
+        job = _Job(store, reading, grouping, columns, classes, judgements, constraints, step)
+        if metric == "hamming":
+            return job.by_hamming()
+        candidates: _Candidates
+        if edges is not None:
+            candidates = EdgeCandidates(edges, columns.ids, classes)
+        elif metric is None:
+            candidates = GivenPairs()
+        else:
+            bands = columns.values, classes.compared
+            candidates = BandCandidates(reading.compared, *bands, grouping.limits, folder.path)
+        return job.by_jaccard(candidates, folder)
+
+
+def regroup(store: Store, meta: IndexMeta, groups: Groups, ids: Sequence[str]) -> Groups:
+    """Forms some groups again, by the texts and judgements as they are now; the others stay.
+
+    ids: of documents. Their groups are formed from the documents of all of these groups, each of
+    which is compared with each.
+
+    Raises UsageError if these are more than 1,000 documents, or templates were split, which takes
+    all documents of a template; and the errors of the store.
+    """
+    if groups.grouping.split_templates:
+        raise UsageError("templates are split among all documents: find all groups again")
+    heads = np.unique(groups.representative[rows_of(groups.ids, ids)])
+    rows = np.flatnonzero(np.isin(groups.representative, heads))
+    if rows.size > _MOST_REGROUPED:
+        raise UsageError(
+            f"these groups have {rows.size:,} documents, and at most {_MOST_REGROUPED:,} are formed"
+            " again by themselves: find all groups again"
+        )
+    judgements = read_judgements(store, meta)
+    rows = before_others(rows, groups.ids, judgements.representatives)
+    grouping, names = groups.grouping, [groups.ids[row] for row in rows.tolist()]
+    metric = None if grouping.exact else grouping.limits.metric
+    texts = texts_in(store, meta.text_fields)(names)
+    part = sketched(Strings.of(names), texts, Reading(meta, metric, sketching=meta.scheme))
+    columns = Columns.of(part, texts)
+    classes, constraints = constrained(judgements, names, columns.digests, columns.filled)
+    reading = Reading(meta, metric)
+    job = _Job(store, reading, grouping, columns, classes, judgements, constraints, _no_step)
+    if metric == "hamming":
+        found = job.by_hamming()
+    else:
+        right, left = np.tril_indices(0 if metric is None else classes.filled, -1)
+        with WorkFolder.temporary() as folder:
+            found = job.by_jaccard(GivenPairs(left, right), folder)
+    digests, representative = groups.digests.copy(), groups.representative.copy()
+    value = groups.value.copy()
+    digests[rows], value[rows] = found.digests, found.value
+    representative[rows] = rows[found.representative]
+    formed_by = _with_newer(groups.judgements, judgements, {*names})
+    return replace(
+        groups,
+        digests=digests,
+        representative=representative,
+        value=value,
+        judgements=formed_by,
+    )
+
+
+def _with_newer(then: Judgements, now: Judgements, ids: Set[str]) -> Judgements:
+    """The judgements that were made then, but the newer ones about some documents."""
+    pairs = [each for each in then.pairs if not {each.left, each.right} <= ids]
+    pairs += [each for each in now.pairs if {each.left, each.right} <= ids]
+    chosen = [id for id in then.representatives if id not in ids]
+    chosen += [id for id in now.representatives if id in ids]
+    return Judgements(tuple(pairs), tuple(chosen))
+
+
+def joined_though_unlike(grouping: Grouping, judged: JudgedCounts) -> str:
+    """Says of duplicates that are not similar to their representative why they are in its group."""
+    chain = "a chain of similar documents"
+    unlike = "less like the representative than the threshold"
+    if grouping.method == "leader" or grouping.exact:
+        return f"joined by judgements, and {unlike}"
+    by = f"{chain} or by judgements" if judged.duplicates else chain
+    return f"joined by {by}, and {unlike}: --method leader leaves them"
+
+
+def _no_step(_: str, done: int, total: int) -> None:
+    """Tells nobody."""
+
+
+def check_for_edges(grouping: Grouping) -> None:
+    """Raises UsageError if a grouping says how to find pairs, which edges are already."""
+    limits = grouping.limits
+    named = {
+        "--exact": grouping.exact,
+        "--metric hamming": limits.metric == "hamming",
+        "--recall": limits.recall != RECALL,
+        "--max-per-bucket": limits.max_per_bucket != MAX_PER_BUCKET,
+    }
+    for option, is_given in named.items():
+        if is_given:
+            raise UsageError(f"{option} does not go with edges, which are pairs already")
+
+
+@dataclass(frozen=True)
+class _Job:
+    """Documents that were read, and how to group them. classes: of equal texts."""
+
+    store: Store
+    reading: Reading
+    grouping: Grouping
+    columns: Columns
+    classes: Classes
+    judgements: Judgements
+    constraints: Constraints
+    step: OnStep
+
+    def by_jaccard(self, candidates: _Candidates, folder: WorkFolder) -> Groups:
+        """Compares candidates by exact similarity. folder: for the checkpoint."""
+        meta, rows = self.reading.compared, self.classes.compared
+        texts = texts_of(self.columns, self.store, meta.text_fields)
+        similarity = ExactSimilarity(texts, meta.scheme, rows)
+        found = folder.checkpoint(rows.size)
+        if not found.rows:
+            found.partition[:] = self.constraints.partition(rows.size)
+        group = self._join_components
+        if self.grouping.method == "leader":
+            group = self._follow_leaders
+        for done, left, right in candidates.blocks(found.rows):
+            below = group(found, left, right, similarity)
+            found = folder.keep(found, done, below)
+            self.step("Comparing", done, rows.size)
+        partition = found.partition[found.partition]
+        if self.grouping.split_templates:
+            partition = split_templates(
+                partition, lambda chosen: texts(rows[chosen])(), meta.scheme
+            )
+            if self.grouping.method == "leader":
+                self._lead_again(partition, similarity)
+            self.constraints.relink(partition)
+        # In a component, the row that a row was compared with may not be the representative.
+        unknown = np.flatnonzero(found.partner != partition)
+        value = found.value
+        value[unknown] = similarity(partition[unknown], unknown)
+        loss = candidates.capped, candidates.recall
+        edges = candidates.counted(found.below) if isinstance(candidates, EdgeCandidates) else None
+        return self._groups(partition, value, *loss, edges)
+
+    def _lead_again(self, partition: I64, similarity: ExactSimilarity) -> None:
+        """Takes rows from groups whose first row is not like them, in place.
+
+        The first of these rows leads the others of the group, and so on.
+        """
+        least = self.grouping.limits.least_similarity
+        rows = np.flatnonzero(partition != np.arange(partition.size))
+        while rows.size:
+            rows = rows[similarity(partition[rows], rows) < least]
+            _, first, group = np.unique(partition[rows], return_index=True, return_inverse=True)
+            partition[rows] = rows[first[group]]
+            rows = rows[partition[rows] != rows]
+
+    def _join_components(
+        self, found: Checkpoint, left: I64, right: I64, similarity: ExactSimilarity
+    ) -> int:
+        """Joins the groups of similar pairs of a block, in place; returns the number of others."""
+        # The first pair of each row joins most of a group. Pairs within a group need no comparison.
+        is_first = run_starts(right)
+        # Where some can't link, the nearest pairs of all come first.
+        apart = self.constraints.near_cannot(found.partition, left, right)
+        below = 0
+        for chosen in (is_first & ~apart, ~is_first & ~apart, apart):
+            compared = chosen & (found.partition[left] != found.partition[right])
+            one, other = left[compared], right[compared]
+            value = similarity(one, other)
+            near = value >= self.grouping.limits.least_similarity
+            self.constraints.join(found.partition, one[near], other[near], value[near])
+            found.note(one[near], other[near], value[near])
+            below += int(np.count_nonzero(~near))
+        return below
+
+    def _follow_leaders(
+        self, found: Checkpoint, left: I64, right: I64, similarity: ExactSimilarity
+    ) -> int:
+        """Lets the right rows of a block join their nearest leaders, in place.
+
+        Returns the number of compared pairs that are not similar.
+        """
+        undecided = _undecided(found.partition, left, right)
+        left, right = left[undecided], right[undecided]
+        value = similarity(left, right)
+        near = value >= self.grouping.limits.least_similarity
+        below = int(np.count_nonzero(~near))
+        left, right, value = left[near], right[near], value[near]
+        follow(found.partition, left, right, value, self._apart)
+        chosen = found.partition[right] == left
+        found.note(left[chosen], right[chosen], value[chosen])
+        return below
+
+    @cached_property
+    def _apart(self) -> dict[int, list[int]]:
+        return self.constraints.apart(self.classes.filled)
+
+    def by_hamming(self) -> Groups:
+        """Compares fingerprints, which are in memory."""
+        columns, classes, grouping = self.columns, self.classes, self.grouping
+        prints = np.ascontiguousarray(columns.values.T)
+        # Equal texts stay together. With leaders, rows of equal fingerprints may not: the nearest
+        # leader of the one may come between them.
+        leading = grouping.method == "leader"
+        if not leading and not self.constraints:
+            classes = Classes.by_prints(prints, columns.digests, columns.filled)
+        prints = prints[classes.compared]
+        found = HammingPairs(self.reading.meta, prints, grouping.limits)
+        limits = replace(grouping.limits, distance=found.distance)
+        partition = self.constraints.partition(len(prints))
+        if leading:
+            left, right, apart = found.by_right()
+            chosen = _undecided(partition, left, right)
+            follow(partition, left[chosen], right[chosen], -apart[chosen], self._apart)
+            partition = partition[partition]
+        else:
+            for one, other, bits in found.blocks():
+                self.constraints.join(partition, one, other, -bits.astype(np.float64))
+        self.step("Comparing", len(prints), len(prints))
+        value = hamming(prints, prints[partition]).astype(np.float64)
+        done = replace(self, grouping=replace(grouping, limits=limits), classes=classes)
+        return done._groups(partition, value, found.capped)
+
+    def _groups(
+        self,
+        partition: I64,
+        value: F64,
+        capped: Capped = Capped(),  # noqa: B008
+        recall: float | None = 1.0,
+        edges: EdgeCounts | None = None,
+    ) -> Groups:
+        """The groups of all rows. partition, value: of the compared classes, shape (filled,)."""
+        classes, columns = self.classes, self.columns
+        rows = len(columns.ids)
+        alone = np.arange(classes.filled, classes.rows.size)
+        partition = np.concatenate([partition, alone])
+        # Texts without words are not compared, and may be judged: they are as unlike as can be.
+        bits = 64.0 * len(columns.values) if self.grouping.by_distance else 0.0
+        unlike = np.full(alone.size, bits)
+        value = np.concatenate([value, unlike])
+        must = self.constraints.must
+        without_words = must[must[:, 1] >= classes.filled]
+        partition[without_words[:, 1]] = partition[without_words[:, 0]]
+        representative = np.arange(rows)
+        values = np.full(rows, 0.0 if self.grouping.by_distance else 1.0)
+        classed = np.flatnonzero(classes.of >= 0)
+        of = classes.of[classed]
+        representative[classed] = classes.rows[partition[of]]
+        joined = partition[of] != of
+        values[classed[joined]] = value[of[joined]]
+        values[representative == np.arange(rows)] = np.nan
+        basis = self.reading.basis if edges is None else replace(self.reading.basis, read="edges")
+        found = Groups(
+            self.grouping,
+            columns.ids,
+            columns.digests,
+            representative,
+            values,
+            capped,
+            recall,
+            basis,
+        )
+        counts = self.constraints.counts
+        return replace(found, edges=edges, judged=counts, judgements=self.judgements)
+
+
+def _undecided(partition: I64, left: I64, right: I64) -> Mask:
+    """Marks the pairs of a block whose left row may lead, and whose right row may follow.
+
+    Earlier followers can't lead. The rows of this block are undecided, and may. Rows that must link
+    with an earlier one follow it.
+    """
+    undecided: Mask = (partition[left] == left) & (partition[right] == right)
+    return undecided

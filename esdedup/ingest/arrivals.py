@@ -1,0 +1,235 @@
+"""Compares documents that come in with those that came just before, in memory."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from esdedup.records.documents import MARKS
+from esdedup.search.buckets import band_pairs, segment_pairs
+from esdedup.search.limits import Limits, comparing_scheme, distance_for, require_simhash
+from esdedup.sketch.kinds.segments import probe_masks, segment_values
+from esdedup.sketch.scheme import Scheme
+from esdedup.sketch.sketch import normalised_digests, shingle_sets, sketch
+from esdedup.text.arrays import F64, I64, U64, Mask, renumbered
+from esdedup.text.jaccard import hamming, jaccard
+
+Measure = tuple[float | None, int | None]
+"""A Jaccard similarity and a Hamming distance in bits, of which one is None."""
+
+
+class Likeness:
+    """Compares texts by the metric of the limits and the tokens of the scheme.
+
+    Raises UsageError if the scheme lacks the tokens of the metric, or the distance takes too many.
+    """
+
+    def __init__(self, scheme: Scheme, limits: Limits) -> None:
+        limits.check_for_pairs(scheme)
+        # The tokens to store are made when a document is written.
+        self._scheme = comparing_scheme(scheme, limits)
+        self._limits = limits
+        self._by_bands = limits.metric == "jaccard"
+
+    def columns(self, texts: Mapping[str, str]) -> dict[str, U64]:
+        """Returns the bands of each text, shape (bands,), or its fingerprint, shape (words,).
+
+        Texts without any shingle are left out.
+        """
+        sketches = sketch(list(texts.values()), self._scheme)
+        found = sketches.bands if self._by_bands else sketches.fingerprints
+        assert found is not None
+        rows = zip(texts, found, sketches.filled.tolist(), strict=True)
+        return {key: column for key, column, is_filled in rows if is_filled}
+
+    def again(self, rows: list[Row]) -> list[Row]:
+        """Returns the same documents, sketched for an index that has changed its scheme."""
+        normalisation = self._scheme.normalisation
+        texts, digests = normalised_digests([row.text for row in rows], normalisation)
+        columns = self.columns(dict(zip(digests, texts, strict=True)))
+        return [
+            replace(row, digest=one, column=columns.get(one))
+            for row, one in zip(rows, digests, strict=True)
+        ]
+
+    def pairs(
+        self, texts: Sequence[str], columns: U64, new: Mask
+    ) -> Iterator[tuple[int, int, Measure]]:
+        """Yields pairs of similar rows, of which at least one is new: (left, right, measure)."""
+        distance = 0
+        if self._by_bands:
+            meeting = band_pairs(columns)
+        else:
+            layout = require_simhash(self._scheme)
+            distance = distance_for(layout, self._limits.distance)
+            radius = layout.radius_for(distance)
+            masks = [probe_masks(width, radius) for width in layout.widths]
+            meeting = segment_pairs(segment_values(columns, layout), masks, radius)
+        for left, right in meeting:
+            wanted = new[left] | new[right]
+            left, right = left[wanted], right[wanted]
+            if not left.size:
+                continue
+            values: F64 | I64
+            if self._by_bands:
+                rows, *pairs = renumbered(left, right)
+                sets = shingle_sets([texts[row] for row in rows.tolist()], self._scheme)
+                values = jaccard(sets, *pairs)
+                near = values >= self._limits.least_similarity
+            else:
+                values = hamming(columns[left], columns[right])
+                near = values <= distance
+            found = (left[near].tolist(), right[near].tolist(), values[near].tolist())
+            for one, other, value in zip(*found, strict=True):
+                yield one, other, (value, None) if self._by_bands else (None, value)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The earlier document that a document is like.
+
+    group: id of the group, which is that of its first document. original: id of the earlier
+    document, or None. similarity, distance: to the original, by the metric of the policy.
+    truncated: there were more candidates than were compared. exact: the texts are equal.
+    """
+
+    group: str
+    original: str | None = None
+    similarity: float | None = None
+    distance: int | None = None
+    truncated: bool = False
+    exact: bool = False
+
+    @staticmethod
+    def stored(id: str, ours: Mapping[str, Any]) -> Verdict:
+        """Returns the verdict in our field of a document. Without a group, it is its own."""
+        marks: dict[str, Any] = {name: ours.get(name) for name in MARKS}
+        return Verdict(**{**marks, "group": marks["group"] or id})
+
+    @property
+    def reason(self) -> str:
+        """The verdict in words, for messages."""
+        if self.distance is not None:
+            return f"like {self.original!r}: Hamming distance {self.distance}"
+        return f"like {self.original!r}: Jaccard similarity {self.similarity:.3f}"
+
+    def fields(self) -> dict[str, Any]:
+        """Returns the marks to add to our field."""
+        marks = {name: getattr(self, name) for name in MARKS}
+        return {name: value for name, value in marks.items() if value is not None}
+
+    def follows(self, id: str) -> bool:
+        """Returns True if this is "a duplicate of `id`", which then can't be its duplicate."""
+        return id in (self.group, self.original)
+
+
+@dataclass(frozen=True)
+class Near:
+    """An earlier document that a new one is like, or equals."""
+
+    id: str
+    verdict: Verdict
+    measure: Measure = (None, None)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A document that came before.
+
+    digest: of its text. column: its bands or its fingerprint, or None if only equal documents are
+    like it.
+    """
+
+    id: str
+    text: str
+    verdict: Verdict
+    digest: str
+    column: U64 | None
+
+
+class Earlier:
+    """The documents before, by text. leaders: compare only with those that are like no earlier one.
+
+    Equal texts are compared once: thousands of them would be millions of pairs.
+    """
+
+    def __init__(self, rows: Sequence[Row], *, leaders: bool) -> None:
+        self._leaders = leaders
+        self._rows = [row for row in rows if row.column is not None]
+        self._all: dict[str, deque[tuple[Near, int]]] = {}
+        self._compared: dict[str, deque[tuple[Near, int]]] = {}
+        self._near: dict[str, list[tuple[str, Measure]]] = {}
+        self._last: dict[str, int] = {}
+        self.columns = {row.digest: row.column for row in self._rows}
+        for row in rows:
+            self.add(row.digest, row.id, row.verdict)
+
+    def __contains__(self, id: str) -> bool:
+        return id in self._last
+
+    def add(self, digest: str, id: str, verdict: Verdict) -> None:
+        """Adds a document that is written, in place of an earlier one of its id."""
+        # Of a document that came twice, the last version counts.
+        self._last[id] = self._last.get(id, 0) + 1
+        version = Near(id, verdict), self._last[id]
+        self._all.setdefault(digest, deque()).append(version)
+        if self._acts(verdict):
+            self._compared.setdefault(digest, deque()).append(version)
+
+    def compare(
+        self,
+        texts: Mapping[str, str],
+        columns: Mapping[str, U64],
+        new: Collection[str],
+        like: Likeness,
+    ) -> None:
+        """Finds the texts similar to new ones, for `near`.
+
+        texts, columns: by digest, of the documents that may come. new: digests to be asked for.
+        """
+        if not new:
+            return
+        contents = {digest: (texts[digest], column) for digest, column in columns.items()}
+        for row in self._rows:
+            if row.column is not None and self._acts(row.verdict):
+                contents[row.digest] = row.text, row.column
+        digests = list(contents)
+        found = like.pairs(
+            [text for text, _ in contents.values()],
+            np.vstack([column for _, column in contents.values()]),
+            np.array([digest in new for digest in digests]),
+        )
+        for left, right, measure in found:
+            self._near.setdefault(digests[left], []).append((digests[right], measure))
+            self._near.setdefault(digests[right], []).append((digests[left], measure))
+
+    def equal(self, digest: str, id: str, but: Collection[str] = ()) -> Near | None:
+        """Returns a document before of the same text, or None. but: ids to leave out."""
+        return self._first(self._all.get(digest), id, but)
+
+    def near(self, digest: str, id: str, but: Collection[str] = ()) -> list[Near]:
+        """Returns similar documents before, one of each other text. but: ids to leave out."""
+        firsts = (
+            (self._first(self._compared.get(other), id, but), measure)
+            for other, measure in self._near.get(digest, ())
+        )
+        return [replace(first, measure=measure) for first, measure in firsts if first is not None]
+
+    def _first(
+        self, versions: deque[tuple[Near, int]] | None, id: str, but: Collection[str] = ()
+    ) -> Near | None:
+        # A version that was replaced never counts again.
+        while versions and self._last[versions[0][0].id] != versions[0][1]:
+            versions.popleft()
+        for near, number in versions or ():
+            stands = self._last[near.id] == number and near.id not in but
+            if stands and near.id != id and not near.verdict.follows(id):
+                return near
+        return None
+
+    def _acts(self, verdict: Verdict) -> bool:
+        return verdict.original is None or not self._leaders

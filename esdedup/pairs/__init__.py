@@ -1,0 +1,1 @@
+"""Pairs of similar documents: scan, candidates, verification."""

@@ -1,0 +1,146 @@
+"""Finds all pairs of similar documents of files, without an index.
+
+Texts and tokens lie in the files of a work folder, and not in memory.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from esdedup.ingest.ingest import DeadLetter
+from esdedup.ingest.parallel import in_order
+from esdedup.models import natural
+from esdedup.pairs.comparison import Reading
+from esdedup.pairs.pairs import SimilarPairs, pairs_among
+from esdedup.pairs.scan import DOCUMENTS_A_SHARE, Columns, OnStep, Part, WorkFolder, sketched
+from esdedup.pairs.strings import Strings
+from esdedup.records.documents import items_of
+from esdedup.records.files import BadRecord, Chunk
+from esdedup.search.limits import Limits, narrowed_scheme
+from esdedup.stores.mapping import IndexMeta
+from esdedup.text.arrays import U32
+
+_BYTES_A_SHARE = 64 << 20
+"""Texts of a share, which are in memory until it is written."""
+
+
+@dataclass(frozen=True)
+class _Read:
+    """The documents of a chunk of one file, with their lines, shape (n,); other records are bad."""
+
+    part: Part
+    bad: list[BadRecord]
+    file: str
+    lines: U32
+
+
+class FileDocuments:
+    """The documents of files, in a folder.
+
+    read: number of records. failed: number of them left out. without_words: number of documents
+    whose texts have no words. repeated: number of documents whose id came before. first: the first
+    of these, in words, or None.
+    """
+
+    def __init__(self, folder: WorkFolder, reading: Reading, dead_letter: DeadLetter) -> None:
+        self.read = self.failed = self.without_words = self.repeated = 0
+        self.first: str | None = None
+        self._folder, self._reading, self._dead_letter = folder, reading, dead_letter
+        self._shares = 0
+        self._waiting = [sketched(Strings.of([]), [], reading)]
+        self._places: list[tuple[str, U32]] = []
+        self._columns: Columns | None = None
+
+    def add(self, read: _Read) -> None:
+        """Adds the documents of the next chunk."""
+        self.read += len(read.bad) + read.lines.size
+        self.failed += len(read.bad)
+        for record in read.bad:
+            self._dead_letter(record)
+        self.without_words += int(np.count_nonzero(~read.part.filled))
+        self._places.append((read.file, read.lines))
+        self._waiting.append(read.part)
+        documents = sum(len(part.ids) for part in self._waiting)
+        texts = sum(part.texts.raw.size for part in self._waiting if part.texts is not None)
+        if documents >= DOCUMENTS_A_SHARE or texts >= _BYTES_A_SHARE:
+            self._write()
+
+    def columns(self) -> Columns:
+        """Returns the columns of the last document of each id, in the order that an index has."""
+        if self._waiting:
+            self._write()
+        self._columns = columns = self._folder.columns(self._shares, self._reading)
+        self.repeated = columns.repeated.count
+        if self.repeated:
+            place = self._place(columns.repeated.row)
+            self.first = f"{columns.repeated.id!r} ({place})"
+        return columns
+
+    def texts_of(self, ids: list[str]) -> list[str]:
+        """Returns the texts of documents."""
+        assert self._columns is not None
+        assert self._columns.texts_of is not None
+        own = self._columns.ids
+        rows = [bisect_left(own, natural(id), key=natural) for id in ids]
+        return self._columns.texts_of(np.array(rows, np.int64))()
+
+    def _write(self) -> None:
+        self._shares += 1
+        self._folder.write_share(self._shares, self._waiting)
+        self._waiting = []
+
+    def _place(self, row: int) -> str:
+        for file, lines in self._places:
+            if row < lines.size:
+                return f"{file}:{lines[row]}"
+            row -= lines.size
+        raise IndexError(row)
+
+
+def pairs_in_files(
+    chunks: Iterable[Chunk],
+    meta: IndexMeta,
+    dead_letter: DeadLetter,
+    limits: Limits,
+    folder: WorkFolder,
+    *,
+    id_field: str | None = None,
+    workers: int = 1,
+    on_read: Callable[[int], None] | None = None,
+    on_step: OnStep | None = None,
+) -> tuple[SimilarPairs, FileDocuments]:
+    """Finds the pairs that `ingest` and `similar_pairs` find, without a store.
+
+    meta: the scheme, and the field of the text. folder: empty; it is needed for texts afterwards.
+    workers: processes that read, sketch and verify. on_read: called with the number of records so
+    far. Raises UsageError if the scheme lacks the tokens.
+    """
+    limits.check_for_pairs(meta.scheme)
+    scheme = narrowed_scheme(meta.scheme, limits.metric)
+    reading = Reading(replace(meta, scheme=scheme), limits.metric, sketching=scheme)
+    documents = FileDocuments(folder, reading, dead_letter)
+    with closing(in_order(workers, partial(_read, reading, id_field), chunks)) as parts:
+        for part in parts:
+            documents.add(part)
+            if on_read is not None:
+                on_read(documents.read)
+    step = on_step or (lambda *_: None)
+    columns = documents.columns()
+    assert columns.texts_of is not None
+    texts = columns.texts_of
+    found = pairs_among(columns, texts, reading, limits, folder.path, step, workers)
+    return found, documents
+
+
+def _read(reading: Reading, id_field: str | None, chunk: Chunk) -> _Read:
+    items, bad = items_of(chunk.records(), reading.meta.text_fields, id_field)
+    ids = Strings.of(item.id for item in items)
+    lines = np.fromiter((item.record.line for item in items), np.uint32, len(items))
+    file = items[0].record.file if items else ""
+    return _Read(sketched(ids, [item.text for item in items], reading), bad, file, lines)

@@ -1,0 +1,216 @@
+"""Finds all pairs of similar documents of an index, each once, with exact similarity.
+
+The parts are those of `groups`. Only the texts of documents that share a token with another are
+fetched. The cost grows with documents plus candidate pairs.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from esdedup.models import Metric, Pair
+from esdedup.pairs.candidates import BandCandidates, Classes, HammingPairs
+from esdedup.pairs.comparison import Basis, Reading, reading_for
+from esdedup.pairs.scan import Columns, OnStep, TextsOf, WorkFolder
+from esdedup.pairs.verify import ExactSimilarity, texts_of
+from esdedup.search.buckets import Capped, bucket_column, capped, earlier_pairs
+from esdedup.search.limits import Limits
+from esdedup.stores.base import Store
+from esdedup.stores.mapping import IndexMeta
+from esdedup.text.arrays import F64, I64, U64, offsets_of, ranges
+
+_AT_ONCE = 1 << 16
+
+_Found = tuple[I64, I64, F64]
+"""Pairs as columns: left, right, and similarity or distance."""
+
+
+@dataclass(frozen=True)
+class SimilarPairs:
+    """Pairs of documents, the most similar first, ties by id in natural order: a2 before a10.
+
+    Documents of equal text are one thing: each is paired with the first of them, and only the first
+    one is paired with other texts. `every` iterates over all pairs instead.
+
+    ids: of n documents, in natural order.
+    left, right: positions in `ids`, shape (pairs,).
+    value: similarity or distance, shape (pairs,).
+    first: position of the first document of the same text, which may be the same, shape (n,).
+    capped: buckets of which not all pairs were compared.
+    recall: the expected share found of the pairs at the threshold; 1 by Hamming distance.
+    basis: of the comparison.
+    """
+
+    ids: Sequence[str]
+    left: I64
+    right: I64
+    value: F64
+    first: I64
+    metric: Metric
+    capped: Capped
+    recall: float
+    basis: Basis
+
+    def __len__(self) -> int:
+        return self.left.size
+
+    def __iter__(self) -> Iterator[Pair]:
+        for found in self._ordered(self.left, self.right, self.value):
+            yield from self._pairs(*found)
+
+    @property
+    def copies(self) -> int:
+        """The number of documents that have the text of an earlier one."""
+        return int(np.count_nonzero(self.first != np.arange(self.first.size)))
+
+    def every(self) -> Iterator[Pair]:
+        """Iterates over all pairs, those of documents of equal text too: k (k - 1) / 2 for k.
+
+        The most similar texts come first. Memory does not grow with the number of pairs.
+        """
+        by_text = np.argsort(self.first, kind="stable")
+        starts = np.searchsorted(self.first[by_text], np.arange(len(self.ids) + 1))
+
+        def documents(first: int) -> list[int]:
+            found: list[int] = by_text[starts[first] : starts[first + 1]].tolist()
+            return found
+
+        # Each text that several documents have is once a pair with itself.
+        apart = self.first[self.left] != self.first[self.right]
+        many = np.flatnonzero(np.diff(starts) > 1)
+        left = np.concatenate([self.left[apart], many])
+        right = np.concatenate([self.right[apart], many])
+        equal = 1.0 if self.metric == "jaccard" else 0.0
+        value = np.concatenate([self.value[apart], np.full(many.size, equal)])
+        apart_or_equal = itertools.chain.from_iterable(
+            zip(*(each.tolist() for each in found), strict=True)
+            for found in self._ordered(left, right, value)
+        )
+        waiting = (
+            (a, b, measure)
+            for one, other, measure in apart_or_equal
+            for a, b in (
+                itertools.combinations(documents(one), 2)
+                if one == other
+                else itertools.product(documents(one), documents(other))
+            )
+        )
+        while some := list(itertools.islice(waiting, _AT_ONCE)):
+            lefts, rights, values = zip(*some, strict=True)
+            yield from self._pairs(np.array(lefts), np.array(rights), np.array(values))
+
+    def _ordered(self, left: I64, right: I64, value: F64) -> Iterator[_Found]:
+        near = -value if self.metric == "jaccard" else value
+        lower, higher = _lower_and_higher(left, right)
+        order = np.lexsort((higher, lower, near))
+        # In parts, as Python's own numbers take much more memory.
+        for start in range(0, order.size, _AT_ONCE):
+            rows = order[start : start + _AT_ONCE]
+            yield left[rows], right[rows], value[rows]
+
+    def _pairs(self, left: I64, right: I64, value: F64) -> Iterator[Pair]:
+        by_jaccard = self.metric == "jaccard"
+        equal = (self.first[left] == self.first[right]).tolist()
+        ids = [map(self.ids.__getitem__, rows.tolist()) for rows in _lower_and_higher(left, right)]
+        for a, b, measure, same in zip(*ids, value.tolist(), equal, strict=True):
+            similarity, distance = (measure, None) if by_jaccard else (None, int(measure))
+            yield Pair(a, b, similarity, distance, same)
+
+
+def _lower_and_higher(left: I64, right: I64) -> tuple[I64, I64]:
+    """The lower and the higher of each pair."""
+    return np.minimum(left, right), np.maximum(left, right)
+
+
+def similar_pairs(
+    store: Store, meta: IndexMeta, limits: Limits, on_step: OnStep | None = None
+) -> SimilarPairs:
+    """All pairs at or over a Jaccard threshold, or within a Hamming distance.
+
+    Pairs that share too few tokens are not found: the S-curve says how many those are by Jaccard
+    similarity. If the index's bands do not reach the recall asked for, texts are read and sketched
+    with more bands. By Hamming distance every pair is found. A text without any shingle is in no
+    pair, but with documents of an equal text. Raises UsageError if the scheme lacks the tokens of
+    the metric.
+    """
+    limits.check_for_pairs(meta.scheme)
+    step = on_step or (lambda *_: None)
+    reading = reading_for(meta, limits)
+    with WorkFolder.temporary() as folder:
+        columns = folder.read(store, reading, {}, step)
+        texts = texts_of(columns, store, meta.text_fields)
+        return pairs_among(columns, texts, reading, limits, folder.path, step)
+
+
+def pairs_among(
+    columns: Columns,
+    texts_of: TextsOf,
+    reading: Reading,
+    limits: Limits,
+    folder: Path,
+    step: OnStep,
+    workers: int = 1,
+) -> SimilarPairs:
+    """All pairs among the documents of columns, which an index or files may have given.
+
+    workers: number of processes that verify; more than one needs texts that were read.
+    """
+    meta = reading.compared
+    texts = Classes.by_texts(columns.digests, columns.filled)
+    if limits.metric == "hamming":
+        prints = np.ascontiguousarray(columns.values.T)[texts.compared]
+        (left, right, value), cut = _by_hamming(prints, meta, limits)
+        recall, equal = 1.0, 0.0
+    else:
+        candidates = BandCandidates(meta, columns.values, texts.compared, limits, folder)
+        similarity = ExactSimilarity(texts_of, meta.scheme, texts.compared)
+        nothing = np.empty(0, np.int64)
+        parts: list[_Found] = [(nothing, nothing, np.empty(0))]
+        for done, left, right, value in similarity.of_blocks(candidates.blocks(), workers):
+            near = value >= limits.least_similarity
+            parts.append((left[near], right[near], value[near]))
+            step("Comparing", done, texts.filled)
+        step("Comparing", texts.filled, texts.filled)
+        left, right, value = (np.concatenate(column) for column in zip(*parts, strict=True))
+        cut, recall, equal = candidates.capped, candidates.recall, 1.0
+    first = texts.firsts
+    copies = np.flatnonzero(first != np.arange(first.size))
+    left = np.concatenate([texts.rows[left], first[copies]])
+    right = np.concatenate([texts.rows[right], copies])
+    value = np.concatenate([value, np.full(copies.size, equal)])
+    found = columns.ids, left, right, value, first, limits.metric, cut, recall
+    return SimilarPairs(*found, reading.basis)
+
+
+def _by_hamming(prints: U64, meta: IndexMeta, limits: Limits) -> tuple[_Found, Capped]:
+    """The pairs of fingerprints, shape (n, words), and the buckets that the cap cuts short."""
+    cap = limits.max_per_bucket
+    everything = np.ones(len(prints), np.bool_)
+    classes = Classes.by(prints, everything, everything)
+    hamming = HammingPairs(meta, prints[classes.rows], limits)
+    left, right, value = _between_classes(classes, hamming.by_right(), cap)
+    column = bucket_column(classes.of.astype(np.uint64))
+    lefts, rights = earlier_pairs([column], range(len(prints)), cap)
+    found = np.concatenate([left, lefts]), np.concatenate([right, rights])
+    value = np.concatenate([value, np.zeros(lefts.size)])
+    return (*found, value), hamming.capped + capped([column], cap)
+
+
+def _between_classes(classes: Classes, found: _Found, cap: int) -> _Found:
+    """The pairs of rows for pairs of classes. cap: only the first rows of a class are paired."""
+    rows = np.argsort(classes.of, kind="stable")
+    counts = np.bincount(classes.of, minlength=classes.rows.size)
+    first = offsets_of(counts)[:-1]
+    sizes = np.minimum(counts, cap)
+    left, right, value = found
+    many = sizes[left] * sizes[right]
+    pair = np.repeat(np.arange(left.size), many)
+    within = ranges(0, many)
+    a = rows[first[left[pair]] + within // sizes[right[pair]]]
+    b = rows[first[right[pair]] + within % sizes[right[pair]]]
+    return a, b, value[pair]

@@ -1,0 +1,511 @@
+"""Reads all documents of an index into a folder, from which a killed run can go on.
+
+Each share of the documents is one file, written whole or not at all, so that a run that was killed
+reads only the shares that are missing. The columns of all shares are mapped from a file and not
+held in memory. Texts that were read are kept too: to read one again takes 2 microseconds, and to
+fetch it 23 and a request. The folder also holds a checkpoint: the groups found so far.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import tempfile
+import time
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from esdedup.exceptions import EsdedupError, StoreError, UsageError
+from esdedup.models import Document, Share
+from esdedup.pairs.comparison import Reading
+from esdedup.pairs.keep_rule import before_others
+from esdedup.pairs.strings import Strings, natural_order
+from esdedup.pairs.union_find import singletons
+from esdedup.search.limits import require_minhash, require_simhash
+from esdedup.sketch.kinds.segments import fingerprints_of
+from esdedup.sketch.sketch import digest_words, sketch
+from esdedup.sketch.tokens import decode
+from esdedup.stores.base import Store
+from esdedup.stores.fields import text_at, value_at
+from esdedup.stores.private_files import open_private
+from esdedup.stores.sqlite.database import held_alone
+from esdedup.text.arrays import F64, I64, U64, Mask, offsets_of, run_starts
+
+_JOB, _STATE, _VALUES, _LOCK = "job.json", "state.npz", "values", "lock"
+_OURS = re.compile(
+    r"(job\.json|state\.npz|values|share-\d{4,}\.npz|texts-\d{4,})(\.tmp)?|lock(-journal)?"
+)
+LIST_OF_EDGES = "list of edges"
+"""The parameter of a job that holds the digest of its edges."""
+JUDGEMENTS = "judgements"
+"""The parameter of a job that holds the digest of the judgements."""
+DOCUMENTS_A_SHARE = 100_000
+_MOST_SHARES = 1024
+_BLOCK = 1 << 20
+_SECONDS_BETWEEN = 10.0
+"""Time between checkpoints: a kill loses at most this much work."""
+
+OnStep = Callable[[str, int, int], None]
+"""Called with the name of a step, the amount done, and the total."""
+TextsOf = Callable[[I64], Callable[[], list[str]]]
+"""Gives a function that reads the texts of rows, shape (m,)."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some documents, as they were read.
+
+    ids: of n documents. digests: of their texts, as `digest_words` gives them, shape (n, 2).
+    filled: True for a document with tokens, shape (n,).
+    values: band hashes, shape (n, bands), or words of fingerprints, shape (n, words).
+    texts: if they were read. keys: of the keep rule, or nothing.
+    """
+
+    ids: Strings
+    digests: U64
+    filled: Mask
+    values: NDArray[Any]
+    texts: Strings | None = None
+    keys: Sequence[Any] = ()
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Documents as rows, in their order of precedence.
+
+    ids: of n documents. digests: of their texts, shape (n, 2).
+    filled: True for a document with tokens, shape (n,).
+    values: as of a part, but one value of all documents after another: shape (width, n).
+    texts_of: reads the texts of rows, if texts were read. Another process can make the call.
+    repeated: documents that replaced an earlier one of their id.
+    """
+
+    ids: Strings
+    digests: U64
+    filled: Mask
+    values: NDArray[Any]
+    texts_of: TextsOf | None
+    repeated: Repeated
+
+    @staticmethod
+    def of(part: Part, texts: Sequence[str]) -> Columns:
+        """The documents of one part, in its order. texts: of all of them."""
+
+        def texts_of(rows: I64) -> Callable[[], list[str]]:
+            return lambda: [texts[row] for row in rows.tolist()]
+
+        values, nothing = part.values.T, Repeated(0, 0, "")
+        return Columns(part.ids, part.digests, part.filled, values, texts_of, nothing)
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """The number of documents whose id came before; the first of them, as they came, and its id."""
+
+    count: int
+    row: int
+    id: str
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The groups found so far.
+
+    partition: the first row of each row's group, as in `union_find`, shape (n,).
+    partner: the first row that was found similar to each row, its own row if none, shape (n,).
+    value: similarity to the partner, shape (n,).
+    rows: number of rows that are done.
+    below: number of compared pairs that were below the threshold.
+    """
+
+    partition: I64
+    partner: I64
+    value: F64
+    rows: int = 0
+    below: int = 0
+
+    def note(self, left: I64, right: I64, value: F64) -> None:
+        """Keeps the values of similar pairs, sorted by right and then left, in place."""
+        first = np.flatnonzero(run_starts(right))
+        fresh = first[left[first] < self.partner[right[first]]]
+        self.partner[right[fresh]] = left[fresh]
+        self.value[right[fresh]] = value[fresh]
+
+
+class WorkFolder:
+    """A folder that holds the columns and the checkpoint of one run.
+
+    claimed: the folder holds the work of this run, and not of another.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.claimed = False
+        self._kept_at = time.monotonic()
+
+    @staticmethod
+    @contextmanager
+    def at(path: Path) -> Iterator[WorkFolder]:
+        """A folder for one run at a time, which stays if an error ends the run.
+
+        Raises UsageError if it can't be used, StoreUnavailable if another run is using it.
+        """
+        try:
+            with suppress(FileExistsError):
+                path.mkdir(0o700)
+            _require_ours(path)
+        except OSError as error:
+            raise UsageError(
+                f"work folder {path}: {error.strerror}: name another one (--work)"
+            ) from error
+        with held_alone(path / _LOCK, "wait for it, or name another folder (--work)"):
+            try:
+                yield WorkFolder(path)
+            finally:
+                # The folder is removed with its lock, unless work is left in it.
+                if not (path / _JOB).exists():
+                    with suppress(OSError):
+                        (path / _LOCK).unlink()
+                        path.rmdir()
+
+    @staticmethod
+    @contextmanager
+    def temporary() -> Iterator[WorkFolder]:
+        """A folder that is removed afterwards."""
+        with tempfile.TemporaryDirectory(prefix="esdedup-") as path:
+            yield WorkFolder(Path(path))
+
+    def read(self, store: Store, reading: Reading, job: Mapping[str, Any], step: OnStep) -> Columns:
+        """The columns of all documents. Reads the shares that are not in the folder yet.
+
+        job: parameters that tell the run from others: only a run with the same ones goes on.
+
+        Raises UsageError if the folder holds the work of another run, or if the keep rule names a
+        field that no document has.
+        """
+        meta = reading.meta
+        documents = store.statistics(meta).sketched
+        index = {
+            "index": store.where,
+            "address": store.address,
+            "scheme": meta.scheme.id,
+            "field": meta.field,
+        }
+        whole = {**index, "stop": list(meta.stop), "reading": str(reading.basis), **job}
+        wanted = max(1, min(_MOST_SHARES, -(-documents // DOCUMENTS_A_SHARE)))
+        shares = self._claimed_shares(whole, wanted)
+        self.claimed = True
+        done = 0
+
+        def on_read(count: int) -> None:
+            nonlocal done
+            done += count
+            step(f"Reading {reading.basis.read}", min(done, documents), documents)
+
+        for number in range(1, shares + 1):
+            if self._share(number).exists():
+                self._require_whole(number)
+            else:
+                read = _read_share(store, reading, Share(number, shares), on_read)
+                self.write_share(number, read)
+        return self.columns(shares, reading)
+
+    def write_share(self, number: int, parts: Iterable[Part]) -> None:
+        """Writes the documents of a share, from 1, whole or not at all; at least one part."""
+        kept: list[Part] = []
+        lengths = [np.empty(0, np.int64)]
+        written = xxhash.xxh3_64()
+        with _naming(self.path):
+            with _written_whole(self._texts(number)) as out:
+                for part in parts:
+                    if part.texts is not None:
+                        out.write(part.texts.raw.data)
+                        written.update(part.texts.raw.data)
+                        lengths.append(part.texts.counts)
+                    kept.append(replace(part, texts=None))
+            ids = Strings.joined([part.ids for part in kept])
+            keys = [key for part in kept for key in part.keys]
+            with _written_whole(self._share(number)) as out:
+                np.savez(
+                    out,
+                    ids=ids.raw,
+                    id_offsets=ids.offsets,
+                    text_offsets=offsets_of(np.concatenate(lengths)),
+                    text_hash=np.uint64(written.intdigest()),
+                    keys=np.frombuffer(json.dumps(keys).encode(), np.uint8),
+                    digests=np.concatenate([part.digests for part in kept]),
+                    filled=np.concatenate([part.filled for part in kept]),
+                    values=np.concatenate([part.values for part in kept]).T,
+                )
+
+    def _require_whole(self, number: int) -> None:
+        """Raises StoreError if the texts of a share, which an earlier run wrote, are damaged."""
+        found = xxhash.xxh3_64()
+        with _naming(self.path):
+            with _read(self._texts(number)) as file:
+                while block := file.read(_BLOCK):
+                    found.update(block)
+            with _read(self._share(number)) as raw, np.load(raw) as share:
+                if int(share["text_hash"]) != found.intdigest():
+                    raise ValueError(f"{self._texts(number).name} was changed")
+
+    def columns(self, shares: int, reading: Reading) -> Columns:
+        """The columns of the documents of all shares, each once.
+
+        Of several documents of one id the last one stays. Raises UsageError if the keep rule names
+        a field that no document has.
+        """
+        parts, ends, keys = [], [0], []
+        with _naming(self.path):
+            for number in range(1, shares + 1):
+                with _read(self._share(number)) as raw, np.load(raw) as share:
+                    ids = Strings(share["ids"], share["id_offsets"])
+                    parts.append((ids, share["digests"], share["filled"], share["text_offsets"]))
+                    keys += json.loads(share["keys"].tobytes())
+                ends.append(ends[-1] + len(ids))
+            ids = Strings.joined([part[0] for part in parts])
+            by_id, first = natural_order(ids)
+            last = np.append(first[1:], True)[: first.size]
+            again = by_id[~first]
+            row = int(again.min(initial=ends[-1]))
+            order = reading.keep.order(by_id[last], keys)
+            order = before_others(order, ids, reading.first)
+            digests, filled = (np.concatenate([part[at] for part in parts])[order] for at in (1, 2))
+            values = self._values(order, ends, reading)
+        texts_of = partial(self._texts_of, order, ends, [part[3] for part in parts])
+        return Columns(
+            ids.picked(order),
+            digests,
+            filled,
+            values,
+            None if reading.sketching is None else texts_of,
+            Repeated(again.size, row, ids[row] if again.size else ""),
+        )
+
+    def _values(self, order: I64, ends: Sequence[int], reading: Reading) -> NDArray[Any]:
+        """The values of rows in an order, shape (width, n), mapped from a file."""
+        values: NDArray[Any] = np.empty((reading.width, order.size), reading.kind)
+        if not values.size:
+            return values
+        with _made(self.path / _VALUES, "x+b") as out:
+            if hasattr(os, "posix_fallocate"):
+                # Else a full disk ends the process when a page is written.
+                os.posix_fallocate(out.fileno(), 0, values.nbytes)
+            values = np.memmap(out, values.dtype, "r+", shape=values.shape)
+        place = np.full(ends[-1], -1, np.int64)
+        place[order] = np.arange(order.size)
+        for number, (start, end) in enumerate(itertools.pairwise(ends), 1):
+            kept = place[start:end] >= 0
+            with _read(self._share(number)) as raw, np.load(raw) as share:
+                values[:, place[start:end][kept]] = share["values"][:, kept]
+        return values
+
+    def _texts_of(
+        self, order: I64, ends: Sequence[int], offsets: Sequence[I64], rows: I64
+    ) -> Callable[[], list[str]]:
+        """Reads texts of rows in an order. ends, offsets: of documents and texts of all shares."""
+        read = order[rows]
+        share_of = np.searchsorted(ends, read, "right") - 1
+        places = []
+        for share in np.unique(share_of).tolist():
+            at = np.flatnonzero(share_of == share)
+            inside = read[at] - ends[share]
+            starts, stops = offsets[share][inside], offsets[share][inside + 1]
+            places.append((self._texts(share + 1), at, starts, stops))
+        return partial(_texts_at, self.path, places)
+
+    def _share(self, number: int) -> Path:
+        return self.path / f"share-{number:04d}.npz"
+
+    def _texts(self, number: int) -> Path:
+        return self.path / f"texts-{number:04d}"
+
+    def _claimed_shares(self, job: Mapping[str, Any], shares: int) -> int:
+        """The number of shares of a job, for which it claims the folder: `shares` for a new one."""
+        file = self.path / _JOB
+        if not file.exists():
+            with _naming(self.path), _written_whole(file) as out:
+                out.write(json.dumps({**job, "shares": shares}).encode())
+            return shares
+        try:
+            with _read(file) as raw:
+                held = json.load(raw)
+            shares = int(held["shares"])
+        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+            raise UsageError(
+                f"{file} can't be read, or esdedup did not write it: remove the folder, or name"
+                " another one (--work)"
+            ) from error
+        for name, value in job.items():
+            if held.get(name) != value and name == JUDGEMENTS:
+                raise UsageError(
+                    f"{self.path} holds unfinished work that began before the last judgements:"
+                    " remove the folder, or name another one (--work)"
+                )
+            if held.get(name) != value:
+                values = f" ({held.get(name)}, not {value})" if name != LIST_OF_EDGES else ""
+                raise UsageError(
+                    f"{self.path} holds unfinished work of another {name}{values}: finish that,"
+                    " remove the folder, or name another one (--work)"
+                )
+        return shares
+
+    def checkpoint(self, rows: int) -> Checkpoint:
+        """The last checkpoint, or the state before any of `rows` rows is done."""
+        file = self.path / _STATE
+        if not file.exists():
+            return Checkpoint(singletons(rows), singletons(rows), np.zeros(rows))
+        with _naming(self.path), _read(file) as raw, np.load(raw) as state:
+            partition, partner, value = (state[name] for name in ("partition", "partner", "value"))
+            counts = int(state["rows"]), int(state["below"])
+            found = Checkpoint(partition, partner, value, *counts)
+        if found.partition.size != rows:
+            raise StoreError(f"{self.path}: the files do not belong together: remove the folder")
+        return found
+
+    def keep(self, found: Checkpoint, rows: int, below: int) -> Checkpoint:
+        """The checkpoint with `rows` rows done and `below` more; writes it from time to time."""
+        found = replace(found, rows=rows, below=found.below + below)
+        if time.monotonic() - self._kept_at > _SECONDS_BETWEEN:
+            with _naming(self.path), _written_whole(self.path / _STATE) as out:
+                np.savez(out, **vars(found))
+            self._kept_at = time.monotonic()
+        return found
+
+    def remove(self) -> None:
+        """Removes our files. The folder itself goes at the end, if nothing else is in it."""
+        with _naming(self.path):
+            for file in [*self.path.iterdir()]:
+                if _OURS.fullmatch(file.name) and not file.name.startswith(_LOCK):
+                    file.unlink()
+
+
+def _require_ours(path: Path) -> None:
+    """Raises UsageError if a folder is a link, or holds anything that is not a file of ours."""
+    if path.is_symlink():
+        raise UsageError(f"work folder {path}: it is a symbolic link: name a folder (--work)")
+    with os.scandir(path) as entries:
+        for entry in entries:
+            if not _OURS.fullmatch(entry.name) or not entry.is_file(follow_symlinks=False):
+                raise UsageError(
+                    f"work folder {path}: it holds {entry.name}, which esdedup did not write: take"
+                    " that out, or name another folder (--work)"
+                )
+
+
+def _read(file: Path) -> IO[bytes]:
+    return open_private(file, "rb", follow=False)
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Names the folder in errors of reading and writing its files."""
+    try:
+        yield
+    except EsdedupError:
+        raise
+    except (zipfile.BadZipFile, KeyError, EOFError, ValueError, RuntimeError) as error:
+        raise StoreError(f"{path}: a file is damaged: remove the folder ({error})") from error
+    except OSError as error:
+        raise StoreError(f"work folder {path}: {error.strerror or error}") from error
+
+
+def _made(file: Path, mode: str) -> IO[bytes]:
+    """Makes a file in place of one that a killed run left, or of a link, which stays unread."""
+    file.unlink(missing_ok=True)
+    return open_private(file, mode)
+
+
+@contextmanager
+def _written_whole(file: Path) -> Iterator[IO[bytes]]:
+    """Opens a file to write, which gets its name only when all of it is written."""
+    unfinished = file.with_name(f"{file.name}.tmp")
+    with _made(unfinished, "xb") as out:
+        yield out
+    unfinished.replace(file)
+
+
+def _texts_at(folder: Path, places: Sequence[tuple[Path, I64, I64, I64]]) -> list[str]:
+    """The texts at places: of each file, their positions in the list, their starts and ends."""
+    texts = [""] * sum(at.size for _, at, _, _ in places)
+    with _naming(folder):
+        for path, *columns in places:
+            with _read(path) as file:
+                for row, start, stop in zip(*(each.tolist() for each in columns), strict=True):
+                    file.seek(start)
+                    texts[row] = file.read(stop - start).decode("utf-8", "surrogatepass")
+    return texts
+
+
+def _read_share(
+    store: Store, reading: Reading, share: Share, on_read: Callable[[int], None]
+) -> Iterator[Part]:
+    read = _tokens if reading.sketching is None else _sketched
+    yield read(store, [], reading)
+    for batch in store.scan(reading.paths, reading.meta, share):
+        yield read(store, batch, reading)
+        on_read(len(batch))
+
+
+def sketched(
+    ids: Strings, texts: Sequence[str], reading: Reading, keys: Sequence[Any] = ()
+) -> Part:
+    """Documents with the tokens of their texts."""
+    sketches = sketch(texts, reading.compared.scheme)
+    values = sketches.fingerprints if reading.metric == "hamming" else sketches.bands
+    if values is None or reading.metric is None:
+        values = np.zeros((len(texts), 0), np.uint64)
+    digests = digest_words(sketches.digests)
+    kept = Strings.of(texts)
+    return Part(ids, digests, sketches.filled, values.astype(reading.kind), kept, keys)
+
+
+def _sketched(store: Store, batch: Sequence[Document], reading: Reading) -> Part:
+    fields = reading.meta.text_fields
+    # The text of a document with tokens may have been taken away since.
+    texts = [text_at(document.source, fields) or "" for document in batch]
+    return sketched(_ids(batch), texts, reading, reading.keep.keys(batch, fields))
+
+
+def _tokens(store: Store, batch: Sequence[Document], reading: Reading) -> Part:
+    digest_path, tokens_path, *_ = reading.paths
+    written = [value_at(document.source, digest_path) for document in batch]
+    try:
+        digests = digest_words(written)
+    except ValueError as error:
+        raise StoreError(
+            f"{store.where}: a document has tokens, but {error}: others may have changed it."
+            " Index it again, or run esdedup backfill --stale"
+        ) from error
+    found = [value_at(document.source, tokens_path) for document in batch]
+    tokens = [value for value in found if value is not None]
+    # With digests alone, only texts without words have something to read.
+    filled = np.array([(value is None) == (reading.metric is None) for value in found], np.bool_)
+    values = np.zeros((len(batch), reading.width), reading.kind)
+    try:
+        if tokens and reading.metric == "jaccard":
+            minhash = require_minhash(reading.meta.scheme)
+            values[filled] = decode(tokens, minhash.bands, minhash.token_bits)
+        elif tokens and reading.metric == "hamming":
+            layout = require_simhash(reading.meta.scheme)
+            segments = decode(tokens, len(layout.widths), layout.segment_bits)
+            values[filled] = fingerprints_of(segments, layout)
+    except ValueError as error:
+        raise StoreError(f"{store.where}: tokens do not fit the index's scheme: {error}") from error
+    keys = reading.keep.keys(batch, reading.meta.text_fields)
+    return Part(_ids(batch), digests, filled, values, keys=keys)
+
+
+def _ids(batch: Sequence[Document]) -> Strings:
+    return Strings.of([document.id for document in batch])

@@ -1,0 +1,151 @@
+"""Verifies candidate pairs: fetches their texts and computes exact Jaccard similarities."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from esdedup.ingest.parallel import in_order
+from esdedup.pairs.scan import Columns, TextsOf
+from esdedup.pairs.union_find import join, singletons
+from esdedup.sketch.scheme import Scheme
+from esdedup.sketch.sketch import shingle_sets
+from esdedup.stores.base import Store
+from esdedup.stores.fields import text_at
+from esdedup.text.arrays import F64, I64, Ragged, renumbered
+from esdedup.text.jaccard import jaccard
+
+_SHINGLES_A_BLOCK = 4_000_000
+_MOST_DOCUMENTS = 20_000
+_FETCHED_AT_ONCE = 2_000
+_PAIRS_AT_ONCE = 1 << 18
+"""Limits of memory of one process: 230 MB to compare sets, and the texts of one fetch."""
+
+
+def texts_in(store: Store, text_fields: Sequence[str]) -> Callable[[list[str]], list[str]]:
+    """Gives the texts of a store's documents; an empty one if a document or its text is gone."""
+
+    def texts_of(ids: list[str]) -> list[str]:
+        found = {document.id: document.source for document in store.get(ids, [*text_fields])}
+        return [text_at(found.get(id, {}), text_fields) or "" for id in ids]
+
+    return texts_of
+
+
+def texts_of(columns: Columns, store: Store, text_fields: Sequence[str]) -> TextsOf:
+    """Gives the texts of rows: those that were read, else those that the store has now."""
+    if columns.texts_of is not None:
+        return columns.texts_of
+    of_ids = texts_in(store, text_fields)
+    return lambda rows: partial(of_ids, [columns.ids[row] for row in rows.tolist()])
+
+
+@dataclass(frozen=True)
+class _Task:
+    """Pairs to verify, perhaps in another process.
+
+    texts: read the texts of documents, page by page. left, right: positions among these.
+    """
+
+    texts: Sequence[Callable[[], list[str]]]
+    left: I64
+    right: I64
+    scheme: Scheme
+
+
+class ExactSimilarity:
+    """Computes the exact similarity of documents.
+
+    compared: the rows that texts are asked for by. Documents are given by position in it.
+    """
+
+    def __init__(self, texts_of: TextsOf, scheme: Scheme, compared: I64) -> None:
+        self._texts_of = texts_of
+        self._scheme = scheme
+        self._compared = compared
+        self._shingles = 0
+        self._documents = 0
+
+    def __call__(self, left: I64, right: I64) -> F64:
+        """The similarity of each pair, shape (pairs,); 0 if a document of it is gone."""
+        similarity = np.zeros(left.size)
+        for chosen, task in self._tasks(left, right):
+            similarity[chosen] = self._taken(_verified(task))
+        return similarity
+
+    def of_blocks(
+        self, blocks: Iterable[tuple[int, I64, I64]], workers: int
+    ) -> Iterator[tuple[int, I64, I64, F64]]:
+        """The pairs of blocks, (rows done, left, right), in smaller ones with their similarities.
+
+        workers: number of processes that compute. More than one needs texts that were read.
+        """
+        waiting: deque[tuple[int, I64, I64]] = deque()
+
+        def tasks() -> Iterator[_Task]:
+            before = 0
+            for done, left, right in blocks:
+                seen = 0
+                for chosen, task in self._tasks(left, right):
+                    seen += chosen.size
+                    rows = before + (done - before) * seen // left.size
+                    waiting.append((rows, left[chosen], right[chosen]))
+                    yield task
+                before = done
+
+        todo = tasks()
+        # The first task tells how long texts are, and may be the only one.
+        at_once = map(_verified, itertools.islice(todo, 1))
+        for verified in itertools.chain(at_once, in_order(workers, _verified, todo)):
+            done, left, right = waiting.popleft()
+            yield done, left, right, self._taken(verified)
+
+    def _tasks(self, left: I64, right: I64) -> Iterator[tuple[I64, _Task]]:
+        """All pairs, in tasks of as many as fit into memory: (positions of pairs, task)."""
+        order = _by_group(left, right)
+        while order.size:
+            block = order[:_PAIRS_AT_ONCE]
+            # As many documents as fit, by the mean length of the earlier ones.
+            known = self._documents > 0
+            mean = self._shingles / self._documents if known else _SHINGLES_A_BLOCK / 1_000
+            most = int(max(100, min(_MOST_DOCUMENTS, _SHINGLES_A_BLOCK / max(1.0, mean))))
+            block = block[: _fitting(left[block], right[block], most)]
+            rows, one, other = renumbered(left[block], right[block])
+            read = self._compared[rows]
+            firsts = range(0, read.size, _FETCHED_AT_ONCE)
+            texts = [self._texts_of(read[first : first + _FETCHED_AT_ONCE]) for first in firsts]
+            yield block, _Task(texts, one, other, self._scheme)
+            order = order[block.size :]
+
+    def _taken(self, verified: tuple[F64, int, int]) -> F64:
+        """The similarities. Counts their documents and shingles."""
+        similarity, documents, shingles = verified
+        self._documents += documents
+        self._shingles += shingles
+        return similarity
+
+
+def _verified(task: _Task) -> tuple[F64, int, int]:
+    """The similarities of the pairs of a task, and the numbers of its documents and shingles."""
+    sets = Ragged.joined([shingle_sets(read(), task.scheme) for read in task.texts])
+    return jaccard(sets, task.left, task.right), len(sets), sets.hashes.size
+
+
+def _by_group(left: I64, right: I64) -> I64:
+    """An order of the pairs that keeps connected ones together, so that few texts come twice."""
+    rows, one, other = renumbered(left, right)
+    groups = singletons(rows.size)
+    join(groups, one, other)
+    return np.lexsort((right, left, groups[one]))
+
+
+def _fitting(left: I64, right: I64, most: int) -> int:
+    """The number of pairs, from the first on, that touch at most `most` documents; at least 1."""
+    _, first_met = np.unique(np.stack([left, right], axis=1).ravel(), return_index=True)
+    touched = np.cumsum(np.bincount(first_met // 2, minlength=left.size))
+    return max(1, int(np.searchsorted(touched, most, "right")))

@@ -1,0 +1,1 @@
+"""Reads input: files, streams, columns and paths become records and documents."""

@@ -1,0 +1,182 @@
+"""Makes documents of records, and gives documents the tokens of their texts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeVar
+
+from esdedup.exceptions import RecordError
+from esdedup.models import MARKS as MARKS
+from esdedup.models import TOKEN_KINDS, Document, Encoded
+from esdedup.records.files import BadRecord, Record
+from esdedup.sketch.scheme import Scheme
+from esdedup.sketch.sketch import Sketches, sketch, token_fields, token_json
+from esdedup.stores.fields import has_field, text_at, text_of, value_at
+from esdedup.stores.mapping import IndexMeta
+from esdedup.stores.to_json import to_json
+
+Made = TypeVar("Made")
+_SKETCHED_AT_ONCE = 2_000
+"""Texts. Less memory is in use at a time, which saves a sixth of the work of whole batches."""
+MAX_ID_BYTES = 512
+TAKEN_BY_LINE = (
+    "another text was indexed from this line of this file before; give the documents ids of their"
+    " own (--id-field)"
+)
+OURS = ("scheme", "digest", "wordless", *TOKEN_KINDS)
+"""Fields made of a text."""
+
+
+def tokens_of(texts: Sequence[str], scheme: Scheme) -> list[dict[str, Any]]:
+    """Returns the value of the field of tokens for each text. Equal texts are sketched once."""
+    return [dict(each) for each in _of_each(texts, scheme, token_fields)]
+
+
+def _of_each(
+    texts: Sequence[str], scheme: Scheme, make: Callable[[Sketches, Scheme], Sequence[Made]]
+) -> Iterator[Made]:
+    """Yields what `make` makes of the sketch of each text. Equal texts are sketched once."""
+    distinct = list(dict.fromkeys(texts))
+    made: dict[str, Made] = {}
+    for first in range(0, len(distinct), _SKETCHED_AT_ONCE):
+        some = distinct[first : first + _SKETCHED_AT_ONCE]
+        made.update(zip(some, make(sketch(some, scheme), scheme), strict=True))
+    return map(made.__getitem__, texts)
+
+
+def cleared(scheme: Scheme) -> dict[str, Any]:
+    """Returns a null for each field made of a text, so that a merge removes old tokens."""
+    return {name: None for name in OURS if name != "signature" or name in scheme.kinds}
+
+
+def partial_document(
+    fields: Mapping[str, Any], id_field: str, meta: IndexMeta
+) -> tuple[Document, bool]:
+    """Returns the fields to merge into a document, with new tokens if the text is among them.
+
+    With them comes True if only some of the text fields are among them, so that tokens can't be
+    made of them alone. Raises RecordError if the id is missing.
+    """
+    id = id_at(fields, id_field)
+    source = dict(fields)
+    partly = False
+    # Marks of the former text go too. The document is a group of its own.
+    mark = {**dict.fromkeys(MARKS), "group": id}
+    for one in meta.all:
+        given = text_given(fields, one)
+        partly = partly or given == "partly"
+        if given == "wholly":
+            text = text_at(fields, one.text_fields)
+            tokens = {} if text is None else tokens_of([text], one.scheme)[0]
+            source[one.field] = {**cleared(one.scheme), **tokens, **mark}
+    return Document(id, source), partly
+
+
+def text_given(fields: Mapping[str, Any], meta: IndexMeta) -> Literal["wholly", "partly", "no"]:
+    """Tells whether the fields of an update hold all of the text fields, or only some of them."""
+    given = [has_field(fields, name) for name in meta.text_fields]
+    return "wholly" if all(given) else "partly" if any(given) else "no"
+
+
+class Item(NamedTuple):
+    """A record as a document. own_id: the id is not made of the record's line."""
+
+    record: Record
+    id: str
+    own_id: bool
+    text: str
+
+
+def encoded(items: Sequence[Item], meta: IndexMeta) -> list[Encoded]:
+    """Returns the items with tokens. meta: that their texts were read for.
+
+    While an index changes its text fields, a document may lack the text of one of them. It gets no
+    tokens of that one. Raises RecordError if a value has no form in JSON.
+    """
+    fields = frozenset(one.field for one in meta.all)
+    sources = [_json_of(item, fields) for item in items]
+    ours: list[dict[str, str]] = [{} for _ in items]
+    for one in meta.all:
+        texts: list[str | None] = [item.text for item in items]
+        if one.text_fields != meta.text_fields:
+            texts = [text_at(item.record.source, one.text_fields) for item in items]
+        tokens = _of_each([text for text in texts if text is not None], one.scheme, token_json)
+        for row, text in zip(ours, texts, strict=True):
+            if text is not None:
+                row[one.field] = next(tokens)
+    return [*map(Encoded, (item.id for item in items), sources, ours)]
+
+
+def _json_of(item: Item, but: frozenset[str]) -> str:
+    """Returns the fields of an item as JSON, without some."""
+    record = item.record
+    if record.json is not None and but.isdisjoint(record.source):
+        return record.json
+    source = {name: value for name, value in record.source.items() if name not in but}
+    return to_json(source, f"document {item.id!r}")
+
+
+def items_of(
+    records: Iterable[Record | BadRecord], text_fields: Sequence[str], id_field: str | None
+) -> tuple[list[Item], list[BadRecord]]:
+    """Returns the records that are documents, and those that are not.
+
+    id_field: the field of the id, or None for `id`, without which the id is "path:line".
+    """
+    items: list[Item] = []
+    bad: list[BadRecord] = []
+    for record in records:
+        if isinstance(record, BadRecord):
+            bad.append(record)
+            continue
+        try:
+            text = text_of(record.source, text_fields)
+            items.append(Item(record, *_id_of(record, id_field), text))
+        except RecordError as error:
+            bad.append(bad_record(record, str(error)))
+    return items, bad
+
+
+def _id_of(record: Record, id_field: str | None) -> tuple[str, bool]:
+    """Returns the id of a record, and whether it is the record's own."""
+    if value_at(record.source, id_field or "id") is None:
+        if record.spare_id is not None:
+            return record.spare_id, True
+        if id_field is None:
+            return _checked_id(record.place), False
+    return id_at(record.source, id_field or "id"), True
+
+
+def id_at(source: Mapping[str, Any], field: str) -> str:
+    """Returns the id in a field. Raises RecordError if there is none that an index takes."""
+    value = value_at(source, field)
+    if value is None:
+        raise RecordError(f"the id field {field!r} is missing")
+    if value == "":
+        raise RecordError(f"the id field {field!r} is empty")
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        raise RecordError(f"the id field {field!r} is neither text nor a whole number")
+    return _checked_id(str(value))
+
+
+def _checked_id(id: str) -> str:
+    if id.isascii() and len(id) <= MAX_ID_BYTES:
+        return id
+    try:
+        length = len(id.encode())
+    except UnicodeEncodeError:
+        raise RecordError(f"the id {id!r} has half of a surrogate pair") from None
+    if length > MAX_ID_BYTES:
+        raise RecordError(f"the id is longer than {MAX_ID_BYTES} bytes: {id[:40]!r}...")
+    return id
+
+
+def bad_record(record: Record, reason: str) -> BadRecord:
+    """Returns a record for the dead letter."""
+    try:
+        raw = json.dumps(record.source, ensure_ascii=False)
+    except (TypeError, ValueError):
+        # A program gave a value that JSON can't hold.
+        raw = repr(record.source)
+    return BadRecord(record.file, record.line, raw, reason)

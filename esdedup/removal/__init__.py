@@ -1,0 +1,1 @@
+"""Removes duplicates and restores them from a log."""

@@ -1,0 +1,297 @@
+"""A write-ahead log of a run that removes or marks duplicates, from which it can be undone.
+
+It is lines of JSON: first the run, then for each page of documents the plan, with whole documents,
+and afterwards the result. The plan of a page is on the disk before any of its documents is changed,
+so that a run can be undone even if it was killed. The last line is the end, with a digest of all
+lines before it. It is missing if the run was killed, or if the log was cut off.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, Self, get_args
+
+import xxhash
+import zstandard
+
+from esdedup.exceptions import StoreError, UsageError
+from esdedup.models import Document, Failure, Held
+from esdedup.stores.private_files import open_private, sync_folder
+from esdedup.stores.to_json import json_fault, to_json
+
+Action = Literal["delete", "mark", "move"]
+
+_KIND = "esdedup dedup"
+_VERSION = 1
+_BLOCK = 1 << 20
+_PIECE = 512
+"""Bytes that are unpacked at once: they may hold 16 MB."""
+_LONGEST_HEADER = 16 << 20
+_PACKINGS: dict[str, tuple[Callable[[bytes], bytes], Callable[[], Any]]] = {
+    ".zst": (
+        lambda block: zstandard.ZstdCompressor(write_checksum=True).compress(block),
+        lambda: zstandard.ZstdDecompressor().decompressobj(),
+    ),
+    ".gz": (gzip.compress, lambda: zlib.decompressobj(16 + zlib.MAX_WBITS)),
+}
+"""By a name's ending: what packs a block, and what makes an unpacker of one block."""
+
+
+@dataclass(frozen=True)
+class RunHeader:
+    """The first line of a log: the run.
+
+    index: its name. address: a file, or addresses with ", " between them. scheme: its id. field: of
+    our tokens. to: the index that documents were moved to. grouping: how duplicates were found.
+    began: ISO 8601.
+    """
+
+    index: str
+    address: str
+    scheme: str
+    field: str
+    action: Action
+    to: str | None
+    grouping: Mapping[str, Any]
+    began: str
+
+    @staticmethod
+    def from_json(found: Mapping[str, Any]) -> RunHeader:
+        """The run of a log. Raises TypeError or ValueError for another form."""
+        header = RunHeader(**found)
+        texts = {name: value for name, value in found.items() if name not in ("grouping", "to")}
+        wrong = [name for name, value in texts.items() if not isinstance(value, str)]
+        if wrong or not isinstance(header.to, str | None):
+            raise ValueError(f"{(wrong or ['to'])[0]} is not text")
+        if header.action not in get_args(Action):
+            raise ValueError(f"the action {header.action!r} is not known")
+        return header
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A document to change.
+
+    held: as it was, whole; for a document to mark, the log only has the id. original: the id of its
+    representative, None for a representative. value: similarity, or Hamming distance. marks: the
+    values to write below our field. former: the values that these replace.
+    """
+
+    held: Held
+    original: str | None
+    value: float | None
+    marks: Mapping[str, Any] = field(default_factory=dict)
+    former: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        """The document's id."""
+        return self.held.document.id
+
+    def line(self) -> str:
+        """Returns a line of the log. Raises RecordError if JSON can't hold the document."""
+        held = self.held
+        where = {"version": held.version, "index": held.index, "routing": held.routing}
+        planned = {"id": self.id, **where, "original": self.original, "value": self.value}
+        more = {"source": held.document.source}
+        if self.marks:
+            more = {"marks": self.marks, "former": self.former}
+        return to_json({"planned": planned | more}, f"document {self.id!r}")
+
+    @staticmethod
+    def from_json(planned: Mapping[str, Any]) -> Entry:
+        """The inverse of `line`. Raises KeyError, TypeError or ValueError for another form."""
+        texts = [planned[name] for name in ("id", "version", "index", "routing", "original")]
+        id, version, index, routing, original = texts
+        objects = [planned.get(name, {}) for name in ("source", "marks", "former")]
+        optional = [each for each in (index, routing, original) if each is not None]
+        if not all(isinstance(each, str) for each in (id, version, *optional)):
+            raise ValueError("an id, a version or a place is not text")
+        if not all(isinstance(each, dict) for each in objects):
+            raise ValueError("a document is not a JSON object")
+        held = Held(Document(id, objects[0]), version, index, routing)
+        return Entry(held, original, planned["value"], *objects[1:])
+
+
+class LogWriter:
+    """Writes a new log, which only its owner may read.
+
+    A file whose name ends in .zst or .gz is compressed, each page by itself. Raises UsageError if
+    the file exists or can't be made, StoreError if it can't be written to.
+    """
+
+    def __init__(self, path: Path, header: RunHeader) -> None:
+        self.path = path
+        self._digest = xxhash.xxh3_128()
+        self._whole = True
+        try:
+            self._file = open_private(path, "xb")
+        except FileExistsError as error:
+            raise UsageError(
+                f"log file {path}: it exists, and may be needed to restore documents: name"
+                " another (--log)"
+            ) from error
+        except OSError as error:
+            raise UsageError(f"log file {path}: {error.strerror}: name another (--log)") from error
+        self._write([json.dumps({"log": _KIND, "version": _VERSION, **asdict(header)})])
+        sync_folder(path.parent)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Writes the end, also after an error or Ctrl-C, and closes the file."""
+        with self._file:
+            if kind is None:
+                self._end()
+            elif issubclass(kind, (Exception, KeyboardInterrupt)) and self._whole:
+                with suppress(StoreError):
+                    self._end()
+
+    def plan(self, lines: Sequence[str]) -> None:
+        """Writes the lines of a page; they are on the disk when this returns."""
+        self._write(lines)
+
+    def settle(self, done: Sequence[str], failures: Sequence[Failure]) -> None:
+        """Writes the result of the page."""
+        left = [{"id": each.id, "reason": each.reason} for each in failures]
+        self._write([json.dumps({"done": list(done), "left": left}, ensure_ascii=False)])
+
+    def _end(self) -> None:
+        self._write([json.dumps({"end": self._digest.hexdigest()})])
+
+    def _write(self, lines: Sequence[str]) -> None:
+        block = "".join(line + "\n" for line in lines).encode()
+        self._digest.update(block)
+        if packing := _PACKINGS.get(self.path.suffix.lower()):
+            block = packing[0](block)
+        self._whole = False
+        try:
+            self._file.write(block)
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise StoreError(
+                f"log file {self.path}: {error.strerror}: documents that could not be logged were"
+                " left as they are"
+            ) from error
+        self._whole = True
+
+
+class LogReader:
+    """Reads a log up to its end or to its first damage.
+
+    damage: after `pages`, a message about the part that could not be read, or None. A log without
+    an end is damaged. Raises UsageError if the file can't be read or is not such a log, StoreError
+    if its first line is damaged.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.damage: str | None = None
+        self._fault: str | None = None
+        self._digest = xxhash.xxh3_128()
+        try:
+            found = next(self._lines(), None)
+        except OSError as error:
+            raise UsageError(f"log file {path}: {error.strerror}") from error
+        if found is None:
+            raise StoreError(
+                f"log file {path}: its first line can't be read: it was cut off, or is not a log of"
+                " esdedup dedup"
+            )
+        if not isinstance(found, dict) or found.pop("log", None) != _KIND:
+            raise UsageError(f"log file {path}: it is not a log of esdedup dedup")
+        if found.pop("version", None) != _VERSION:
+            raise UsageError(f"log file {path}: it is of another version of esdedup")
+        try:
+            self.header = RunHeader.from_json(found)
+        except (TypeError, ValueError) as error:
+            raise StoreError(f"log file {path}: its first line is damaged: {error}") from error
+
+    def pages(self) -> Iterator[list[Entry]]:
+        """Pages of planned documents that were changed, or may have been if the run was killed."""
+        planned: list[Entry] = []
+        read, ended = 0, False
+        lines = self._lines()
+        next(lines)
+        for number, found in enumerate(lines, 1):
+            try:
+                if ended:
+                    raise ValueError("it comes after the end")
+                if "end" in found:
+                    ended = True
+                    if found["end"] != self._digest.hexdigest():
+                        raise ValueError("an earlier line is not as it was written")
+                    continue
+                if "done" not in found:
+                    planned.append(Entry.from_json(found["planned"]))
+                    read += 1
+                    continue
+                done = frozenset(found["done"])
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                # The other errors are in words of Python.
+                why = f": {error}" if isinstance(error, ValueError) else ""
+                self._damaged(number, f"a line of another form{why}")
+                break
+            yield [each for each in planned if each.id in done]
+            planned = []
+        if planned:
+            yield planned
+        if not ended and self._fault is None:
+            self._fault = "it has no end: the run was killed, or the log was cut off"
+        if self._fault is not None:
+            records = f"{read:,} record{'' if read == 1 else 's'}"
+            self.damage = f"log file {self.path}: {self._fault}. {records} could be read"
+
+    def _damaged(self, read: int, why: object) -> None:
+        self._fault = f"it is damaged after line {read}: {why}"
+
+    def _lines(self) -> Iterator[Any]:
+        """The lines; while one is out, the digest is that of all lines before it."""
+        self._fault, self._digest = None, xxhash.xxh3_128()
+        read, size = 0, 0
+        parts: list[bytes] = []
+        with self.path.open("rb") as raw:
+            try:
+                for block in _unpacked(self.path, raw):
+                    # A kill may have cut off the last line.
+                    *ends, rest = block.split(b"\n")
+                    for end in ends:
+                        line = b"".join([*parts, end])
+                        parts = []
+                        yield json.loads(line)
+                        self._digest.update(line + b"\n")
+                        read += 1
+                    parts.append(rest)
+                    size += len(block)
+                    if not read and size > _LONGEST_HEADER:
+                        raise ValueError("it is too long")
+            except (ValueError, RecursionError, zstandard.ZstdError, zlib.error) as error:
+                self._damaged(read, json_fault(error))
+
+
+def _unpacked(path: Path, raw: BinaryIO) -> Iterator[bytes]:
+    if (packing := _PACKINGS.get(path.suffix.lower())) is None:
+        while block := raw.read(_BLOCK):
+            yield block
+        return
+    unpacker, whole = packing[1](), True
+    while block := raw.read(_BLOCK):
+        # Block by block, so that nothing before a damaged one is lost. The last may be cut off.
+        for first in range(0, len(block), _PIECE):
+            piece = block[first : first + _PIECE]
+            while piece:
+                yield unpacker.decompress(piece)
+                piece, whole = unpacker.unused_data, unpacker.eof
+                if whole:
+                    unpacker = packing[1]()
+    if not whole:
+        raise ValueError("the rest is cut off, as by a kill")

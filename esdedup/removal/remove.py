@@ -1,0 +1,330 @@
+"""Deletes, marks or moves duplicates, with a log from which that can be undone.
+
+A document is changed only if its text, and that of its representative, are still the texts that
+were compared. It is logged whole first, and then changed only if nobody changed it since
+(`stores.changes`). A document whose representative vanished at the same time is put back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from esdedup.exceptions import RecordError, StoreError, UsageError
+from esdedup.groups.groups import Groups
+from esdedup.groups.marks import differing, former, merging, require_settled, wanted_marks
+from esdedup.ingest.renew import digests
+from esdedup.models import Change, Counts, Failure, Held
+from esdedup.removal.log import Action, Entry, LogWriter
+from esdedup.stores.base import Store
+from esdedup.stores.changes import CHANGED, Decision, change_held
+from esdedup.stores.fields import text_at
+from esdedup.stores.judgements import read_judgements
+from esdedup.stores.mapping import IndexMeta
+from esdedup.text.arrays import I64
+
+_FIRST_PAGE = 100
+_PAGE = 1_000
+_CHARACTERS = 20_000_000
+"""Number of documents, and about the characters, that are held, logged and changed at once."""
+
+
+_PutBack = tuple[set[str], set[str], list[Failure]]
+"""Ids of the documents that were created, of those that were there, and the failures."""
+
+
+def remove(store: Store, held: Sequence[Held]) -> list[Failure]:
+    """Deletes documents that are as they were held; returns a failure for each other one."""
+    version = {one.id: one.version for one in held}
+
+    def decision(now: Held) -> Decision:
+        return Change(now, None) if now.version == version[now.id] else _changed(now)
+
+    return change_held(store, held, lambda some: [*map(decision, some)], []).failures
+
+
+def _changed(held: Held) -> Failure:
+    return Failure(held.id, CHANGED, conflict=True)
+
+
+def put_back(store: Store, held: Sequence[Held]) -> _PutBack:
+    """Creates documents as they were held; equal ones count as present, none is overwritten."""
+    found = {one.id: one for one in store.hold([one.id for one in held])}
+    report = store.restore([one for one in held if one.id not in found])
+    refused = {each.id: each for each in report.failures}
+    found |= {one.id: one for one in store.hold(list(refused))}
+    taken = f"{store.where} has another document of this id, which was left as it is"
+    result: _PutBack = set(), set(), []
+    created, present, failures = result
+    for one in held:
+        there = found.get(one.id)
+        if there is not None and there.document.source == one.document.source:
+            present.add(one.id)
+        elif there is not None:
+            failures.append(Failure(one.id, taken, conflict=True))
+        elif one.id in refused:
+            failures.append(refused[one.id])
+        else:
+            created.add(one.id)
+    return result
+
+
+def move(store: Store, destination: Store, held: Sequence[Held]) -> list[Failure]:
+    """Creates documents in another index, then deletes them here; returns the failures."""
+    created, present, failures = put_back(destination, [replace(one, index=None) for one in held])
+    arrived = created | present
+    left = remove(store, [one for one in held if one.id in arrived])
+    # A document that changed here stays here, and its old copy must not stay there.
+    stayed = {each.id for each in left} & created
+    _remove_same(destination, [one for one in held if one.id in stayed])
+    return failures + left
+
+
+def move_back(store: Store, destination: Store | None, held: Sequence[Held]) -> _PutBack:
+    """Puts documents back, and then deletes them in the index that they were moved to, if any.
+
+    A document that was changed there stays there too, and is among the failures.
+    """
+    created, present, failures = put_back(store, held)
+    if destination is not None:
+        back = created | present
+        failures += _remove_same(destination, [one for one in held if one.id in back])
+    return created, present, failures
+
+
+def _remove_same(store: Store, held: Sequence[Held]) -> list[Failure]:
+    """Deletes documents that are there unchanged; returns a failure for each changed one."""
+    wanted = {one.id: one.document.source for one in held}
+    found = store.hold(list(wanted))
+    same = [one for one in found if one.document.source == wanted[one.id]]
+    changed = {one.id for one in found} - {one.id for one in same}
+    changed |= {each.id for each in remove(store, same)}
+    reason = f"it was put back, and stays in {store.where} too, where it was changed"
+    return [Failure(id, reason, conflict=True) for id in wanted if id in changed]
+
+
+@dataclass(frozen=True)
+class DedupReport(Counts):
+    """Counts of the documents that were looked at.
+
+    done: deleted, marked or moved. unchanged: had the marks already. gone: were deleted by others,
+    or by a run that was killed. failures: left as they were, with the reason; a conflict means that
+    a document changed since it was compared.
+    """
+
+    done: int = 0
+    unchanged: int = 0
+    gone: int = 0
+    failures: list[Failure] = field(default_factory=list)
+
+    @property
+    def settled(self) -> int:
+        """The number of documents that were looked at."""
+        return self.done + self.unchanged + self.gone + len(self.failures)
+
+
+def prepare(
+    store: Store,
+    meta: IndexMeta,
+    groups: Groups,
+    action: Action,
+    destination: Store | None = None,
+) -> None:
+    """Raises an error if a run may not begin; the arguments are those of `dedup`.
+
+    It is UsageError if they contradict each other, StoreError if the groups do not suit judgements
+    that were made since they were found, and SchemeMismatch if the destination has another scheme.
+    """
+    if (action == "move") != (destination is not None and destination.where != store.where):
+        raise UsageError("to move documents, and only that, takes another index to move them to")
+    if action != "delete":
+        require_settled(store, meta)
+    _require_judged(store, meta, groups, groups.duplicate_rows)
+    stored = None if destination is None else destination.meta()
+    if destination is not None and stored is not None:
+        stored.require(meta, destination.where)
+
+
+def dedup(
+    store: Store,
+    meta: IndexMeta,
+    groups: Groups,
+    action: Action,
+    log: LogWriter,
+    destination: Store | None = None,
+    on_report: Callable[[DedupReport], None] | None = None,
+) -> DedupReport:
+    """Deletes, marks, or moves the duplicates among groups of documents, after `prepare`.
+
+    destination: an index of the same scheme to move them to; made if there is none. on_report:
+    called after each page.
+
+    Returns the counts of all documents. Raises the errors of the store, and StoreError if the log
+    can't be written, or if the rest of the groups does not suit a judgement that was made since.
+    Documents that were not logged are not changed, and the same call goes on.
+    """
+    if destination is not None and destination.meta() is None:
+        destination.create(replace(meta, next=None, former=None, spent=()))
+    rows = groups.duplicate_rows
+    if action == "mark":
+        rows = np.union1d(rows, groups.representative[rows])
+    # Each representative right before its duplicates.
+    rows = rows[np.argsort(groups.representative[rows], kind="stable")]
+    work = _Work(store, meta, groups, action, destination)
+    total, first, size = DedupReport(), 0, _FIRST_PAGE
+    suited = None
+    while first < rows.size:
+        suited = _require_judged(store, meta, groups, rows[first:], suited)
+        some = rows[first : first + size].tolist()
+        report, characters = work.page(some, log)
+        total += report
+        if on_report is not None:
+            on_report(report)
+        first += size
+        mean = max(1, characters // len(some))
+        size = max(1, min(_PAGE, 2 * size, _CHARACTERS // mean))
+    for each in (store, destination):
+        if each is not None:
+            each.refresh()
+    return total
+
+
+def _require_judged(
+    store: Store, meta: IndexMeta, groups: Groups, ahead: I64, suited: str | None = None
+) -> str:
+    """Raises StoreError if groups do not suit the judgements as they are now.
+
+    ahead: the rows of the documents that are not changed yet; the others do not matter. suited: the
+    `acting` of judgements that suit. Returns that of the judgements as they are now.
+    """
+    now = read_judgements(store, meta)
+    acting = now.acting
+    if acting == suited:
+        return acting
+    if (reason := groups.misfit(now, ahead)) is not None:
+        raise StoreError(f"{reason} since these groups were found: find the groups again")
+    return acting
+
+
+@dataclass(frozen=True)
+class _Work:
+    store: Store
+    meta: IndexMeta
+    groups: Groups
+    action: Action
+    destination: Store | None
+
+    def page(self, rows: list[int], log: LogWriter) -> tuple[DedupReport, int]:
+        """Changes the documents of some rows; returns the counts, and the number of characters."""
+        row_of = {self.groups.ids[row]: row for row in rows}
+        held = {one.id: one for one in self.store.hold(list(row_of))}
+        digest_of = _text_digests(held.values(), self.meta)
+        originals = self._originals(rows)
+        entries, lines, failures, done, unchanged = [], [], [], list[str](), 0
+        for id, one in held.items():
+            planned = self._planned(row_of[id], one, digest_of.get(id), originals)
+            if planned is None:
+                unchanged += 1
+            elif isinstance(planned, Failure):
+                failures.append(planned)
+            else:
+                try:
+                    lines.append(planned.line())
+                    entries.append(planned)
+                except RecordError as error:
+                    failures.append(Failure(id, f"it can't be logged: {error}"))
+        if entries:
+            log.plan(lines)
+            done, left = self._carry_out(entries, row_of)
+            failures += left
+        if entries or failures:
+            log.settle(done, failures)
+        failed = {each.id for each in failures}
+        changed = sum(id not in failed for id in done)
+        report = DedupReport(changed, unchanged, len(rows) - len(held), failures)
+        texts = (text_at(one.document.source, self.meta.text_fields) for one in held.values())
+        return report, sum(len(text or "") for text in texts) + sum(map(len, lines))
+
+    def _carry_out(
+        self, entries: list[Entry], row_of: Mapping[str, int]
+    ) -> tuple[list[str], list[Failure]]:
+        """Changes logged documents; returns the ids of those that changed, and the failures."""
+        held = [entry.held for entry in entries]
+        if self.action == "mark":
+            failures = self._mark(entries)
+        elif self.destination is not None:
+            failures = move(self.store, self.destination, held)
+        else:
+            failures = remove(self.store, held)
+        stayed = {each.id for each in failures}
+        changed = [entry for entry in entries if entry.id not in stayed]
+        if self.action == "mark":
+            return [entry.id for entry in changed], failures
+        # A representative may have vanished just now, such as by a run that keeps others.
+        originals = self._originals([row_of[entry.id] for entry in changed])
+        bereft = [entry.held for entry in changed if entry.original not in originals]
+        if not bereft:
+            return [entry.id for entry in changed], failures
+        created, present, left = move_back(self.store, self.destination, bereft)
+        back = created | present
+        reason = "its original is gone or changed, just as it went: it was put back"
+        returned = {
+            one.id: Failure(one.id, reason, conflict=True) for one in bereft if one.id in back
+        }
+        returned |= {each.id: each for each in left}
+        return [each.id for each in changed if each.id not in back], [*failures, *returned.values()]
+
+    def _originals(self, rows: Sequence[int]) -> set[str]:
+        """The ids of the rows' representatives that still have the text that was compared."""
+        heads = self.groups.representative[rows].tolist()
+        digest_of = {self.groups.ids[head]: self.groups.digest(head) for head in heads}
+        held = self.store.hold(list(digest_of), [*self.meta.text_fields])
+        found = _text_digests(held, self.meta)
+        return {id for id, digest in digest_of.items() if found.get(id) == digest}
+
+    def _planned(
+        self, row: int, held: Held, digest: str | None, originals: set[str]
+    ) -> Entry | Failure | None:
+        """Its log entry; a failure if it must stay as it is; None if it needs no change."""
+        groups, source, name = self.groups, held.document.source, self.meta.field
+        head, compared = int(groups.representative[row]), groups.digest(row)
+        reason = None
+        if digest != compared:
+            reason = "its text changed since it was compared"
+            if held.document.tokens_in(name).get("digest") == compared:
+                reason = "its tokens are not of the text that it has now (esdedup backfill --stale)"
+        elif groups.ids[head] not in originals:
+            original = groups.ids[head]
+            reason = f"its original {original!r} is gone, or its text changed since it was compared"
+        if reason is not None:
+            return Failure(held.id, reason, conflict=True)
+        alike = (None, None) if head == row else (groups.ids[head], float(groups.value[row]))
+        entry = Entry(held, *alike)
+        if self.action != "mark":
+            return entry
+        marks = differing(source, name, wanted_marks(groups, row))
+        return replace(entry, marks=marks, former=former(source, name, marks)) if marks else None
+
+    def _mark(self, entries: list[Entry]) -> list[Failure]:
+        entry_of = {entry.id: entry for entry in entries}
+
+        def decision(now: Held) -> Decision:
+            source, entry = now.document.source, entry_of[now.id]
+            if not differing(source, self.meta.field, entry.marks):
+                return "unchanged"
+            if now.version != entry.held.version:
+                return _changed(now)
+            return Change(now, merging(source, self.meta.field, entry.marks))
+
+        held = [entry.held for entry in entries]
+        report = change_held(self.store, held, lambda some: [*map(decision, some)], gone=CHANGED)
+        return report.failures
+
+
+def _text_digests(held: Iterable[Held], meta: IndexMeta) -> dict[str, str]:
+    """The digests of the documents' texts as they are now, by id, if they have a text."""
+    texts = {one.id: text_at(one.document.source, meta.text_fields) for one in held}
+    with_text = {id: text for id, text in texts.items() if text is not None}
+    return dict(zip(with_text, digests(list(with_text.values()), meta), strict=True))

@@ -1,0 +1,87 @@
+"""Undoes a run from its log: puts documents back, or takes marks away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from esdedup.groups.marks import differing, former, replaced
+from esdedup.models import Change, Counts, Failure, Held
+from esdedup.removal.log import Entry, LogReader
+from esdedup.removal.remove import move_back
+from esdedup.stores.base import Store
+from esdedup.stores.changes import Decision, change_held, missing
+
+_GONE = "it is gone"
+
+
+@dataclass(frozen=True)
+class UndoReport(Counts):
+    """Counts of the documents in a log.
+
+    restored: put back, or given their former marks. present: were as before already. failures: left
+    as they are, with the reason; a conflict means that somebody else has written since. damage: the
+    reason for which the rest of the log could not be read, or may be missing, if any.
+    """
+
+    restored: int = 0
+    present: int = 0
+    failures: list[Failure] = field(default_factory=list)
+    damage: list[str] = field(default_factory=list)
+
+    @property
+    def settled(self) -> int:
+        """The number of documents that were looked at."""
+        return self.restored + self.present + len(self.failures)
+
+
+def undo(
+    store: Store,
+    log: LogReader,
+    destination: Store | None = None,
+    on_report: Callable[[UndoReport], None] | None = None,
+) -> UndoReport:
+    """Puts back the documents that a run deleted or moved, or takes its marks away.
+
+    Documents of others are never overwritten. A second call completes one that was stopped.
+    destination: the index that documents were moved to. on_report: called after each page.
+
+    Returns the counts of all documents, and `damage` if the log was not read to its end.
+    Raises the errors of the stores.
+    """
+    total = UndoReport()
+    for entries in log.pages():
+        if log.header.action == "mark":
+            report = _unmark(store, log.header.field, entries)
+        else:
+            held = [entry.held for entry in entries]
+            created, present, failures = move_back(store, destination, held)
+            failed = {each.id for each in failures}
+            report = UndoReport(len(created - failed), len(present - failed), failures)
+        total += report
+        if on_report is not None:
+            on_report(report)
+    for each in (store, destination):
+        if each is not None:
+            each.refresh()
+    return total + UndoReport(damage=[log.damage] if log.damage is not None else [])
+
+
+def _unmark(store: Store, name: str, entries: Sequence[Entry]) -> UndoReport:
+    entry_of = {entry.id: entry for entry in entries}
+
+    def decision(held: Held) -> Decision:
+        source, entry = held.document.source, entry_of[held.id]
+        if former(source, name, entry.marks) == entry.former:
+            return "unchanged"
+        if differing(source, name, entry.marks):
+            reason = "its marks are not those that were put, and were left as they are"
+            return Failure(entry.id, reason, conflict=True)
+        # An update could only put null in the place of a name, and not remove it.
+        return Change(held, replaced(source, name, entry.marks, entry.former), whole=True)
+
+    ids = list(entry_of)
+    held = store.hold(ids)
+    report = change_held(store, held, lambda some: [*map(decision, some)], gone=_GONE)
+    failures = report.failures + missing(ids, held, _GONE).failures
+    return UndoReport(report.written, report.unchanged, failures)

@@ -1,0 +1,1 @@
+"""Kinds of sketches, one module each."""

@@ -1,0 +1,706 @@
+"""Groups of near-duplicates of a whole index, and how they are written into it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import json
+import random
+import shutil
+import subprocess
+import sys
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xxhash
+
+import esdedup
+from esdedup.groups.groups import Grouping, Groups, find_groups
+from esdedup.groups.marks import mark_groups
+from esdedup.index import GroupOptions
+from esdedup.models import natural
+from esdedup.pairs import scan as work_folder
+from esdedup.pairs.keep_rule import KeepRule
+from esdedup.pairs.scan import WorkFolder
+from esdedup.pairs.union_find import join, singletons
+from esdedup.search import buckets
+from esdedup.sketch.sketch import sketch
+from esdedup.text.jaccard import jaccard
+from tests.conftest import delete_index
+from tests.helpers.commands import all_documents, call, run_command, words, write_lines
+from tests.helpers.processes import await_true, start_command
+
+
+@pytest.mark.parametrize(
+    ("rule", "first"),
+    [
+        ("first", "1"), ("last", "10"), ("first:n", "2"), ("last:n", "10"), ("oldest:day", "10"),
+        ("newest:day", "2"), ("longest", "2"), ("shortest", "10"),
+    ],
+)  # fmt: skip
+def test_rules_of_what_stays(rule: str, first: str, tmp_path: Path) -> None:
+    text = words(1, 60)
+    with esdedup.open(tmp_path / "a.db") as index:
+        index.add(
+            [
+                {"id": "10", "text": text, "n": 3, "day": "2024-01-01"},
+                {"id": "2", "text": text + " more and more", "n": -1.5, "day": "2024-03-01"},
+                {"id": "1", "text": text + " more"},
+            ]
+        )
+        (group,) = index.groups(method="components", keep=rule)
+    assert group.representative == first
+    assert {group.representative, *(member.id for member in group.members)} == {"1", "2", "10"}
+
+
+@pytest.mark.parametrize("rule", ["", "newest", "longest:n", "first:", "biggest"])
+def test_rules_that_are_none(rule: str) -> None:
+    with pytest.raises(esdedup.UsageError, match="newest:FIELD"):
+        KeepRule.parse(rule)
+
+
+def test_a_field_that_no_document_has(tmp_path: Path) -> None:
+    with esdedup.open(tmp_path / "a.db") as index:
+        index.add([{"id": "1", "text": "some text"}])
+        with pytest.raises(esdedup.UsageError, match="first:day: no document has"):
+            index.groups(method="components", keep="oldest:day")
+
+
+# Groups on made-up texts
+
+
+def chain(length: int, step: int, seed: int, count: int = 120) -> list[str]:
+    """Texts of which each differs from the one before by a few words more."""
+    now = words(seed, count).split()
+    made = []
+    for number in range(length):
+        made.append(" ".join(now))
+        for at in range(step):
+            now[(number * step + at) % count] = f"x{seed}y{number}z{at}"
+    return made
+
+
+def planted(groups: int, seed: int = 5) -> dict[str, str]:
+    """Texts by id: groups of one to six near-duplicates, in any order, in two languages."""
+    rng = random.Random(seed)
+    texts = []
+    for number in range(groups):
+        text = words(1000 * seed + number, 60)
+        if number % 3 == 0:
+            han = "".join(chr(rng.randint(0x4E00, 0x9FA0)) for _ in range(120))
+            text = han[:50] + "，" + han[50:] + "。"
+        texts.append(text)
+        for _ in range(rng.choice([0, 0, 1, 2, 5])):
+            edits = rng.randint(0, 2)
+            copy = list(text) if "，" in text else text.split(" ")
+            for _ in range(edits):
+                copy[rng.randrange(len(copy))] = rng.choice(["某", "new", "另"])
+            texts.append(("" if "，" in text else " ").join(copy))
+    rng.shuffle(texts)
+    return {f"d{number}": text for number, text in enumerate(texts)}
+
+
+def truth(texts: dict[str, str], threshold: float) -> dict[tuple[str, str], float]:
+    """All pairs at or over a threshold, whatever tokens they share."""
+    ids = list(texts)
+    sets = sketch(list(texts.values()), esdedup.Scheme(), with_shingles=True).shingles
+    assert sets is not None
+    a, b = np.triu_indices(len(ids), 1)
+    values = jaccard(sets, a, b)
+    return {
+        (ids[i], ids[j]): value
+        for i, j, value in zip(a.tolist(), b.tolist(), values.tolist(), strict=True)
+        if value >= threshold
+    }
+
+
+def partition_of(groups: Groups) -> dict[str, str]:
+    return {
+        id: groups.ids[row]
+        for id, row in zip(groups.ids, groups.representative.tolist(), strict=True)
+    }
+
+
+def components(ids: list[str], pairs: dict[tuple[str, str], float]) -> dict[str, str]:
+    order = {id: rank for rank, id in enumerate(sorted(ids, key=natural))}
+    found = singletons(len(ids))
+    edges = np.array([(order[a], order[b]) for a, b in pairs], np.int64).reshape(-1, 2)
+    join(found, edges[:, 0], edges[:, 1])
+    ranked = list(order)
+    return {id: ranked[found[row]] for id, row in order.items()}
+
+
+def leaders(texts: dict[str, str], pairs: dict[tuple[str, str], float]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    equal: dict[str, str] = {}
+    for id in sorted(texts, key=natural):
+        if texts[id] in equal:
+            found[id] = found[equal[texts[id]]]
+            continue
+        equal[texts[id]] = id
+        near = [
+            (-value, natural(other), other)
+            for pair, value in pairs.items()
+            if id in pair and found.get(other := pair[pair[0] == id]) == other
+        ]
+        found[id] = min(near)[2] if near else id
+    return found
+
+
+@pytest.fixture(scope="module")
+def texts() -> dict[str, str]:
+    return planted(150) | {
+        f"chain-{seed}-{number}": text
+        for seed in range(3)
+        for number, text in enumerate(chain(12, 2, seed))
+    }
+
+
+@pytest.fixture(scope="module")
+def pairs(texts: dict[str, str]) -> dict[tuple[str, str], float]:
+    return truth(texts, 0.8)
+
+
+@pytest.fixture(scope="module")
+def stored(texts: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("clusters") / "a.db"
+    with esdedup.open(file) as index:
+        index.add([{"id": id, "text": text} for id, text in texts.items()])
+    return file
+
+
+@pytest.mark.parametrize("method", ["components", "leader"])
+@pytest.mark.parametrize("block", [1 << 22, 50])
+def test_groups_are_those_of_all_pairs(
+    stored: Path,
+    texts: dict[str, str],
+    pairs: dict[tuple[str, str], float],
+    method: Any,
+    block: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(buckets, "PAIRS_A_BLOCK", block)
+    with esdedup.open(stored) as index:
+        found = index.groups(method=method)
+    expected = components(list(texts), pairs) if method == "components" else leaders(texts, pairs)
+    assert partition_of(found) == expected
+    assert found.capped.buckets == 0
+    for group in found:
+        for member in group.members:
+            pair = (group.representative, member.id)
+            known = pairs.get(pair, pairs.get(pair[::-1]))
+            assert member.similarity == (
+                known if known is not None else pytest.approx(0.5, abs=0.3)
+            )
+            if method == "leader":
+                assert known is not None
+
+
+def test_a_chain_is_one_component_and_several_leaders(stored: Path) -> None:
+    with esdedup.open(stored) as index:
+        joined = partition_of(index.groups(method="components"))
+        led = partition_of(index.groups(method="leader"))
+    ids = [f"chain-1-{number}" for number in range(12)]
+    assert {joined[id] for id in ids} == {"chain-1-0"}
+    assert len({led[id] for id in ids}) > 1
+
+
+@pytest.mark.parametrize("method", ["components", "leader"])
+@pytest.mark.parametrize("distance", [None, 3, 7])
+def test_groups_by_hamming_distance(
+    stored: Path, texts: dict[str, str], method: Any, distance: int | None
+) -> None:
+    prints = sketch(list(texts.values()), esdedup.Scheme()).fingerprints
+    assert prints is not None
+    numbers = dict(zip(texts, prints[:, 0].tolist(), strict=True))
+    near = {
+        (a, b): -float((numbers[a] ^ numbers[b]).bit_count())
+        for a, b in itertools.combinations(texts, 2)
+        if (numbers[a] ^ numbers[b]).bit_count() <= (distance or 3)
+    }
+    with esdedup.open(stored) as index:
+        found = index.groups(metric="hamming", distance=distance, method=method)
+    expected = components(list(texts), near) if method == "components" else leaders(texts, near)
+    assert partition_of(found) == expected
+    assert found.grouping.limits.distance == (distance or 3)
+    for group in found:
+        for member in group.members:
+            apart = (numbers[group.representative] ^ numbers[member.id]).bit_count()
+            assert (member.distance, member.similarity) == (apart, None)
+
+
+def test_equal_texts_are_one_row_also_those_without_words(tmp_path: Path) -> None:
+    equal = [{"id": f"e{number}", "text": "同样的文字，同样的文字 Same"} for number in range(3_000)]
+    empty = [{"id": f"x{number}", "text": text} for number, text in enumerate(["", "", "!", "!"])]
+    with esdedup.open(tmp_path / "a.db") as index:
+        index.add([*equal, *empty])
+        every: list[GroupOptions] = [
+            {}, {"method": "components"}, {"metric": "hamming"}, {"exact": True}
+        ]  # fmt: skip
+        for options in every:
+            group, wordless = index.groups(**options)
+            assert (group.representative, len(group.members)) == ("e0", 2_999)
+            assert (wordless.representative, [each.id for each in wordless.members]) == (
+                "x2", ["x3"]
+            )  # fmt: skip
+            assert index.groups(**options).capped.buckets == 0
+            assert {member.digest for member in group.members} == {group.digest}
+
+
+@pytest.mark.parametrize("kind", ["minhash", "simhash"])
+def test_exact_groups_with_tokens_of_one_kind(kind: str, tmp_path: Path) -> None:
+    whole = esdedup.Scheme()
+    scheme = (
+        dataclasses.replace(whole, simhash=None)
+        if kind == "minhash"
+        else dataclasses.replace(whole, minhash=None)
+    )
+    with esdedup.open(tmp_path / "a.db", scheme=scheme) as index:
+        index.add([{"id": f"{n}", "text": text} for n, text in enumerate(["同", "同", "", ""])])
+        (group,) = index.groups(exact=True)
+    assert (group.representative, [each.id for each in group.members]) == ("0", ["1"])
+
+
+def test_a_bucket_that_is_cut_short_is_told_and_still_joined(tmp_path: Path) -> None:
+    base = words(3, 200).split()
+    texts = [" ".join([*base[:at], f"v{at}", *base[at + 1 :]]) for at in range(150)]
+    with esdedup.open(tmp_path / "a.db") as index:
+        index.add([{"id": str(at), "text": text} for at, text in enumerate(texts)])
+        (group,) = index.groups(method="components", max_per_bucket=5)
+        assert len(group.members) == 149
+        cut = index.groups(method="components", max_per_bucket=5).capped
+        assert cut.buckets > 0
+        assert 5 < cut.largest <= 150
+        found = index.pairs(threshold=0.8, max_per_bucket=5)
+        assert found.capped == cut
+        assert 149 <= len(found) < 150 * 149 // 2
+        assert len(index.pairs(threshold=0.8)) == 150 * 149 // 2
+    ran = run_command("pairs", "--db", str(tmp_path / "a.db"), "--max-per-bucket", "5")
+    assert "hold more than 5 documents" in ran.err
+    assert ran.status == 0
+
+
+# Written into an index
+
+
+@pytest.fixture(params=["local", "elasticsearch", "elasticsearch8", "opensearch"])
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[str]]:
+    """The options that name an index nobody else uses."""
+    if request.param == "local":
+        yield ["--db", str(tmp_path / "a.db")]
+        return
+    url: str = request.getfixturevalue(f"{request.param}_url")
+    name = f"esdedup-group-{uuid.uuid4().hex[:12]}"
+    yield ["--url", url, "--index", name]
+    delete_index(url, name)
+
+
+def opened(target: list[str]) -> esdedup.Index:
+    if target[0] == "--db":
+        return esdedup.open(target[1])
+    return esdedup.open(target[1], target[3])
+
+
+def run(target: list[str], *arguments: str, cwd: Path | None = None) -> dict[str, Any]:
+    with contextlib.chdir(cwd or Path.cwd()):
+        done = run_command(*arguments, *target)
+    assert done.status == 0, done.err
+    return done.json[-1]
+
+
+def marks(target: list[str]) -> dict[str, tuple[Any, ...]]:
+    names = ("group", "original", "similarity", "distance")
+    with opened(target) as index:
+        ids = [one.id for batch in index.store.scan([], index.meta) for one in batch]
+        return {
+            one.id: tuple((one.source["esdedup"]).get(name) for name in names)
+            for one in index.store.get(ids)
+        }
+
+
+def add(target: list[str], texts: dict[str, str]) -> None:
+    with opened(target) as index:
+        index.add([{"id": id, "text": text, "n": 1} for id, text in texts.items()])
+
+
+@pytest.mark.on_every_server
+def test_documents_of_groups_get_them_and_others_lose_theirs(
+    target: list[str], texts: dict[str, str], pairs: dict[tuple[str, str], float], tmp_path: Path
+) -> None:
+    add(target, texts)
+    before = run(target, "group", "--dry-run", cwd=tmp_path)
+    assert "written" not in before
+    assert set(marks(target).values()) == {(None, None, None, None)}
+    answer = run(target, "group", "--method", "leader", cwd=tmp_path)
+    expected = leaders(texts, pairs)
+    sizes = Counter(expected.values())
+    grouped = sum(size for size in sizes.values() if size > 1)
+    assert (answer["documents"], answer["written"]) == (len(texts), grouped)
+    assert answer["unchanged"] == len(texts) - grouped > 0
+    for id, (group, original, similarity, distance) in marks(target).items():
+        head = expected[id]
+        assert group == (head if sizes[head] > 1 else None)
+        assert original == (None if head == id else head)
+        assert similarity == (None if head == id else pairs.get((head, id), pairs.get((id, head))))
+        assert distance is None
+    again = run(target, "group", "--method", "leader", cwd=tmp_path)
+    assert (again["written"], again["unchanged"]) == (0, len(texts))
+    assert answer["sizes"] == again["sizes"]
+    # By another rule and metric, the old marks go.
+    run(target, "group", "--metric", "hamming", "--keep", "longest", cwd=tmp_path)
+    found = marks(target)
+    assert {mark[2] for mark in found.values()} == {None}
+    assert all((mark[1] is None) == (mark[3] is None) for mark in found.values())
+    assert sum(mark[0] is None for mark in found.values()) > 0
+    every = run(target, "group", "--collapse-ready", cwd=tmp_path)
+    assert every["written"] + every["unchanged"] == len(texts)
+    found = marks(target)
+    assert {id: mark[0] for id, mark in found.items()} == expected
+    alone = len(texts) - grouped
+    assert run(target, "group", "--collapse-ready", cwd=tmp_path)["written"] == 0
+    assert run(target, "group", cwd=tmp_path)["written"] == alone
+    assert sum(mark == (None,) * 4 for mark in marks(target).values()) == alone
+    with opened(target) as index:
+        assert {document.source["n"] for document in index.store.get(list(texts))} == {1}
+    assert not list(tmp_path.glob("*.group"))
+
+
+@pytest.mark.parametrize("target", ["local", "elasticsearch"], indirect=True)
+def test_only_documents_whose_marks_differ_are_read_again(
+    target: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = planted(30)
+    add(target, texts)
+    with opened(target) as index:
+        read: list[str] = []
+        hold = index.store.hold
+
+        def holding(ids: Any, *arguments: Any) -> Any:
+            read.extend(ids)
+            return hold(ids, *arguments)
+
+        monkeypatch.setattr(index.store, "hold", holding)
+        first = index.group()
+        grouped = sum(len(group.members) + 1 for group in first.groups)
+        assert (first.marks.written, len(read)) == (grouped, grouped)
+        read.clear()
+        assert (index.group().marks.unchanged, read) == (len(texts), [])
+        # A document that gets a group from an ingest policy, or of another text, is alone.
+        index.add([{"id": "new", "text": words(77, 60)}], on_duplicate="mark")
+        member = next(iter(first.groups)).members[-1].id
+        index.update([{"id": member, "text": words(78, 60)}])
+        assert marks(target)["new"][0] == "new"
+        assert index.group().marks.written == 2
+        assert sorted(read) == sorted(["new", member])
+    assert marks(target)["new"] == marks(target)[member] == (None,) * 4
+
+
+def test_searches_leave_out_duplicates_in_two_ways(url: str, tmp_path: Path) -> None:
+    name = f"esdedup-group-{uuid.uuid4().hex[:12]}"
+    target = ["--url", url, "--index", name]
+    try:
+        texts = planted(20)
+        add(target, texts)
+        answer = run(target, "group", cwd=tmp_path)
+        original = {"exists": {"field": "esdedup.original"}}
+        left = len(texts) - answer["duplicates"]
+
+        def found(**body: Any) -> int:
+            return len(
+                call(url, "POST", f"/{name}/_search", {"size": 1_000} | body)["hits"]["hits"]
+            )
+
+        assert found(query={"bool": {"must_not": original}}) == left
+        run(target, "group", "--collapse-ready", cwd=tmp_path)
+        assert found(collapse={"field": "esdedup.group"}) == left
+    finally:
+        delete_index(url, name)
+
+
+def test_a_document_that_changed_meanwhile_is_left_as_it_is(
+    target: list[str], texts: dict[str, str]
+) -> None:
+    add(target, texts)
+    with opened(target) as index:
+        found = index.groups()
+        (first, second, *_) = found
+        changed, gone, touched = first.members[0].id, first.members[1].id, second.members[0].id
+        index.update([{"id": changed, "text": "entirely another text now"}])
+        index.update([{"id": touched, "n": 2}])
+        index.delete([gone])
+        report = mark_groups(index.store, index.meta, found)
+    grouped = sum(len(group.members) + 1 for group in found)
+    assert (report.written, report.stale, report.failures) == (grouped - 2, 2, [])
+    assert report.read == report.written + report.stale + report.unchanged == len(texts)
+    after = marks(target)
+    assert after[changed][0] in (None, changed)
+    assert gone not in after
+    assert after[touched][0] == second.representative
+
+
+def test_documents_that_others_write_meanwhile_are_written_in_the_end(
+    url: str, texts: dict[str, str]
+) -> None:
+    name = f"esdedup-group-{uuid.uuid4().hex[:12]}"
+    target = ["--url", url, "--index", name]
+    ids = list(texts)
+    try:
+        add(target, texts)
+        writer = subprocess.Popen(
+            [sys.executable, "-c", _OTHER_WRITER, url, name, json.dumps(ids[:50])]
+        )
+        try:
+            with opened(target) as index:
+                found = index.groups()
+                report = mark_groups(index.store, index.meta, found, collapse_ready=True)
+        finally:
+            writer.terminate()
+            writer.wait()
+        assert report.written + len(report.failures) == len(texts)
+        call(url, "POST", f"/{name}/_refresh")
+        sources = all_documents(url, name)
+        expected = partition_of(found)
+        failed = {failure.id for failure in report.failures}
+        for id in set(ids) - failed:
+            assert sources[id]["esdedup"]["group"] == expected[id]
+        assert max(sources[id].get("counter", 0) for id in ids[:50]) > 0
+    finally:
+        delete_index(url, name)
+
+
+_OTHER_WRITER = """
+import json, sys, urllib.request
+url, name, ids = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+number = 0
+while True:
+    number += 1
+    for id in ids:
+        body = json.dumps({"doc": {"counter": number}}).encode()
+        request = urllib.request.Request(
+            f"{url}/{name}/_update/{id}?retry_on_conflict=9", body,
+            {"content-type": "application/json"})
+        try:
+            urllib.request.urlopen(request).read()
+        except urllib.error.HTTPError as error:
+            if error.code != 409:
+                raise
+"""
+
+
+# Killed and resumed
+
+
+@pytest.mark.parametrize("method", ["components", "leader"])
+def test_a_run_that_was_killed_goes_on_to_the_same_groups(
+    texts: dict[str, str], method: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(buckets, "PAIRS_A_BLOCK", 100)
+    monkeypatch.setattr(work_folder, "_SECONDS_BETWEEN", 0.0)
+    monkeypatch.setattr(work_folder, "DOCUMENTS_A_SHARE", 40)
+    target = ["--db", str(tmp_path / "a.db")]
+    add(target, texts)
+    grouping = Grouping(method=method)
+    work = tmp_path / "work"
+
+    class Killed(Exception):
+        pass
+
+    with opened(target) as index:
+        expected = partition_of(index.groups(method=method))
+        kills, steps_done = 0, 0
+
+        def on_step(name: str, done: int, total: int) -> None:
+            nonlocal steps_done
+            steps_done += 1
+            # Each run gets a few steps further.
+            if steps_done % 7 == 0:
+                raise Killed
+
+        while True:
+            try:
+                with WorkFolder.at(work) as folder:
+                    found = find_groups(
+                        index.store, index.meta, grouping, work=folder, on_step=on_step
+                    )
+                break
+            except Killed:
+                kills += 1
+        assert kills > 3
+        assert partition_of(found) == expected
+        plain = index.groups(method=method)
+        assert np.array_equal(found.value, plain.value, equal_nan=True)
+
+
+def test_killed_twice_the_same_command_completes_it(tmp_path: Path) -> None:
+    target = ["--db", str(tmp_path / "a.db")]
+    texts = planted(700, seed=9)
+    add(target, texts)
+    with opened(target) as index:
+        expected = {
+            id: group.representative
+            for group in index.groups()
+            for id in (group.representative, *(member.id for member in group.members))
+        }
+
+    def begun() -> bool:
+        return any(path.is_dir() for path in tmp_path.iterdir())
+
+    def marked() -> bool:
+        return process.poll() is not None or any(mark[0] for mark in marks(target).values())
+
+    for moment in (begun, marked):
+        process = start_command("group", *target, cwd=tmp_path, stderr=subprocess.DEVNULL)
+        await_true(moment.__name__, moment)
+        process.kill()
+        process.wait()
+    run(target, "group", cwd=tmp_path)
+    assert {id: mark[0] for id, mark in marks(target).items() if mark[0]} == expected
+    assert not any(path.is_dir() for path in tmp_path.iterdir())
+
+
+def test_a_folder_of_other_work_is_refused(tmp_path: Path) -> None:
+    target = ["--db", str(tmp_path / "a.db")]
+    add(target, planted(5))
+    with opened(target) as index, WorkFolder.at(tmp_path / "work") as folder:
+        find_groups(index.store, index.meta, Grouping(), work=folder)
+    options = ["--work", str(tmp_path / "work"), *target]
+    ran = run_command("group", "--threshold", "0.9", *options)
+    assert ran.status == 2
+    assert "unfinished work of another threshold (0.8, not 0.9)" in ran.err
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine.txt").write_text("mine")
+    ran = run_command("group", "--work", str(tmp_path / "full"), *target)
+    assert ran.status == 2
+    assert "it holds mine.txt, which esdedup did not write" in ran.err
+    assert (tmp_path / "full" / "mine.txt").read_text() == "mine"
+
+
+def test_one_run_at_a_time_works_in_a_folder(tmp_path: Path) -> None:
+    target = ["--db", str(tmp_path / "a.db")]
+    add(target, planted(5))
+    options = ["--work", str(tmp_path / "work"), *target]
+    with WorkFolder.at(tmp_path / "work"):
+        ran = run_command("group", *options)
+    assert ran.status == 1
+    assert "another run is using" in ran.err
+    assert run_command("group", *options).status == 0
+    assert not (tmp_path / "work").exists()
+
+
+@pytest.mark.parametrize("job", ["[1]", "{", "", '{"index": 1}', '{"shares": "x"}'])
+def test_a_folder_that_holds_anything(job: str, tmp_path: Path) -> None:
+    target = ["--db", str(tmp_path / "a.db")]
+    add(target, planted(5))
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "job.json").write_text(job)
+    ran = run_command("group", "--work", str(tmp_path / "work"), *target)
+    assert ran.status == 2
+    assert "remove the folder" in ran.err
+
+
+def test_killed_before_anything_was_there(tmp_path: Path) -> None:
+    target = ["--db", str(tmp_path / "a.db")]
+    add(target, planted(5))
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "job.json.tmp").write_text('{"ind')
+    assert run_command("group", "--work", str(tmp_path / "work"), *target).status == 0
+
+
+@pytest.mark.parametrize("name", ["state.npz", "share-0001.npz"])
+def test_a_damaged_file_of_the_work_is_told(name: str, tmp_path: Path) -> None:
+    target = ["--db", str(tmp_path / "a.db")]
+    add(target, planted(5))
+    with opened(target) as index, WorkFolder.at(tmp_path / "work") as folder:
+        find_groups(index.store, index.meta, Grouping(), work=folder)
+    (tmp_path / "work" / name).write_bytes(b"PK\3\4 and then nothing")
+    ran = run_command("group", "--work", str(tmp_path / "work"), *target)
+    assert ran.status == 1
+    assert "remove the folder" in ran.err
+
+
+def test_a_folder_that_goes_away_is_told(tmp_path: Path) -> None:
+    target = ["--db", str(tmp_path / "a.db")]
+    add(target, planted(5))
+    work = tmp_path / "work"
+    with opened(target) as index, WorkFolder.at(work) as folder:
+        shutil.rmtree(work)
+        with pytest.raises(esdedup.StoreError, match=r"work folder .*No such file"):
+            find_groups(index.store, index.meta, Grouping(), work=folder)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--keep", "best"], "newest:FIELD"),
+        (["--metric", "hamming", "--threshold", "0.8"], "--threshold goes with --metric jaccard"),
+        (["--distance", "3"], "--distance goes with --metric hamming"),
+        (["--threshold", "0"], "similarity above 0"),
+        (["--exact", "--threshold", "0.5"], "--exact goes without"),
+        (["--exact", "--metric", "hamming"], "--exact goes without"),
+    ],
+)
+def test_options_that_do_not_go(options: list[str], said: str, tmp_path: Path) -> None:
+    target = ["--db", str(tmp_path / "a.db")]
+    add(target, planted(2))
+    ran = run_command("group", *options, *target)
+    assert ran.status == 2
+    assert said in ran.err
+
+
+@pytest.mark.parametrize("metric", ["jaccard", "hamming"])
+def test_pairs_list_equal_texts_once_or_all(metric: Any, tmp_path: Path) -> None:
+    kinds = [
+        words(1, 60),
+        words(1, 60) + " more",
+        "全然不同的一篇文章，讲的是另一件事情。",
+        "😀😀",
+        "",
+    ]
+    made = [{"id": f"{number:02}", "text": kinds[number % 5]} for number in range(50)]
+    with esdedup.open(tmp_path / "a.db") as index:
+        index.add(made)
+        found = index.pairs(metric=metric, distance=16 if metric == "hamming" else None,
+                            max_per_bucket=3)  # fmt: skip
+        pairs = {(pair.left, pair.right): pair for pair in found}
+        every = {(pair.left, pair.right): pair for pair in found.every()}
+    star = {
+        (f"{kind:02}", f"{number:02}") for kind in range(4) for number in range(5 + kind, 50, 5)
+    }
+    assert pairs.keys() == {*star, ("00", "01")}
+    assert len(found) == len(pairs)
+    assert found.copies == 36
+    alike = {0: 0, 1: 0, 2: 2, 3: 3}
+    assert every.keys() == {
+        (f"{a:02}", f"{b:02}")
+        for a, b in itertools.combinations(range(50), 2)
+        if a % 5 != 4 and alike[a % 5] == alike.get(b % 5)
+    }
+    for pair in [*pairs.values(), *every.values()]:
+        same = int(pair.left) % 5 == int(pair.right) % 5
+        assert pair.equal == same
+        assert pair.similarity is None or (pair.similarity == 1.0) == same
+        assert pair.distance is None or (pair.distance == 0) == same
+    assert not found.capped.buckets
+
+
+def test_texts_of_equal_xxh3_are_two_texts(tmp_path: Path) -> None:
+    texts = ["kcegmjjkmapenehh", "ccbcajoddgfmklgm"]
+    assert len({xxhash.xxh3_64_hexdigest(text.encode()) for text in texts}) == 1
+    write_lines(tmp_path / "a.jsonl", [{"id": text, "text": text} for text in texts])
+    target = ("--db", str(tmp_path / "a.db"))
+    done = run_command("index", str(tmp_path / "a.jsonl"), "--on-duplicate", "skip", *target)
+    assert done.json[0]["created"] == 2
+    assert run_command("pairs", *target).out == ""
+    assert run_command("pairs", str(tmp_path / "a.jsonl")).out == ""
+    assert run_command("explain", *texts, *target).json[0]["duplicates"] is False
+    assert run_command("group", "--exact", "--dry-run", *target).json[-1]["groups"] == 0
+    run_command("dedup", "--apply", "--yes", *target)
+    assert len(run_command("similar", "--text", texts[0], *target).json[0]["matches"]) == 1
+    with esdedup.open(tmp_path / "a.db") as index:
+        assert index.statistics().documents == 2

@@ -1,0 +1,568 @@
+"""Judgements: they are kept, and groups, dedup and ingest policies respect each of them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import esdedup
+from esdedup.groups.constraints import Constraints
+from esdedup.groups.groups import Groups, Method
+from esdedup.ingest.policies import DuplicatePolicy, Originals, PolicyAction
+from esdedup.pairs.union_find import join, singletons
+from esdedup.removal.remove import DedupReport
+from esdedup.sketch.sketch import normalised_digests
+from esdedup.stores.judgements import PREFIX, Judgement, keep_judgement
+from tests.conftest import delete_index
+from tests.helpers.commands import run_command, words
+from tests.helpers.places import Place
+
+WAYS: list[dict[str, Any]] = [
+    {"method": "leader", "threshold": 0.6},
+    {"method": "components", "threshold": 0.6},
+    {"method": "leader", "metric": "hamming", "distance": 15},
+    {"method": "components", "metric": "hamming", "distance": 15},
+    {"exact": True},
+]
+
+
+@pytest.fixture
+def index(place: Place) -> Iterator[esdedup.Index]:
+    with esdedup.open(place.target, place.index) as opened:
+        yield opened
+    if not isinstance(place.target, Path):
+        delete_index(place.target, PREFIX + place.index)
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Iterator[esdedup.Index]:
+    with esdedup.open(tmp_path / "a.db") as opened:
+        yield opened
+
+
+def varied(seed: int, number: int) -> str:
+    """A text that is much like the others of a seed: one word of 200 differs."""
+    found = words(seed, 200).split()
+    found[number] = f"x{number}"
+    return " ".join(found)
+
+
+def sets_of(groups: Groups) -> set[frozenset[str]]:
+    return {frozenset([g.representative, *(m.id for m in g.members)]) for g in groups}
+
+
+def group_of(groups: Groups) -> dict[str, int]:
+    return dict(zip(groups.ids, groups.representative.tolist(), strict=True))
+
+
+@pytest.mark.on_every_server
+def test_judgements_are_kept_and_taken_back(index: esdedup.Index, place: Place) -> None:
+    index.add([{"id": f"d{n}", "text": varied(1, n)} for n in range(4)])
+    assert not index.judgements()
+    made = index.judge("d2", "d1", "different", 0.9)
+    assert (made.left, made.right, made.verdict, made.similarity) == ("d1", "d2", "different", 0.9)
+    index.judge("d1", "d3", "unsure")
+    index.judge("d0", "d3", "duplicate")
+    index.represent("d2")
+    index.represent("d1", ["d2"])
+    with esdedup.open(place.target, place.index) as again:
+        found = again.judgements()
+    assert found == index.judgements()
+    assert [(each.left, each.right, each.verdict) for each in found.pairs] == [
+        ("d1", "d2", "different"),
+        ("d1", "d3", "unsure"),
+        ("d0", "d3", "duplicate"),
+    ]
+    assert found.representatives == ("d1",)
+    assert found.between("d2", "d1") == made
+    assert Judgement.from_json(json.loads(json.dumps(made.to_json()))) == made
+    # Another verdict takes the place of the first, and the documents are as they were.
+    index.judge("d1", "d2", "duplicate")
+    index.unjudge("d3", "d0")
+    index.unjudge("d3", "d1")
+    index.unrepresent("d1")
+    left = index.judgements()
+    assert [(each.left, each.right, each.verdict) for each in left.pairs] == [
+        ("d1", "d2", "duplicate")
+    ]
+    assert left.representatives == ()
+    assert index.statistics().documents == 4
+
+
+def test_what_can_not_be_judged(local: esdedup.Index) -> None:
+    local.add([{"id": "a", "text": "one"}, {"id": "b", "text": "two"}])
+    with pytest.raises(esdedup.UsageError, match="given twice"):
+        local.judge("a", "a", "different")
+    with pytest.raises(esdedup.StoreError, match="no document 'c' with a text"):
+        local.judge("a", "c", "different")
+    with pytest.raises(esdedup.UsageError, match="verdict 'same': use duplicate, different"):
+        local.judge("a", "b", "same")  # type: ignore[arg-type]
+    for similarity in (-0.5, 2.0):
+        with pytest.raises(esdedup.UsageError, match="use a number from 0 to 1"):
+            local.judge("a", "b", "different", similarity)
+    assert not local.judgements()
+
+
+@pytest.mark.parametrize("way", WAYS[:4], ids=str)
+def test_different_documents_are_in_different_groups(
+    local: esdedup.Index, way: dict[str, Any]
+) -> None:
+    local.add([{"id": f"d{n}", "text": varied(1, n)} for n in range(6)])
+    assert sets_of(local.groups(**way)) == {frozenset(f"d{n}" for n in range(6))}
+    local.judge("d0", "d3", "different")
+    local.judge("d3", "d4", "different")
+    found = local.groups(**way)
+    of = group_of(found)
+    assert of["d3"] not in (of["d0"], of["d4"])
+    assert of["d0"] == of["d1"]
+    assert (found.judged.different, found.judged.stale) == (2, 0)
+    # A text that is another by now was not judged.
+    local.add([{"id": "d3", "text": varied(1, 30)}])
+    found = local.groups(**way)
+    assert sets_of(found) == {frozenset(f"d{n}" for n in range(6))}
+    assert (found.judged.different, found.judged.stale) == (0, 2)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_equal_texts_can_be_judged_different(local: esdedup.Index, way: dict[str, Any]) -> None:
+    local.add([{"id": f"d{n}", "text": words(1), "of": n} for n in range(5)])
+    local.judge("d1", "d3", "different")
+    of = group_of(local.groups(**way))
+    assert of["d1"] != of["d3"]
+    assert of["d0"] == of["d2"] == of["d4"]
+    assert of["d0"] in (of["d1"], of["d3"])
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_duplicates_are_in_one_group_however_unlike(
+    local: esdedup.Index, way: dict[str, Any]
+) -> None:
+    local.add(
+        [{"id": f"d{n}", "text": words(n)} for n in range(4)]
+        + [{"id": "e2", "text": words(2)}, {"id": "w", "text": "?!"}]
+    )
+    local.judge("d0", "d2", "duplicate")
+    local.judge("d2", "d3", "duplicate")
+    local.judge("d1", "w", "duplicate")
+    found = local.groups(**way)
+    assert sets_of(found) == {frozenset(["d0", "d2", "d3", "e2"]), frozenset(["d1", "w"])}
+    assert found.judged.duplicates == 3
+    (unlike,) = (member for group in found for member in group.members if member.id == "d3")
+    assert (unlike.distance or 0) > 15 or (unlike.similarity or 0.0) < 0.1
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_contradictory_judgements_join_nothing(local: esdedup.Index, way: dict[str, Any]) -> None:
+    local.add([{"id": f"d{n}", "text": words(n)} for n in range(4)])
+    local.judge("d0", "d1", "duplicate")
+    local.judge("d1", "d2", "duplicate")
+    local.judge("d0", "d2", "different")
+    local.judge("d2", "d3", "duplicate")
+    found = local.groups(**way)
+    assert sets_of(found) == set()
+    assert (found.judged.contradictory, found.judged.duplicates) == (3, 0)
+
+
+@pytest.mark.parametrize("way", WAYS[:4], ids=str)
+@pytest.mark.parametrize("seed", range(3))
+def test_any_judgements_are_respected(local: esdedup.Index, way: dict[str, Any], seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    ids = [f"d{n}" for n in range(80)]
+    local.add(
+        [{"id": id, "text": varied(int(rng.integers(8)), int(rng.integers(12)))} for id in ids]
+    )
+    before = local.groups(**way)
+    pairs = {tuple(sorted(rng.choice(ids, 2, replace=False).tolist())) for _ in range(60)}
+    verdicts = {pair: "duplicate" if rng.random() < 0.2 else "different" for pair in pairs}
+    for (left, right), verdict in verdicts.items():
+        local.judge(left, right, verdict)  # type: ignore[arg-type]
+    found = local.groups(**way)
+    of = group_of(found)
+    for (left, right), verdict in verdicts.items():
+        if verdict == "different":
+            assert of[left] != of[right]
+    joined = sum(of[a] == of[b] for (a, b), verdict in verdicts.items() if verdict == "duplicate")
+    assert joined >= found.judged.duplicates
+    total = found.judged.duplicates + found.judged.contradictory
+    assert total == sum(verdict == "duplicate" for verdict in verdicts.values())
+    # The groups of all documents, formed from the former ones, are the same.
+    again = local.regroup(before, ids)
+    assert sets_of(again) == sets_of(found)
+    for left, right in verdicts:
+        local.unjudge(left, right)
+    assert sets_of(local.groups(**way)) == sets_of(before)
+    assert sets_of(local.regroup(again, ids)) == sets_of(before)
+
+
+def test_a_chosen_document_represents_its_group(local: esdedup.Index, tmp_path: Path) -> None:
+    local.add([{"id": f"d{n}", "text": varied(n // 4, n)} for n in range(8)])
+    before = local.groups()
+    assert {group.representative for group in before} == {"d0", "d4"}
+    local.represent("d2")
+    expected = {"d2", "d4"}
+    for method in ("leader", "components"):
+        found = local.groups(method=method)
+        assert {group.representative for group in found} == expected
+    assert {group.representative for group in local.regroup(before, ["d1"])} == expected
+    done = local.dedup("delete", apply=True, log=tmp_path / "log.zst")
+    assert done.report is not None
+    assert done.report.done == 6
+    assert {document.id for document in local.store.get([f"d{n}" for n in range(8)])} == expected
+
+
+def test_only_some_groups_are_formed_again(local: esdedup.Index) -> None:
+    local.add([{"id": f"d{n}", "text": varied(n // 4, n)} for n in range(12)])
+    before = local.groups()
+    local.judge("d0", "d1", "different")
+    local.judge("d4", "d5", "different")
+    found = local.regroup(before, ["d1"])
+    assert sets_of(found) == {
+        frozenset(["d0", "d2", "d3"]),
+        frozenset(f"d{n}" for n in range(4, 8)),
+        frozenset(f"d{n}" for n in range(8, 12)),
+    }
+    # A text that changed since is compared as it is.
+    local.add([{"id": "d9", "text": "something else"}])
+    found = local.regroup(found, ["d8"])
+    assert frozenset(["d8", "d10", "d11"]) in sets_of(found)
+    local.add([{"id": f"e{n}", "text": words(99)} for n in range(1001)])
+    found = local.groups()
+    with pytest.raises(esdedup.UsageError, match="at most 1,000"):
+        local.regroup(found, ["e5"])
+
+
+@pytest.mark.on_every_server
+def test_dedup_respects_judgements_and_undo_gives_all_back(
+    index: esdedup.Index, tmp_path: Path
+) -> None:
+    ids = [f"d{n}" for n in range(6)]
+    index.add([{"id": f"d{n}", "text": varied(n // 3, n)} for n in range(6)])
+    index.judge("d0", "d1", "different")
+    index.judge("d3", "d2", "duplicate")
+    before = {each.id: each.source for each in index.store.get(ids)}
+    plan = index.dedup("delete", log=tmp_path / "log.jsonl.zst", groups=index.groups())
+    assert plan.apply().report is not None
+    kept = {each.id for each in index.store.get(ids)}
+    # d2 is like d0, and d3 is a duplicate of d2.
+    assert kept == {"d0", "d1", "d4"}
+    index.undo(tmp_path / "log.jsonl.zst")
+    assert {each.id: each.source for each in index.store.get(ids)} == before
+
+
+def test_dedup_refuses_groups_that_are_older_than_a_judgement(
+    index: esdedup.Index, tmp_path: Path
+) -> None:
+    index.add([{"id": f"d{n}", "text": varied(1, n)} for n in range(4)])
+    plan = index.dedup("delete", log=tmp_path / "log.zst")
+    index.judge("d1", "d3", "different")
+    with pytest.raises(esdedup.StoreError, match="'d1' and 'd3' were judged different since"):
+        plan.apply()
+    assert len(index.store.get([f"d{n}" for n in range(4)])) == 4
+    assert not (tmp_path / "log.zst").exists()
+
+
+def test_dedup_refuses_groups_that_judgements_do_not_form_any_more(
+    local: esdedup.Index, tmp_path: Path
+) -> None:
+    unlike = {"id": "u", "text": words(5, 200)}
+    local.add([*({"id": f"d{n}", "text": varied(1, n)} for n in range(4)), unlike])
+    local.judge("d0", "u", "duplicate")
+    joined = local.groups()
+    for change in (
+        lambda: local.unjudge("d0", "u"),
+        lambda: local.judge("d0", "u", "unsure"),
+    ):
+        change()
+        with pytest.raises(esdedup.StoreError, match="'d0' and 'u' are not judged duplicates any"):
+            local.dedup("delete", groups=joined, log=tmp_path / "log.zst", apply=True)
+    # Formed again, the same groups suit.
+    parted = local.regroup(joined, ["u"])
+    assert sets_of(parted) == {frozenset(f"d{n}" for n in range(4))}
+    local.represent("d2")
+    with pytest.raises(esdedup.StoreError, match="'d2' was chosen to represent its group since"):
+        local.dedup("delete", groups=parted, log=tmp_path / "log.zst", apply=True)
+    # Judgements that the groups suit do not matter.
+    local.judge("u", "d3", "different")
+    chosen = local.regroup(parted, ["d2"])
+    local.dedup("delete", groups=chosen, log=tmp_path / "log.zst", apply=True)
+    kept = local.store.get([*(f"d{n}" for n in range(4)), "u"])
+    assert {each.id for each in kept} == {"d2", "u"}
+
+
+@pytest.mark.on_every_server
+@pytest.mark.parametrize("place", ["elasticsearch", "opensearch"], indirect=True)
+def test_judgements_for_another_name_of_the_index_are_told(
+    index: esdedup.Index, place: Place, tmp_path: Path
+) -> None:
+    index.add([{"id": f"d{n}", "text": varied(1, n)} for n in range(3)])
+    assert index.store.names() == []
+    alias = f"{place.index}-alias"
+    place.call("PUT", f"/_alias/{alias}")
+    assert index.store.names() == [alias]
+    index.judge("d0", "d1", "different")
+    assert index.groups().judged.elsewhere == ()
+    url = str(place.target)
+    with esdedup.open(url, alias) as named:
+        assert named.store.names() == [place.index]
+        assert named.groups().judged.elsewhere == (place.index,)
+    options = ("--url", url, "--index", alias, "--json")
+    log = ("--log", str(tmp_path / "log.zst"))
+    ran = run_command("dedup", *options)
+    assert f"those made for {place.index!r}, another name of the index, without effect" in ran.err
+    applied = run_command("dedup", *options, "--apply", "--action", "mark", "--yes", *log)
+    assert json.loads(applied.out.splitlines()[-1])["judged"]["elsewhere"] == [place.index]
+
+
+def test_a_judgement_stops_a_run_that_is_under_way(local: esdedup.Index, tmp_path: Path) -> None:
+    # The first page has 100 documents.
+    local.add([{"id": f"{n:03}", "text": varied(1, n % 200)} for n in range(150)])
+    before = {each.id: each.source for each in local.store.get([f"{n:03}" for n in range(150)])}
+    plan = local.dedup("delete", log=tmp_path / "log.zst")
+    reports: list[int] = []
+
+    def judging(report: DedupReport) -> None:
+        reports.append(report.done)
+        local.judge("000", "149", "different")
+
+    with pytest.raises(esdedup.StoreError, match="'000' and '149' were judged different since"):
+        plan.apply(judging)
+    assert reports == [100]
+    assert [each.id for each in local.store.get(["000", "001", "149"])] == ["000", "149"]
+    local.undo(tmp_path / "log.zst")
+    assert {each.id: each.source for each in local.store.get([*before])} == before
+
+
+def test_judgements_that_change_nothing_ahead_stop_no_run(
+    local: esdedup.Index, tmp_path: Path
+) -> None:
+    local.add([{"id": f"d{n:03}", "text": varied(1, n)} for n in range(150)])
+    local.add([{"id": f"a{n}", "text": words(5 + n, 200)} for n in range(2)])
+    local.judge("a0", "a1", "duplicate")
+    local.judge("d000", "d001", "duplicate")
+    plan = local.dedup("delete", log=tmp_path / "log.zst")
+    # They are alike by themselves.
+    local.unjudge("d000", "d001")
+    reports: list[int] = []
+
+    def judging(report: DedupReport) -> None:
+        reports.append(report.done)
+        # a1 is gone already.
+        local.unjudge("a0", "a1")
+
+    plan.apply(judging)
+    assert reports == [100, 50]
+    left = ["a0", "a1", *(f"d{n:03}" for n in range(150))]
+    assert [each.id for each in local.store.get(left)] == ["a0", "d000"]
+
+
+def test_a_move_that_is_refused_makes_no_index(local: esdedup.Index, tmp_path: Path) -> None:
+    local.add([{"id": f"d{n}", "text": varied(1, n)} for n in range(2)])
+    (tmp_path / "log.zst").touch()
+    with pytest.raises(esdedup.UsageError, match="it exists"):
+        local.dedup("move", to="others", log=tmp_path / "log.zst", apply=True)
+    assert local.store.beside("others").meta() is None
+
+
+def test_leaders_of_split_templates_are_like_their_duplicates(local: esdedup.Index) -> None:
+    # Letters of a template, and five of them twice: without their end, and without their beginning.
+    base = [f"base{one}{other}" for one in "abcd" for other in "abcdefghijklmnopqrstuvwxy"]
+
+    def letter(name: str, number: int) -> list[str]:
+        return [*base[:50], "dear", name, "number", str(number), *base[50:]]
+
+    texts = {f"t{n:02}": letter("abcdefghijklmn"[n], 100_000 + 7_919 * n) for n in range(14)}
+    for n in range(5):
+        twice = letter("opqrs"[n], 5_000 + n)
+        texts |= {f"u{n}a": twice[:90], f"u{n}b": twice[12:]}
+    local.add([{"id": id, "text": " ".join(text)} for id, text in texts.items()])
+    found = local.groups(method="leader", threshold=0.7, split_templates=True)
+    assert sets_of(found) == {frozenset([f"u{n}a", f"u{n}b"]) for n in range(5)}
+    found = local.groups(method="leader", threshold=0.75, split_templates=True)
+    assert not found.duplicates
+
+
+def test_groups_of_split_templates_are_only_formed_all_together(local: esdedup.Index) -> None:
+    local.add([{"id": f"d{n}", "text": varied(1, n)} for n in range(4)])
+    found = local.groups(split_templates=True)
+    with pytest.raises(esdedup.UsageError, match="find all groups again"):
+        local.regroup(found, ["d0"])
+
+
+@pytest.mark.parametrize("method", ["leader", "components"])
+def test_texts_without_words_are_as_unlike_as_can_be(local: esdedup.Index, method: Method) -> None:
+    local.add([{"id": "a", "text": words(1)}, {"id": "b", "text": "?!"}])
+    local.judge("a", "b", "duplicate")
+    ((member,),) = [each.members for each in local.groups(method=method)]
+    assert (member.id, member.similarity) == ("b", 0.0)
+    found = local.groups(method=method, metric="hamming", distance=3)
+    ((member,),) = [each.members for each in found]
+    assert member.distance == 64
+
+
+@pytest.mark.on_every_server
+def test_judged_ids_of_any_form_are_kept(index: esdedup.Index) -> None:
+    ids = ["2024-01-01", "2024-01-02", "abc", "7", "true"]
+    # In this order, the index itself takes its ids for texts.
+    index.add([{"id": id, "text": words(n)} for n, id in enumerate(sorted(ids, reverse=True))])
+    for left, right in itertools.pairwise(ids):
+        index.judge(left, right, "different")
+        index.represent(left)
+    assert len(index.judgements().pairs) == 4
+    assert set(index.judgements().representatives) == set(ids[:-1])
+
+
+def test_what_is_no_judgement_is_named(local: esdedup.Index) -> None:
+    local.add([{"id": "a", "text": "one"}, {"id": "b", "text": "two"}])
+    whole = local.judge("a", "b", "different").to_json()
+    beside = local.store.beside(PREFIX + local.store.index)
+    ((good,),) = beside.scan(["left"], beside.meta())  # type: ignore[arg-type]
+    for wrong, said in (
+        ({"digests": ["zz", "yy"]}, "'zz' is not a digest"),
+        ({"verdict": "same"}, "use duplicate, different"),
+        ({"right": "a"}, "about 'a' alone"),
+    ):
+        beside.update([esdedup.Document(good.id, wrong)])
+        with pytest.raises(esdedup.StoreError, match=said) as caught:
+            local.groups()
+        assert good.id in str(caught.value)
+        beside.update([esdedup.Document(good.id, whole)])
+    with pytest.raises(esdedup.UsageError, match="judgements lie there"):
+        local.dedup("move", to=f"{PREFIX}documents")
+
+
+@pytest.mark.on_every_server
+@pytest.mark.parametrize("action", ["mark", "skip", "group"])
+def test_ingest_policies_respect_judgements(index: esdedup.Index, action: PolicyAction) -> None:
+    documents = [
+        {"id": "a", "text": varied(1, 1)},
+        {"id": "b", "text": varied(1, 2)},
+        {"id": "c", "text": varied(1, 1)},
+    ]
+    index.add(documents[:1])
+    index.add(documents, on_duplicate="keep")
+    index.judge("a", "b", "different")
+    index.judge("a", "c", "different")
+    # All come again, as new documents of an index that has the judgements still.
+    for batch in ([documents], [[each] for each in documents]):
+        index.delete(["a", "b", "c"])
+        for some in batch:
+            report = index.add(some, on_duplicate=action)
+        stored = {each.id: each.tokens for each in index.store.get(["a", "b", "c"])}
+        held = {one.id: one.document.tokens for one in index.store.hold(["a", "b", "c"])}
+        assert "b" in stored
+        assert held["b"].get("original") != "a"
+        assert held["b"].get("group") != "a"
+        assert "c" not in held or held["c"].get("original") != "a"
+        assert report.failed == 0
+
+
+@pytest.mark.parametrize("action", ["mark", "group"])
+def test_policies_keep_followers_of_one_document_apart(
+    local: esdedup.Index, action: PolicyAction
+) -> None:
+    documents = [{"id": id, "text": varied(1, number)} for number, id in enumerate("abc")]
+    local.add(documents)
+    local.judge("b", "c", "different")
+    for batches in ([documents], [[each] for each in documents]):
+        local.delete(["a", "b", "c"])
+        for some in batches:
+            local.add(some, on_duplicate=action)
+        held = {one.id: one.document.tokens for one in local.store.hold(["a", "b", "c"])}
+        assert held["b"]["group"] == "a"
+        assert held["c"]["group"] == "c"
+
+
+def test_a_judged_document_may_come_again_with_equal_ones(local: esdedup.Index) -> None:
+    texts = {"F": varied(1, 1), "E": varied(1, 1), "N": varied(1, 1), "g": varied(1, 2)}
+    local.add([{"id": id, "text": text} for id, text in texts.items()])
+    local.judge("E", "g", "different")
+    local.judge("N", "g", "different")
+    local.delete(list(texts))
+    originals = Originals(local.store, lambda: local.meta, DuplicatePolicy("group"))
+    for ids in (["g", "F", "E"], ["N", "F"]):
+        verdicts = originals.find(ids, [texts[id] for id in ids])
+        for id, verdict in zip(ids, verdicts, strict=True):
+            assert id not in ("E", "N") or verdict.group != "g"
+
+
+def test_marks_against_a_judgement_are_renewed(local: esdedup.Index) -> None:
+    documents = [{"id": "a", "text": varied(1, 1)}, {"id": "b", "text": varied(1, 2)}]
+    local.add(documents, on_duplicate="mark")
+    (held,) = local.store.hold(["b"])
+    assert held.document.tokens["original"] == "a"
+    local.judge("a", "b", "different")
+    local.add(documents, on_duplicate="mark")
+    (held,) = local.store.hold(["b"])
+    assert held.document.tokens.get("original") is None
+    assert held.document.tokens["group"] == "b"
+
+
+def test_judgements_hold_after_a_switch_to_another_normalisation(local: esdedup.Index) -> None:
+    texts = {"a": varied(1, 1).upper(), "b": varied(1, 2).upper(), "c": varied(1, 3)}
+    local.add([{"id": id, "text": text} for id, text in texts.items()])
+    former = esdedup.Normalisation("NFC", casefold=False)
+    digest_of = dict(zip(texts, normalised_digests(list(texts.values()), former)[1], strict=True))
+    for left, right in ("ab", "bc", "ac"):
+        digests = digest_of[left], digest_of[right] if right != "c" else digest_of["a"]
+        keep_judgement(local.store, Judgement(left, right, "different", digests, former))
+    (kept,) = local.judgements().pairs
+    assert (kept.left, kept.right, kept.normalisation) == ("a", "b", esdedup.Normalisation())
+    of = group_of(local.groups(threshold=0.6))
+    assert of["a"] != of["b"]
+
+
+@given(
+    st.integers(2, 12).flatmap(
+        lambda n: st.tuples(
+            st.just(n),
+            st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)), max_size=30),
+            st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)), max_size=8),
+        )
+    )
+)
+def test_rows_that_can_not_link_are_never_joined(
+    case: tuple[int, list[tuple[int, int]], list[tuple[int, int]]],
+) -> None:
+    rows, edges, apart = case
+    apart = [pair for pair in apart if pair[0] != pair[1]]
+    cannot = np.array(apart, np.int64).reshape(-1, 2)
+    constraints = Constraints(np.empty((0, 2), np.int64), cannot)
+    partition, free = singletons(rows), singletons(rows)
+    for some in itertools.batched(edges, 5) if hasattr(itertools, "batched") else [edges]:
+        left, right = np.sort(np.array(some, np.int64).reshape(-1, 2), axis=1).T
+        constraints.join(partition, left, right, np.arange(left.size, 0.0, -1.0))
+        join(free, left, right)
+    assert (partition[partition] == partition).all()
+    assert (partition <= np.arange(rows)).all()
+    assert not (partition[cannot[:, 0]] == partition[cannot[:, 1]]).any()
+    # Each group is a part of one that is made without constraints, and no two could be joined.
+    assert (free[partition] == free).all()
+    for left, right in edges:
+        one, other = partition[left], partition[right]
+        ends = {frozenset(pair) for pair in partition[cannot].tolist()}
+        assert one == other or frozenset([int(one), int(other)]) in ends
+    if not apart:
+        assert (partition == free).all()
+
+
+def test_commands_tell_of_judgements(local: esdedup.Index, tmp_path: Path) -> None:
+    local.add([{"id": f"d{n}", "text": varied(1, n)} for n in range(4)])
+    local.judge("d0", "d1", "different")
+    local.judge("d0", "d2", "duplicate")
+    target = ["--db", str(tmp_path / "a.db")]
+    ran = run_command("group", *target, "--json")
+    assert ran.json[-1]["judged"] == {
+        "different": 1,
+        "duplicates": 1,
+        "contradictory": 0,
+        "stale": 0,
+        "elsewhere": [],
+    }

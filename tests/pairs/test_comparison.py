@@ -1,0 +1,176 @@
+"""Pairs and groups compare tokens if their bands reach the recall asked for, else texts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+import esdedup
+from esdedup.groups.groups import Grouping, find_groups
+from esdedup.models import natural
+from esdedup.pairs import scan as work_folder
+from esdedup.pairs.scan import WorkFolder
+from esdedup.pairs.strings import Strings, natural_order
+from tests.helpers.commands import run_command, words, write_lines
+from tests.helpers.places import Place
+
+FEW = esdedup.Scheme(minhash=esdedup.MinHash(permutations=12, bands=4, rows=3), seed=7)
+"""Bands that find 41% of the pairs at Jaccard 0.5, and 94% at 0.8."""
+
+
+def alike(count: int) -> list[dict[str, Any]]:
+    """Pairs of texts of which one has other words at the end: about Jaccard 0.5."""
+    made = []
+    for n in range(count):
+        text = words(n, 24).split()
+        made.append({"id": f"d{2 * n}", "text": " ".join(text)})
+        made.append(
+            {"id": f"d{2 * n + 1}", "text": " ".join([*text[:17], *words(5_000 + n, 7).split()])}
+        )
+    return made
+
+
+@pytest.fixture
+def index(place: Place) -> Iterator[esdedup.Index]:
+    with esdedup.open(place.target, place.index, scheme=FEW) as index:
+        index.add(alike(100))
+        yield index
+
+
+def test_pairs_reach_the_recall_that_stored_bands_do_not(index: esdedup.Index) -> None:
+    asked = index.pairs(threshold=0.5)
+    assert str(asked.basis) == "texts, 52 bands of 3 rows"
+    assert asked.recall >= 0.999
+    assert len(asked) == 100
+    less = index.pairs(threshold=0.5, recall=0.3)
+    assert str(less.basis) == "tokens, 4 bands of 3 rows"
+    assert 0.3 <= less.recall < 0.5
+    assert len(less) < 80
+    assert {(pair.left, pair.right) for pair in less} < {(pair.left, pair.right) for pair in asked}
+    # No scheme has more bands for it: the warning of low recall is the only one.
+    assert index.pairs(threshold=0.0001).basis.read == "tokens"
+    by_distance = index.pairs(metric="hamming")
+    assert (by_distance.basis.read, by_distance.basis.bands) == ("tokens", None)
+
+
+def test_with_a_stop_list_stored_tokens_are_read(index: esdedup.Index) -> None:
+    (hot, *_) = index.hot_buckets(1, kinds=["minhash"]).buckets
+    index.stop([hot.token])
+    assert index.pairs(threshold=0.5).basis.read == "tokens"
+    index.stop([])
+    assert index.pairs(threshold=0.5).basis.read == "texts"
+
+
+def test_groups_say_what_was_compared(place: Place, index: esdedup.Index, tmp_path: Path) -> None:
+    local = isinstance(place.target, Path)
+    target = ["--db" if local else "--url", str(place.target), "--index", place.index]
+    shown = ["duplicates", "read", "bands", "rows"]
+    folder = ["--work", str(tmp_path / "work")]
+    page = ["--output", str(tmp_path / "page.html"), "--sample", "0"]
+    expected: list[tuple[list[str], list[object]]] = [
+        (["-t", "0.5"], [100, "texts", 52, 3]),
+        (["-t", "0.95", "--recall", "0.9"], [0, "tokens", 4, 3]),
+        (["--exact"], [0, "tokens", None, None]),
+    ]
+    for options, figures in expected:
+        ran = run_command("group", *target, *options, "--dry-run", *folder)
+        assert [ran.json[0][name] for name in shown] == figures
+        assert ("its texts were compared" in ran.err) == (figures[1] == "texts")
+        ran = run_command("report", *target, *options, *folder, *page)
+        assert [ran.json[0][name] for name in shown] == figures
+
+
+def test_a_run_on_texts_that_was_killed_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(work_folder, "DOCUMENTS_A_SHARE", 40)
+    grouping, work = Grouping(esdedup.Limits(threshold=0.5)), tmp_path / "work"
+    read: list[int] = []
+
+    class Killed(Exception):
+        pass
+
+    def stop(name: str, done: int, total: int) -> None:
+        assert name in ("Reading texts", "Comparing")
+        read.append(done)
+        if len(read) % 2:
+            raise Killed
+
+    with esdedup.open(tmp_path / "a.db", scheme=FEW) as index:
+        index.add(alike(100))
+        while True:
+            with WorkFolder.at(work) as folder:
+                try:
+                    found = find_groups(
+                        index.store, index.meta, grouping, work=folder, on_step=stop
+                    )
+                    break
+                except Killed:
+                    assert (work / "job.json").exists()
+        assert len(read) > 2
+        assert found.duplicates == 100
+        plain = index.groups(threshold=0.5)
+        assert np.array_equal(found.value, plain.value, equal_nan=True)
+        # A folder of texts is not one of tokens.
+        with pytest.raises(esdedup.UsageError, match="unfinished work of another reading"):
+            index.groups(threshold=0.5, recall=0.4, work=work)
+        # Texts are compared, so the run reports changed ones.
+        with (work / "texts-0001").open("r+b") as file:
+            file.write(b"X")
+        with pytest.raises(esdedup.StoreError, match="texts-0001 was changed"):
+            index.groups(threshold=0.5, work=work)
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_files_of_several_shares(
+    workers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Texts and ids come from the right share, though the shares are not in the order of ids."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("esdedup.pairs.file_pairs.DOCUMENTS_A_SHARE", 30)
+    monkeypatch.setattr("esdedup.records.files.CHUNK_BYTES", 1_000)
+    records = alike(60)
+    write_lines(Path("a.jsonl"), [*records[::-1], {**records[0], "text": "of no other"}, "bad"])
+    done = run_command("pairs", "a.jsonl", "--json", "--workers", workers)
+    found = {(pair["left"], pair["right"]) for pair in done.json}
+    assert found == {(f"d{2 * n}", f"d{2 * n + 1}") for n in range(1, 60)}
+    assert "took its place: first 'd0' (a.jsonl:121)" in done.err
+    assert "1 of 122 records were left out" in done.err
+    if workers == "1":
+        lines = run_command("pairs", "a.jsonl", "--table").out.splitlines()
+        for record in records[2:6]:
+            (line,) = (line for line in lines if f" {record['id']} " in line)
+            assert record["text"][:30] in line
+
+
+IDS = st.text(st.sampled_from("ab019\0\1é中/:\ue000😀"), max_size=9)
+
+
+@given(st.lists(IDS, max_size=40))
+@example(["1" * 300, "1" * 299, "x" + "0" * 300, "x" + "0" * 200 + "5", "x", "10", "9", "09"])
+def test_ids_in_arrays_have_the_natural_order(ids: list[str]) -> None:
+    strings = Strings.of(ids)
+    assert (list(strings), strings[:2]) == (ids, ids[:2])
+    order, first = natural_order(strings)
+    assert order.tolist() == sorted(range(len(ids)), key=lambda row: natural(ids[row]))
+    ordered = list(strings.picked(order))
+    assert ordered == sorted(ids, key=natural)
+    assert first.tolist() == [
+        row == 0 or ordered[row] != ordered[row - 1] for row in range(len(ids))
+    ]
+
+
+def test_documents_whose_text_went_are_alone(tmp_path: Path) -> None:
+    with esdedup.open(tmp_path / "a.db", scheme=FEW) as index:
+        index.add([{"id": "a", "text": words(1, 20)}, {"id": "b", "text": words(1, 20)}])
+        assert [(pair.left, pair.right) for pair in index.pairs()] == [("a", "b")]
+        index.store.update([esdedup.Document("b", {"text": None})])
+        assert len(index.pairs()) == 0
+        assert json.dumps([*index.groups(threshold=0.5)]) == "[]"

@@ -1,0 +1,179 @@
+"""`esdedup pairs FILES`: what an index of the same files gives, without one."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import esdedup.records.files
+from tests.helpers.commands import run_command, write_lines
+from tests.helpers.processes import await_true, input_without_end, start_command
+
+SENTENCE = "the council met on monday and voted for a new bridge over the river near town"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def documents(count: int) -> list[dict[str, Any]]:
+    """Some equal, some alike, in two languages, with ids that are text or numbers."""
+    made: list[dict[str, Any]] = []
+    for n in range(count):
+        if n % 3 == 2:
+            text = f"市图书馆今天下午举行第{n % 7}次读书会，欢迎大家参加。"
+        else:
+            text = " ".join([*SENTENCE.split()[: 8 + n % 6], *(f"w{n}" for _ in range(n % 4))])
+        made.append({"id": n if n % 5 else f"d{n}", "text": text})
+    return made
+
+
+@pytest.mark.parametrize(
+    ("options", "workers"),
+    [
+        (["-t", "0.4"], "1"),
+        (["-t", "0.4"], "3"),
+        (["-m", "hamming", "-d", "9"], "1"),
+        (["--max-per-bucket", "3"], "1"),
+    ],
+)
+def test_they_are_those_of_an_index(
+    options: list[str], workers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(esdedup.records.files, "CHUNK_BYTES", 2_000)
+    records: list[Any] = documents(150)
+    # A later document of an id takes the place of the earlier one.
+    records += [{"id": "d15", "text": "something else altogether, by far"}, {"text": "no id"}]
+    write_lines(Path("one.jsonl"), records[:80])
+    write_lines(Path("two.jsonl"), records[80:])
+    write_lines(Path("empty.jsonl"), [])
+    files = ["one.jsonl", "two.jsonl", "empty.jsonl"]
+    assert run_command("index", *files).status == 0
+    indexed = run_command("pairs", "--json", *options)
+    direct = run_command("pairs", *files, "--json", "--workers", workers, *options)
+    assert direct.out == indexed.out
+    assert len(direct.json) > 50
+    # Nothing was made of them.
+    assert sorted(path.name for path in Path().iterdir()) == [
+        "empty.jsonl",
+        "esdedup.db",
+        "one.jsonl",
+        "two.jsonl",
+    ]
+
+
+def test_the_table_is_that_of_an_index() -> None:
+    write_lines(Path("one.jsonl"), documents(60))
+    assert run_command("index", "one.jsonl").status == 0
+    table = run_command("pairs", "one.jsonl", "--table")
+    assert "near-duplicate pairs" in table.out
+    assert table.out == run_command("pairs", "--table").out
+
+
+def test_bad_records_are_counted_and_kept() -> None:
+    same = "a text of several words that comes twice"
+    write_lines(
+        Path("a.jsonl"),
+        [{"id": "a", "text": same}, "no JSON", {"id": "b"}, {"id": "c", "text": same}],
+    )
+    done = run_command("pairs", "a.jsonl", "--json")
+    assert done.status == 1
+    assert done.json == [{"left": "a", "right": "c", "similarity": 1.0, "equal": True}]
+    assert "2 of 4 records were left out: see pairs.dead-letter.jsonl" in done.err
+    letters = Path("pairs.dead-letter.jsonl").read_text("utf-8").splitlines()
+    assert [json.loads(line)["line"] for line in letters] == [2, 3]
+
+
+def test_files_of_one_name_in_several_folders_keep_all_their_lines() -> None:
+    for name in ("p1", "p2"):
+        Path(name).mkdir()
+        (Path(name) / "x.txt").write_text("the same text of several words\n", "utf-8")
+    files = ["p1/x.txt", str(Path("p2", "..", "p2", "x.txt"))]
+    (pair,) = run_command("pairs", *files, "--json").json
+    assert (pair["left"], pair["right"]) == ("p1/x.txt:1", "p2/../p2/x.txt:1")
+    (report,) = run_command("index", *files, "--json").json
+    assert (report["created"], report["duplicate_ids"]) == (2, 0)
+    # The same line with another text never replaces it.
+    Path("p1/x.txt").write_text("another text of this line\n", "utf-8")
+    again = run_command("index", *files, "--json")
+    (report,) = again.json
+    assert (again.status, report["unchanged"], report["failed"]) == (1, 1, 1)
+    assert "p1/x.txt:1: another text was indexed from this line" in again.err
+
+
+def test_ids_that_come_again_are_counted() -> None:
+    write_lines(Path("a.jsonl"), [{"id": n, "text": f"text {n} of a"} for n in range(40)])
+    write_lines(Path("b.jsonl"), [{"id": n, "text": f"text {n} of b"} for n in (50, 7, 9, 50)])
+    said = "3 records have the id of an earlier record, and took its place: first '7' (b.jsonl:2)"
+    for workers in ("1", "2"):
+        target = ["--db", f"{workers}.db", "--workers", workers, "--json"]
+        done = run_command("index", "a.jsonl", "b.jsonl", *target)
+        (report,) = done.json
+        assert (report["duplicate_ids"], report["created"], report["updated"]) == (3, 41, 3)
+        assert said in done.err
+    pairs = run_command("pairs", "a.jsonl", "b.jsonl")
+    assert (pairs.status, said in pairs.err) == (0, True)
+    twice = run_command("pairs", "a.jsonl", "./a.jsonl")
+    assert (twice.status, twice.out) == (2, "")
+    assert "./a.jsonl: name the same file only once" in twice.err
+
+
+def test_a_scheme_of_its_own() -> None:
+    write_lines(
+        Path("a.jsonl"), [{"id": n, "body": text} for n, text in ((1, "abcdefgh"), (2, "abcdefgx"))]
+    )
+    scheme = esdedup.Scheme(shingling=esdedup.Shingling("char", 3), simhash=None)
+    Path("scheme.json").write_text(json.dumps(scheme.to_json()), "utf-8")
+    options = ["--scheme", "scheme.json", "--text-field", "body"]
+    (pair,) = run_command("pairs", "a.jsonl", "--json", *options).json
+    assert pair == {"left": "1", "right": "2", "similarity": 5 / 7, "equal": False}
+    wrong = run_command("pairs", "a.jsonl", "-m", "hamming", *options)
+    assert wrong.status == 2
+    assert "--metric jaccard" in wrong.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--workers", "2"], "--workers goes with FILES"),
+        (["--id-field", "n"], "--id-field goes with FILES"),
+        (["a.jsonl", "--db", "some.db"], "--db goes with an index: leave it out, or FILES"),
+        (["a.jsonl", "-i", "some"], "--index goes with an index"),
+        (["none.jsonl"], "there is no such file"),
+        (["a.doc"], "unknown ending"),
+    ],
+)
+def test_wrong_usage(arguments: list[str], said: str) -> None:
+    Path("a.doc").touch()
+    Path("a.jsonl").touch()
+    done = run_command("pairs", *arguments)
+    assert (done.status, done.out) == (2, "")
+    assert said in done.err
+
+
+@pytest.mark.parametrize(("workers", "interrupt"), [("1", "-"), ("2", "-"), ("1", "ignored")])
+def test_a_run_that_is_ended_leaves_no_texts(workers: str, interrupt: str, folder: Path) -> None:
+    temporary = folder / "temporary"
+    temporary.mkdir()
+    text = "".join(f'{{"text": "text {n} of many"}}\n' for n in range(300_000))
+    with input_without_end(text) as lines:
+        environment = {**os.environ, "TMPDIR": str(temporary)}
+        options: Any = {"stdin": lines, "stderr": subprocess.PIPE, "env": environment}
+        if interrupt == "ignored":
+            # As a shell starts what runs in the background.
+            options["preexec_fn"] = lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)
+        process = start_command("pairs", "-", "--workers", workers, **options)
+        await_true("a share of the texts", lambda: any(temporary.rglob("texts-*")))
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGTERM)
+        _, shown = process.communicate(timeout=60)
+    assert (process.returncode, shown) == (-signal.SIGTERM, "")
+    assert [*temporary.iterdir()] == []

@@ -1,0 +1,847 @@
+"""Duplicates taken out of an index and put back: nothing else goes, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import esdedup
+from esdedup.groups.groups import Grouping, find_groups
+from esdedup.models import FIELD, Document, Failure, Held
+from esdedup.removal.log import Action, Entry, LogReader, LogWriter, RunHeader
+from esdedup.removal.remove import DedupReport, dedup, prepare
+from esdedup.removal.undo import UndoReport, undo
+from esdedup.stores import Store
+from esdedup.stores.elastic.store import ClusterStore
+from esdedup.stores.mapping import index_mapping
+from tests.conftest import delete_index
+from tests.helpers.commands import Ran, call, run_command, words
+from tests.helpers.documents import with_tokens
+from tests.helpers.fuzz import fuzz
+from tests.helpers.places import META, OTHER, Place, clusters, local, whole
+from tests.servers.proxy import Proxy
+
+CLI = Path(__file__).parents[2] / "cli.py"
+ACTIONS: list[Action] = ["delete", "mark", "move"]
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where logs go."""
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def others(place: Place) -> Iterator[Place]:
+    """Another index in the same store."""
+    made = Place(place.target, f"{place.index}-others")
+    yield made
+    if isinstance(place.target, str):
+        delete_index(place.target, made.index)
+
+
+def run(place: Place, *arguments: str) -> Ran:
+    """A command on a place's index, in this process."""
+    where = "--db" if isinstance(place.target, Path) else "--url"
+    return run_command(*arguments, "--index", place.index, where, str(place.target))
+
+
+def near(text: str) -> str:
+    """A text whose Jaccard similarity to one of many words is above 0.8."""
+    return f"{text} 末尾"
+
+
+def sources(groups: int) -> list[dict[str, Any]]:
+    """Three documents a group, of which the third is only similar, and as many that stay alone."""
+    made: list[dict[str, Any]] = []
+    for n in range(groups):
+        text = (
+            words(n)
+            if n % 2
+            else "".join(chr(0x4E00 + (n * 97 + i * 31) % 9_000) for i in range(40))
+        )
+        for copy, one in enumerate([text, text, near(text)]):
+            made.append({"id": f"g{n}-{copy}", "text": one, "n": n, "more": {"说": [None, 1.5]}})
+        made.append({"id": f"s{n}", "text": words(10**6 + n)})
+    return made
+
+
+def fill(store: Store, documents: Sequence[dict[str, Any]]) -> None:
+    store.create(META)
+    bare = [Document(str(source["id"]), source) for source in documents]
+    report = store.write(with_tokens(bare, META))
+    assert report.failures == []
+    store.refresh()
+
+
+def answers(place: Place) -> list[Any]:
+    """What searches find, in order."""
+    with esdedup.open(place.target, place.index) as index:
+        found = [index.similar(words(n), threshold=0.3).matches for n in range(1, 9, 2)]
+        pairs = list(index.pairs(threshold=0.8))
+    return [[[(match.id, match.similarity) for match in some] for some in found], pairs]
+
+
+class Log(LogWriter):
+    """A log that does something else after a plan, or what became of it, was written."""
+
+    def __init__(self, path: Path, action: Action, to: str | None = None) -> None:
+        header = RunHeader("i", "a", META.scheme.id, FIELD, action, to, {}, "2026-01-01")
+        super().__init__(path, header)
+        self.then: Callable[[], None] = lambda: None
+        self.finally_: Callable[[], None] = lambda: None
+
+    def plan(self, lines: Sequence[str]) -> None:
+        super().plan(lines)
+        self.then()
+
+    def settle(self, done: Sequence[str], failures: Sequence[Failure]) -> None:
+        self.finally_()
+        super().settle(done, failures)
+
+
+class Killed(BaseException):
+    """As if the process ended here."""
+
+
+def kill() -> None:
+    raise Killed
+
+
+Apply = Callable[..., DedupReport]
+
+
+@pytest.fixture
+def apply(store: Store, others: Place, tmp_path: Path) -> Iterator[Apply]:
+    """Finds the groups, does something, and takes the duplicates out."""
+    opened: list[Store] = []
+
+    def do(
+        action: Action = "delete",
+        before: Callable[[], None] = lambda: None,
+        then: Callable[[], None] = lambda: None,
+        finally_: Callable[[], None] = lambda: None,
+        by: Store | None = None,
+    ) -> DedupReport:
+        groups = find_groups(store, META, Grouping(method="components"))
+        before()
+        destination = None
+        if action == "move":
+            destination = others.open()
+            opened.append(destination)
+        prepare(store, META, groups, action, destination)
+        log = Log(tmp_path / "log.jsonl.zst", action, others.index if destination else None)
+        log.then, log.finally_ = then, finally_
+        with log:
+            return dedup(by or store, META, groups, action, log, destination)
+
+    yield do
+    for one in opened:
+        one.close()
+
+
+def undone(store: Store, others: Place, path: Path) -> UndoReport:
+    log = LogReader(path)
+    destination = others.open() if log.header.to else None
+    try:
+        return undo(store, log, destination)
+    finally:
+        if destination is not None:
+            destination.close()
+
+
+# There and back
+
+
+@pytest.mark.on_every_server
+@pytest.mark.parametrize("action", ACTIONS)
+def test_what_is_undone_is_the_same_index(
+    place: Place, others: Place, store: Store, action: Action
+) -> None:
+    fill(store, sources(12))
+    before, found = whole(store), answers(place)
+    to = ["--to", others.index] if action == "move" else []
+    ran = run(place, "dedup", "--apply", "--action", action, *to, "--yes")
+    assert ran.status == 0, ran.err
+    (report,) = ran.json
+    verb = {"delete": "deleted", "mark": "marked", "move": "moved"}[action]
+    assert (report["groups"], report["duplicates"]) == (12, 24)
+    assert report[verb] == (36 if action == "mark" else 24)
+    after = whole(store)
+    gone = {f"g{n}-{copy}" for n in range(12) for copy in (1, 2)}
+    if action == "mark":
+        assert after["g3-2"][0][FIELD]["original"] == after["g3-0"][0][FIELD]["group"] == "g3-0"
+        assert after["g3-1"][0][FIELD]["similarity"] == 1
+    else:
+        assert after == {id: one for id, one in before.items() if id not in gone}
+    if action == "move":
+        moved = others.open()
+        assert {id: one[0] for id, one in whole(moved).items()} == {
+            id: before[id][0] for id in gone
+        }
+        moved.close()
+    again = run(place, "undo", report["log"], "--yes")
+    assert again.status == 0, again.err
+    assert again.json[0]["restored"] == report[verb]
+    assert (whole(store), answers(place)) == (before, found)
+    # It can be done again.
+    (twice,) = run(place, "undo", report["log"], "--yes").json
+    assert (twice["restored"], twice["present"]) == (0, report[verb])
+    assert whole(store) == before
+    if action == "move":
+        moved = others.open()
+        assert whole(moved) == {}
+        moved.close()
+
+
+def test_marks_of_before_come_back(place: Place, store: Store) -> None:
+    fill(store, sources(3))
+    marks = {"group": "old", "original": "old", "similarity": 0.9}
+    store.update([Document(id, {FIELD: marks}) for id in ("g1-0", "g1-1")])
+    before = whole(store)
+    (report,) = run(place, "dedup", "--apply", "--action", "mark", "--yes").json
+    ours = whole(store)["g1-0"][0][FIELD]
+    assert [ours.get(name) for name in ("group", "original", "similarity")] == ["g1-0", None, None]
+    again = run(place, "dedup", "--apply", "--action", "mark", "--yes")
+    assert (again.json[0]["marked"], again.json[0]["unchanged"]) == (0, 9)
+    # What somebody else marked since is not ours to take away.
+    store.update([Document("g2-1", {FIELD: {"group": "theirs"}, "n": 5})])
+    store.update([Document("g0-1", {"n": 7})])
+    ran = run(place, "undo", report["log"], "--yes")
+    assert (ran.status, [each["id"] for each in ran.json[0]["failures"]]) == (1, ["g2-1"])
+    after = whole(store)
+    assert after["g0-1"][0] == {**before["g0-1"][0], "n": 7}
+    assert after["g2-1"][0][FIELD]["group"] == "theirs"
+    rest = before.keys() - {"g0-1", "g2-1"}
+    assert {id: after[id] for id in rest} == {id: before[id] for id in rest}
+
+
+@clusters
+@pytest.mark.parametrize("action", ACTIONS)
+def test_documents_with_a_routing_of_their_own(
+    place: Place, others: Place, apply: Apply, action: Action
+) -> None:
+    delete_index(str(place.target), place.index)
+    place.call("PUT", "", {"settings": {"number_of_shards": 4}})
+    store = place.open()
+    store.create(META)
+    made = with_tokens([Document(str(one["id"]), one) for one in sources(8)], META)
+    for at, one in enumerate(made):
+        place.call("PUT", f"/_doc/{one.id}?routing=way{at}", one.source)
+    before = whole(store)
+    assert {routing for _, _, routing in before.values()} == {f"way{n}" for n in range(32)}
+    assert apply(action).failures == []
+    assert whole(store) != before
+    assert undone(store, others, Path("log.jsonl.zst")).failures == []
+    assert whole(store) == before
+    store.close()
+
+
+# The servers from jars have no data streams in Elasticsearch.
+@pytest.mark.parametrize("place", ["opensearch"], indirect=True)
+@pytest.mark.parametrize("action", ACTIONS)
+def test_a_data_stream(
+    request: pytest.FixtureRequest, place: Place, others: Place, action: Action
+) -> None:
+    url, stream = str(place.target), Place(place.target, f"{place.index}-stream")
+    body = {
+        "index_patterns": [stream.index],
+        "priority": 900,
+        "data_stream": {},
+        "template": {"mappings": index_mapping(META)},
+    }
+    call(url, "PUT", f"/_index_template/{stream.index}", body)
+    request.addfinalizer(lambda: call(url, "DELETE", f"/_index_template/{stream.index}"))
+    call(url, "PUT", f"/_data_stream/{stream.index}")
+    request.addfinalizer(lambda: call(url, "DELETE", f"/_data_stream/{stream.index}"))
+    store = stream.open()
+    documents = [{**one, "@timestamp": "2026-01-01T00:00:00Z"} for one in sources(6)]
+    fill(store, documents[::2])
+    call(url, "POST", f"/{stream.index}/_rollover")
+    fill(store, documents[1::2])
+    before = whole(store)
+    assert len({index for _, index, _ in before.values()}) == 2
+    to = ["--to", others.index] if action == "move" else []
+    ran = run(stream, "dedup", "--apply", "--action", action, *to, "--yes")
+    assert (ran.status, ran.json[0]["groups"]) == (0, 6), ran.err
+    assert whole(store) != before
+    ran = run(stream, "undo", ran.json[0]["log"], "--yes")
+    assert (ran.status, ran.json[0]["failures"]) == (0, []), ran.err
+    assert {id: one[0] for id, one in whole(store).items()} == {
+        id: one[0] for id, one in before.items()
+    }
+    store.close()
+
+
+# Changes meanwhile
+
+
+def touch(place: Place, id: str, source: dict[str, Any]) -> Callable[[], None]:
+    def change() -> None:
+        with_other = place.open()
+        assert with_other.update([Document(id, source)]).updated == 1
+        with_other.refresh()
+        with_other.close()
+
+    return change
+
+
+def take(place: Place, id: str) -> Callable[[], None]:
+    def remove() -> None:
+        other = place.open()
+        assert other.delete([id]) == 1
+        other.refresh()
+        other.close()
+
+    return remove
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+@pytest.mark.parametrize("moment", ["before", "then"])
+def test_a_document_that_changed_survives(
+    place: Place, others: Place, store: Store, apply: Apply, action: Action, moment: str
+) -> None:
+    fill(store, sources(2))
+    before = whole(store)
+    # A client that makes no tokens leaves those of the text of before.
+    changed = {"text": "另一段文字 and others"} if moment == "before" else {"n": 99}
+    report = apply(action, **{moment: touch(place, "g1-1", changed)})
+    assert [(each.id, each.conflict) for each in report.failures] == [("g1-1", True)]
+    after = whole(store)
+    assert after["g1-1"][0] == {**before["g1-1"][0], **changed}
+    if action == "move":
+        moved = others.open()
+        assert sorted(whole(moved)) == ["g0-1", "g0-2", "g1-2"]
+        moved.close()
+    assert undone(store, others, Path("log.jsonl.zst")).failures == []
+    assert whole(store) == {**before, "g1-1": after["g1-1"]}
+
+
+@pytest.mark.parametrize("action", ["delete", "move"])
+@pytest.mark.parametrize("moment", ["before", "then"])
+@pytest.mark.parametrize("gone", [True, False])
+def test_nothing_goes_whose_original_went(
+    place: Place,
+    others: Place,
+    store: Store,
+    apply: Apply,
+    action: Action,
+    moment: str,
+    gone: bool,
+) -> None:
+    fill(store, sources(2))
+    before = whole(store)
+    work = take(place, "g1-0") if gone else touch(place, "g1-0", {"text": "一段别的文字"})
+    report = apply(action, **{moment: work})
+    assert report.done == 2
+    assert sorted(each.id for each in report.failures) == ["g1-1", "g1-2"]
+    assert "original" in report.failures[0].reason
+    after, kept = whole(store), before.keys() - ({"g1-0"} if gone else set())
+    assert {id: after[id] for id in ("g1-1", "g1-2")} == {id: before[id] for id in ("g1-1", "g1-2")}
+    if action == "move":
+        moved = others.open()
+        assert sorted(whole(moved)) == ["g0-1", "g0-2"]
+        moved.close()
+    assert undone(store, others, Path("log.jsonl.zst")).failures == []
+    assert whole(store) == {id: after.get(id, one) for id, one in before.items() if id in kept}
+
+
+# Kills
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+@pytest.mark.parametrize("moment", ["then", "finally_"])
+def test_killed_between_two_steps(
+    place: Place, others: Place, store: Store, apply: Apply, action: Action, moment: str
+) -> None:
+    fill(store, sources(3))
+    before = whole(store)
+    with pytest.raises(Killed):
+        apply(action, **{moment: kill})
+    # Nothing is changed before it is logged.
+    assert (whole(store) == before) == (moment == "then")
+    report = undone(store, others, Path("log.jsonl.zst"))
+    assert report.failures == []
+    assert whole(store) == before
+    Path("log.jsonl.zst").unlink()
+    with pytest.raises(Killed):
+        apply(action, **{moment: kill})
+    Path("log.jsonl.zst").rename("first.jsonl.zst")
+    # The same again completes it, and both logs together put it back.
+    assert apply(action).failures == []
+    for name in ("log.jsonl.zst", "first.jsonl.zst"):
+        assert undone(store, others, Path(name)).failures == []
+    assert whole(store) == before
+
+
+@pytest.mark.parametrize(
+    ("place", "action"),
+    [
+        ("local", "delete"),
+        ("opensearch", "move"),
+        pytest.param("local", "move", marks=pytest.mark.nightly),
+        pytest.param("elasticsearch", "delete", marks=pytest.mark.nightly),
+    ],
+    indirect=["place"],
+)
+def test_killed_in_the_midst(
+    place: Place, others: Place, store: Store, tmp_path: Path, action: Action
+) -> None:
+    fill(store, [{"id": f"d{n}", "text": words(n // 8, 12), "n": n} for n in range(4_000)])
+    before = whole(store)
+    where = "--db" if isinstance(place.target, Path) else "--url"
+    to = ["--to", others.index] if action == "move" else []
+    arguments = ["dedup", "--apply", "--action", action, *to, "--yes", "--log", "killed.jsonl"]
+    process = subprocess.Popen(
+        [sys.executable, str(CLI), *arguments, "-i", place.index, where, str(place.target)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    log = tmp_path / "killed.jsonl"
+    # The log grows before each of several pages.
+    while not (log.exists() and log.read_bytes().count(b'{"done"') >= 2):
+        assert process.poll() is None
+        time.sleep(0.002)
+    process.kill()
+    process.wait()
+    left = whole(store)
+    assert 500 < len(left) < 4_000
+    assert left.items() <= before.items()
+    if action == "delete":
+        ran = run(place, "undo", str(log), "--yes")
+        assert (ran.status, ran.json[0]["failures"]) == (1, []), ran.err
+        assert "it has no end: the run was killed" in ran.err
+        assert whole(store) == before
+        return
+    ran = run(place, *arguments[:-1], "second.jsonl")
+    assert ran.status == 0, ran.err
+    assert len(whole(store)) == 500
+    for name, status in (("second.jsonl", 0), ("killed.jsonl", 1)):
+        ran = run(place, "undo", name, "--yes")
+        assert (ran.status, ran.json[0]["failures"]) == (status, []), ran.err
+    assert whole(store) == before
+
+
+def product_of(store: Store) -> str:
+    assert isinstance(store, ClusterStore)
+    return store.cluster.client.product.split()[0].lower()
+
+
+@clusters
+@pytest.mark.parametrize("action", ACTIONS)
+def test_an_answer_that_was_lost(
+    place: Place, others: Place, store: Store, apply: Apply, action: Action
+) -> None:
+    fill(store, sources(4))
+    before = whole(store)
+    with Proxy(str(place.target), product_of(store)) as proxy:
+        far = Place(proxy.url, place.index).open()
+        proxy.drop_after(1)
+        report = apply(action, by=far)
+        assert (report.done, report.failures) == (12 if action == "mark" else 8, [])
+        assert proxy.bulk_requests >= 2
+        proxy.drop_after(1)
+        back = undone(far, others, Path("log.jsonl.zst"))
+        assert (back.restored + back.present, back.failures) == (report.done, [])
+        far.close()
+    assert whole(store) == before
+
+
+# What undo finds
+
+
+def test_an_id_that_was_taken_meanwhile_is_left_to_whoever_has_it(
+    place: Place, store: Store
+) -> None:
+    fill(store, sources(3))
+    before = whole(store)
+    (report,) = run(place, "dedup", "--apply", "--action", "delete", "--yes").json
+    fill(store, [{"id": "g1-1", "text": "somebody else's"}])
+    ran = run(place, "undo", report["log"], "--yes")
+    assert ran.status == 1
+    (found,) = ran.json
+    assert (found["restored"], found["changed_meanwhile"]) == (5, 1)
+    assert [each["id"] for each in found["failures"]] == ["g1-1"]
+    assert "another document of this id" in ran.err
+    after = whole(store)
+    assert after["g1-1"][0]["text"] == "somebody else's"
+    assert {**after, "g1-1": before["g1-1"]} == before
+
+
+def test_what_was_moved_and_changed_there_stays_there_too(
+    place: Place, others: Place, store: Store
+) -> None:
+    fill(store, sources(2))
+    before = whole(store)
+    (report,) = run(
+        place, "dedup", "--apply", "--action", "move", "--to", others.index, "--yes"
+    ).json
+    touch(others, "g1-1", {"n": 5})()
+    ran = run(place, "undo", report["log"], "--yes")
+    assert (ran.status, [each["id"] for each in ran.json[0]["failures"]]) == (1, ["g1-1"])
+    assert whole(store) == before
+    moved = others.open()
+    assert {id: one[0]["n"] for id, one in whole(moved).items()} == {"g1-1": 5}
+    moved.close()
+
+
+def test_an_id_that_is_taken_where_it_is_to_go_stays(
+    place: Place, others: Place, store: Store
+) -> None:
+    fill(store, sources(2))
+    before = whole(store)
+    there = others.open()
+    fill(there, [{"id": "g1-1", "text": "somebody else's"}])
+    ran = run(place, "dedup", "--apply", "--action", "move", "--to", others.index, "--yes")
+    assert ran.status == 1
+    assert (ran.json[0]["moved"], ran.json[0]["changed_meanwhile"]) == (3, 1)
+    assert whole(store)["g1-1"] == before["g1-1"]
+    assert whole(there)["g1-1"][0]["text"] == "somebody else's"
+    there.close()
+
+
+@local
+def test_where_documents_can_be_moved_to(place: Place, others: Place, store: Store) -> None:
+    fill(store, sources(2))
+    there = others.open()
+    there.create(OTHER)
+    there.close()
+    for to, said in ((others.index, "scheme"), (place.index, "there already")):
+        ran = run(place, "dedup", "--apply", "--action", "move", "--to", to, "--yes")
+        assert (ran.status, said in ran.err) == (2, True), ran.err
+    assert len(whole(store)) == 8
+    assert list(Path().glob("*.zst")) == []
+
+
+@pytest.mark.parametrize("place", ["elasticsearch", "opensearch"], indirect=True)
+def test_an_alias_of_the_same_index_is_no_place_to_move_to(place: Place, store: Store) -> None:
+    fill(store, sources(2))
+    place.call("PUT", f"/_alias/{place.index}-alias")
+    ran = run(
+        place, "dedup", "--apply", "--action", "move", "--to", f"{place.index}-alias", "--yes"
+    )
+    assert (ran.status, f"names too: {place.index}" in ran.err) == (2, True), ran.err
+    assert len(whole(store)) == 8
+
+
+@local
+@pytest.mark.parametrize("ending", ["jsonl", "jsonl.gz", "jsonl.zst"])
+def test_a_log_is_read_as_far_as_it_goes(
+    place: Place, others: Place, store: Store, tmp_path: Path, ending: str
+) -> None:
+    fill(store, sources(3))
+    before = whole(store)
+    name = f"log.{ending}"
+    run(place, "dedup", "--apply", "--action", "delete", "--yes", "--log", name)
+    after, written = whole(store), Path(name).read_bytes()
+    assert Path(name).stat().st_mode & 0o777 == 0o600
+    cut_off = tmp_path / f"cut.{ending}"
+    restored, lost = set(), 0
+    for length in range(0, len(written), 7 if ending == "jsonl" else 3):
+        cut_off.write_bytes(written[:length])
+        try:
+            log = LogReader(cut_off)
+        except esdedup.StoreError:
+            lost += 1
+            continue
+        entries = [entry for page in log.pages() for entry in page]
+        assert log.damage is not None
+        assert "cut off" in log.damage
+        assert f"{len(entries)} records could be read" in log.damage.replace(
+            "record c", "records c"
+        )
+        assert all(entry.held.document.source == before[entry.id][0] for entry in entries)
+        restored.add(len(entries))
+    assert lost > 3
+    cut_off.write_bytes(written[:9])
+    with pytest.raises(esdedup.StoreError, match="its first line can't be read: it was cut off"):
+        LogReader(cut_off)
+    assert {0, 6} <= restored
+    cut_off.write_bytes(written[: len(written) // 3])
+    ran = run(place, "undo", str(cut_off), "--yes")
+    assert (ran.status, "Traceback" in ran.err, str(cut_off) in ran.err) == (1, False, True)
+    # Bytes behind the end may be of a page that can't be read.
+    cut_off.write_bytes(written + b"\0\0\0\0\n")
+    ran = run(place, "undo", str(cut_off), "--yes")
+    assert (ran.status, "damaged after line" in ran.err) == (1, True), ran.err
+    assert ran.json[0]["damage"] in ran.err
+    assert after != before
+    assert whole(store) == before
+    assert run(place, "undo", name, "--yes").status == 0
+
+
+@local
+@pytest.mark.parametrize("ending", ["jsonl", "jsonl.gz", "jsonl.zst"])
+def test_what_goes_is_in_the_log_on_the_disk(
+    store: Store, others: Place, tmp_path: Path, ending: str
+) -> None:
+    """Seen by another reader just before each deletion, as if the run were killed there."""
+    fill(store, [{"id": f"d{n}", "text": words(n // 4, 12)} for n in range(600)])
+    before, path = whole(store), tmp_path / f"log.{ending}"
+    pages = 0
+
+    def look() -> None:
+        nonlocal pages
+        pages += 1
+        log = LogReader(path)
+        logged = {entry.id for page in log.pages() for entry in page}
+        assert before.keys() - whole(store).keys() < logged
+        assert "it has no end" in (log.damage or "")
+        if pages == 3:
+            kill()
+
+    groups = find_groups(store, META, Grouping())
+    log = Log(path, "delete")
+    log.then = look
+    with pytest.raises(Killed), log:
+        dedup(store, META, groups, "delete", log)
+    report = undone(store, others, path)
+    assert (report.restored, report.present, len(report.damage)) == (300, 150, 1)
+    assert whole(store) == before
+
+
+@local
+def test_the_log_of_a_run_that_failed_has_an_end(store: Store, others: Place, apply: Apply) -> None:
+    fill(store, sources(3))
+    before = whole(store)
+
+    def fail() -> None:
+        raise esdedup.StoreUnavailable("gone")
+
+    with pytest.raises(esdedup.StoreUnavailable):
+        apply("delete", finally_=fail)
+    assert whole(store) != before
+    report = undone(store, others, Path("log.jsonl.zst"))
+    assert (report.restored, report.failures, report.damage) == (6, [], [])
+    assert whole(store) == before
+
+
+# Changed bytes: nothing is hidden
+
+
+@fuzz
+@local
+@given(at=st.floats(0, 1, exclude_max=True), value=st.integers(0, 255), data=st.data())
+def test_a_changed_byte_of_a_log_is_told(
+    place: Place, store: Store, at: float, value: int, data: st.DataObject
+) -> None:
+    ending = data.draw(st.sampled_from(["jsonl", "jsonl.gz", "jsonl.zst"]))
+    name = Path(f"whole.{ending}")
+    if not name.exists():
+        if store.statistics(META).documents == 0:
+            fill(store, sources(3))
+        run(place, "dedup", "--apply", "--action", "delete", "--yes", "--log", str(name))
+        assert run(place, "undo", str(name), "--yes").status == 0
+    written = bytearray(name.read_bytes())
+    old, place_of = written[int(at * len(written))], int(at * len(written))
+    written[place_of] = value
+    damaged = Path(f"damaged.{ending}")
+    damaged.write_bytes(written)
+    before = whole(store)
+    ran = run(place, "undo", str(damaged), "--yes")
+    assert "Traceback" not in ran.err
+    # Unless the byte says what it said, such as one of a time of packing.
+    if ran.status == 0:
+        assert old == value or ending == "jsonl.gz", ran
+    assert whole(store).items() >= before.items()
+
+
+# The command line
+
+
+@local
+def test_without_apply_nothing_changes(place: Place, store: Store) -> None:
+    fill(store, sources(3))
+    before = whole(store)
+    ran = run(place, "dedup")
+    assert ran.status == 0
+    assert ran.json[0] == {
+        "keep": "g0-0",
+        "duplicates": [
+            {"id": "g0-1", "similarity": 1.0},
+            {"id": "g0-2", "similarity": ran.json[0]["duplicates"][1]["similarity"]},
+        ],
+    }
+    assert 0.8 <= ran.json[0]["duplicates"][1]["similarity"] < 1
+    assert "6 duplicates in 3 groups of 12 documents" in ran.err
+    assert "Nothing was changed" in ran.err
+    exact = run(place, "dedup", "--exact", "--keep", "last").json
+    assert [(group["keep"], len(group["duplicates"])) for group in exact] == [
+        ("g2-1", 1),
+        ("g1-1", 1),
+        ("g0-1", 1),
+    ]
+    assert "g1-0" in run(place, "dedup", "--table").out
+    assert whole(store) == before
+    assert list(Path().glob("*.zst")) == []
+
+
+@local
+def test_what_goes_is_like_what_stays(place: Place, store: Store) -> None:
+    chain = [words(1, 60).split()]
+    for step in range(4):
+        chain.append([*chain[-1][6:], *words(100 + step, 6).split()])
+    fill(store, [{"id": str(at), "text": " ".join(text)} for at, text in enumerate(chain)])
+    ran = run(place, "dedup", "--threshold", "0.7")
+    found = [(group["keep"], [each["id"] for each in group["duplicates"]]) for group in ran.json]
+    assert found == [("0", ["1"]), ("2", ["3"])]
+    ran = run(place, "dedup", "--threshold", "0.7", "--method", "components")
+    assert [len(group["duplicates"]) for group in ran.json] == [4]
+    assert "3 of them are joined by a chain" in ran.err
+
+
+@local
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--apply"], "--action"),
+        (["--apply", "--action", "delete"], "--yes"),
+        (["--apply", "--action", "move", "--yes"], "--to"),
+        (["--apply", "--action", "delete", "--to", "x", "--yes"], "--to"),
+        (["--log", "x.jsonl"], "--apply"),
+        (["--to", "x"], "--apply"),
+        (["--apply", "--action", "delete", "--yes", "--log", "other.jsonl"], "it exists"),
+        (["--apply", "--action", "delete", "--yes", "--log", "no/x.jsonl"], "No such file"),
+        (["--threshold", "0.5", "--metric", "hamming"], "--threshold"),
+        (["--keep", "best"], "best"),
+        (["undo", "x.jsonl"], "--yes"),
+        (["undo", "x.jsonl", "--yes"], "No such file"),
+        (["undo", "other.jsonl", "--yes"], "not a log of esdedup dedup"),
+    ],
+)
+def test_options_that_do_not_go_together(
+    place: Place, store: Store, arguments: list[str], said: str
+) -> None:
+    fill(store, sources(1))
+    Path("other.jsonl").write_text('{"a": 1}\n')
+    command = [] if arguments[0] == "undo" else ["dedup"]
+    ran = run(place, *command, *arguments)
+    assert (ran.status, said in ran.err, "Traceback" in ran.err) == (2, True, False), ran.err
+    assert len(whole(store)) == 4
+    assert Path("other.jsonl").read_text() == '{"a": 1}\n'
+
+
+@local
+def test_the_log_of_another_index_is_refused(
+    place: Place, others: Place, store: Store, tmp_path: Path
+) -> None:
+    fill(store, sources(2))
+    run(place, "dedup", "--apply", "--action", "delete", "--yes", "--log", "log.jsonl")
+    there = others.open()
+    fill(there, sources(1))
+    there.close()
+    ran = run(others, "undo", "log.jsonl", "--yes")
+    assert (ran.status, f"--index {place.index}" in ran.err) == (2, True), ran.err
+    elsewhere = Place(tmp_path / "elsewhere.db", place.index)
+    opened = elsewhere.open()
+    fill(opened, [])
+    ran = run(elsewhere, "undo", "log.jsonl", "--yes")
+    assert (ran.status, "if that is right, esdedup undo --force" in ran.err) == (2, True), ran.err
+    assert whole(opened) == {}
+    ran = run(elsewhere, "undo", "log.jsonl", "--yes", "--force")
+    assert (ran.status, len(whole(opened))) == (0, 4)
+    opened.close()
+    header = json.loads(Path("log.jsonl").read_text().splitlines()[0])
+    assert header["scheme"] == META.scheme.id
+    assert header["grouping"]["threshold"] == 0.8
+
+
+@clusters
+def test_the_log_names_no_credentials(place: Place, store: Store) -> None:
+    fill(store, sources(1))
+    assert isinstance(place.target, str)
+    target = place.target.replace("http://", "http://user:secret@")
+    ran = run(Place(target, place.index), "dedup", "--apply", "--action", "delete", "--yes",
+              "--log", "log.jsonl")  # fmt: skip
+    assert ran.status == 0, ran.err
+    assert "secret" not in Path("log.jsonl").read_text()
+    assert place.target in Path("log.jsonl").read_text()
+
+
+@local
+@pytest.mark.parametrize("answer", ["y", "n"])
+def test_a_person_is_asked(place: Place, store: Store, answer: str) -> None:
+    fill(store, sources(2))
+    before = whole(store)
+    here = ["-i", place.index, "--db", str(place.target)]
+    shown, status = in_terminal(["dedup", *here, "--apply", "--action", "delete"], f"{answer}\n")
+    assert "Delete these, in index" in shown
+    assert "g1-0" in shown
+    assert status == (0 if answer == "y" else 1)
+    logs = [str(path) for path in Path().glob("*.zst")]
+    assert (len(whole(store)), len(logs)) == ((4, 1) if answer == "y" else (8, 0))
+    if logs:
+        shown, status = in_terminal(["undo", logs[0], *here], "y\n")
+        assert (status, "Put them back, in index" in shown) == (0, True)
+        assert whole(store) == before
+
+
+def in_terminal(arguments: list[str], typed: str) -> tuple[str, int]:
+    """What a terminal shows to somebody who types this, and the exit status."""
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, str(CLI), *arguments], stdout=slave, stderr=slave, stdin=slave
+    )
+    os.close(slave)
+    os.write(master, typed.encode())
+    shown = b""
+    while True:
+        try:
+            part = os.read(master, 65536)
+        except OSError:  # Linux's way to say that the other end was closed.
+            break
+        if not part:
+            break
+        shown += part
+    os.close(master)
+    return shown.decode(), process.wait(60)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "5",
+        "[1]",
+        '"done"',
+        "null",
+        "{}",
+        '{"done": 5}',
+        '{"end": 5}',
+        '{"planned": 5}',
+        '{"planned": {"id": "x"}}',
+        '{"planned": {"id": 5, "version": "v", "index": null, "routing": null, "original": null,'
+        ' "value": 1}}',
+        "[" * 100_000,
+    ],
+    ids=lambda line: line[:60],
+)
+def test_a_log_with_a_line_of_another_form_is_damaged_there(line: str, tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    header = RunHeader("a", "b", "c", "d", "delete", None, {}, "e")
+    with LogWriter(log, header) as writer:
+        for number in range(2):
+            writer.plan([Entry(Held(Document(f"{number}", {}), "v"), "o", 1.0).line()])
+            writer.settle([f"{number}"], [])
+    lines = log.read_text().splitlines()
+    log.write_text("\n".join([*lines[:3], line, *lines[3:], ""]))
+    reader = LogReader(log)
+    assert [each.id for page in reader.pages() for each in page] == ["0"]
+    assert reader.damage is not None
+    assert "damaged after line 3: " in reader.damage
+    # Python's own words tell nobody anything.
+    assert not re.search("int|indices|iterable|recursion|'", reader.damage.split("line 3")[1])
+    log.write_text(lines[0].replace('"began"', '"begun"') + "\n")
+    with pytest.raises(esdedup.StoreError, match="first line is damaged"):
+        LogReader(log)
