@@ -14,9 +14,9 @@ from typing import Any
 from esdedup.admin.attach import plan_attach
 from esdedup.admin.preflight import Obstacle, field_at, obstacles
 from esdedup.exceptions import StoreError, UsageError
-from esdedup.ingest.documents import tokens_of
 from esdedup.ingest.renew import digests
 from esdedup.models import FIELD, Failure
+from esdedup.records.documents import tokens_of
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores import Cluster, Target, reached
 from esdedup.stores.changes import ChangeReport
