@@ -30,7 +30,7 @@ _WORDS = {
 
 
 def check_type(name: str, value: object, annotation: str) -> None:
-    """Raises UsageError if a value is not of a type such as "int | None". name: of the argument.
+    """Raise UsageError if a value is not of a type such as "int | None". name: of the argument.
 
     The value is not shown, because it may be a password.
     """
@@ -45,7 +45,7 @@ def check_type(name: str, value: object, annotation: str) -> None:
 
 
 def check_fields(made: Any) -> None:
-    """Raises UsageError if a field of a dataclass is not of its plain type, such as float."""
+    """Raise UsageError if a field of a dataclass is not of its plain type, such as float."""
     for name, annotation in _plain_fields(made.__class__):
         check_type(name, getattr(made, name), annotation)
 
@@ -63,6 +63,6 @@ def _plain_fields(kind: Any) -> list[tuple[str, str]]:
 
 
 def check_list(name: str, values: object) -> None:
-    """Raises UsageError if an argument that takes several values is a single one."""
+    """Raise UsageError if an argument that takes several values is a single one."""
     if isinstance(values, (Mapping, str, bytes)) or not isinstance(values, Iterable):
         raise UsageError(f"{name}: give a list, not a single {type(values).__name__}")

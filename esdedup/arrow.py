@@ -31,7 +31,7 @@ _TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 
 
 def tokens(data: _Data, scheme: Scheme | None = None, text_field: str = "text") -> _Data:
-    """Returns a record batch or a table with the columns of `token_fields` behind its own.
+    """Return a record batch or a table with the columns of `token_fields` behind its own.
 
     data: with a column of strings, whose rows may be null. scheme: `Scheme()` by default.
 

@@ -114,7 +114,7 @@ class Place:
         return LocalStore(self.target, self.index)
 
     def check_apart(self, other: str) -> None:
-        """Raises UsageError if another name stands for the same index, or shares one.
+        """Raise UsageError if another name stands for the same index, or shares one.
 
         So it does for a name of judgements, among which documents would be taken for judgements.
         """
@@ -159,7 +159,7 @@ class Dedup:
     report: DedupReport | None = None
 
     def apply(self, on_report: Callable[[DedupReport], None] | None = None) -> Dedup:
-        """Deletes, marks or moves the duplicates, and returns this with the report.
+        """Delete, marks or moves the duplicates, and return this with the report.
 
         Every document is logged whole before it is changed. A document that was changed since it
         was compared is left as it is. on_report: called after each page with its report.
@@ -205,7 +205,7 @@ class Index:
         self.close()
 
     def close(self) -> None:
-        """Closes the file, or the connections to the cluster."""
+        """Close the file, or the connections to the cluster."""
         self.store.close()
 
     @property
@@ -241,7 +241,7 @@ class Index:
         return self.meta.scheme
 
     def create(self) -> None:
-        """Makes the index, or adds the token fields to an existing one. Raises SchemeMismatch."""
+        """Make the index, or add the token fields to an existing one. Raises SchemeMismatch."""
         stored = self.store.meta()
         if stored is None:
             self.store.create(self._wanted(IndexMeta(Scheme())))
@@ -256,7 +256,7 @@ class Index:
         id_field: str = "id",
         on_duplicate: PolicyAction | DuplicatePolicy = "keep",
     ) -> IngestReport:
-        """Writes documents with their tokens, replacing those of the same id.
+        """Write documents with their tokens, replacing those of the same id.
 
         The index is made if there is none. All documents are visible to searches afterwards. A
         document without the id field gets a random id.
@@ -285,7 +285,7 @@ class Index:
         return report
 
     def update(self, documents: Iterable[Mapping[str, Any]], *, id_field: str = "id") -> int:
-        """Merges fields into documents that exist, and returns the number of documents.
+        """Merge fields into documents that exist, and return the number of documents.
 
         If the text is among the fields, the document gets new tokens. A text that is null removes
         the tokens. If only some of several text fields are given, the others are read.
@@ -317,7 +317,7 @@ class Index:
         return found[0]
 
     def delete(self, ids: Sequence[str]) -> int:
-        """Deletes documents with their tokens, and returns the number that existed."""
+        """Delete documents with their tokens, and return the number that existed."""
         check_list("ids", ids)
         deleted = self.store.delete([_id(id) for id in ids])
         self.store.refresh()
@@ -436,7 +436,7 @@ class Index:
         on_step: OnStep | None = None,
         **options: Unpack[GroupOptions],
     ) -> GroupReport:
-        """Finds the groups of similar documents, and writes them into their documents.
+        """Find the groups of similar documents, and write them into their documents.
 
         A document that is similar to no other gets no group, and loses the one that it had.
         collapse_ready: it gets a group too, its own id, for searches that collapse on the group.
@@ -454,7 +454,7 @@ class Index:
         return GroupReport(found, marks, self.missed(found))
 
     def regroup(self, groups: Groups, ids: Sequence[str]) -> Groups:
-        """Forms the groups of some documents again, by the judgements as they are now.
+        """Form the groups of some documents again, by the judgements as they are now.
 
         All other groups stay as they were. Raises UsageError if these groups have more than 1,000
         documents.
@@ -490,7 +490,7 @@ class Index:
         on_step: OnStep | None = None,
         **options: Unpack[GroupOptions],
     ) -> Dedup:
-        """Finds duplicates; with `apply`, or by `Dedup.apply`, deletes, marks or moves them.
+        """Find duplicates; with `apply`, or by `Dedup.apply`, deletes, marks or moves them.
 
         action: "delete"; "mark" as `group` does; or "move" to the index `to`.
         log: a new file that `undo` takes, INDEX.dedup-TIME.jsonl.zst by default.
@@ -520,7 +520,7 @@ class Index:
         force: bool = False,
         on_report: Callable[[UndoReport], None] | None = None,
     ) -> UndoReport:
-        """Puts back what a run of `dedup` deleted, marked or moved.
+        """Put back what a run of `dedup` deleted, marked or moved.
 
         A document that somebody else has changed since is left as it is. force: also if the log is
         of an index at another address, or of another scheme. on_report: as in `Dedup.apply`.
@@ -535,7 +535,7 @@ class Index:
         return undo(self.store, log, self.beside(log.header.to), on_report)
 
     def check_log(self, log: LogReader, *, force: bool = False) -> None:
-        """Raises UsageError if a log is not of this index. force: only if of another name."""
+        """Raise UsageError if a log is not of this index. force: only if of another name."""
         header, place = log.header, self.place
         if header.index != place.index:
             raise UsageError(
@@ -565,7 +565,7 @@ class Index:
         *,
         drawn: bool = False,
     ) -> Judgement:
-        """Keeps a judgement on two documents, in place of an earlier one on them.
+        """Keep a judgement on two documents, in place of an earlier one on them.
 
         verdict: "different" keeps them in different groups, "duplicate" in one; "unsure" has no
         effect. It holds while both have the text that they have now. similarity: exact Jaccard
@@ -576,18 +576,18 @@ class Index:
         return judge(self.store, self.meta, (_id(left), _id(right)), verdict, similarity, drawn)
 
     def unjudge(self, left: str, right: str) -> None:
-        """Removes the judgement on two documents, if there is one."""
+        """Remove the judgement on two documents, if there is one."""
         forget_judgement(self.store, _id(left), _id(right))
 
     def represent(self, id: str, instead_of: Sequence[str] = ()) -> None:
-        """Lets a document represent its group from now on.
+        """Let a document represent its group from now on.
 
         instead_of: ids of documents that were chosen before, and are not to any more.
         """
         choose_representative(self.store, _id(id), instead_of)
 
     def unrepresent(self, id: str) -> None:
-        """Removes the choice of a document as a representative, if there is one."""
+        """Remove the choice of a document as a representative, if there is one."""
         forget_representative(self.store, _id(id))
 
     def judgements(self) -> Judgements:
@@ -640,7 +640,7 @@ class Index:
         return hot_buckets(self.store, self.meta, count, over=over, kinds=kinds, sampled=sampled)
 
     def stop(self, tokens: Sequence[str]) -> tuple[str, ...]:
-        """Replaces the stop list of the index, and returns the list as it is kept.
+        """Replace the stop list of the index, and return the list as it is kept.
 
         Programs that have the index open leave the tokens out of searches within 10 seconds. Raises
         UsageError if one is not a token of the index's scheme.

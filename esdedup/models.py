@@ -41,7 +41,7 @@ class Share:
 
     @staticmethod
     def parse(text: str) -> Share:
-        """Reads a share from a text like "3/16". Raises UsageError for another form."""
+        """Read a share from a text like "3/16". Raises UsageError for another form."""
         number, slash, of = text.partition("/")
         if not (slash and number.isdecimal() and of.isdecimal()):
             raise UsageError(f"slice {text!r}: use a form like 3/16")
@@ -64,7 +64,7 @@ class Document:
         return self.tokens_in(FIELD)
 
     def tokens_in(self, field: str) -> Mapping[str, Any]:
-        """Returns the values under a field of ours, empty if there are none."""
+        """Return the values under a field of ours, empty if there are none."""
         return tokens_in(self.source, field)
 
 
@@ -89,7 +89,7 @@ class Encoded(NamedTuple):
 
 
 def tokens_in(source: Mapping[str, Any], field: str) -> Mapping[str, Any]:
-    """Returns the values under a field of ours in a document's source, empty if there are none."""
+    """Return the values under a field of ours in a document's source, empty if there are none."""
     found = source.get(field)
     if isinstance(found, list) and len(found) == 1:
         # Servers treat an array of one object like the object, and return it as it was written.
@@ -98,7 +98,7 @@ def tokens_in(source: Mapping[str, Any], field: str) -> Mapping[str, Any]:
 
 
 def check_sample(count: int) -> None:
-    """Raises UsageError for a number of documents that a sample can't have."""
+    """Raise UsageError for a number of documents that a sample can't have."""
     check_type("sample", count, "int")
     if not 1 <= count <= MOST_SAMPLED:
         raise UsageError(f"sample {count}: use 1 to {MOST_SAMPLED} documents")
@@ -272,7 +272,7 @@ class Result:
 
     @property
     def blind(self) -> bool:
-        """Tells whether nothing was looked up, because all tokens of the text are stopped."""
+        """Return whether nothing was looked up, because all tokens of the text are stopped."""
         return self.stopped > 0 and self.asked == 0
 
 
@@ -309,7 +309,7 @@ _DIGITS = re.compile("([0-9]+)")
 
 
 def natural(id: str) -> tuple[tuple[str | tuple[int, str], ...], str]:
-    """Returns a key that orders ids as people do: "a2" before "a10"."""
+    """Return a key that orders ids as people do: "a2" before "a10"."""
     # Every second part is a number, so that numbers are only compared with numbers. A number is
     # its length and digits, because Python limits the digits of an int.
     if id.isdecimal() and id.isascii():

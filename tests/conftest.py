@@ -72,7 +72,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Runs folders in several processes, if the command line does not choose a number."""
+    """Run folders in several processes, if the command line does not choose a number."""
     if not config.pluginmanager.hasplugin("xdist") or hasattr(config, "workerinput"):
         return
     option = config.option
@@ -90,7 +90,7 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: object) -> None:
-    """Gives a test process the address at which it can ask for servers."""
+    """Return a test process the address at which it can ask for servers."""
     config: pytest.Config = node.config  # type: ignore[attr-defined]
     if _shared not in config.stash:
         config.stash[_shared] = SharedProvider()
@@ -101,7 +101,7 @@ def pytest_configure_node(node: object) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out what only --all runs, groups tests that share a node, and orders all."""
+    """Leave out what only --all runs, groups tests that share a node, and orders all."""
     if not config.getoption("--all"):
         left_out = [item for item in items if _only_with_all(item)]
         config.hook.pytest_deselected(items=left_out)
@@ -144,7 +144,7 @@ def _killable_nodes(item: pytest.Item) -> set[str]:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Notes the servers that the selected tests need. A run of several processes starts them."""
+    """Note the servers that the selected tests need. A run of several processes starts them."""
     wanted = session.config.stash[_wanted] = servers_wanted(session.items)
     address = getattr(session.config, "workerinput", {}).get("servers")
     if address is not None and wanted:
@@ -192,7 +192,7 @@ def java() -> Iterator[None]:
 def url_of(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[[str], str]]:
-    """Returns the address of a shared server, by the name of the fixture that hands it out."""
+    """Return the address of a shared server, by the name of the fixture that hands it out."""
     wanted = request.config.stash.get(_wanted, set())
     address = getattr(request.config, "workerinput", {}).get("servers")
     if address is not None:
@@ -281,7 +281,7 @@ def killable(request: pytest.FixtureRequest) -> Node:
 
 
 def tidied(node: Node) -> Node:
-    """Starts a node again if it is down, and deletes all indices on it."""
+    """Start a node again if it is down, and delete all indices on it."""
     if node.pid is None or not node.running:
         node.restart()
     else:
@@ -293,7 +293,7 @@ def tidied(node: Node) -> Node:
 
 
 def delete_index(url: str, name: str) -> None:
-    """Deletes an index that a test made, if there is one."""
+    """Delete an index that a test made, if there is one."""
     with contextlib.suppress(urllib.error.HTTPError):
         urllib.request.urlopen(urllib.request.Request(f"{url}/{name}", method="DELETE")).close()
 

@@ -38,7 +38,7 @@ class Parameter(NamedTuple):
 
 
 def commands_page() -> str:
-    """Returns a section for each command: its help, its usage and its options.
+    """Return a section for each command: its help, its usage and its options.
 
     Options under a heading that most commands have, with the same options, come once, at the end.
     """
@@ -64,7 +64,7 @@ def commands_page() -> str:
 
 
 def parameters(callback: Any) -> list[Parameter]:
-    """Returns the options and arguments of a command, in the order of its help."""
+    """Return the options and arguments of a command, in the order of its help."""
     hints = get_type_hints(callback, include_extras=True)
     found = []
     for name, parameter in inspect.signature(callback).parameters.items():
@@ -96,7 +96,7 @@ def _section(name: str, callback: Any) -> Iterator[str]:
 
 
 def _tables(found: list[Parameter]) -> dict[str, str]:
-    """Returns a table of options for each heading; the options without one come first."""
+    """Return a table of options for each heading; the options without one come first."""
     rows: dict[str, list[str]] = {"": []}
     for each in found:
         rows.setdefault(each.info.rich_help_panel or "", []).append(_row(each))
@@ -109,7 +109,7 @@ def _anchor(heading: str) -> str:
 
 
 def _help(text: str) -> str:
-    """Returns a help text as Markdown; a line of an example becomes a block of code."""
+    """Return a help text as Markdown; a line of an example becomes a block of code."""
     lines = text.replace("\b\n", "").splitlines()
     parts: list[str] = []
     for example, group in itertools.groupby(lines, lambda line: bool(_EXAMPLE.match(line))):
@@ -157,7 +157,7 @@ def _default(each: Parameter) -> str | None:
 
 
 def _plain(kind: Any) -> Any:
-    """Returns the type of one value: without None, and of what a list has."""
+    """Return the type of one value: without None, and of what a list has."""
     if get_origin(kind) in (Union, UnionType):
         kind = next(each for each in get_args(kind) if each is not type(None))
     return get_args(kind)[0] if get_origin(kind) is list else kind

@@ -62,7 +62,7 @@ class ExampleFailed(Exception):
 
 
 def pages() -> list[Path]:
-    """Returns every page of the documentation."""
+    """Return every page of the documentation."""
     return sorted([*ROOT.glob("docs/**/*.md"), *ROOT.glob("README*.md")])
 
 
@@ -89,7 +89,7 @@ class Block:
 
 
 def blocks_of(page: str) -> list[Block]:
-    """Returns the fenced blocks of a page, in order."""
+    """Return the fenced blocks of a page, in order."""
     found, last = [], 0
     for each in _BLOCK.finditer(page):
         before, last = page[last : each.start()], each.end()
@@ -106,7 +106,7 @@ def needs_cluster(page: str) -> bool:
 
 
 def rewritten(page: str, url: str | None = None, fill: bool = False) -> str:
-    """Returns the page with the output that its examples print now.
+    """Return the page with the output that its examples print now.
 
     url: a cluster for the examples that need one; without it, they stay as they are.
     fill: write output after commands that have none in the page too.
@@ -135,7 +135,7 @@ def rewritten(page: str, url: str | None = None, fill: bool = False) -> str:
 
 
 def shown(printed: str, in_page: str) -> str:
-    """Returns the output for the page: the printed one, unless the page's `...` stands for it."""
+    """Return the output for the page: the printed one, unless the page's `...` stands for it."""
     printed = "".join(f"{line.rstrip()}\n" for line in printed.splitlines())
     if printed.split() == in_page.split():
         # Lines may be wrapped elsewhere, by the length of a server's address.
@@ -187,7 +187,7 @@ class Runner:
         self._stack.close()
 
     def delete_indices(self, page: str) -> None:
-        """Deletes the indices of the cluster that a page names."""
+        """Delete the indices of the cluster that a page names."""
         if self.url is None:
             return
         for name in set(_INDEX.findall(page)):
@@ -196,11 +196,11 @@ class Runner:
                 urllib.request.urlopen(request).close()
 
     def write(self, name: str, text: str) -> None:
-        """Writes a file that the page shows."""
+        """Write a file that the page shows."""
         Path(name).write_text(text, encoding="utf-8")
 
     def run(self, block: Block) -> tuple[str, str | None]:
-        """Runs a block. Returns its body with new output, and the output for the next block."""
+        """Run a block. Returns its body with new output, and the output for the next block."""
         place = {"ESDEDUP_URL": self.url} if block.mark == "cluster" and self.url else {}
         with mock.patch.dict(os.environ, place):
             if block.kind == "console":
@@ -249,12 +249,12 @@ class Runner:
         return self._plain(printed)
 
     def _plain(self, printed: str) -> str:
-        """Returns the printed text, with the server's address as readers have it."""
+        """Return the printed text, with the server's address as readers have it."""
         return printed if self.url is None else printed.replace(self.url, "http://localhost:9200")
 
 
 def commands_in(body: str) -> list[tuple[str, str]]:
-    """Returns the commands of a console block, each with its output; "> " goes on with a line."""
+    """Return the commands of a console block, each with its output; "> " goes on with a line."""
     found: list[tuple[str, str]] = []
     for line in body.splitlines(keepends=True):
         if line.startswith("$ "):
@@ -267,7 +267,7 @@ def commands_in(body: str) -> list[tuple[str, str]]:
 
 
 def in_process(arguments: list[str]) -> tuple[int, str]:
-    """Runs a command as if on a terminal. Returns its exit status and its output."""
+    """Run a command as if on a terminal. Returns its exit status and its output."""
     status: Any = 0
     with _terminal() as printed, mock.patch.object(sys, "argv", ["esdedup", *arguments]):
         try:
@@ -315,14 +315,14 @@ def _unquoted(command: str) -> str:
 
 
 def _lines(body: str) -> list[str]:
-    """Returns the commands of an sh block: a line each, without comments."""
+    """Return the commands of an sh block: a line each, without comments."""
     joined = body.replace("\\\n", " ")
     lines = (re.sub(r"\s+#\s.*$", "", line).strip() for line in joined.splitlines())
     return [line for line in lines if line and not line.startswith("#")]
 
 
 def esdedup_commands(block: Block) -> list[str]:
-    """Returns the `esdedup` commands of a console or sh block, without pipes and the like."""
+    """Return the `esdedup` commands of a console or sh block, without pipes and the like."""
     if block.kind == "console":
         lines = [command.replace("\n", " ") for command, _ in commands_in(block.body)]
     elif block.kind == "sh":
@@ -334,7 +334,7 @@ def esdedup_commands(block: Block) -> list[str]:
 
 
 def check_command(command: str) -> None:
-    """Raises ExampleFailed if the program does not take a command's options and arguments."""
+    """Raise ExampleFailed if the program does not take a command's options and arguments."""
     _, name, *arguments = shlex.split(command)
     if name == "--help" or name == "--version":
         return
@@ -376,7 +376,7 @@ def main() -> None:
 
 
 def with_commands(page: str) -> str:
-    """Returns the page with the reference of all commands between its marks."""
+    """Return the page with the reference of all commands between its marks."""
     return _GENERATED.sub(lambda marks: f"{marks[1]}\n{commands_page()}\n{marks[2]}", page)
 
 

@@ -66,7 +66,7 @@ def documents() -> list[dict[str, Any]]:
 
 
 def judge(page: Page, app: Reviewing) -> None:
-    """Judges 60 pairs. Copies with a sentence in place of others are no duplicates."""
+    """Judge 60 pairs. Copies with a sentence in place of others are no duplicates."""
     page.goto(f"{app.origin}/judge")
     said, sides = page.get_by_role("status"), page.get_by_role("heading", level=3)
     for number in range(60):
@@ -91,7 +91,7 @@ def pages() -> dict[str, str]:
 
 
 def photograph(page: Page, folder: Path, file: Path) -> None:
-    """Writes a picture of the top of a page, with few colours and without the folder's name."""
+    """Write a picture of the top of a page, with few colours and without the folder's name."""
     page.wait_for_load_state("networkidle")
     page.evaluate(
         """folder => {
@@ -109,7 +109,7 @@ def photograph(page: Page, folder: Path, file: Path) -> None:
 
 
 def main(wanted: Sequence[str]) -> None:
-    """Makes the pictures of these pages, or of all if none is named."""
+    """Make the pictures of these pages, or of all if none is named."""
     FOLDER.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as name, running_browser() as browser:
         folder = Path(name)

@@ -160,7 +160,7 @@ def _kind(slot: str) -> str:
 
 
 def _some(slots: list[str], count: int, rng: Draw) -> list[str]:
-    """Draws slots; of a single one there is nothing to draw."""
+    """Draw slots; of a single one there is nothing to draw."""
     if len(slots) == count == 1:
         return slots
     drawn: list[str] = rng.choice(slots, count, replace=False).tolist()

@@ -81,7 +81,7 @@ def save(
     versions: Mapping[str, str] | None = None,
     folder: Path | None = None,
 ) -> Path:
-    """Writes results as JSON, with all that is needed to get them again; the file.
+    """Write results as JSON, with all that is needed to get them again; the file.
 
     versions: of packages that are measured outside our own environment.
     """

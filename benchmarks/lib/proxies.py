@@ -44,7 +44,7 @@ class Proxy:
         return self._log_file.read_text("utf-8", "replace")
 
     def start(self) -> None:
-        """Starts it and waits until it listens. Ends the program if it does not."""
+        """Start it and wait until it listens. Ends the program if it does not."""
         with self._log_file.open("ab") as log:
             self._process = subprocess.Popen(
                 self._command, stdout=log, stderr=log, start_new_session=True
@@ -57,13 +57,13 @@ class Proxy:
             time.sleep(0.05)
 
     def stop(self) -> int:
-        """Ends it by SIGTERM. Returns its status, once it has ended."""
+        """End it by SIGTERM. Returns its status, once it has ended."""
         assert self._process is not None
         self._process.terminate()
         return self._process.wait()
 
     def kill(self) -> int:
-        """Ends it by SIGKILL. Returns its status."""
+        """End it by SIGKILL. Returns its status."""
         assert self._process is not None
         self._process.kill()
         return self._process.wait()

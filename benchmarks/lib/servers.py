@@ -61,7 +61,7 @@ def started(product: str, version: str | None, nodes: int, heap: str) -> Iterato
 
 
 def drop(url: str, index: str) -> None:
-    """Deletes an index."""
+    """Delete an index."""
     urllib.request.urlopen(urllib.request.Request(f"{url}/{index}", method="DELETE")).close()
 
 

@@ -205,7 +205,7 @@ def _sorted(pair: Mapping[str, str]) -> Pair:
 
 
 def run(program: Sequence[str], folder: Path, master: str) -> Figures:
-    """Runs a Python program, whose session takes the master, and measures it.
+    """Run a Python program, whose session takes the master, and measure it.
 
     folder: an empty one, for the log, the event log and what Spark writes.
     """

@@ -275,7 +275,7 @@ def peak_mb() -> float:
 
 
 def warm_up(bench: Bench, nodes: int) -> None:
-    """Warms the server's compiler up, on indices that are then made again."""
+    """Warm the server's compiler up, on indices that are then made again."""
     bench.create(nodes)
     for first in range(0, 20_000, 5_000):
         bench.ingest(first, first + 5_000)

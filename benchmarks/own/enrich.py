@@ -42,7 +42,7 @@ Actions = Callable[[], Iterator[Any]]
 
 
 def helper_of(product: str, url: str) -> Callable[[Iterator[Any]], int]:
-    """Sends actions by the helper of the product's client; how many were written."""
+    """Send actions by the helper of the product's client; how many were written."""
     if product.startswith("OpenSearch"):
         import opensearchpy
 

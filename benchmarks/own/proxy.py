@@ -234,7 +234,7 @@ def part_of(frame: str) -> str | None:
 
 
 def profile(bench: Bench, commands: dict[str, list[str]], folder: Path) -> None:
-    """Prints where the proxy's processor time goes, by client."""
+    """Print where the proxy's processor time goes, by client."""
     spy = shutil.which("py-spy")
     if spy is None:
         sys.exit("--profile needs py-spy: pip install py-spy")

@@ -54,7 +54,7 @@ class Visitor:
         return time.perf_counter() - began, text
 
     def until(self, path: str, text: str, seconds: dict[str, list[float]]) -> float:
-        """Asks for pages until one of them shows a text; returns the seconds that this took."""
+        """Ask for pages until one of them shows a text; returns the seconds that this took."""
         began = time.perf_counter()
         while text not in self.page(path)[1]:
             assert time.perf_counter() - began < MOST_SECONDS, path

@@ -165,7 +165,7 @@ class Writing:
         return {"text": f"{self.texts[number % len(self.texts)]} Number {number}."}
 
     def write(self, writer: int) -> None:
-        """Sends documents until the end. What is begun is sent until it is acknowledged."""
+        """Send documents until the end. What is begun is sent until it is acknowledged."""
         try:
             # Its own retries would not be counted.
             with Elasticsearch(self.urls, request_timeout=120, max_retries=0) as client:
@@ -222,7 +222,7 @@ class Checking:
     writing: Writing
 
     def check(self, number: int) -> Figures:
-        """Waits for the end of a day, checks its documents and deletes the index."""
+        """Wait for the end of a day, checks its documents and delete the index."""
         while not self.writing.days.over(number):
             time.sleep(0.1)
         index = Days.name(number)
@@ -265,7 +265,7 @@ class Checking:
 
 
 def patiently(work: Callable[[], Any]) -> Any:
-    """Does work again until it succeeds: nodes are killed meanwhile."""
+    """Do work again until it succeeds: nodes are killed meanwhile."""
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
@@ -297,7 +297,7 @@ class Run:
         return time.monotonic() - self._begun
 
     def go(self, checking: Checking, days: int, writers: list[Future[None]]) -> list[Figures]:
-        """Runs to the end. Returns what was found of each day."""
+        """Run to the end. Returns what was found of each day."""
         with ThreadPoolExecutor(1) as faults, ThreadPoolExecutor(1) as checks:
             planned = [faults.submit(self._fault, *fault) for fault in FAULTS]
             checked: list[Future[Figures]] = []
@@ -321,7 +321,7 @@ class Run:
             return [each.result() for each in checked]
 
     def _fault(self, share: float, name: str, how: str) -> None:
-        """Waits for its time, then ends a node or a proxy, and starts it again."""
+        """Wait for its time, then ends a node or a proxy, and start it again."""
         if self._writing.ended.wait(max(0.0, share * self._seconds - self._at)):
             return
         if name in self._nodes:
@@ -346,7 +346,7 @@ class Run:
         print(json.dumps(figures), file=sys.stderr)
 
     def _green(self) -> None:
-        """Returns when each shard has its replica, as only then may a node be lost."""
+        """Return when each shard has its replica, as only then may a node be lost."""
         with Elasticsearch(self._nodes["node-1"].url, request_timeout=120) as client:
             client.cluster.health(wait_for_status="green", timeout="60s")
 
@@ -383,7 +383,7 @@ def memory(looks: list[Figures]) -> list[Figures]:
 
 
 def prepare(url: str) -> None:
-    """Installs the templates of the days."""
+    """Install the templates of the days."""
     command = [*measuring.ESDEDUP, "template", "--url", url, "--index", NAME, "--install"]
     command += ["--text-field", "text"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)

@@ -70,7 +70,7 @@ class Clock:
         self.seconds = dict.fromkeys(STAGES, 0.0)
 
     def __call__(self, stage: str, work: Callable[..., Any], *arguments: Any) -> Any:
-        """Does work and adds its time to the stage; returns its result."""
+        """Do work and add its time to the stage; returns its result."""
         began = time.perf_counter()
         result = work(*arguments)
         self.seconds[stage] += time.perf_counter() - began
@@ -78,7 +78,7 @@ class Clock:
 
 
 def through_stages(file: Path, index: Index, clock: Clock) -> None:
-    """Indexes a file, stage by stage."""
+    """Index a file, stage by stage."""
     meta = index.meta
     items: list[Item] = clock("read", _read, file, meta)
     for first in range(0, len(items), BATCH_DOCUMENTS):
@@ -258,7 +258,7 @@ def _file(
 
 
 def local(folder: Path) -> Callable[[], Index]:
-    """Opens a new local file each time."""
+    """Open a new local file each time."""
 
     def fresh() -> Index:
         path = folder / "stages.db"
@@ -272,7 +272,7 @@ def local(folder: Path) -> Callable[[], Index]:
 
 
 def cluster(url: str) -> Callable[[], Index]:
-    """Opens a new index of a cluster each time."""
+    """Open a new index of a cluster each time."""
 
     def fresh() -> Index:
         index = esdedup.open(url, NAME)

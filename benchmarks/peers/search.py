@@ -103,7 +103,7 @@ def measured(way: Way, task: Task) -> Iterator[Row]:
 
 
 def warm_up(ways: Iterator[Way], rows: Sequence[int]) -> None:
-    """Asks each way for a while, so that a server's code is compiled before it is measured."""
+    """Ask each way for a while, so that a server's code is compiled before it is measured."""
     for way in ways:
         for ask in dict.fromkeys(way.ask.values()):
             until = time.monotonic() + WARM_SECONDS
@@ -157,7 +157,7 @@ def from_datasketch(
 
 
 def _write(task: Task, folder: Path) -> None:
-    """Writes the input of the peers: the same sets as for all others."""
+    """Write the input of the peers: the same sets as for all others."""
     np.save(folder / "hashes.npy", (task.sets.hashes >> np.uint64(32)).astype(np.uint32))
     np.save(folder / "offsets.npy", task.sets.offsets)
     np.save(folder / "asked.npy", np.array(task.asked))

@@ -220,7 +220,7 @@ def rounds(work: Work, chosen: Mapping[str, Job], options: argparse.Namespace) -
 
 
 def texts_of(name: str, most: int, file: Path) -> tuple[Truth, Figures]:
-    """Writes a corpus as a file of documents; returns the truth, and the corpus described."""
+    """Write a corpus as a file of documents; returns the truth, and the corpus described."""
     if name == "planted":
         texts, groups = planted(most)
         left, right = np.array(sorted(true_pairs(texts, groups, THRESHOLD))).reshape(-1, 2).T

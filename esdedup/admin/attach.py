@@ -56,7 +56,7 @@ def plan_attach(
     text_field: TextFields | None = None,
     field: str | None = None,
 ) -> AttachPlan:
-    """Returns what attaching would change; nothing is changed yet.
+    """Return what attaching would change; nothing is changed yet.
 
     name: an index, alias or data stream. scheme, text_field, field: for indices that have none; by
     default those of the others behind the name, else the default ones. text_field: one name, or
@@ -94,7 +94,7 @@ def plan_next(
     text_field: TextFields | None = None,
     field: str | None = None,
 ) -> TemplatePlan:
-    """Returns the component template for the next indices of a name; nothing is changed yet.
+    """Return the component template for the next indices of a name; nothing is changed yet.
 
     Before the first index of that name is made, text_field must be given. Arguments and errors are
     those of `plan_attach`.
@@ -113,7 +113,7 @@ def plan_next(
 
 
 def require_text_field(found: list[IndexState], meta: IndexMeta) -> None:
-    """Raises UsageError if the indices have fields, and none of them has one of the text fields."""
+    """Raise UsageError if the indices have fields, and none of them has one of the text fields."""
     if not any(state.mapping.get("properties") for state in found):
         return
     for name in meta.text_fields:
@@ -131,7 +131,7 @@ def attach(
     text_field: TextFields | None = None,
     field: str | None = None,
 ) -> AttachPlan:
-    """Adds our fields to an index, or to all behind an alias or data stream; no document changes.
+    """Add our fields to an index, or to all behind an alias or data stream; no document changes.
 
     what: a name, or a plan of `plan_attach`, which has the other arguments already. scheme,
     text_field, field: as in `plan_attach`.

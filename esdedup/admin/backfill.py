@@ -109,7 +109,7 @@ def plan_backfill(
     former: bool = False,
     effort: Effort = Effort(),
 ) -> BackfillPlan:
-    """Returns what there is to fill; nothing is changed yet.
+    """Return what there is to fill; nothing is changed yet.
 
     name: an index, alias or data stream. stale: renew tokens that no longer fit their text,
     instead. following: fill the scheme that the index is changing to. former: remove the field of
@@ -155,7 +155,7 @@ def backfill(
     *,
     stale: bool = False,
 ) -> ChangeReport:
-    """Gives documents their tokens until none waits, or only some that others keep writing.
+    """Return documents their tokens until none waits, or only some that others keep writing.
 
     A document that somebody changes at the same time is read again, never overwritten. If a point
     in time is lost with a node, another one is opened.
@@ -182,7 +182,7 @@ def backfill(
 def _fill(
     cluster: Cluster, plan: BackfillPlan, index: str, effort: Effort, on_update: OnUpdate
 ) -> ChangeReport:
-    """Reads one index pass after pass, because others may write during a pass."""
+    """Read one index pass after pass, because others may write during a pass."""
     total, before = ChangeReport(), math.inf
     attempts = cluster.retries.attempts()
     while True:
@@ -232,7 +232,7 @@ class _Job:
 
 
 def _done(cluster: Cluster, jobs: Sequence[_Job]) -> Generator[_Done]:
-    """Yields what became of each page. Several jobs are done by a process each."""
+    """Yield what became of each page. Several jobs are done by a process each."""
     if len(jobs) > 1:
         work = partial(_page_in_a_process, cluster.connection, cluster.policy)
         yield from in_pieces(len(jobs), work, jobs)
@@ -251,12 +251,12 @@ def _page_in_a_process(
 
 @cache
 def _cluster(connection: Connection, policy: BulkPolicy) -> Cluster:
-    """Opens the cluster, once in each worker process."""
+    """Open the cluster, once in each worker process."""
     return connect(connection, policy, known=True)
 
 
 def _page(cluster: Cluster, job: _Job) -> tuple[_Done, _Job | None]:
-    """Updates a page of documents. Returns their counts, and the rest of the job.
+    """Update a page of documents. Returns their counts, and the rest of the job.
 
     A lost point in time is returned, not raised: it must not stop the other workers.
     """

@@ -87,7 +87,7 @@ def check(
     stale: bool = True,
     on_scan: Callable[[int], None] | None = None,
 ) -> Check:
-    """Looks at all indices behind a name, and changes nothing.
+    """Look at all indices behind a name, and changes nothing.
 
     stale: read every text, to find tokens that no longer fit it. on_scan: called with the number
     of documents read since the last call. Raises IndexNotFound if there is no such name.

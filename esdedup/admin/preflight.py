@@ -40,13 +40,13 @@ class Obstacle:
 
 
 def obstacles(state: IndexState, meta: IndexMeta) -> list[Obstacle]:
-    """Returns the obstacles that an index's mapping and settings show."""
+    """Return the obstacles that an index's mapping and settings show."""
     finders = (_closed_or_blocked, _taken, _room, _source, _unchangeable, _text_fields)
     return [Obstacle(state.name, *found) for find in finders for found in find(state, meta)]
 
 
 def hindrances(state: IndexState, meta: IndexMeta) -> list[Obstacle]:
-    """Returns the obstacles without those that are only worth knowing."""
+    """Return the obstacles without those that are only worth knowing."""
     return [obstacle for obstacle in obstacles(state, meta) if obstacle.stops != "nothing"]
 
 
@@ -170,7 +170,7 @@ def _text_field(state: IndexState, name: str) -> Iterator[_Found]:
 def field_at(
     mapping: Mapping[str, Any], path: str, *, nested: bool = True
 ) -> Mapping[str, Any] | None:
-    """Returns the mapping of a field by its dotted name, or None if there is none.
+    """Return the mapping of a field by its dotted name, or None if there is none.
 
     nested: look below objects of type nested too.
     """
@@ -196,7 +196,7 @@ def _fields_with_text(mapping: Mapping[str, Any], prefix: str = "") -> Iterator[
 
 
 def searchable_text(state: IndexState, meta: IndexMeta) -> bool:
-    """Tells whether an `exists` query finds every document with the text."""
+    """Return whether an `exists` query finds every document with the text."""
     # It does not find a text below a nested object, nor a keyword longer than ignore_above.
     found = [field_at(state.mapping, name, nested=False) or {} for name in meta.text_fields]
     return all(

@@ -178,7 +178,7 @@ ROLES: Mapping[str, Needs] = {
 
 
 def role(name: str, product: Product, index: str, other: str | None = None) -> dict[str, Any]:
-    """Returns a role, as `PUT _security/role/NAME` of Elasticsearch and
+    """Return a role, as `PUT _security/role/NAME` of Elasticsearch and
     `PUT _plugins/_security/api/roles/NAME` of OpenSearch take it.
 
     name: one of `ROLES`. index: a name, or a pattern such as logs-*. other: the target of a move,
@@ -195,7 +195,7 @@ def role(name: str, product: Product, index: str, other: str | None = None) -> d
 
 
 def role_of(needs: Needs, product: Product, index: str, other: str | None) -> dict[str, Any]:
-    """Returns a role of the rights, in the form of the product's API; as `role`."""
+    """Return a role of the rights, in the form of the product's API; as `role`."""
     parts = [(index, _granted(needs.index, product))]
     if other is not None:
         parts.append((other, _granted(needs.other, product)))
@@ -211,7 +211,7 @@ def role_of(needs: Needs, product: Product, index: str, other: str | None) -> di
 
 
 def roles_of(command: str) -> list[str]:
-    """Returns the names of a command's roles, as in `ROLES`."""
+    """Return the names of a command's roles, as in `ROLES`."""
     return [name for name in ROLES if name == command or name.startswith(f"{command}-")]
 
 

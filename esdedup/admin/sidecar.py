@@ -59,7 +59,7 @@ def plan_sidecar(
     scheme: Scheme | None = None,
     text_field: TextFields | None = None,
 ) -> SidecarPlan:
-    """Returns what there is to read for a sidecar; nothing is changed yet.
+    """Return what there is to read for a sidecar; nothing is changed yet.
 
     name: an index, alias or data stream. sidecar: the name of the index to fill. scheme,
     text_field: as in `plan_attach`, whose errors are raised.
@@ -86,7 +86,7 @@ def fill_sidecar(
     plan: SidecarPlan,
     on_update: Callable[[ChangeReport], None] | None = None,
 ) -> ChangeReport:
-    """Makes the sidecar if there is none, and writes every document that it lacks or has otherwise.
+    """Make the sidecar if there is none, and write every document that it lacks or has otherwise.
 
     Nothing is deleted from it. on_update: called with the counts of each page of documents. Raises
     UsageError if the name is of another index than a sidecar of this name, SchemeMismatch if it
@@ -155,7 +155,7 @@ def _hidden(state: IndexState, meta: IndexMeta) -> list[str]:
 
 
 def _filtered(source: Mapping[str, Any], name: str) -> bool:
-    """Tells whether the filters of `_source` leave a field out."""
+    """Return whether the filters of `_source` leave a field out."""
     parents = [name[:cut] for cut, character in enumerate(name) if character == "."]
 
     def named(patterns: list[str]) -> bool:

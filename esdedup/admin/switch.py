@@ -89,7 +89,7 @@ def switch(
     keep: bool = False,
     effort: Effort = Effort(),  # noqa: B008
 ) -> SwitchReport:
-    """Changes the scheme or the text field of an index; searches and writers go on all the time.
+    """Change the scheme or the text field of an index; searches and writers go on all the time.
 
     name: an index, alias or data stream. scheme, text_field: the new ones; None to go on with a
     change that has begun. keep: leave the old tokens in the documents for now.
@@ -112,7 +112,7 @@ def switch(
 def plan_switch(
     cluster: Cluster, name: str, scheme: Scheme | None, text_field: TextFields | None = None
 ) -> SwitchPlan:
-    """Returns how far a change is, so that one that was stopped goes on.
+    """Return how far a change is, so that one that was stopped goes on.
 
     scheme, text_field: as in `switch`. Raises UsageError if a change to others has begun, if none
     has begun and none is asked for, or if no index has such a text field; IndexNotFound if there
@@ -163,7 +163,7 @@ def _wait(until: str, tell: Tell | None) -> None:
 def fill_next(
     cluster: Cluster, plan: SwitchPlan, fill: Fill, tell: Tell | None = None
 ) -> ChangeReport:
-    """Gives documents the next tokens, round after round, until no document waits.
+    """Return documents the next tokens, round after round, until no document waits.
 
     First puts the next field into the mapping, for writers. Raises StoreError if something stands
     in the way, before anything is changed; if an index can't be filled, or a document updated.
@@ -202,7 +202,7 @@ def fill_next(
 
 
 def complete(cluster: Cluster, plan: SwitchPlan) -> None:
-    """Makes the next scheme the one that searches use; call it when no document waits.
+    """Make the next scheme the one that searches use; call it when no document waits.
 
     Raises StoreError if the index is not changing to this scheme, or if documents have tokens of
     the old scheme and none has tokens of the next one.
@@ -226,7 +226,7 @@ def empty_former(
     fill: Fill,
     tell: Tell | None = None,
 ) -> ChangeReport:
-    """Removes the old tokens from the documents.
+    """Remove the old tokens from the documents.
 
     forgetting: of `plan_backfill(former=True)`. Raises StoreError if an index still has the field,
     or a document was not updated.
@@ -254,6 +254,6 @@ def _failed(report: ChangeReport) -> str:
 
 
 def _put(cluster: Cluster, named: Named, found: list[IndexState], meta: IndexMeta) -> None:
-    """Puts it into all indices behind a name, and into the template of those that are made next."""
+    """Put it into all indices behind a name, and into the template of those that are made next."""
     put_metas(cluster, {state.name: (meta_of(state.mapping), meta) for state in found})
     renew_template(cluster, named, meta)

@@ -286,7 +286,7 @@ class Compared:
 
 
 def compare(left: str, right: str, scheme: Scheme) -> Compared:
-    """Computes the similarity of two texts, and the tokens in which they meet."""
+    """Compute the similarity of two texts, and the tokens in which they meet."""
     texts = left, right
     sketches, sets = sketch(texts, scheme, swaps=MOST_SWAPS), shingle_sets(texts, scheme)
     similarity = float(jaccard(sets, np.array([0]), np.array([1]))[0])

@@ -100,12 +100,12 @@ class Pool:
 
     @property
     def whole(self) -> bool:
-        """Tells whether the sample is the whole index."""
+        """Return whether the sample is the whole index."""
         return self.sampled >= self.documents
 
     @property
     def exact(self) -> bool:
-        """Tells whether all neighbours of the sampled documents are known."""
+        """Return whether all neighbours of the sampled documents are known."""
         return self.chance == 1.0
 
     @property
@@ -138,7 +138,7 @@ def make_pool(
     on_step: OnStep | None = None,
     most: int = COMPARED,
 ) -> Pool:
-    """Makes the pool from the neighbours of a random sample of documents.
+    """Make the pool from the neighbours of a random sample of documents.
 
     A smaller index is taken whole. The sampled texts are compared with all texts of an index of at
     most `most` documents, so that no pair is missed; in a larger one, their bands find neighbours.
@@ -183,7 +183,7 @@ class _Found:
         self._truncated = 0
 
     def add(self, sampled: Sequence[str], near: Near) -> None:
-        """Adds the neighbours of a text. sampled: ids of the sampled documents that have it."""
+        """Add the neighbours of a text. sampled: ids of the sampled documents that have it."""
         similar = near.similarity
         # Both documents of a pair may find it, and each copy of a text.
         weight = self._scale / (2.0 * near.copies * near.met)
@@ -203,7 +203,7 @@ class _Found:
             self._prune()
 
     def _prune(self) -> None:
-        """Keeps the pairs of each bin whose turn comes first."""
+        """Keep the pairs of each bin whose turn comes first."""
         left = [0] * self._edges.size
         kept = sorted(self._kept.values(), key=lambda pair: pair.turn)
         bins = np.searchsorted(self._edges, [pair.similarity for pair in kept], "right") - 1
@@ -349,7 +349,7 @@ class AtThreshold:
 
 
 def estimates(pool: Pool, drawn: Drawn, thresholds: Sequence[float]) -> list[AtThreshold]:
-    """Estimates precision, recall and removed documents at each threshold, with 95% intervals.
+    """Estimate precision, recall and removed documents at each threshold, with 95% intervals.
 
     The number of pairs of each similarity is known from the sample, the share of duplicates among
     them from the judgements. Pairs are put into strata of neighbouring bins, which end at the

@@ -83,7 +83,7 @@ def queried(
     least: float,
     on_step: OnStep,
 ) -> Iterator[Near]:
-    """Finds the neighbours of each text from a similarity on, the floor, by its bands.
+    """Find the neighbours of each text from a similarity on, the floor, by its bands.
 
     The chance to find one is as `met` tells. least: similarity that swaps are chosen for.
     """
@@ -127,7 +127,7 @@ def _positions(digests: Sequence[str]) -> dict[str, list[int]]:
 def compared(
     store: Store, meta: IndexMeta, asked: Asked, floor: float, documents: int, on_step: OnStep
 ) -> Iterator[Near]:
-    """Compares each text with all texts of an index, so that no neighbour is missed.
+    """Compare each text with all texts of an index, so that no neighbour is missed.
 
     documents: number of them in the index. Memory grows with the neighbours, not with the texts.
     """
@@ -171,7 +171,7 @@ class _Texts:
     def add(
         self, documents: Sequence[tuple[Document, str]], meta: IndexMeta
     ) -> tuple[I64, list[str]]:
-        """Adds documents; returns the texts that are new, and their numbers, shape (new,)."""
+        """Add documents; returns the texts that are new, and their numbers, shape (new,)."""
         texts = [text for _, text in documents]
         _, digests = normalised_digests(texts, meta.scheme.normalisation)
         before, fresh = len(self.counts), []

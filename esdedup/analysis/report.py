@@ -273,7 +273,7 @@ def report(
     work: WorkFolder | None = None,
     on_step: OnStep | None = None,
 ) -> Report:
-    """Groups the documents of an index and reports on the groups; changes nothing.
+    """Group the documents of an index and reports on the groups; changes nothing.
 
     work: as in `find_groups`. Raises the errors of that, and of the store.
     """

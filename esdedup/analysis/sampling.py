@@ -67,7 +67,7 @@ def sample_neighbours(
     candidates: int = 1_000,
     on_query: OnDocuments | None = None,
 ) -> Sampled:
-    """Estimates the neighbours of an index's documents from a random sample.
+    """Estimate the neighbours of an index's documents from a random sample.
 
     All pairs of the sample tell of little similarity. Much similarity is too rare there, so that
     the index is queried for each sampled text.
@@ -109,7 +109,7 @@ def neighbours_of(
     candidates: int,
     swaps: int = 0,
 ) -> Iterator[list[Result]]:
-    """Asks for the neighbours of texts from a similarity on, in batches; a result for each query.
+    """Ask for the neighbours of texts from a similarity on, in batches; a result for each query.
 
     The bands find a neighbour with the chance that `tuning.meeting` tells for these swaps. So there
     is no stop list, and one shared band is enough. candidates: maximum number to verify of each.

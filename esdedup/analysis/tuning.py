@@ -56,7 +56,7 @@ class Neighbours:
     documents: float
 
     def of(self, documents: float) -> Neighbours:
-        """Returns the neighbours in a larger or smaller corpus of the same kind."""
+        """Return the neighbours in a larger or smaller corpus of the same kind."""
         scale = max(0.0, documents - 1) / max(1.0, self.documents - 1)
         return replace(self, expected=self.expected * scale, documents=documents)
 
@@ -99,7 +99,7 @@ def unrelated(documents: float, similarity: float) -> Neighbours:
 def expectation(
     neighbours: Neighbours, threshold: float, minhash: MinHash, swaps: int = 0
 ) -> Expectation:
-    """Predicts the candidates of a query by the bands of a scheme."""
+    """Predict the candidates of a query by the bands of a scheme."""
     met = neighbours.expected * meeting(neighbours.similarity, minhash, swaps)
     near = neighbours.similarity >= threshold
     similar = float(neighbours.expected[near].sum())
@@ -121,7 +121,7 @@ def meeting(similarity: F64, minhash: MinHash, swaps: int = 0) -> F64:
 
 
 def from_pairs(sets: Ragged, documents: float) -> Neighbours:
-    """Estimates neighbours from all pairs of a random sample of a corpus.
+    """Estimate neighbours from all pairs of a random sample of a corpus.
 
     The estimate is unbiased, and good for frequent similarities. A sample seldom has a pair of a
     similarity that one pair in a million has.

@@ -2,7 +2,7 @@
 
 
 def main() -> None:
-    """Runs the command line."""
+    """Run the command line."""
     # Imported here, because worker processes import this module and need nothing else of it.
     from esdedup.cli.app import main as run
 

@@ -44,7 +44,7 @@ from esdedup.text.characters import visible
 
 @contextmanager
 def _visible_errors() -> Iterator[None]:
-    """Shows control characters of arguments in typer's own messages."""
+    """Show control characters of arguments in typer's own messages."""
     try:
         yield
     except Exception as error:
@@ -138,7 +138,7 @@ def _options(
 
 
 def main() -> None:
-    """Runs the command line; the exit status is 2 for wrong usage and 1 for any other failure."""
+    """Run the command line; the exit status is 2 for wrong usage and 1 for any other failure."""
     be_a_program()
     if sys.stdout is None:
         _fail("standard output is closed", 1)
@@ -172,7 +172,7 @@ def main() -> None:
 
 @contextmanager
 def _other_signals_interrupt() -> Iterator[None]:
-    """Lets the first SIGTERM or SIGHUP do what Ctrl-C does, such as to remove temporary files.
+    """Let the first SIGTERM or SIGHUP do what Ctrl-C does, such as to remove temporary files.
 
     The program then ends by that signal. A signal that was ignored from the start, as under
     `nohup`, stays ignored.

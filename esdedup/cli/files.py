@@ -67,7 +67,7 @@ def named_files(
     encoding: str | None = None,
     columns: Sequence[str] = (),
 ) -> list[str]:
-    """Returns the files that arguments name, also by a folder or a pattern.
+    """Return the files that arguments name, also by a folder or a pattern.
 
     columns: those that each file must have, as a table. Raises UsageError if a file can't be read,
     before the first document is sent.
@@ -83,7 +83,7 @@ def named_files(
 
 
 def total_bytes(files: list[str]) -> int | None:
-    """Returns the size of the files, or None if standard input is among them."""
+    """Return the size of the files, or None if standard input is among them."""
     return None if STDIN in files else sum(Path(file).stat().st_size for file in files)
 
 
@@ -100,7 +100,7 @@ class FileOptions:
     workers: Workers = 1
 
     def named(self, arguments: list[str], columns: Sequence[str] = ()) -> list[str]:
-        """Returns the files that arguments name, as `named_files` does."""
+        """Return the files that arguments name, as `named_files` does."""
         return named_files(arguments, self.format, self.encoding, columns)
 
     def chunks(
@@ -112,7 +112,7 @@ class FileOptions:
         as_json: bool = True,
         advice: str = "name the field of the text by --text-field",
     ) -> Iterator[Chunk]:
-        """Returns the records of all files in chunks, with the errors of `with_text`.
+        """Return the records of all files in chunks, with the errors of `with_text`.
 
         advance: called with numbers of bytes read. columns: of tables, to read with those of the
         text and the id; None for all. as_json: as in `chunks_in`.
@@ -130,7 +130,7 @@ class FileOptions:
         return with_text(itertools.chain.from_iterable(map(read, files)), text_fields, advice)
 
     def refuse(self) -> None:
-        """Raises UsageError if an option is given, for a command without files."""
+        """Raise UsageError if an option is given, for a command without files."""
         for option in fields(self):
             if getattr(self, option.name) != option.default:
                 raise UsageError(f"{option_of(option.name)} goes with FILES")
@@ -156,7 +156,7 @@ def warn_without_words(documents: int) -> None:
 
 
 def with_text(chunks: Iterator[Chunk], text_fields: Sequence[str], advice: str) -> Iterator[Chunk]:
-    """Returns the same chunks after a look at the first records.
+    """Return the same chunks after a look at the first records.
 
     advice: what to do if none has the fields.
 

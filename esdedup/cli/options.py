@@ -192,7 +192,7 @@ class _Cluster:
     cloud_id: CloudId = None
 
     def __post_init__(self) -> None:
-        """Raises UsageError for an empty value, which may be a failed expansion in a script."""
+        """Raise UsageError for an empty value, which may be a failed expansion in a script."""
         for each in fields(self):
             value, variable = getattr(self, each.name), _variable_of(each.name)
             # Variables that are empty count as absent before they come here.
@@ -299,7 +299,7 @@ def _variable(name: str) -> str | None:
 
 
 def require_value(option: str, value: object) -> None:
-    """Raises UsageError for an empty value, which may be a failed expansion in a script."""
+    """Raise UsageError for an empty value, which may be a failed expansion in a script."""
     # An empty path is the current folder by the time it comes here.
     empty = ("", ".") if isinstance(value, Path) else ("",)
     if isinstance(value, str | Path) and str(value).strip() in empty:
@@ -307,7 +307,7 @@ def require_value(option: str, value: object) -> None:
 
 
 def check_metric_options(metric: str, threshold: float | None, distance: int | None) -> None:
-    """Raises UsageError if a limit belongs to the other metric."""
+    """Raise UsageError if a limit belongs to the other metric."""
     if metric == "jaccard" and distance is not None:
         raise UsageError("--distance goes with --metric hamming")
     if metric == "hamming" and threshold is not None:

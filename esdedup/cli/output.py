@@ -53,7 +53,7 @@ def count(number: int, one: str, many: str | None = None) -> str:
 
 
 def wants_json(choice: bool | None) -> bool:
-    """Returns the choice; without one, True unless standard output is a terminal."""
+    """Return the choice; without one, True unless standard output is a terminal."""
     return not sys.stdout.isatty() if choice is None else choice
 
 
@@ -106,7 +106,7 @@ def print_table(
 
 
 def only_plain() -> bool:
-    """Returns True if standard output takes only plain characters."""
+    """Return True if standard output takes only plain characters."""
     return not (sys.stdout.encoding or "utf-8").lower().startswith("utf")
 
 
@@ -118,7 +118,7 @@ def snippet(text: Any) -> str:
 
 
 def check_page(option: str, path: Path) -> None:
-    """Raises UsageError if a page can't be written, before the work that it takes."""
+    """Raise UsageError if a page can't be written, before the work that it takes."""
     if path.is_dir():
         raise UsageError(f"{option} {path}: Is a directory")
     if not path.parent.is_dir():
@@ -134,7 +134,7 @@ def first_bytes(path: Path, size: int) -> bytes:
 
 
 def write_page(option: str, path: Path, page: str) -> None:
-    """Writes a page of HTML, which only its owner may read if it is new.
+    """Write a page of HTML, which only its owner may read if it is new.
 
     Raises UsageError, naming the option, if it can't be written, or if the file holds something
     else than such a page.
@@ -166,7 +166,7 @@ def print_counts(
     title: str | None = None,
     more: Mapping[str, Any] | None = None,
 ) -> None:
-    """Counts as a line of JSON, with more entries, or as a table. of: noun of the counts."""
+    """Count as a line of JSON, with more entries, or as a table. of: noun of the counts."""
     if as_json:
         print_json({**counts, **(more or {})})
         return
@@ -180,7 +180,7 @@ def capital(text: str) -> str:
 
 
 def warn(*sentences: str | None) -> None:
-    """Prints the warnings that there are to standard error."""
+    """Print the warnings that there are to standard error."""
     for sentence in sentences:
         if sentence is not None:
             message(sentence)
@@ -227,7 +227,7 @@ def can_answer() -> bool:
 
 
 def agreed(question: str, yes: bool) -> bool:
-    """Asks a question on a terminal. Returns True at once if `yes` is set, else the answer."""
+    """Ask a question on a terminal. Returns True at once if `yes` is set, else the answer."""
     return yes or (can_answer() and typer.confirm(message_of(question), err=True))
 
 

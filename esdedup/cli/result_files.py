@@ -39,7 +39,7 @@ class ResultFile:
     ] = None
 
     def check(self, inputs: Iterable[str] = ()) -> None:
-        """Raises UsageError if the file can't be written, before the work that it takes.
+        """Raise UsageError if the file can't be written, before the work that it takes.
 
         inputs: files that the command reads.
         """
@@ -55,7 +55,7 @@ class ResultFile:
 
 
 def write_rows(path: Path, columns: Mapping[str, type], rows: Iterable[tuple[Any, ...]]) -> int:
-    """Writes rows to a file as a whole, and returns their number.
+    """Write rows to a file as a whole, and return their number.
 
     They are written to a file beside it, which takes its place at the end. A new file is readable
     by its owner only. columns: types by names: str, float, int or bool. Raises StoreError if the
@@ -107,7 +107,7 @@ def _write(
 
 
 def _format_of(path: Path) -> TableFormat | None:
-    """Returns the format that the name says, None for JSON lines."""
+    """Return the format that the name says, None for JSON lines."""
     if (suffix := path.suffix.lower()) not in _FORMATS:
         raise UsageError(f"--output {path}: end the name in .parquet, .arrow or .jsonl")
     return _FORMATS[suffix]

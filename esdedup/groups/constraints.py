@@ -70,19 +70,19 @@ class Constraints:
         return bool(self.must.size or self.cannot.size)
 
     def partition(self, classes: int) -> I64:
-        """Returns the partition in which only those are joined that must link."""
+        """Return the partition in which only those are joined that must link."""
         partition = singletons(classes)
         must = self.must[self.must[:, 1] < classes]
         partition[must[:, 1]] = must[:, 0]
         return partition
 
     def relink(self, partition: I64) -> None:
-        """Joins the groups of classes that must link, in place; they were in one group before."""
+        """Join the groups of classes that must link, in place; they were in one group before."""
         must = self.must[self.must[:, 1] < partition.size]
         join(partition, must[:, 0], must[:, 1])
 
     def apart(self, classes: int) -> dict[int, list[int]]:
-        """Returns by root the earlier roots that it can't link with, among the first `classes`."""
+        """Return by root the earlier roots that it can't link with, among the first `classes`."""
         found: dict[int, list[int]] = {}
         for one, other in np.sort(self._among(classes), axis=1).tolist():
             found.setdefault(other, []).append(one)
@@ -93,7 +93,7 @@ class Constraints:
         return self.cannot[(self.cannot < classes).all(axis=1)]
 
     def near_cannot(self, partition: I64, left: I64, right: I64) -> Mask:
-        """Marks the pairs that may come to be in one group with a row that can't link with another.
+        """Mark the pairs that may come to be in one group with a row that can't link with another.
 
         left, right: shape (pairs,).
         """
@@ -106,7 +106,7 @@ class Constraints:
         return near
 
     def join(self, partition: I64, left: I64, right: I64, nearness: F64) -> None:
-        """Joins the groups of pairs as `union_find.join`, but for those that can't link, in place.
+        """Join the groups of pairs as `union_find.join`, but for those that can't link, in place.
 
         If a join would bring rows together that can't link, the pairs that lead there are joined
         one by one, the nearest first, as long as nothing is brought together.
@@ -128,7 +128,7 @@ class Constraints:
 
 
 def _join_one_by_one(partition: I64, touched: Mask, left: I64, right: I64, cannot: I64) -> None:
-    """Joins pairs of touched rows in their order, unless their groups can't link, in place."""
+    """Join pairs of touched rows in their order, unless their groups can't link, in place."""
     above: dict[int, int] = {}
 
     def first(row: int) -> int:
@@ -157,7 +157,7 @@ def _join_one_by_one(partition: I64, touched: Mask, left: I64, right: I64, canno
 def constrained(
     judgements: Judgements, ids: Sequence[str], digests: U64, filled: Mask
 ) -> tuple[Classes, Constraints]:
-    """Returns the classes of rows of equal texts, and the constraints on them.
+    """Return the classes of rows of equal texts, and the constraints on them.
 
     ids: of n documents. digests: of their texts, shape (n, 2). filled: as in `Classes.by_texts`.
     """
@@ -181,7 +181,7 @@ def constrained(
 
 
 def _kinds(different: Sequence[tuple[int, int]]) -> dict[int, int]:
-    """Numbers for rows of equal texts, so that no two different ones have the same.
+    """Number for rows of equal texts, so that no two different ones have the same.
 
     Rows that are not named have the number 0, which as many of the others get as can.
     """

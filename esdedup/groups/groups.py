@@ -168,7 +168,7 @@ class Groups:
 
     @property
     def unlike(self) -> Mask:
-        """Marks the documents that are not similar enough to their representative, shape (n,)."""
+        """Mark the documents that are not similar enough to their representative, shape (n,)."""
         limits = self.grouping.limits
         if self.grouping.by_distance:
             return self.value > (limits.distance or 0)
@@ -203,7 +203,7 @@ class Groups:
         return digest_of_words(self.digests[row])
 
     def misfit(self, now: Judgements, ahead: I64) -> str | None:
-        """Returns the reason for which the groups do not suit later judgements; None if they do.
+        """Return the reason for which the groups do not suit later judgements; None if they do.
 
         They do not if a group holds two documents that were judged different, or two that only a
         judgement joined, which was taken back, or if a document was chosen since and does not
@@ -295,7 +295,7 @@ def find_groups(
 
 
 def regroup(store: Store, meta: IndexMeta, groups: Groups, ids: Sequence[str]) -> Groups:
-    """Forms some groups again, by the texts and judgements as they are now; the others stay.
+    """Form some groups again, by the texts and judgements as they are now; the others stay.
 
     ids: of documents. Their groups are formed from the documents of all of these groups, each of
     which is compared with each.
@@ -366,7 +366,7 @@ def _no_step(_: str, done: int, total: int) -> None:
 
 
 def check_for_edges(grouping: Grouping) -> None:
-    """Raises UsageError if a grouping says how to find pairs, which edges are already."""
+    """Raise UsageError if a grouping says how to find pairs, which edges are already."""
     limits = grouping.limits
     named = {
         "--exact": grouping.exact,
@@ -393,7 +393,7 @@ class _Job:
     step: OnStep
 
     def by_jaccard(self, candidates: _Candidates, folder: WorkFolder) -> Groups:
-        """Compares candidates by exact similarity. folder: for the checkpoint."""
+        """Compare candidates by exact similarity. folder: for the checkpoint."""
         meta, rows = self.reading.compared, self.classes.compared
         texts = texts_of(self.columns, self.store, meta.text_fields)
         similarity = ExactSimilarity(texts, meta.scheme, rows)
@@ -424,7 +424,7 @@ class _Job:
         return self._groups(partition, value, *loss, edges)
 
     def _lead_again(self, partition: I64, similarity: ExactSimilarity) -> None:
-        """Takes rows from groups whose first row is not like them, in place.
+        """Take rows from groups whose first row is not like them, in place.
 
         The first of these rows leads the others of the group, and so on.
         """
@@ -439,7 +439,7 @@ class _Job:
     def _join_components(
         self, found: Checkpoint, left: I64, right: I64, similarity: ExactSimilarity
     ) -> int:
-        """Joins the groups of similar pairs of a block, in place; returns the number of others."""
+        """Join the groups of similar pairs of a block, in place; returns the number of others."""
         # The first pair of each row joins most of a group. Pairs within a group need no comparison.
         is_first = run_starts(right)
         # Where some can't link, the nearest pairs of all come first.
@@ -458,7 +458,7 @@ class _Job:
     def _follow_leaders(
         self, found: Checkpoint, left: I64, right: I64, similarity: ExactSimilarity
     ) -> int:
-        """Lets the right rows of a block join their nearest leaders, in place.
+        """Let the right rows of a block join their nearest leaders, in place.
 
         Returns the number of compared pairs that are not similar.
         """
@@ -478,7 +478,7 @@ class _Job:
         return self.constraints.apart(self.classes.filled)
 
     def by_hamming(self) -> Groups:
-        """Compares fingerprints, which are in memory."""
+        """Compare fingerprints, which are in memory."""
         columns, classes, grouping = self.columns, self.classes, self.grouping
         prints = np.ascontiguousarray(columns.values.T)
         # Equal texts stay together. With leaders, rows of equal fingerprints may not: the nearest
@@ -547,7 +547,7 @@ class _Job:
 
 
 def _undecided(partition: I64, left: I64, right: I64) -> Mask:
-    """Marks the pairs of a block whose left row may lead, and whose right row may follow.
+    """Mark the pairs of a block whose left row may lead, and whose right row may follow.
 
     Earlier followers can't lead. The rows of this block are undecided, and may. Rows that must link
     with an earlier one follow it.

@@ -42,14 +42,14 @@ class Wanted(NamedTuple):
     marks: Marks
 
     def lacking(self, source: Mapping[str, Any], field: str) -> dict[str, Any] | None:
-        """Returns the marks that a document lacks; None if its text is another by now."""
+        """Return the marks that a document lacks; None if its text is another by now."""
         if value_at(source, f"{field}.digest") != self.digest:
             return None
         return differing(source, field, self.marks)
 
 
 def differing(source: Mapping[str, Any], field: str, marks: Marks) -> dict[str, Any]:
-    """Returns the marks whose values differ from the document's; a missing value equals None."""
+    """Return the marks whose values differ from the document's; a missing value equals None."""
     if field in source:
         current = tokens_in(source, field)
     else:
@@ -59,12 +59,12 @@ def differing(source: Mapping[str, Any], field: str, marks: Marks) -> dict[str, 
 
 
 def former(source: Mapping[str, Any], field: str, marks: Marks) -> dict[str, Any]:
-    """Returns the values that marks replace in a document."""
+    """Return the values that marks replace in a document."""
     return {name: value for name, value in tokens_in(source, field).items() if name in marks}
 
 
 def merging(source: Mapping[str, Any], field: str, marks: Marks) -> dict[str, Any]:
-    """Returns the fields to merge into a document to give it marks."""
+    """Return the fields to merge into a document to give it marks."""
     if isinstance(source.get(field), list):
         # A merge would replace an array of one object by the merged object.
         return {field: [{**tokens_in(source, field), **marks}]}
@@ -72,25 +72,25 @@ def merging(source: Mapping[str, Any], field: str, marks: Marks) -> dict[str, An
 
 
 def replaced(source: Mapping[str, Any], field: str, marks: Marks, by: Marks) -> dict[str, Any]:
-    """Returns a whole document with the marks `by` in place of others."""
+    """Return a whole document with the marks `by` in place of others."""
     kept = {name: value for name, value in tokens_in(source, field).items() if name not in marks}
     ours = {**kept, **by}
     return {**source, field: [ours] if isinstance(source.get(field), list) else ours}
 
 
 def require_settled(store: Store, meta: IndexMeta) -> None:
-    """Raises StoreError while the index is changing its scheme."""
+    """Raise StoreError while the index is changing its scheme."""
     if meta.next is not None:
         raise StoreError(f"{store.where} is changing its scheme: finish that first, esdedup switch")
 
 
 def mark_paths(field: str) -> list[str]:
-    """Returns the dotted names of the values that `Wanted.lacking` looks at."""
+    """Return the dotted names of the values that `Wanted.lacking` looks at."""
     return [f"{field}.{name}" for name in ("digest", *MARKS)]
 
 
 def write_marks(store: Store, field: str, wanted: Mapping[str, Wanted]) -> ChangeReport:
-    """Gives documents the marks that they lack. wanted: by id.
+    """Return documents the marks that they lack. wanted: by id.
 
     Documents that changed or were deleted since they were grouped count as stale and are left as
     they are. Returns counts that add up to the documents. Raises the errors of the store.
@@ -117,7 +117,7 @@ def mark_groups(
     *,
     collapse_ready: bool = False,
 ) -> ChangeReport:
-    """Gives documents in groups of two or more their group, and takes old marks from all others.
+    """Return documents in groups of two or more their group, and take old marks from all others.
 
     The group is the id of the representative. Duplicates also get that id as their original, with
     the similarity or distance. Only documents whose marks differ are read again. A document is
@@ -147,7 +147,7 @@ def mark_groups(
 
 
 def wanted_marks(groups: Groups, row: int) -> dict[str, Any]:
-    """Returns the marks for the document of a row; a representative has only a group."""
+    """Return the marks for the document of a row; a representative has only a group."""
     head = int(groups.representative[row])
     group = groups.ids[head]
     if head == row:
@@ -166,13 +166,13 @@ class _Marks:
 
     @cached_property
     def _grouped(self) -> Mask:
-        """Marks the rows that get a group, shape (n,)."""
+        """Mark the rows that get a group, shape (n,)."""
         representative = self.groups.representative
         sizes = np.bincount(representative, minlength=representative.size)
         return np.full(sizes.size, True) if self.collapse_ready else sizes[representative] > 1
 
     def lacking(self) -> I64:
-        """Returns the rows of the documents that may lack the right marks, ascending."""
+        """Return the rows of the documents that may lack the right marks, ascending."""
         lacking = self._grouped.copy()
         # A run that was stopped may have written marks just before.
         self.store.refresh()
@@ -186,6 +186,6 @@ class _Marks:
         return np.flatnonzero(lacking)
 
     def wanted(self, row: int) -> Wanted:
-        """Returns the marks for the document of a row; none for one that is alone."""
+        """Return the marks for the document of a row; none for one that is alone."""
         marks = wanted_marks(self.groups, row) if self._grouped[row] else NO_MARKS
         return Wanted(self.groups.digest(row), marks)

@@ -36,7 +36,7 @@ class Likeness:
         self._by_bands = limits.metric == "jaccard"
 
     def columns(self, texts: Mapping[str, str]) -> dict[str, U64]:
-        """Returns the bands of each text, shape (bands,), or its fingerprint, shape (words,).
+        """Return the bands of each text, shape (bands,), or its fingerprint, shape (words,).
 
         Texts without any shingle are left out.
         """
@@ -47,7 +47,7 @@ class Likeness:
         return {key: column for key, column, is_filled in rows if is_filled}
 
     def again(self, rows: list[Row]) -> list[Row]:
-        """Returns the same documents, sketched for an index that has changed its scheme."""
+        """Return the same documents, sketched for an index that has changed its scheme."""
         normalisation = self._scheme.normalisation
         texts, digests = normalised_digests([row.text for row in rows], normalisation)
         columns = self.columns(dict(zip(digests, texts, strict=True)))
@@ -59,7 +59,7 @@ class Likeness:
     def pairs(
         self, texts: Sequence[str], columns: U64, new: Mask
     ) -> Iterator[tuple[int, int, Measure]]:
-        """Yields pairs of similar rows, of which at least one is new: (left, right, measure)."""
+        """Yield pairs of similar rows, of which at least one is new: (left, right, measure)."""
         distance = 0
         if self._by_bands:
             meeting = band_pairs(columns)
@@ -106,7 +106,7 @@ class Verdict:
 
     @staticmethod
     def stored(id: str, ours: Mapping[str, Any]) -> Verdict:
-        """Returns the verdict in our field of a document. Without a group, it is its own."""
+        """Return the verdict in our field of a document. Without a group, it is its own."""
         marks: dict[str, Any] = {name: ours.get(name) for name in MARKS}
         return Verdict(**{**marks, "group": marks["group"] or id})
 
@@ -118,12 +118,12 @@ class Verdict:
         return f"like {self.original!r}: Jaccard similarity {self.similarity:.3f}"
 
     def fields(self) -> dict[str, Any]:
-        """Returns the marks to add to our field."""
+        """Return the marks to add to our field."""
         marks = {name: getattr(self, name) for name in MARKS}
         return {name: value for name, value in marks.items() if value is not None}
 
     def follows(self, id: str) -> bool:
-        """Returns True if this is "a duplicate of `id`", which then can't be its duplicate."""
+        """Return True if this is "a duplicate of `id`", which then can't be its duplicate."""
         return id in (self.group, self.original)
 
 
@@ -172,7 +172,7 @@ class Earlier:
         return id in self._last
 
     def add(self, digest: str, id: str, verdict: Verdict) -> None:
-        """Adds a document that is written, in place of an earlier one of its id."""
+        """Add a document that is written, in place of an earlier one of its id."""
         # Of a document that came twice, the last version counts.
         self._last[id] = self._last.get(id, 0) + 1
         version = Near(id, verdict), self._last[id]
@@ -187,7 +187,7 @@ class Earlier:
         new: Collection[str],
         like: Likeness,
     ) -> None:
-        """Finds the texts similar to new ones, for `near`.
+        """Find the texts similar to new ones, for `near`.
 
         texts, columns: by digest, of the documents that may come. new: digests to be asked for.
         """
@@ -208,11 +208,11 @@ class Earlier:
             self._near.setdefault(digests[right], []).append((digests[left], measure))
 
     def equal(self, digest: str, id: str, but: Collection[str] = ()) -> Near | None:
-        """Returns a document before of the same text, or None. but: ids to leave out."""
+        """Return a document before of the same text, or None. but: ids to leave out."""
         return self._first(self._all.get(digest), id, but)
 
     def near(self, digest: str, id: str, but: Collection[str] = ()) -> list[Near]:
-        """Returns similar documents before, one of each other text. but: ids to leave out."""
+        """Return similar documents before, one of each other text. but: ids to leave out."""
         firsts = (
             (self._first(self._compared.get(other), id, but), measure)
             for other, measure in self._near.get(digest, ())

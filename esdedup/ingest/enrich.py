@@ -71,7 +71,7 @@ def enrich(
     index: OpenIndex | None = None,
     on_duplicate: DuplicatePolicy | None = None,
 ) -> Iterator[Any] | AsyncIterator[Any]:
-    """Yields bulk actions with token fields added, in the same order.
+    """Yield bulk actions with token fields added, in the same order.
 
     It goes into any bulk helper of the two clients:
 
@@ -199,7 +199,7 @@ class _Enricher:
     def _judged(
         self, originals: Originals, actions: list[Any], whole: dict[int, str]
     ) -> dict[int, Verdict]:
-        """Returns verdicts on whole documents, given by row. Adds ids if documents get marks."""
+        """Return verdicts on whole documents, given by row. Adds ids if documents get marks."""
         ids = []
         for row in whole:
             id = actions[row].get("_id")
@@ -224,7 +224,7 @@ class _Enricher:
 
 
 def text_to_sketch(fields: Mapping[str, Any], meta: IndexMeta, partial: bool) -> str | None:
-    """Returns the text of a document, or None if there is none, or only a part of it.
+    """Return the text of a document, or None if there is none, or only a part of it.
 
     partial: True for the `doc` of an update.
     """
@@ -234,7 +234,7 @@ def text_to_sketch(fields: Mapping[str, Any], meta: IndexMeta, partial: bool) ->
 
 
 def removes_text(fields: Mapping[str, Any], meta: IndexMeta, partial: bool) -> bool:
-    """Tells whether a document has no text now, and tokens of a former one would stay in it.
+    """Return whether a document has no text now, and tokens of a former one would stay in it.
 
     partial: True for the `doc` of an update, which may replace the text by null. A whole document
     may still hold the field that it was read with.
@@ -245,7 +245,7 @@ def removes_text(fields: Mapping[str, Any], meta: IndexMeta, partial: bool) -> b
 
 
 def holds_part(fields: Mapping[str, Any], meta: IndexMeta) -> bool:
-    """Tells whether the `doc` of an update changes the text, and can't tell all of it."""
+    """Return whether the `doc` of an update changes the text, and can't tell all of it."""
     return any(text_given(fields, one) == "partly" for one in meta.all)
 
 
@@ -260,7 +260,7 @@ def warn_of_parts(count: int) -> None:
 
 
 def merged_fields(tokens: Mapping[str, Any], scheme: Scheme) -> dict[str, Any]:
-    """Returns the value of our field for the text in the `doc` of an update.
+    """Return the value of our field for the text in the `doc` of an update.
 
     An update merges objects, so that nulls must remove the tokens that the new text has not.
     """
@@ -268,7 +268,7 @@ def merged_fields(tokens: Mapping[str, Any], scheme: Scheme) -> dict[str, Any]:
 
 
 def _parsed(action: Action) -> Any:
-    """Parses a document given as JSON text, which the helpers index as it is."""
+    """Parse a document given as JSON text, which the helpers index as it is."""
     if not isinstance(action, (str, bytes)):
         return action
     try:
@@ -279,7 +279,7 @@ def _parsed(action: Action) -> Any:
 
 
 def _documents(action: Any) -> Iterator[tuple[_Path, Mapping[str, Any]]]:
-    """Yields the documents in an action, with the keys under which each lies."""
+    """Yield the documents in an action, with the keys under which each lies."""
     # Nearly every action is a plain dict, for which this check is fast.
     if not isinstance(action, (dict, Mapping)):
         return
@@ -296,7 +296,7 @@ def _documents(action: Any) -> Iterator[tuple[_Path, Mapping[str, Any]]]:
 
 
 def _with_fields(value: Mapping[str, Any], path: _Path, fields: dict[str, Any]) -> dict[str, Any]:
-    """Returns a copy with the fields put into the document at the path."""
+    """Return a copy with the fields put into the document at the path."""
     if not path:
         return {**value, **fields}
     return {**value, path[0]: _with_fields(value[path[0]], path[1:], fields)}

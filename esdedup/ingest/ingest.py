@@ -88,7 +88,7 @@ def ingest(
     fresh: Callable[[], IndexMeta] | None = None,
     ids: RepeatedIds | None = None,
 ) -> IngestReport:
-    """Writes records with their tokens. What counts as created or updated is durable.
+    """Write records with their tokens. What counts as created or updated is durable.
 
     A record's id is its `id_field`, by default `id` if it has one. A record without one gets the id
     "path:line". Such a document never replaces another text.
@@ -131,7 +131,7 @@ def ingest(
 
 
 def _chunks(records: Iterable[Record | BadRecord] | Iterable[Chunk]) -> Iterator[Chunk]:
-    """Yields the chunks, or single records in chunks."""
+    """Yield the chunks, or single records in chunks."""
     rest = iter(records)
     for first in rest:
         if isinstance(first, Chunk):
@@ -179,7 +179,7 @@ class _Batch:
 def _prepare(
     id_field: str | None, with_texts: bool, with_tokens: bool, given: tuple[Chunk, IndexMeta]
 ) -> _Batch:
-    """Reads a chunk, maybe in a worker process.
+    """Read a chunk, maybe in a worker process.
 
     with_tokens: make the tokens of all documents. Without, only those that are written get tokens.
     """
@@ -209,14 +209,14 @@ class _Writer:
     renews_marks: bool = False
 
     def write(self) -> IngestReport:
-        """Writes the documents of the batch; the records are not counted as read."""
+        """Write the documents of the batch; the records are not counted as read."""
         rows = range(len(self.batch.ids))
         if self.originals is None:
             return self._put(rows)[0]
         return self._write_unless_alike(rows, self.originals)
 
     def _write_unless_alike(self, rows: Sequence[int], originals: Originals) -> IngestReport:
-        """Finds near-duplicates, and writes the rows that the policy lets in."""
+        """Find near-duplicates, and write the rows that the policy lets in."""
         ids = {row: self.batch.ids[row] for row in rows}
         found = originals.find(list(ids.values()), [self.batch.texts[row] for row in rows])
         verdicts = dict(zip(rows, found, strict=True))
@@ -271,7 +271,7 @@ class _Writer:
     def _put(
         self, rows: Sequence[int], marks: Mapping[str, Verdict] | None = None
     ) -> tuple[IngestReport, set[str]]:
-        """Writes rows. Returns what became of them, and the ids that were refused."""
+        """Write rows. Returns what became of them, and the ids that were refused."""
         documents = self.batch.encoded(rows)
         if marks is not None and self.policy.writes:
             documents = [each._replace(marks=marks[each.id].fields()) for each in documents]
@@ -290,7 +290,7 @@ class _Writer:
     def _write(
         self, documents: Sequence[Encoded], own: Sequence[bool]
     ) -> tuple[IngestReport, dict[int, str]]:
-        """Writes documents. own: for each, whether its id is its own.
+        """Write documents. own: for each, whether its id is its own.
 
         A new document is only created, which takes one request. Of those of one id, the last is
         written. Returns what became of them, and the reasons for those that were refused, by their
@@ -322,7 +322,7 @@ class _Writer:
     def _replace(
         self, taken: Sequence[Failure], documents: Mapping[str, tuple[Document, bool]]
     ) -> ChangeReport:
-        """Replaces documents that differ from those of their ids. documents: with `own`, by id."""
+        """Replace documents that differ from those of their ids. documents: with `own`, by id."""
 
         def decide(held: Sequence[Held]) -> list[Decision]:
             return [self._decision(one, *documents[one.id]) for one in held]
@@ -333,7 +333,7 @@ class _Writer:
         return report + change_held(self.store, held, decide, KEPT, _GONE)
 
     def _decision(self, held: Held, document: Document, own: bool) -> Decision:
-        """Compares a stored document with the new one."""
+        """Compare a stored document with the new one."""
         stored, source = held.document.source, document.source
         fields = [one.field for one in self.batch.meta.all]
         names = self.batch.meta.text_fields
@@ -352,7 +352,7 @@ class _Writer:
         return Change(held, {**source, **ours}, True, True)
 
     def _kept(self, id: str, before: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, Any]:
-        """Adds to new tokens what else a document of the same text has below our field."""
+        """Add to new tokens what else a document of the same text has below our field."""
         gone = {*OURS}
         wrong = self.originals is not None and not self.originals.may_have(
             id, before.get("digest", ""), Verdict.stored(id, before)
@@ -365,7 +365,7 @@ class _Writer:
 
 
 def _alike(stored: Mapping[str, Any], source: Mapping[str, Any], but: Sequence[str]) -> bool:
-    """Tells whether documents have the same fields. 1, 1.0 and true differ."""
+    """Return whether documents have the same fields. 1, 1.0 and true differ."""
     one, other = (
         json.dumps({name: each[name] for name in each if name not in but}, sort_keys=True)
         for each in (stored, source)

@@ -39,7 +39,7 @@ _LOOK = 0.1
 
 
 def in_order(workers: int, work: Callable[[Item], Done], items: Iterable[Item]) -> Generator[Done]:
-    """Yields `work(item)` of each item, in the order of the items.
+    """Yield `work(item)` of each item, in the order of the items.
 
     workers: number of processes; with 1, this process does it. At most `2 * workers` items are read
     ahead. Raises the first error of `work`, and StoreError if a process was killed or can't be
@@ -71,7 +71,7 @@ def in_order(workers: int, work: Callable[[Item], Done], items: Iterable[Item]) 
 def in_pieces(
     workers: int, work: Callable[[Item], tuple[Done, Item | None]], items: Iterable[Item]
 ) -> Generator[Done]:
-    """Yields the results of all pieces of the items, in any order.
+    """Yield the results of all pieces of the items, in any order.
 
     work: returns the result of a piece of an item, and the rest of the item or None. It is called
     again with the rest. workers and errors: as in `in_order`.
@@ -90,7 +90,7 @@ def in_pieces(
 
 @contextmanager
 def _processes(workers: int) -> Iterator[Submit]:
-    """Gives a function that has a call made by a process of a pool."""
+    """Return a function that has a call made by a process of a pool."""
     others = set(multiprocessing.active_children())
     # A forked process would hold our files, locks and connections.
     context = multiprocessing.get_context("spawn")
@@ -129,7 +129,7 @@ def _processes(workers: int) -> Iterator[Submit]:
 
 
 def _begin(results: str) -> None:
-    """Prepares a worker process, and ends it when the one that started it ends in any way."""
+    """Prepare a worker process, and ends it when the one that started it ends in any way."""
     parent = multiprocessing.parent_process()
     assert parent is not None
 
@@ -144,7 +144,7 @@ def _begin(results: str) -> None:
 
 
 def _stored(work: Callable[[Any], Any], item: Any, folder: str) -> Path:
-    """Calls `work`, in a worker process, and returns a file with its result.
+    """Call `work`, in a worker process, and return a file with its result.
 
     If a process is killed while it sends a large result, the pool waits for the rest for ever. The
     name of a file is sent whole or not at all. Raises only errors that can be sent.
@@ -179,7 +179,7 @@ def _ended(futures: Collection[Future[Path]], seconds: float = _LOOK) -> set[Fut
 
 
 def _taken(future: Future[Path]) -> Any:
-    """Waits for the result of a call, and removes its file."""
+    """Wait for the result of a call, and remove its file."""
     while not _ended([future]):
         pass
     with _interrupts_later():
@@ -203,7 +203,7 @@ class _Messages(logging.StreamHandler[Any]):
 
 
 def be_a_program() -> None:
-    """Sets up garbage collection, logging and warnings of a process that is esdedup's alone."""
+    """Set up garbage collection, logging and warnings of a process that is esdedup's alone."""
     # Documents have no cycles. Searching many of them for cycles takes a sixth of the time.
     gc.set_threshold(100_000, 20, 20)
     logging.basicConfig(handlers=[_Messages()], level=logging.WARNING, format="%(message)s")

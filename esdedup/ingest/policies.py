@@ -86,7 +86,7 @@ class DuplicatePolicy:
         return self.action == "group"
 
     def takes(self, verdict: Verdict) -> bool:
-        """Returns True if a document with this verdict is written."""
+        """Return True if a document with this verdict is written."""
         return verdict.original is None or self.writes
 
 
@@ -128,7 +128,7 @@ class Originals:
         return self._older + self._recent
 
     def find(self, ids: Sequence[str], texts: Sequence[str]) -> list[Verdict]:
-        """Returns a verdict for each document of a batch, in order."""
+        """Return a verdict for each document of a batch, in order."""
         if not ids:
             return []
         if not self._begun:
@@ -163,7 +163,7 @@ class Originals:
         return verdicts
 
     def may_have(self, id: str, digest: str, verdict: Verdict) -> bool:
-        """Returns False if a document was judged different from those that a verdict names.
+        """Return False if a document was judged different from those that a verdict names.
 
         digest: of its text.
         """
@@ -172,12 +172,12 @@ class Originals:
         return apart.isdisjoint((verdict.group, verdict.original)) and verdict.group not in groups
 
     def note(self, id: str, verdict: Verdict) -> None:
-        """Notes the group of a document that is written, if it was judged."""
+        """Note the group of a document that is written, if it was judged."""
         if self.policy.writes and id in self._group_of:
             self._group_of[id] = verdict.group
 
     def _read_judgements(self, meta: IndexMeta) -> None:
-        """Reads the judgements, and the groups that the judged documents have now."""
+        """Read the judgements, and the groups that the judged documents have now."""
         self._apart = _apart(read_judgements(self.store, meta))
         ids, path = [*{id for id, _ in self._apart}], f"{meta.field}.group"
         self._group_of: dict[str, str | None] = dict.fromkeys(ids)
@@ -185,7 +185,7 @@ class Originals:
             self._group_of[each.id] = value_at(each.source, path)
 
     def apart(self, id: str, digest: str) -> frozenset[str]:
-        """Returns the ids of the documents that a document was judged different from."""
+        """Return the ids of the documents that a document was judged different from."""
         return self._apart.get((id, digest), frozenset())
 
     def forget(self, ids: Iterable[str]) -> None:
@@ -231,7 +231,7 @@ class _Batch:
         self.similar = dict(zip(asked, results, strict=True))
 
     def verdict(self, row: int) -> Verdict:
-        """Returns the verdict on a document, and adds the document to the earlier ones."""
+        """Return the verdict on a document, and add the document to the earlier ones."""
         id, text = self.ids[row], self.digests[row]
         verdict = self._former(row) or self._judged(id, text)
         if self.policy.takes(verdict):
@@ -242,12 +242,12 @@ class _Batch:
         return verdict
 
     def content(self, row: int) -> tuple[str, U64 | None]:
-        """Returns the digest and the column of a document for `Row`."""
+        """Return the digest and the column of a document for `Row`."""
         text = self.digests[row]
         return text, self.columns.get(text, self.earlier.columns.get(text))
 
     def _former(self, row: int) -> Verdict | None:
-        """Returns the former verdict on a document, if it came before with the same text."""
+        """Return the former verdict on a document, if it came before with the same text."""
         id, digest = self.ids[row], self.digests[row]
         text, verdict = self.known.get(id, ("", None))
         if verdict is None or text != digest or not self.run.may_have(id, digest, verdict):
@@ -255,12 +255,12 @@ class _Batch:
         return verdict
 
     def _may_follow(self, id: str, text: str, near: Near) -> bool:
-        """Returns False if a document can't be the duplicate of another one."""
+        """Return False if a document can't be the duplicate of another one."""
         apart = near.id in self.run.apart(id, text)
         return not (apart or near.verdict.follows(id)) and self.run.may_have(id, text, near.verdict)
 
     def _askers(self) -> tuple[dict[str, set[str]], set[str]]:
-        """Returns the texts to find similar ones of, with their ids, and others to sketch.
+        """Return the texts to find similar ones of, with their ids, and others to sketch.
 
         The others are only compared with later documents.
         """
@@ -282,7 +282,7 @@ class _Batch:
         return askers, kept
 
     def _lasting(self, text: str) -> Near | None:
-        """Returns a document of an equal text that no document of the batch replaces."""
+        """Return a document of an equal text that no document of the batch replaces."""
         if (near := self.earlier.equal(text, "", but=self.counts)) is not None:
             return near
         found = self._standing(self.equal.get(text, ()), "")
@@ -321,7 +321,7 @@ class _Batch:
         return Verdict(best.verdict.group, best.id, *best.measure, truncated)
 
     def _standing(self, found: Iterable[Near], id: str) -> list[Near]:
-        """Returns the documents that are still as the store has them and may be the original."""
+        """Return the documents that are still as the store has them and may be the original."""
         return [
             near
             for near in found
@@ -333,7 +333,7 @@ class _Batch:
         ]
 
     def _known(self) -> dict[str, tuple[str, Verdict]]:
-        """Returns the former digest and verdict of each document that has a group, by id."""
+        """Return the former digest and verdict of each document that has a group, by id."""
         paths = {name: f"{self.meta.field}.{name}" for name in ("digest", *MARKS)}
         known = {}
         for document in self.store.get(list(self.counts), list(paths.values())):
@@ -344,7 +344,7 @@ class _Batch:
         return known | {row.id: (row.digest, row.verdict) for row in own}
 
     def _of_equal_texts(self, texts: Mapping[str, str]) -> dict[str, list[Near]]:
-        """Finds documents of the store of equal texts, by the digests of the texts."""
+        """Find documents of the store of equal texts, by the digests of the texts."""
         near: dict[str, list[Near]] = {}
         queries = [Query(text) for text in texts.values()]
         scheme = narrowed_scheme(self.meta.scheme, self.policy.metric)

@@ -17,14 +17,14 @@ from esdedup.stores.mapping import IndexMeta
 
 
 def fields_to_read(meta: IndexMeta, marks_in: str | None = None) -> list[str]:
-    """Returns the names of the fields that `renew` reads of a document. marks_in: see there."""
+    """Return the names of the fields that `renew` reads of a document. marks_in: see there."""
     return [*meta.text_fields, meta.field, *([] if marks_in is None else [marks_in])]
 
 
 def renew(
     store: Store, held: Sequence[Held], meta: IndexMeta, marks_in: str | None = None
 ) -> ChangeReport:
-    """Gives documents the tokens of their text if they do not have the right ones.
+    """Return documents the tokens of their text if they do not have the right ones.
 
     held: with at least `fields_to_read`; the lists of tokens in them may be left out. marks_in:
     the field of the former scheme, whose group and mark are taken over if its digest fits. Raises
@@ -35,7 +35,7 @@ def renew(
 
 
 def forget(store: Store, held: Sequence[Held], field: str, *, whole: bool = True) -> ChangeReport:
-    """Removes a field of ours from documents. Values that others keep below it stay.
+    """Remove a field of ours from documents. Values that others keep below it stay.
 
     held: whole documents. They are written again without the field, because an update can't remove
     a key, and servers may allow no scripts. whole: False to leave nulls in place of the values;
@@ -60,7 +60,7 @@ def forget(store: Store, held: Sequence[Held], field: str, *, whole: bool = True
 
 
 def digests(texts: Sequence[str], meta: IndexMeta) -> list[str]:
-    """Returns the digests that documents of these texts have."""
+    """Return the digests that documents of these texts have."""
     return normalised_digests(texts, meta.scheme.normalisation)[1]
 
 

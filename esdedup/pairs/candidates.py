@@ -93,7 +93,7 @@ class Classes:
 
 
 def _has_text(digests: U64) -> Mask:
-    """Marks the digests of texts with any character, shape (n,)."""
+    """Mark the digests of texts with any character, shape (n,)."""
     found: Mask = (digests != digest_words([NO_TEXT])).any(axis=1)
     return found
 
@@ -147,7 +147,7 @@ class GivenPairs:
     recall: float = 1.0
 
     def blocks(self, done: int = 0) -> Iterator[tuple[int, I64, I64]]:
-        """Gives all pairs as one block, as `BandCandidates.blocks`."""
+        """Return all pairs as one block, as `BandCandidates.blocks`."""
         if self.right.size and not done:
             yield int(self.right[-1]) + 1, self.left, self.right
 

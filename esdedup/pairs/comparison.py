@@ -94,7 +94,7 @@ class Basis:
 
 
 def reading_for(meta: IndexMeta, limits: Limits, keep: KeepRule = KeepRule()) -> Reading:  # noqa: B008
-    """Reads stored tokens if their bands reach the recall at the threshold, else texts.
+    """Read stored tokens if their bands reach the recall at the threshold, else texts.
 
     A stop list names stored tokens. With one, tokens are read in any case.
     """

@@ -40,7 +40,7 @@ class Edges:
 
     @staticmethod
     def of(pairs: Iterable[tuple[str | int, str | int]]) -> Edges:
-        """Reads pairs of ids. Raises UsageError if an item is not two texts or whole numbers."""
+        """Read pairs of ids. Raises UsageError if an item is not two texts or whole numbers."""
         check_list("edges", pairs)
         return Edges(_hashed(itertools.starmap(_checked, enumerate(pairs, 1))))
 
@@ -61,7 +61,7 @@ def edges_in(
     dead_letter: DeadLetter,
     fields: Sequence[str] = EDGE_FIELDS,
 ) -> Edges:
-    """Reads the two ids of each record. Records without two ids go to `dead_letter`.
+    """Read the two ids of each record. Records without two ids go to `dead_letter`.
 
     fields: the dotted names of the fields of the two ids.
     """
@@ -69,7 +69,7 @@ def edges_in(
 
 
 def _checked(number: int, pair: Any) -> tuple[str, str]:
-    """Returns the two ids of edge `number`."""
+    """Return the two ids of edge `number`."""
     if (
         not isinstance(pair, Sequence | np.ndarray)
         or isinstance(pair, str | bytes)

@@ -58,7 +58,7 @@ class FileDocuments:
         self._columns: Columns | None = None
 
     def add(self, read: _Read) -> None:
-        """Adds the documents of the next chunk."""
+        """Add the documents of the next chunk."""
         self.read += len(read.bad) + read.lines.size
         self.failed += len(read.bad)
         for record in read.bad:
@@ -72,7 +72,7 @@ class FileDocuments:
             self._write()
 
     def columns(self) -> Columns:
-        """Returns the columns of the last document of each id, in the order that an index has."""
+        """Return the columns of the last document of each id, in the order that an index has."""
         if self._waiting:
             self._write()
         self._columns = columns = self._folder.columns(self._shares, self._reading)
@@ -83,7 +83,7 @@ class FileDocuments:
         return columns
 
     def texts_of(self, ids: list[str]) -> list[str]:
-        """Returns the texts of documents."""
+        """Return the texts of documents."""
         assert self._columns is not None
         assert self._columns.texts_of is not None
         own = self._columns.ids
@@ -115,7 +115,7 @@ def pairs_in_files(
     on_read: Callable[[int], None] | None = None,
     on_step: OnStep | None = None,
 ) -> tuple[SimilarPairs, FileDocuments]:
-    """Finds the pairs that `ingest` and `similar_pairs` find, without a store.
+    """Find the pairs that `ingest` and `similar_pairs` find, without a store.
 
     meta: the scheme, and the field of the text. folder: empty; it is needed for texts afterwards.
     workers: processes that read, sketch and verify. on_read: called with the number of records so

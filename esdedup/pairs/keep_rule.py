@@ -106,7 +106,7 @@ class KeepRule:
 
 
 def before_others(order: I64, ids: Sequence[str], first: Collection[str]) -> I64:
-    """Returns rows with those of some documents before all others, each in the order given.
+    """Return rows with those of some documents before all others, each in the order given.
 
     order: rows, shape (n,). ids: by row. first: ids of these documents.
     """
@@ -117,7 +117,7 @@ def before_others(order: I64, ids: Sequence[str], first: Collection[str]) -> I64
 
 
 def rows_of(ids: Sequence[str], wanted: Collection[str]) -> I64:
-    """Returns the rows of the ids that exist, ascending."""
+    """Return the rows of the ids that exist, ascending."""
     names = set(wanted)
     if isinstance(ids, Strings) and len(names) <= _FEW:
         found = [row for name in names if (row := ids.row_of(name)) is not None]

@@ -136,7 +136,7 @@ class Checkpoint:
     below: int = 0
 
     def note(self, left: I64, right: I64, value: F64) -> None:
-        """Keeps the values of similar pairs, sorted by right and then left, in place."""
+        """Keep the values of similar pairs, sorted by right and then left, in place."""
         first = np.flatnonzero(run_starts(right))
         fresh = first[left[first] < self.partner[right[first]]]
         self.partner[right[fresh]] = left[fresh]
@@ -222,7 +222,7 @@ class WorkFolder:
         return self.columns(shares, reading)
 
     def write_share(self, number: int, parts: Iterable[Part]) -> None:
-        """Writes the documents of a share, from 1, whole or not at all; at least one part."""
+        """Write the documents of a share, from 1, whole or not at all; at least one part."""
         kept: list[Part] = []
         lengths = [np.empty(0, np.int64)]
         written = xxhash.xxh3_64()
@@ -250,7 +250,7 @@ class WorkFolder:
                 )
 
     def _require_whole(self, number: int) -> None:
-        """Raises StoreError if the texts of a share, which an earlier run wrote, are damaged."""
+        """Raise StoreError if the texts of a share, which an earlier run wrote, are damaged."""
         found = xxhash.xxh3_64()
         with _naming(self.path):
             with _read(self._texts(number)) as file:
@@ -314,7 +314,7 @@ class WorkFolder:
     def _texts_of(
         self, order: I64, ends: Sequence[int], offsets: Sequence[I64], rows: I64
     ) -> Callable[[], list[str]]:
-        """Reads texts of rows in an order. ends, offsets: of documents and texts of all shares."""
+        """Read texts of rows in an order. ends, offsets: of documents and texts of all shares."""
         read = order[rows]
         share_of = np.searchsorted(ends, read, "right") - 1
         places = []
@@ -384,7 +384,7 @@ class WorkFolder:
         return found
 
     def remove(self) -> None:
-        """Removes our files. The folder itself goes at the end, if nothing else is in it."""
+        """Remove our files. The folder itself goes at the end, if nothing else is in it."""
         with _naming(self.path):
             for file in [*self.path.iterdir()]:
                 if _OURS.fullmatch(file.name) and not file.name.startswith(_LOCK):
@@ -392,7 +392,7 @@ class WorkFolder:
 
 
 def _require_ours(path: Path) -> None:
-    """Raises UsageError if a folder is a link, or holds anything that is not a file of ours."""
+    """Raise UsageError if a folder is a link, or holds anything that is not a file of ours."""
     if path.is_symlink():
         raise UsageError(f"work folder {path}: it is a symbolic link: name a folder (--work)")
     with os.scandir(path) as entries:
@@ -410,7 +410,7 @@ def _read(file: Path) -> IO[bytes]:
 
 @contextmanager
 def _naming(path: Path) -> Iterator[None]:
-    """Names the folder in errors of reading and writing its files."""
+    """Name the folder in errors of reading and writing its files."""
     try:
         yield
     except EsdedupError:
@@ -422,14 +422,14 @@ def _naming(path: Path) -> Iterator[None]:
 
 
 def _made(file: Path, mode: str) -> IO[bytes]:
-    """Makes a file in place of one that a killed run left, or of a link, which stays unread."""
+    """Make a file in place of one that a killed run left, or of a link, which stays unread."""
     file.unlink(missing_ok=True)
     return open_private(file, mode)
 
 
 @contextmanager
 def _written_whole(file: Path) -> Iterator[IO[bytes]]:
-    """Opens a file to write, which gets its name only when all of it is written."""
+    """Open a file to write, which gets its name only when all of it is written."""
     unfinished = file.with_name(f"{file.name}.tmp")
     with _made(unfinished, "xb") as out:
         yield out

@@ -20,7 +20,7 @@ def singletons(rows: int) -> I64:
 
 
 def join(partition: I64, left: I64, right: I64) -> None:
-    """Joins the groups of pairs of rows, in place: connected components.
+    """Join the groups of pairs of rows, in place: connected components.
 
     Vectorised hooking and pointer jumping: Shiloach, Vishkin, "An O(log n) parallel connectivity
     algorithm", Journal of Algorithms 3, 1982.
@@ -42,7 +42,7 @@ def follow(
     nearness: F64,
     apart: Mapping[int, Sequence[int]] = MappingProxyType({}),
 ) -> None:
-    """Lets each right row join its nearest leader, in place, if it has one.
+    """Let each right row join its nearest leader, in place, if it has one.
 
     A leader is a row that follows no other. Rows before the first right row are already decided.
 

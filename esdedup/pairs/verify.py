@@ -28,7 +28,7 @@ _PAIRS_AT_ONCE = 1 << 18
 
 
 def texts_in(store: Store, text_fields: Sequence[str]) -> Callable[[list[str]], list[str]]:
-    """Gives the texts of a store's documents; an empty one if a document or its text is gone."""
+    """Return the texts of a store's documents; an empty one if a document or its text is gone."""
 
     def texts_of(ids: list[str]) -> list[str]:
         found = {document.id: document.source for document in store.get(ids, [*text_fields])}
@@ -38,7 +38,7 @@ def texts_in(store: Store, text_fields: Sequence[str]) -> Callable[[list[str]], 
 
 
 def texts_of(columns: Columns, store: Store, text_fields: Sequence[str]) -> TextsOf:
-    """Gives the texts of rows: those that were read, else those that the store has now."""
+    """Return the texts of rows: those that were read, else those that the store has now."""
     if columns.texts_of is not None:
         return columns.texts_of
     of_ids = texts_in(store, text_fields)

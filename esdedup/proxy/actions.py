@@ -64,7 +64,7 @@ class Actions:
         self._last: tuple[bytes, Item | None] = (b"", None)
 
     def feed(self, chunk: bytes) -> None:
-        """Takes the next chunk, after all before were read."""
+        """Take the next chunk, after all before were read."""
         self._body.feed(chunk)
 
     @property
@@ -79,7 +79,7 @@ class Actions:
         return bool(self._rest) or self._body.more
 
     def read(self) -> list[Action]:
-        """Returns the next actions, not too many at a time. Raises Unreadable."""
+        """Return the next actions, not too many at a time. Raises Unreadable."""
         found: list[Action] = []
         piece = self._rest or self._body.read()
         if piece.isspace() and piece.endswith(b"\n") and not self._size and not self._waiting:
@@ -100,13 +100,13 @@ class Actions:
         return found
 
     def end(self) -> list[Action]:
-        """Returns the last actions. Raises Unreadable if the body breaks off."""
+        """Return the last actions. Raises Unreadable if the body breaks off."""
         self._body.end()
         found = list(self._completed(b"")) if self._size else []
         return found if self._waiting is None else [*found, self._waiting]
 
     def _keep(self, part: bytes) -> None:
-        """Adds to the line that is being read. One that is too long is measured only."""
+        """Add to the line that is being read. One that is too long is measured only."""
         self._size += len(part)
         if self._size <= _LONGEST_ACTION:
             self._tail.append(part)

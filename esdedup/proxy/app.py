@@ -32,7 +32,7 @@ class Service:
     """Passes requests to the upstream, documents with their tokens."""
 
     def __init__(self, upstream: Upstream, limits: Limits | None = None) -> None:
-        """Raises UsageError if the memory does not suffice."""
+        """Raise UsageError if the memory does not suffice."""
         self._upstream = upstream
         self._limits = limits or Limits()
         self.metrics = upstream.metrics
@@ -42,7 +42,7 @@ class Service:
         self._ready = (0.0, False)
 
     async def __call__(self, scope: http.Message, receive: http.Receive, send: http.Send) -> None:
-        """Serves one ASGI scope."""
+        """Serve one ASGI scope."""
         if scope["type"] == "lifespan":
             await receive()
             threads = ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1))
@@ -55,7 +55,7 @@ class Service:
             await self._http(http.Request(scope, receive, send, self._limits.body_seconds))
 
     def watch(self) -> None:
-        """Sets the figures of memory."""
+        """Set the figures of memory."""
         self.metrics.watch(self._budget)
 
     async def _http(self, request: http.Request) -> None:
@@ -97,7 +97,7 @@ class Service:
             raise
 
     async def _own(self, request: http.Request) -> None:
-        """Answers for the proxy itself."""
+        """Answer for the proxy itself."""
         await request.drain()
         path = request.path.removeprefix(_OWN)
         if path == b"health/live":
@@ -115,7 +115,7 @@ class Service:
         await request.reply(answer)
 
     async def _is_ready(self) -> bool:
-        """Tells whether the upstream answers, asked at most once a second, and without a user."""
+        """Return whether the upstream answers, asked at most once a second, and without a user."""
         until, ready = self._ready
         if time.monotonic() > until:
             try:
@@ -190,7 +190,7 @@ class Service:
         return b"".join(pieces)
 
     async def _whole(self, request: http.Request, hold: Hold, raw: list[bytes]) -> bool:
-        """Reads the body, unless it is too long to be held. Returns True if that is all of it."""
+        """Read the body, unless it is too long to be held. Returns True if that is all of it."""
         size = 0
         async for chunk in request:
             await hold.grow(len(chunk))

@@ -73,7 +73,7 @@ class Bulk:
     """Indices that did not exist before a document for them was sent."""
 
     async def run(self) -> None:
-        """Sends the body's actions, and answers. Raises Failed if none was acknowledged."""
+        """Send the body's actions, and answers. Raises Failed if none was acknowledged."""
         await self._hold.reserve(self._limits.need(self._request.length))
         parts = _ahead(self._parts())
         try:
@@ -122,7 +122,7 @@ class Bulk:
             yield Part(b"", [one.item for one in actions if one.item], self._refusal)
 
     async def _hold_read(self, size: int) -> None:
-        """Sets the bytes that are held for actions."""
+        """Set the bytes that are held for actions."""
         before, self._read = self._read, size
         if size > before:
             await self._hold.grow(size - before)
@@ -226,7 +226,7 @@ class Bulk:
                 await self._request.answer(200, merged.headers(), merged.body())
 
     async def _send(self, part: Part, merged: MergedAnswer) -> http.Answer | None:
-        """Sends a part and adds its answer. Returns the failure, if any."""
+        """Send a part and add its answer. Returns the failure, if any."""
         request = self._request
         headers, body = await http.packed(request, part.body)
         # The proxy reads the answer itself, so it must be JSON, and not compressed.
@@ -288,7 +288,7 @@ class MergedAnswer:
         self.parts = 0
 
     def add(self, answer: http.Answer) -> None:
-        """Adds an answer of the upstream. Raises Failed if it can't be read."""
+        """Add an answer of the upstream. Raises Failed if it can't be read."""
         try:
             fields = json.loads(answer.body)
             self._write(fields.pop("items", []))
@@ -314,7 +314,7 @@ class MergedAnswer:
         remark: str = "",
         status: int | None = None,
     ) -> None:
-        """Adds items that failed for the reason of an answer. status: in place of its own."""
+        """Add items that failed for the reason of an answer. status: in place of its own."""
         try:
             error = json.loads(failure.body)["error"]
             kind, reason = str(error["type"]), error["reason"]

@@ -103,7 +103,7 @@ class Request:
         return int(given) if given.isdigit() and self.encoding in PLAIN else sys.maxsize
 
     def check(self) -> None:
-        """Raises Failed (400) if the request could be read in two ways, or names a host."""
+        """Raise Failed (400) if the request could be read in two ways, or names a host."""
         lengths = {value for name, value in self.headers if name == b"content-length"}
         chunked = any(name == b"transfer-encoding" for name, _ in self.headers)
         if len(lengths) > 1 or (lengths and chunked):
@@ -137,13 +137,13 @@ class Request:
                 yield chunk
 
     async def drain(self) -> None:
-        """Reads the rest: many clients read no answer before they have sent everything."""
+        """Read the rest: many clients read no answer before they have sent everything."""
         with contextlib.suppress(Unreadable):
             async for _ in self:
                 pass
 
     async def while_connected(self, work: Coroutine[Any, Any, None]) -> None:
-        """Does the work. Cancels it and raises ClientGone if the client hangs up."""
+        """Do the work. Cancel it and raise ClientGone if the client hangs up."""
         task, watch = asyncio.create_task(work), asyncio.create_task(self._hung_up())
         try:
             await asyncio.wait({task, watch}, return_when=asyncio.FIRST_COMPLETED)
@@ -161,7 +161,7 @@ class Request:
             pass
 
     async def answer(self, status: int, headers: Headers, chunks: AsyncIterable[bytes]) -> None:
-        """Sends an answer while its body is made."""
+        """Send an answer while its body is made."""
         self.status = status
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
         async for chunk in chunks:
@@ -169,7 +169,7 @@ class Request:
         await self._send({"type": "http.response.body", "body": b""})
 
     async def reply(self, answer: Answer) -> None:
-        """Sends a whole answer."""
+        """Send a whole answer."""
         await self.answer(answer.status, answer.headers, chained([answer.body]))
 
 
@@ -201,7 +201,7 @@ class Unpacker:
         self._more = False
 
     def feed(self, chunk: bytes) -> None:
-        """Takes the next bytes, after all before were read."""
+        """Take the next bytes, after all before were read."""
         self._chunk = chunk
 
     @property
@@ -210,7 +210,7 @@ class Unpacker:
         return bool(self._chunk) or self._more
 
     def read(self) -> bytes:
-        """Returns the next bytes, at most a piece if they were packed. Raises Unreadable."""
+        """Return the next bytes, at most a piece if they were packed. Raises Unreadable."""
         if self._stream is None:
             piece, self._chunk = self._chunk, b""
             return piece
@@ -235,6 +235,6 @@ class Unpacker:
         return b""
 
     def end(self) -> None:
-        """Raises Unreadable if the body breaks off."""
+        """Raise Unreadable if the body breaks off."""
         if self._stream is not None and self._begun and not self._stream.eof:
             raise Unreadable.error(400, "parse_exception", "the compressed body breaks off")

@@ -51,7 +51,7 @@ class Repeats(logging.Filter):
         self._lock = threading.Lock()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Returns True if the line is to be written."""
+        """Return True if the line is to be written."""
         if record.exc_info and record.exc_info[0] is asyncio.CancelledError:
             return False  # Requests that the end of the program cuts off. Uvicorn counts them.
         if record.levelno < logging.WARNING:
@@ -95,14 +95,14 @@ class Handler(logging.StreamHandler[Any]):
         self.addFilter(self._repeats)
 
     def write_due(self, *, all: bool = False) -> None:
-        """Writes the lines of `Repeats.due`, so that no count is lost when silence follows."""
+        """Write the lines of `Repeats.due`, so that no count is lost when silence follows."""
         for record in list(self._repeats.due(all=all)):
             with self.lock or threading.RLock():
                 self.emit(record)
 
 
 def configure(format: Format) -> Handler:
-    """Sends the logs of this process to standard error in this form, from warnings on."""
+    """Send the logs of this process to standard error in this form, from warnings on."""
     handler = Handler(format)
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     logging.getLogger("esdedup.proxy.server").setLevel(logging.INFO)

@@ -91,7 +91,7 @@ class Budget:
 
     @contextmanager
     def hold(self) -> Iterator[Hold]:
-        """Yields the share of one request, which begins with nothing, and frees it at the end."""
+        """Yield the share of one request, which begins with nothing, and frees it at the end."""
         hold = Hold(self)
         try:
             yield hold
@@ -107,7 +107,7 @@ class Budget:
         return len(self._waiting)
 
     async def take(self, hold: Hold, size: int) -> None:
-        """Takes bytes for a share, when there is room. Raises Failed (503) if there is none."""
+        """Take bytes for a share, when there is room. Raises Failed (503) if there is none."""
         if hold is self._first or (not self._waiting and self._fits(hold, size)):
             self.used += size
             hold.taken += size
@@ -126,7 +126,7 @@ class Budget:
                 self._go_on()
 
     def free(self, hold: Hold, size: int) -> None:
-        """Gives bytes of a share back, and lets others go on."""
+        """Return bytes of a share back, and let others go on."""
         self.used -= size
         hold.taken -= size
         if self.used <= self.size:
@@ -169,25 +169,25 @@ class Hold:
         self.patient = False
 
     async def reserve(self, size: int) -> None:
-        """Takes bytes ahead of use. Raises Failed (503)."""
+        """Take bytes ahead of use. Raises Failed (503)."""
         await self._budget.take(self, size)
         self._reserved = size
         self._watch()
 
     async def grow(self, size: int) -> None:
-        """Uses more bytes, and waits for them if need be. Raises Failed (503)."""
+        """Use more bytes, and wait for them if need be. Raises Failed (503)."""
         self._used += size
         self._grown += size
         if self._used > self.taken:
             await self._budget.take(self, self._used - self.taken)
 
     def shrink(self, size: int) -> None:
-        """Gives bytes back."""
+        """Return bytes back."""
         self._used -= size
         self._free()
 
     def end(self) -> None:
-        """Ends the watch over a slow client."""
+        """End the watch over a slow client."""
         if self._timer is not None:
             self._timer.cancel()
 

@@ -83,7 +83,7 @@ class Schemes:
         self._unseen: dict[str, None] = {}
 
     async def find(self, index: str | None, headers: Headers) -> Found:
-        """Returns the meta of an index, alias or data stream, or of one that a template will make.
+        """Return the meta of an index, alias or data stream, or of one that a template will make.
 
         headers: of the client, whose privileges count. Raises Failed if the upstream does not
         answer, or asks to try again later.
@@ -113,7 +113,7 @@ class Schemes:
         self._changes += 1
 
     async def _in_turn(self, key: Key, index: str, identity: Headers) -> Found:
-        """Asks when the question before is answered. Until then, others may wait too."""
+        """Ask when the question before is answered. Until then, others may wait too."""
         if (before := self._running.get(key)) is not None:
             await asyncio.wait({before})
         task = self._running[key] = self._next.pop(key).task
@@ -158,7 +158,7 @@ class Schemes:
         return found
 
     def _keep(self, key: Key, entry: _Entry, changes: int) -> None:
-        """Keeps an entry, unless something has changed since it was asked for."""
+        """Keep an entry, unless something has changed since it was asked for."""
         if changes == self._changes:
             self._entries[key] = entry
             _forget_oldest(self._entries)

@@ -58,35 +58,35 @@ class Metrics:
         self._waiting = self._gauge("waiting_requests", "Requests that wait for memory.")
 
     def documents(self, tokens: str, count: int = 1) -> None:
-        """Counts documents. tokens: their outcome."""
+        """Count documents. tokens: their outcome."""
         self._documents.labels(tokens).inc(count)
 
     def request(self, kind: str, status: int, seconds: float, received: int) -> None:
-        """Counts a request that has ended. status: 499 if the client hung up before its answer."""
+        """Count a request that has ended. status: 499 if the client hung up before its answer."""
         self._requests.labels(kind, str(status)).inc()
         self._request_seconds.labels(kind).observe(seconds)
         self._received.inc(received)
 
     def answered(self, seconds: float) -> None:
-        """Counts an answer of the upstream."""
+        """Count an answer of the upstream."""
         self._upstream_seconds.observe(seconds)
 
     def upstream_error(self, reason: str) -> None:
-        """Counts a request that the upstream did not answer."""
+        """Count a request that the upstream did not answer."""
         self._upstream_errors.labels(reason).inc()
 
     def refused(self, status: str) -> None:
-        """Counts a connection that was closed for a limit, or for what can't be read."""
+        """Count a connection that was closed for a limit, or for what can't be read."""
         self._refused.labels(status).inc()
 
     def watch(self, budget: Budget) -> None:
-        """Sets the figures of memory."""
+        """Set the figures of memory."""
         self._memory.set(budget.used)
         self._limit.set(budget.size)
         self._waiting.set(budget.waiting)
 
     def page(self) -> tuple[bytes, bytes]:
-        """Returns the page and its content type."""
+        """Return the page and its content type."""
         registry = self._registry
         if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
             registry = CollectorRegistry()

@@ -83,7 +83,7 @@ class Settings:
 
 
 def serve(settings: Settings) -> None:
-    """Serves until a signal ends the process.
+    """Serve until a signal ends the process.
 
     Raises UsageError if a setting is wrong, and EsdedupError if the address can't be used.
     """
@@ -187,7 +187,7 @@ def _connections(wanted: int) -> int:
 
 
 def _run(settings: Settings, listener: socket.socket, handler: logs.Handler) -> None:
-    """Serves in this process."""
+    """Serve in this process."""
     service = _service(settings)
     config = uvicorn.Config(
         service,
@@ -299,7 +299,7 @@ class _Listener(socket.socket):
                 self._highest = soft - _OTHER_DESCRIPTORS // 4
 
     def listen(self, backlog: int = _BACKLOG) -> None:
-        """Keeps the length of the queue, which asyncio takes for other purposes."""
+        """Keep the length of the queue, which asyncio takes for other purposes."""
         super().listen(_BACKLOG)
 
     def accept(self) -> tuple[socket.socket, Any]:
@@ -367,7 +367,7 @@ class _Connection(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Drops trailers, which would be taken for headers. Raises Failed if there are too many."""
+        """Drop trailers, which would be taken for headers. Raises Failed if there are too many."""
         self._fields += len(name) + len(value) + _FIELD
         if self._fields + len(self.url) > _LARGEST_HEAD:
             self._fault = _too_large()
@@ -376,7 +376,7 @@ class _Connection(HttpToolsProtocol):
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Raises Failed, which the parser reports as its own error."""
+        """Raise Failed, which the parser reports as its own error."""
         if self.parser.get_method() == b"CONNECT" or not self.url.startswith(b"/"):
             self._fault = _error(400, "the target of the request is not a path")
         if self._fault is not None:
@@ -401,12 +401,12 @@ class _Connection(HttpToolsProtocol):
             self._time_head()
 
     def send_400_response(self, msg: str) -> None:
-        """Answers a request that the parser can't read, in an `except` block."""
+        """Answer a request that the parser can't read, in an `except` block."""
         error = sys.exc_info()[1]
         self._refuse(self._fault or _error(400, f"the request can't be read: {error}"))
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Says nothing: the answer in HTTP/1.1 is what such clients expect."""
+        """Say nothing: the answer in HTTP/1.1 is what such clients expect."""
 
     def _time_head(self) -> None:
         self._stop_timer()
@@ -425,7 +425,7 @@ class _Connection(HttpToolsProtocol):
         self._refuse(_error(408, f"no whole head came in {self._head_seconds:g} s"))
 
     def _refuse(self, failed: Failed, *headers: tuple[bytes, bytes]) -> None:
-        """Answers, unless another answer is due first, and closes the connection."""
+        """Answer, unless another answer is due first, and close the connection."""
         if self._refused:
             return
         self._refused = True
@@ -476,7 +476,7 @@ def _share(settings: Settings) -> Settings:
 
 
 def _supervise(settings: Settings, listener: socket.socket, handler: logs.Handler) -> None:
-    """Serves in several processes, and starts another for each that dies, until interrupted.
+    """Serve in several processes, and start another for each that dies, until interrupted.
 
     settings: of each process.
     """
@@ -519,7 +519,7 @@ def _child(settings: Settings, listener: socket.socket) -> None:
 
 
 def _take_dead(children: dict[int, SpawnProcess]) -> None:
-    """Takes out the processes that died in the last second.
+    """Take out the processes that died in the last second.
 
     The pause keeps processes that can't start at all from starting without end.
     """
@@ -533,7 +533,7 @@ def _take_dead(children: dict[int, SpawnProcess]) -> None:
 
 
 def _end(children: list[SpawnProcess], grace_seconds: int) -> None:
-    """Ends processes gracefully, and kills those that are late."""
+    """End processes gracefully, and kill those that are late."""
     try:
         for child in children:
             child.terminate()

@@ -88,7 +88,7 @@ class Splicer:
         self._large_ones = threading.Lock()
 
     def with_tokens(self, sources: Sequence[Source]) -> tuple[list[bytes], list[Outcome | None]]:
-        """Returns the sources with their tokens, and the outcome of each that has a scheme.
+        """Return the sources with their tokens, and the outcome of each that has a scheme.
 
         One without a text, or not valid JSON, is unchanged.
         """
@@ -138,7 +138,7 @@ def _splice(
     outcomes: list[Outcome | None],
     longest: int,
 ) -> None:
-    """Replaces the rows that get tokens, and sets their outcomes."""
+    """Replace the rows that get tokens, and sets their outcomes."""
     decoded: dict[int, str] = {}
     spots: dict[str, list[_Spot]] = {}
     cleared: list[_Spot] = []
@@ -186,7 +186,7 @@ def _splice(
 
 
 def _blocks(spots: list[_Spot]) -> Iterator[list[_Spot]]:
-    """Yields the spots in lists whose texts are short together."""
+    """Yield the spots in lists whose texts are short together."""
     block: list[_Spot] = []
     size = 0
     for spot in spots:
@@ -230,7 +230,7 @@ def _spots(row: int, whole: str, meta: IndexMeta, update: bool) -> tuple[list[_S
 
 
 def _members(whole: str, start: int) -> Iterator[tuple[str, int, int, Any]]:
-    """Yields each key of the valid object at `start`, and its value's start, end and value."""
+    """Yield each key of the valid object at `start`, and its value's start, end and value."""
     at = _skip(whole, start + 1)
     while whole[at] != "}":
         key, at = _JSON.raw_decode(whole, at)
@@ -249,7 +249,7 @@ def _skip(whole: str, at: int) -> int:
 
 
 def _sketched(spots: list[_Spot], scheme: Scheme) -> Iterator[tuple[_Spot, str]]:
-    """Yields each spot with its tokens as JSON. A spot that fails is logged and left out."""
+    """Yield each spot with its tokens as JSON. A spot that fails is logged and left out."""
     try:
         done = token_json(sketch([spot.text or "" for spot in spots], scheme), scheme)
         for row, spot in enumerate(spots):

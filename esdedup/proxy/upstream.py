@@ -55,7 +55,7 @@ class Upstream:
         self._transport = httpx.AsyncHTTPTransport(verify=trusted, limits=limits, trust_env=False)
 
     async def close(self) -> None:
-        """Closes the connections."""
+        """Close the connections."""
         await self._transport.aclose()
 
     @asynccontextmanager
@@ -103,7 +103,7 @@ class Upstream:
             raise Failed.error(status, kind, reason) from error
 
     def _check(self, target: bytes) -> None:
-        """Raises Failed if a server that resolves `..` would leave the upstream's own path."""
+        """Raise Failed if a server that resolves `..` would leave the upstream's own path."""
         depth = 0
         path = unquote(target.partition(b"?")[0].decode("latin-1"))
         for step in path.replace("\\", "/").split("/") if self._prefix else ():
@@ -115,7 +115,7 @@ class Upstream:
     async def forward(
         self, request: Request, headers: Headers, content: bytes | AsyncIterable[bytes] | None
     ) -> None:
-        """Sends a client's request on, and passes the answer back while it comes. Raises Failed.
+        """Send a client's request on, and pass the answer back while it comes. Raises Failed.
 
         headers, content: sent in place of the request's own, which is read to its end first.
         """

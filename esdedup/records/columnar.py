@@ -57,7 +57,7 @@ class BadRow:
 
 
 def require_pyarrow(use: str = "Parquet and Arrow files need") -> Any:
-    """Returns pyarrow. Raises MissingExtra if it is not installed."""
+    """Return pyarrow. Raises MissingExtra if it is not installed."""
     try:
         import pyarrow.compute
         import pyarrow.ipc
@@ -68,7 +68,7 @@ def require_pyarrow(use: str = "Parquet and Arrow files need") -> Any:
 
 
 def check_columns(path: str, kind: TableFormat, columns: Sequence[str] = ()) -> None:
-    """Raises UsageError if the file can't be opened, is not of the format, or lacks a column.
+    """Raise UsageError if the file can't be opened, is not of the format, or lacks a column.
 
     Raises MissingExtra without pyarrow, and UsageError if two columns have one name.
     """
@@ -82,7 +82,7 @@ def check_columns(path: str, kind: TableFormat, columns: Sequence[str] = ()) -> 
 def pieces_in(
     path: str, kind: TableFormat, columns: Sequence[str] | None, size: int, most: int
 ) -> Iterator[Piece]:
-    """Yields the rows of a file in pieces of at most `most` rows, and about `size` bytes.
+    """Yield the rows of a file in pieces of at most `most` rows, and about `size` bytes.
 
     columns: the columns to read, None for all; "a.b" is a part of the struct "a". Those that the
     file lacks are left out. Raises the errors of `check_columns`, and InputError if it breaks off.
@@ -96,7 +96,7 @@ def pieces_in(
 
 
 def rows_of(piece: Piece) -> Iterator[dict[str, Any] | BadRow]:
-    """Yields the rows of a piece as objects, in order."""
+    """Yield the rows of a piece as objects, in order."""
     return _rows(_unpacked(piece.data))
 
 
@@ -165,7 +165,7 @@ def _parquet(file: BinaryIO) -> _Table:
 
 
 def _size_of(file: BinaryIO) -> int:
-    """Returns the size of a file, and goes to its beginning."""
+    """Return the size of a file, and goes to its beginning."""
     size = file.seek(0, 2)
     file.seek(0)
     return size
@@ -205,7 +205,7 @@ def _arrow(file: BinaryIO) -> _Table:
 
 
 def _sound(batch: Any) -> Any:
-    """Returns a batch. Raises ArrowInvalid if a damaged file makes it refer to what is not there.
+    """Return a batch. Raises ArrowInvalid if a damaged file makes it refer to what is not there.
 
     Text that is not UTF-8 is left to `rows_of`, which refuses the row alone.
     """
@@ -219,7 +219,7 @@ def _sound(batch: Any) -> Any:
 
 
 def _places(schema: Any, columns: Sequence[str]) -> _Places:
-    """Returns the places of the columns that there are."""
+    """Return the places of the columns that there are."""
     fields = {field.name: field.type for field in schema}
     found = (_place(fields, column) for column in dict.fromkeys(columns))
     return list(dict.fromkeys(place for place in found if place is not None))
@@ -243,7 +243,7 @@ def _place(fields: Mapping[str, Any], path: str) -> tuple[str, ...] | None:
 
 
 def _chosen(batch: Any, places: _Places) -> Any:
-    """Returns some columns of a batch. A part of a struct gets its whole name."""
+    """Return some columns of a batch. A part of a struct gets its whole name."""
     pa = require_pyarrow()
     columns = [batch.column(place[0]) for place in places]
     columns = [
@@ -258,7 +258,7 @@ def _chosen(batch: Any, places: _Places) -> Any:
 def _parts(
     table: _Table, places: _Places | None, size: int, most: int
 ) -> Iterator[tuple[Any, float]]:
-    """Yields the chosen columns in parts of at most `most` rows, and about `size` bytes."""
+    """Yield the chosen columns in parts of at most `most` rows, and about `size` bytes."""
     for batch, read in table.batches(places, size, most):
         for part in _cut(batch, most, lambda _: True):
             chosen = _plain(part if places is None else _chosen(part, places))
@@ -269,7 +269,7 @@ def _parts(
 def _joined(
     parts: Iterable[tuple[Any, float]], size: int, most: int
 ) -> Iterator[tuple[Any, float]]:
-    """Yields small parts together. If they break off, the error comes after all that were read."""
+    """Yield small parts together. If they break off, the error comes after all that were read."""
     pa = require_pyarrow()
     waiting: list[tuple[Any, float]] = []
     held = rows = 0
@@ -300,7 +300,7 @@ def _joined(
 
 
 def _cut(batch: Any, most: int, fits: Callable[[Any], bool]) -> Iterator[Any]:
-    """Yields parts of a batch that have at most `most` rows and fit, or have one row."""
+    """Yield parts of a batch that have at most `most` rows and fit, or have one row."""
     if not len(batch):
         return
     if len(batch) == 1 or (len(batch) <= most and fits(batch)):
@@ -312,7 +312,7 @@ def _cut(batch: Any, most: int, fits: Callable[[Any], bool]) -> Iterator[Any]:
 
 
 def _plain(batch: Any) -> Any:
-    """Returns a batch whose columns refer to no more than their own rows."""
+    """Return a batch whose columns refer to no more than their own rows."""
     pa = require_pyarrow()
     columns = []
     for column in batch.columns:
@@ -342,7 +342,7 @@ def _unpacked(data: bytes) -> Any:
 
 
 def _rows(batch: Any) -> Iterator[dict[str, Any] | BadRow]:
-    """Yields rows. If some are bad, they are found by halves."""
+    """Yield rows. If some are bad, they are found by halves."""
     names, number = batch.schema.names, len(batch)
     if not names:
         yield from ({} for _ in range(number))
@@ -376,7 +376,7 @@ def _bad_row(batch: Any) -> BadRow:
 
 
 def _values(array: Any) -> list[Any]:
-    """Returns the values of an array as JSON has them.
+    """Return the values of an array as JSON has them.
 
     Raises RecordError or ArrowInvalid, which are ValueErrors, if one of them has no such form.
     """
@@ -481,7 +481,7 @@ def write_table(
     columns: Mapping[str, type],
     batches: Iterable[Sequence[tuple[Any, ...]]],
 ) -> None:
-    """Writes rows to a file. Memory is that of a few batches.
+    """Write rows to a file. Memory is that of a few batches.
 
     columns: types by names: str, float, int or bool. batches: rows of as many values; None is null.
     Raises MissingExtra without pyarrow, OSError if the file can't be written.

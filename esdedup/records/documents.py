@@ -29,14 +29,14 @@ OURS = ("scheme", "digest", "wordless", *TOKEN_KINDS)
 
 
 def tokens_of(texts: Sequence[str], scheme: Scheme) -> list[dict[str, Any]]:
-    """Returns the value of the field of tokens for each text. Equal texts are sketched once."""
+    """Return the value of the field of tokens for each text. Equal texts are sketched once."""
     return [dict(each) for each in _of_each(texts, scheme, token_fields)]
 
 
 def _of_each(
     texts: Sequence[str], scheme: Scheme, make: Callable[[Sketches, Scheme], Sequence[Made]]
 ) -> Iterator[Made]:
-    """Yields what `make` makes of the sketch of each text. Equal texts are sketched once."""
+    """Yield what `make` makes of the sketch of each text. Equal texts are sketched once."""
     distinct = list(dict.fromkeys(texts))
     made: dict[str, Made] = {}
     for first in range(0, len(distinct), _SKETCHED_AT_ONCE):
@@ -46,14 +46,14 @@ def _of_each(
 
 
 def cleared(scheme: Scheme) -> dict[str, Any]:
-    """Returns a null for each field made of a text, so that a merge removes old tokens."""
+    """Return a null for each field made of a text, so that a merge removes old tokens."""
     return {name: None for name in OURS if name != "signature" or name in scheme.kinds}
 
 
 def partial_document(
     fields: Mapping[str, Any], id_field: str, meta: IndexMeta
 ) -> tuple[Document, bool]:
-    """Returns the fields to merge into a document, with new tokens if the text is among them.
+    """Return the fields to merge into a document, with new tokens if the text is among them.
 
     With them comes True if only some of the text fields are among them, so that tokens can't be
     made of them alone. Raises RecordError if the id is missing.
@@ -74,7 +74,7 @@ def partial_document(
 
 
 def text_given(fields: Mapping[str, Any], meta: IndexMeta) -> Literal["wholly", "partly", "no"]:
-    """Tells whether the fields of an update hold all of the text fields, or only some of them."""
+    """Return whether the fields of an update hold all of the text fields, or only some of them."""
     given = [has_field(fields, name) for name in meta.text_fields]
     return "wholly" if all(given) else "partly" if any(given) else "no"
 
@@ -89,7 +89,7 @@ class Item(NamedTuple):
 
 
 def encoded(items: Sequence[Item], meta: IndexMeta) -> list[Encoded]:
-    """Returns the items with tokens. meta: that their texts were read for.
+    """Return the items with tokens. meta: that their texts were read for.
 
     While an index changes its text fields, a document may lack the text of one of them. It gets no
     tokens of that one. Raises RecordError if a value has no form in JSON.
@@ -109,7 +109,7 @@ def encoded(items: Sequence[Item], meta: IndexMeta) -> list[Encoded]:
 
 
 def _json_of(item: Item, but: frozenset[str]) -> str:
-    """Returns the fields of an item as JSON, without some."""
+    """Return the fields of an item as JSON, without some."""
     record = item.record
     if record.json is not None and but.isdisjoint(record.source):
         return record.json
@@ -120,7 +120,7 @@ def _json_of(item: Item, but: frozenset[str]) -> str:
 def items_of(
     records: Iterable[Record | BadRecord], text_fields: Sequence[str], id_field: str | None
 ) -> tuple[list[Item], list[BadRecord]]:
-    """Returns the records that are documents, and those that are not.
+    """Return the records that are documents, and those that are not.
 
     id_field: the field of the id, or None for `id`, without which the id is "path:line".
     """
@@ -139,7 +139,7 @@ def items_of(
 
 
 def _id_of(record: Record, id_field: str | None) -> tuple[str, bool]:
-    """Returns the id of a record, and whether it is the record's own."""
+    """Return the id of a record, and whether it is the record's own."""
     if value_at(record.source, id_field or "id") is None:
         if record.spare_id is not None:
             return record.spare_id, True
@@ -149,7 +149,7 @@ def _id_of(record: Record, id_field: str | None) -> tuple[str, bool]:
 
 
 def id_at(source: Mapping[str, Any], field: str) -> str:
-    """Returns the id in a field. Raises RecordError if there is none that an index takes."""
+    """Return the id in a field. Raises RecordError if there is none that an index takes."""
     value = value_at(source, field)
     if value is None:
         raise RecordError(f"the id field {field!r} is missing")
@@ -173,7 +173,7 @@ def _checked_id(id: str) -> str:
 
 
 def bad_record(record: Record, reason: str) -> BadRecord:
-    """Returns a record for the dead letter."""
+    """Return a record for the dead letter."""
     try:
         raw = json.dumps(record.source, ensure_ascii=False)
     except (TypeError, ValueError):

@@ -109,7 +109,7 @@ class Chunk:
 
 
 def format_of(path: str) -> Format:
-    """Returns the format that a file's name says. Standard input is read as JSON lines.
+    """Return the format that a file's name says. Standard input is read as JSON lines.
 
     Raises UsageError for an unknown ending.
     """
@@ -131,7 +131,7 @@ def check_file(
     encoding: str | None = None,
     columns: Sequence[str] = (),
 ) -> None:
-    """Raises UsageError if a file can't be read as asked for. Only a table is opened.
+    """Raise UsageError if a file can't be read as asked for. Only a table is opened.
 
     columns: those that the file must have. Raises MissingExtra for a table without pyarrow.
     """
@@ -158,7 +158,7 @@ def read_records(
     encoding: str | None = None,
     columns: Sequence[str] | None = None,
 ) -> Iterator[Record | BadRecord]:
-    """Yields the records of a file, or of standard input for "-".
+    """Yield the records of a file, or of standard input for "-".
 
     columns: of a table, the columns to read, None for all. The file may lack some of them.
     Raises UsageError if the file can't be opened, InputError if it breaks off.
@@ -183,7 +183,7 @@ def chunks_in(
     columns: Sequence[str] | None = None,
     as_json: bool = True,
 ) -> Iterator[Chunk]:
-    """Yields the records of a file in chunks, with the errors of `read_records`.
+    """Yield the records of a file in chunks, with the errors of `read_records`.
 
     on_bytes: called with the number of bytes read from the file since the last call. encoding: as
     in `streams.opened`. columns: as in `read_records`. as_json: give the rows of a table as JSON
@@ -220,14 +220,14 @@ def _chunks(name: str, kind: TextFormat, stream: io.BufferedReader) -> Iterator[
 def _read_whole(
     name: str, kind: TextFormat, stream: io.BufferedReader
 ) -> Iterator[Record | BadRecord]:
-    """Yields records that can only be told apart from the beginning of the file on."""
+    """Yield records that can only be told apart from the beginning of the file on."""
     return _read_array(name, stream) if kind == "jsonl" else _read_rows(name, kind, stream)
 
 
 def batches(
     records: Iterable[Record | BadRecord], characters: int = BATCH_CHARACTERS
 ) -> Iterator[list[Record | BadRecord]]:
-    """Yields records in batches of about `characters`, and at most BATCH_DOCUMENTS."""
+    """Yield records in batches of about `characters`, and at most BATCH_DOCUMENTS."""
 
     def size_of(record: Record | BadRecord) -> int:
         if isinstance(record, BadRecord):
@@ -240,7 +240,7 @@ def batches(
 def _grouped(
     items: Iterable[Item], size_of: Callable[[Item], int], most: int
 ) -> Iterator[list[Item]]:
-    """Yields items in groups that end when they reach a size, or BATCH_DOCUMENTS.
+    """Yield items in groups that end when they reach a size, or BATCH_DOCUMENTS.
 
     If the items break off, the error comes after the last group.
     """
@@ -262,7 +262,7 @@ def _grouped(
 
 
 def _line(line: bytes, number: int) -> str:
-    """Decodes a line, without its end. Invalid UTF-8 becomes lone surrogates."""
+    """Decode a line, without its end. Invalid UTF-8 becomes lone surrogates."""
     text = line.decode("utf-8-sig" if number == 1 else "utf-8", "surrogateescape")
     return text.rstrip("\r\n")
 
@@ -270,7 +270,7 @@ def _line(line: bytes, number: int) -> str:
 def _read_lines(
     name: str, format: TextFormat, lines: Iterable[bytes], first: int = 1
 ) -> Iterator[Record | BadRecord]:
-    """Yields the records of lines, leaving out empty ones. first: number of the first line."""
+    """Yield the records of lines, leaving out empty ones. first: number of the first line."""
     # Making one for each line would take as long as reading a short document.
     decoder = _decoder()
     for number, given in enumerate(lines, first):
@@ -305,7 +305,7 @@ def _decoder() -> json.JSONDecoder:
 
 
 def _object(name: str, number: int, raw: str, decoder: json.JSONDecoder) -> Record | BadRecord:
-    """Returns the record of a JSON object. raw: its text."""
+    """Return the record of a JSON object. raw: its text."""
     try:
         source = _decoded(raw, decoder)
         if not isinstance(source, dict):
@@ -323,7 +323,7 @@ def _object(name: str, number: int, raw: str, decoder: json.JSONDecoder) -> Reco
 
 
 def _decoded(raw: str, decoder: json.JSONDecoder) -> Any:
-    """Returns what `decoder.decode` returns, in half the time if no space is around the value."""
+    """Return what `decoder.decode` returns, in half the time if no space is around the value."""
     try:
         value, end = decoder.raw_decode(raw)
     except json.JSONDecodeError:
@@ -332,7 +332,7 @@ def _decoded(raw: str, decoder: json.JSONDecoder) -> Any:
 
 
 def _has_each_key_once(raw: str, source: dict[str, Any]) -> bool:
-    """Tells whether no object in a JSON object has a key twice. False if in doubt.
+    """Return whether no object in a JSON object has a key twice. False if in doubt.
 
     raw: its text. If that has no more colons after quotes than there are keys, none comes twice.
     """
@@ -354,13 +354,13 @@ def _keys_in(value: dict[str, Any] | list[Any]) -> int:
 
 
 def _is_array(stream: io.BufferedReader) -> bool:
-    """Tells whether a stream begins with an array, and not with a line of JSON."""
+    """Return whether a stream begins with an array, and not with a line of JSON."""
     head = stream.peek(CHUNK_BYTES).removeprefix(codecs.BOM_UTF8)
     return head.lstrip()[:1] == b"["
 
 
 def _read_array(name: str, stream: io.BufferedReader) -> Iterator[Record | BadRecord]:
-    """Yields the elements of one JSON array. Their lines are their numbers.
+    """Yield the elements of one JSON array. Their lines are their numbers.
 
     Raises InputError where the array is not valid JSON: nothing can be told apart after that.
     """
@@ -406,7 +406,7 @@ class _Text:
             self._read()
 
     def skip(self, character: str) -> bool:
-        """Leaves out the next character if it is this one, and tells whether it was."""
+        """Leave out the next character if it is this one, and tells whether it was."""
         found = self.next() == character
         self._at += found
         return found
@@ -445,7 +445,7 @@ class _Text:
 
 
 def _read_rows(name: str, format: TextFormat, stream: BinaryIO) -> Iterator[Record | BadRecord]:
-    """Yields the records of a table. Its first row names the fields.
+    """Yield the records of a table. Its first row names the fields.
 
     Raises UsageError for a header that names a field twice, InputError for one that can't be read.
     """
@@ -498,7 +498,7 @@ class _RowLines:
         self._lines = lines_of(stream)
 
     def begin(self) -> int:
-        """Begins a row; returns the number of its first line."""
+        """Begin a row; returns the number of its first line."""
         self.row, self._size = [], 0
         return self.number + 1
 
@@ -520,7 +520,7 @@ class _RowLines:
 def _checked(
     name: str, line: int, source: dict[str, Any], raw: str | None = None
 ) -> Record | BadRecord:
-    """Returns a record, or a bad one if its text is not valid Unicode. raw: as in `BadRecord`."""
+    """Return a record, or a bad one if its text is not valid Unicode. raw: as in `BadRecord`."""
     try:
         return Record(name, line, source, None, _written(source))
     except RecordError as error:
@@ -529,7 +529,7 @@ def _checked(
 
 
 def _written(source: Any) -> str:
-    """Returns the source as JSON in one line.
+    """Return the source as JSON in one line.
 
     Raises RecordError as `_check_unicode` does, and for a number that JSON lacks.
     """
@@ -542,7 +542,7 @@ def _written(source: Any) -> str:
 
 
 def _check_unicode(text: str) -> None:
-    """Raises RecordError for text that no server takes: not UTF-8, or half of a character."""
+    """Raise RecordError for text that no server takes: not UTF-8, or half of a character."""
     if text.isascii():
         return
     try:

@@ -32,7 +32,7 @@ class Named:
 
 
 def files_named(arguments: Sequence[str], format: Format | None = None) -> Named:
-    """Returns the files that arguments name, each once.
+    """Return the files that arguments name, each once.
 
     A pattern such as "data/*.parquet" (also "**") and a folder stand for files in natural order of
     names. Hidden files, names that begin with "_", checksums, README files, our dead letters, and
@@ -143,7 +143,7 @@ def _is_data(path: str) -> bool:
 
 
 def _described(path: Path) -> list[str] | None:
-    """Returns the names in a file of the library `datasets`, None if there is none such.
+    """Return the names in a file of the library `datasets`, None if there is none such.
 
     Raises UsageError if it is damaged, or if its rows are chosen by another file.
     """

@@ -25,7 +25,7 @@ class RepeatedIds:
         self._sorted: list[U64] = []
 
     def add(self, ids: Sequence[str], place: Callable[[int], str]) -> int:
-        """Adds the ids of the next records; returns the number of those that came before.
+        """Add the ids of the next records; returns the number of those that came before.
 
         place: says where the record of a row stands.
         """
@@ -50,7 +50,7 @@ class RepeatedIds:
         return found
 
     def _merge(self, hashes: U64) -> None:
-        """Adds an array; each is then more than twice as long as the next, or very long."""
+        """Add an array; each is then more than twice as long as the next, or very long."""
         while self._sorted and self._sorted[-1].size <= min(2 * hashes.size, _MOST_MERGED):
             hashes = np.concatenate([self._sorted.pop(), hashes])
             hashes.sort()

@@ -40,7 +40,7 @@ class Head(bytes):
 
 @contextmanager
 def opened(path: str, encoding: str | None = None) -> Iterator[tuple[BinaryIO, io.BufferedReader]]:
-    """Gives a file, or standard input for "-", and its text as UTF-8.
+    """Return a file, or standard input for "-", and its text as UTF-8.
 
     encoding: a name that Python knows, None for UTF-8. Text that is not valid in it becomes bytes
     that are not valid UTF-8. Raises UsageError if the file can't be opened or has another encoding,
@@ -82,14 +82,14 @@ def standard_input() -> BinaryIO:
 
 
 def name_of(path: str) -> str:
-    """Returns a path as records have it: with forward slashes, and valid Unicode."""
+    """Return a path as records have it: with forward slashes, and valid Unicode."""
     if path == STDIN:
         return "stdin"
     return os.fsencode(PurePath(path).as_posix()).decode("utf-8", "backslashreplace")
 
 
 def check_encoding(encoding: str | None) -> None:
-    """Raises UsageError if Python does not know the name of a text encoding."""
+    """Raise UsageError if Python does not know the name of a text encoding."""
     try:
         # This knows which of Python's codecs are of text.
         io.TextIOWrapper(io.BytesIO(), encoding or "utf-8")
@@ -100,13 +100,13 @@ def check_encoding(encoding: str | None) -> None:
 
 
 def lines_of(stream: BinaryIO) -> Iterator[bytes]:
-    """Yields lines with their ends. Of a line of more than MOST_BYTES, only the Head."""
+    """Yield lines with their ends. Of a line of more than MOST_BYTES, only the Head."""
     while line := stream.readline(MOST_BYTES + 1):
         yield _ended(line, stream)
 
 
 def blocks_of_lines(stream: io.BufferedReader, size: int, most: int) -> Iterator[bytes]:
-    """Yields the lines of `lines_of` together; a Head comes alone.
+    """Yield the lines of `lines_of` together; a Head comes alone.
 
     A block ends after `most` lines, or `size` bytes and a few more, as the stream gives them. If
     the stream breaks off, the error comes after all whole lines.
@@ -144,7 +144,7 @@ def blocks_of_lines(stream: io.BufferedReader, size: int, most: int) -> Iterator
 
 
 def _after_lines(block: bytearray, lines: int) -> int:
-    """Returns the place after the first lines of a block."""
+    """Return the place after the first lines of a block."""
     end = 0
     for _ in range(lines):
         end = block.index(b"\n", end) + 1
@@ -152,7 +152,7 @@ def _after_lines(block: bytearray, lines: int) -> int:
 
 
 def _ended(line: bytes, stream: BinaryIO) -> bytes:
-    """Returns a line, or its Head after reading the rest of it."""
+    """Return a line, or its Head after reading the rest of it."""
     if len(line) <= MOST_BYTES or line.endswith(b"\n"):
         return line
     while (rest := stream.readline(_BLOCK_BYTES)) and not rest.endswith(b"\n"):
@@ -161,7 +161,7 @@ def _ended(line: bytes, stream: BinaryIO) -> bytes:
 
 
 def _other_encoding(head: bytes) -> str | None:
-    """Returns the encoding of a file that begins with these bytes, if it can't be UTF-8."""
+    """Return the encoding of a file that begins with these bytes, if it can't be UTF-8."""
     if head.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
         return "utf-32"
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):

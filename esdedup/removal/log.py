@@ -96,7 +96,7 @@ class Entry:
         return self.held.document.id
 
     def line(self) -> str:
-        """Returns a line of the log. Raises RecordError if JSON can't hold the document."""
+        """Return a line of the log. Raises RecordError if JSON can't hold the document."""
         held = self.held
         where = {"version": held.version, "index": held.index, "routing": held.routing}
         planned = {"id": self.id, **where, "original": self.original, "value": self.value}
@@ -147,7 +147,7 @@ class LogWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Writes the end, also after an error or Ctrl-C, and closes the file."""
+        """Write the end, also after an error or Ctrl-C, and close the file."""
         with self._file:
             if kind is None:
                 self._end()
@@ -156,11 +156,11 @@ class LogWriter:
                     self._end()
 
     def plan(self, lines: Sequence[str]) -> None:
-        """Writes the lines of a page; they are on the disk when this returns."""
+        """Write the lines of a page; they are on the disk when this returns."""
         self._write(lines)
 
     def settle(self, done: Sequence[str], failures: Sequence[Failure]) -> None:
-        """Writes the result of the page."""
+        """Write the result of the page."""
         left = [{"id": each.id, "reason": each.reason} for each in failures]
         self._write([json.dumps({"done": list(done), "left": left}, ensure_ascii=False)])
 

@@ -36,7 +36,7 @@ _PutBack = tuple[set[str], set[str], list[Failure]]
 
 
 def remove(store: Store, held: Sequence[Held]) -> list[Failure]:
-    """Deletes documents that are as they were held; returns a failure for each other one."""
+    """Delete documents that are as they were held; returns a failure for each other one."""
     version = {one.id: one.version for one in held}
 
     def decision(now: Held) -> Decision:
@@ -50,7 +50,7 @@ def _changed(held: Held) -> Failure:
 
 
 def put_back(store: Store, held: Sequence[Held]) -> _PutBack:
-    """Creates documents as they were held; equal ones count as present, none is overwritten."""
+    """Create documents as they were held; equal ones count as present, none is overwritten."""
     found = {one.id: one for one in store.hold([one.id for one in held])}
     report = store.restore([one for one in held if one.id not in found])
     refused = {each.id: each for each in report.failures}
@@ -72,7 +72,7 @@ def put_back(store: Store, held: Sequence[Held]) -> _PutBack:
 
 
 def move(store: Store, destination: Store, held: Sequence[Held]) -> list[Failure]:
-    """Creates documents in another index, then deletes them here; returns the failures."""
+    """Create documents in another index, then delete them here; returns the failures."""
     created, present, failures = put_back(destination, [replace(one, index=None) for one in held])
     arrived = created | present
     left = remove(store, [one for one in held if one.id in arrived])
@@ -83,7 +83,7 @@ def move(store: Store, destination: Store, held: Sequence[Held]) -> list[Failure
 
 
 def move_back(store: Store, destination: Store | None, held: Sequence[Held]) -> _PutBack:
-    """Puts documents back, and then deletes them in the index that they were moved to, if any.
+    """Put documents back, and then delete them in the index that they were moved to, if any.
 
     A document that was changed there stays there too, and is among the failures.
     """
@@ -95,7 +95,7 @@ def move_back(store: Store, destination: Store | None, held: Sequence[Held]) -> 
 
 
 def _remove_same(store: Store, held: Sequence[Held]) -> list[Failure]:
-    """Deletes documents that are there unchanged; returns a failure for each changed one."""
+    """Delete documents that are there unchanged; returns a failure for each changed one."""
     wanted = {one.id: one.document.source for one in held}
     found = store.hold(list(wanted))
     same = [one for one in found if one.document.source == wanted[one.id]]
@@ -132,7 +132,7 @@ def prepare(
     action: Action,
     destination: Store | None = None,
 ) -> None:
-    """Raises an error if a run may not begin; the arguments are those of `dedup`.
+    """Raise an error if a run may not begin; the arguments are those of `dedup`.
 
     It is UsageError if they contradict each other, StoreError if the groups do not suit judgements
     that were made since they were found, and SchemeMismatch if the destination has another scheme.
@@ -156,7 +156,7 @@ def dedup(
     destination: Store | None = None,
     on_report: Callable[[DedupReport], None] | None = None,
 ) -> DedupReport:
-    """Deletes, marks, or moves the duplicates among groups of documents, after `prepare`.
+    """Delete, marks, or moves the duplicates among groups of documents, after `prepare`.
 
     destination: an index of the same scheme to move them to; made if there is none. on_report:
     called after each page.
@@ -194,7 +194,7 @@ def dedup(
 def _require_judged(
     store: Store, meta: IndexMeta, groups: Groups, ahead: I64, suited: str | None = None
 ) -> str:
-    """Raises StoreError if groups do not suit the judgements as they are now.
+    """Raise StoreError if groups do not suit the judgements as they are now.
 
     ahead: the rows of the documents that are not changed yet; the others do not matter. suited: the
     `acting` of judgements that suit. Returns that of the judgements as they are now.
@@ -217,7 +217,7 @@ class _Work:
     destination: Store | None
 
     def page(self, rows: list[int], log: LogWriter) -> tuple[DedupReport, int]:
-        """Changes the documents of some rows; returns the counts, and the number of characters."""
+        """Change the documents of some rows; returns the counts, and the number of characters."""
         row_of = {self.groups.ids[row]: row for row in rows}
         held = {one.id: one for one in self.store.hold(list(row_of))}
         digest_of = _text_digests(held.values(), self.meta)
@@ -250,7 +250,7 @@ class _Work:
     def _carry_out(
         self, entries: list[Entry], row_of: Mapping[str, int]
     ) -> tuple[list[str], list[Failure]]:
-        """Changes logged documents; returns the ids of those that changed, and the failures."""
+        """Change logged documents; returns the ids of those that changed, and the failures."""
         held = [entry.held for entry in entries]
         if self.action == "mark":
             failures = self._mark(entries)

@@ -41,7 +41,7 @@ def undo(
     destination: Store | None = None,
     on_report: Callable[[UndoReport], None] | None = None,
 ) -> UndoReport:
-    """Puts back the documents that a run deleted or moved, or takes its marks away.
+    """Put back the documents that a run deleted or moved, or take its marks away.
 
     Documents of others are never overwritten. A second call completes one that was stopped.
     destination: the index that documents were moved to. on_report: called after each page.

@@ -54,7 +54,7 @@ class Compare:
         )
 
     def judge(self, asked: Asked) -> Response:
-        """Keeps a judgement, and shows the page that it came from."""
+        """Keep a judgement, and show the page that it came from."""
         left, right, verdict = asked.id("left"), asked.id("right"), asked.verdict()
         review = self.review
         texts = review.text_of(left), review.text_of(right)
@@ -63,7 +63,7 @@ class Compare:
         return _back(asked, left, right, judged=True)
 
     def undo(self, asked: Asked) -> Response:
-        """Takes the last judgement on two documents back."""
+        """Take the last judgement on two documents back."""
         left, right = asked.id("left"), asked.id("right")
         self.review.decisions.undo((left, right), asked.text("judged"))
         return _back(asked, left, right, judged=False)

@@ -144,7 +144,7 @@ class Decide:
         )
 
     def run(self, asked: Asked) -> Response:
-        """Starts the run that was confirmed."""
+        """Start the run that was confirmed."""
         action, to = self._wanted(asked)
         state = asked.text("state")
         number = self._seen(state).groups.duplicates
@@ -177,7 +177,7 @@ class Decide:
         return redirect("/decide")
 
     def undo(self, asked: Asked) -> Response:
-        """Starts to put back what a run took out."""
+        """Start to put back what a run took out."""
         name = asked.text("log")
         log = next((each for each in self._logs() if each.path.name == name), None)
         if log is None:

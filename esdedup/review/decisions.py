@@ -91,7 +91,7 @@ class Decisions:
         *,
         drawn: bool = False,
     ) -> Judgement:
-        """Keeps a judgement. Raises what `Index.judge` raises."""
+        """Keep a judgement. Raises what `Index.judge` raises."""
         with self._turn:
             known = self._judgements()
             before = earlier = stored_judgement(self._index.store, left, right)
@@ -109,7 +109,7 @@ class Decisions:
         return made
 
     def undo(self, pair: tuple[str, str] | None = None, judged: str = "") -> tuple[str, str] | None:
-        """Undoes the last judgement of this session, or the last one on a pair of documents.
+        """Undo the last judgement of this session, or the last one on a pair of documents.
 
         judged: the time of the judgement on the pair; if it is another by now, nothing is undone.
 
@@ -156,7 +156,7 @@ class Decisions:
         return next(made, None)
 
     def represent(self, id: str, members: Sequence[str]) -> None:
-        """Lets a document represent its group. members: ids of all documents of the group."""
+        """Let a document represent its group. members: ids of all documents of the group."""
         with self._turn:
             chosen = set(self._index.judgements().representatives)
             earlier = [each for each in members if each in chosen and each != id]
@@ -173,7 +173,7 @@ class Decisions:
         return self._chosen[-1].id if self._chosen else None
 
     def undo_represent(self, id: str) -> str | None:
-        """Undoes the last choice of a representative of this session, which is of a document.
+        """Undo the last choice of a representative of this session, which is of a document.
 
         Returns the id of the document that was chosen before it; None if none was. Raises
         UsageError if another was chosen last, or somebody else has changed the choice since.
@@ -198,7 +198,7 @@ class Decisions:
         return next(iter(last.instead_of), None)
 
     def unrepresent(self, id: str) -> None:
-        """Removes the choice of a document as the representative of its group."""
+        """Remove the choice of a document as the representative of its group."""
         self._index.unrepresent(id)
         self._found.note(id)
         listed = self._found.listed()

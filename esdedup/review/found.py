@@ -126,7 +126,7 @@ class Found:
 
     @property
     def finding(self) -> bool:
-        """Tells whether groups are being found now."""
+        """Return whether groups are being found now."""
         return (job := self.job) is not None and not job.ended
 
     @property
@@ -145,7 +145,7 @@ class Found:
         return f"{self.run}.{self.decided}"
 
     def find(self) -> Job:
-        """Starts to find groups, unless that is under way."""
+        """Start to find groups, unless that is under way."""
         return self._jobs.start(FINDING, self._find)
 
     def listed(self) -> Listed | None:
@@ -187,7 +187,7 @@ class Found:
         return sorted(area)
 
     def was_chosen(self, id: str) -> bool:
-        """Tells whether a document was chosen as a representative when all groups were found."""
+        """Return whether a document was chosen as a representative when all groups were found."""
         return id in self._chosen
 
     def note(self, *ids: str) -> None:
@@ -201,7 +201,7 @@ class Found:
             self._reasons.append(reason)
 
     def forget(self) -> None:
-        """Drops the groups, because the documents have changed."""
+        """Drop the groups, because the documents have changed."""
         with self._turn:
             self._listed, self.statistics = None, None
             self._made, self._shown, self._reasons, self._touched = [], 0, [], []

@@ -88,7 +88,7 @@ class Groups:
         ]
 
     def find(self, asked: Asked) -> Response:
-        """Finds the groups again."""
+        """Find the groups again."""
         self.review.found.find()
         return redirect("/decide" if asked.text("from") == "decide" else "/groups")
 
@@ -169,7 +169,7 @@ class Groups:
         )
 
     def represent(self, asked: Asked) -> Response:
-        """Lets a member represent its group."""
+        """Let a member represent its group."""
         id, listed = asked.id("id"), self.review.found.listed()
         at = None if listed is None else listed.group_of(id)
         if listed is None or at is None:
@@ -179,13 +179,13 @@ class Groups:
         return redirect("/group", id=id, chosen=id, fields=asked.fields)
 
     def undo_represent(self, asked: Asked) -> Response:
-        """Takes the last choice of a representative back."""
+        """Take the last choice of a representative back."""
         id = asked.id("id")
         former = self.review.decisions.undo_represent(id)
         return redirect("/group", id=former or id, fields=asked.fields)
 
     def unrepresent(self, asked: Asked) -> Response:
-        """Lets the rule choose the representative of a group again."""
+        """Let the rule choose the representative of a group again."""
         id = asked.id("id")
         self.review.decisions.unrepresent(id)
         return redirect("/group", id=id, fields=asked.fields)
@@ -260,7 +260,7 @@ class Groups:
         return order
 
     def _read(self, listed: Listed, name: str) -> Job | None:
-        """Reads the values of a field, at once if they are few; else returns the job that does."""
+        """Read the values of a field, at once if they are few; else returns the job that does."""
         values, run = self.values, self.review.found.run
         with values.turn:
             if (values.run, values.name) != (run, name):
@@ -297,7 +297,7 @@ class Groups:
     def _notice(
         self, listed: Listed, judgements: Judgements, id: str, judged: str
     ) -> dict[str, Any] | None:
-        """Says where a document is that was judged on this page just now. id: of the other one."""
+        """Say where a document is that was judged on this page just now. id: of the other one."""
         found = judgements.between(id, judged) if judged else None
         index = self.review.index
         if found is None or changed(found, index.store.get([id, judged]), index.meta):
@@ -312,7 +312,7 @@ class Groups:
         return {**named, "head": head, "together": together, "shown": shown}
 
     def show_fields(self, asked: Asked) -> Response:
-        """Sends the browser to the page of a group with the fields that were typed.
+        """Send the browser to the page of a group with the fields that were typed.
 
         A hidden field of a form would not give any id back as it is: browsers write line breaks in
         one way.

@@ -51,7 +51,7 @@ class Job:
         return self.over.is_set()
 
     def on_step(self, step: str, done: int, total: int) -> None:
-        """Notes the progress; the work calls it often, because it ends here if it is stopped."""
+        """Note the progress; the work calls it often, because it ends here if it is stopped."""
         if self.stopping is not None and self.stopping.is_set():
             raise _Stopped
         self.step, self.done, self.total = step, done, total
@@ -68,7 +68,7 @@ class Jobs:
         self._thread: threading.Thread | None = None
 
     def start(self, name: str, work: Callable[[Job], None]) -> Job:
-        """Starts a job, or returns the one of this name that has not ended.
+        """Start a job, or return the one of this name that has not ended.
 
         work: gets the job, and calls its `on_step`.
         """
@@ -95,7 +95,7 @@ class Jobs:
             return self._jobs[self._waiting[0]][0] if self._waiting else None
 
     def stop(self, seconds: float) -> Job | None:
-        """Ends the jobs at their next step, and waits for that.
+        """End the jobs at their next step, and wait for that.
 
         Returns the one that was at work and was stopped, or goes on after this time.
         """

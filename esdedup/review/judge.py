@@ -71,7 +71,7 @@ class Ahead:
             return self._made if self._key == key else None
 
     def prepare(self, key: object, make: Callable[[], Pair | None]) -> None:
-        """Starts to make a pair for a state."""
+        """Start to make a pair for a state."""
         with self._turn:
             self._key, self._made = key, self._thread.submit(make)
 
@@ -153,7 +153,7 @@ class Judge:
         return self._pair(asked, pool, wanted, said)
 
     def judge(self, asked: Asked) -> Response:
-        """Keeps a verdict, and shows the next pair."""
+        """Keep a verdict, and show the next pair."""
         ids, verdict = (asked.id("left"), asked.id("right")), asked.verdict()
         review, pool = self.review, self.drawing.pool()
         documents = self._documents(ids)
@@ -166,7 +166,7 @@ class Judge:
         return self._answer(asked, pool, None, _said(made))
 
     def undo(self, asked: Asked) -> Response:
-        """Takes the last judgement of this session back, and shows its pair if it is there."""
+        """Take the last judgement of this session back, and show its pair if it is there."""
         pool = self.drawing.pool()
         try:
             ids = self.review.decisions.undo()
@@ -177,7 +177,7 @@ class Judge:
         return self._answer(asked, pool, self._made(ids), "Undone")
 
     def draw(self, asked: Asked) -> Response:
-        """Starts to draw pairs from the documents as they are now."""
+        """Start to draw pairs from the documents as they are now."""
         self.drawing.start()
         return redirect("/judge")
 

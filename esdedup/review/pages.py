@@ -168,7 +168,7 @@ class Review:
         return Route(path, self._endpoint(allowed), methods=["POST"])
 
     def must_write(self) -> None:
-        """Raises ReadOnly without --write."""
+        """Raise ReadOnly without --write."""
         if not self.write:
             raise ReadOnly("this page is read-only: start esdedup review --write to change")
 
@@ -210,7 +210,7 @@ class Review:
         return answer
 
     def prepare(self) -> Job | None:
-        """Lists the tokens of a local file, which its first search needs; None if that is done.
+        """List the tokens of a local file, which its first search needs; None if that is done.
 
         It takes a minute for a million documents, in which pages that share a connection wait.
         """
@@ -296,7 +296,7 @@ async def _read(request: Request) -> tuple[Asked, Fault | None]:
 
 
 def redirect(path: str, **values: Any) -> Response:
-    """Sends the browser to a page of ours, after a change."""
+    """Send the browser to a page of ours, after a change."""
     return RedirectResponse(_address(path, values), 303)
 
 

@@ -26,7 +26,7 @@ class Drawing:
 
     @property
     def of_groups(self) -> bool:
-        """Tells whether groups are found by this threshold."""
+        """Return whether groups are found by this threshold."""
         options = self._review.options
         return options.get("metric", "jaccard") == "jaccard" and not options.get("exact", False)
 
@@ -42,7 +42,7 @@ class Drawing:
         return self._pool
 
     def start(self) -> None:
-        """Starts to draw, unless that is under way."""
+        """Start to draw, unless that is under way."""
         self._pool = None
         self._review.jobs.start(DRAWING, self._draw)
 

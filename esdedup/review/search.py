@@ -99,7 +99,7 @@ class Search:
         return answer
 
     def ask(self, asked: Asked) -> Response:
-        """Sends the browser to the results, whose address it can open again.
+        """Send the browser to the results, whose address it can open again.
 
         If both a text and an id are given, the one counts that was not there before: the form
         holds the text or id of the last search.

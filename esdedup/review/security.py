@@ -116,7 +116,7 @@ class Guard:
 
 
 def _is_own(headers: Headers, host: str) -> bool:
-    """Tells whether a browser says that a page of ours sent the request."""
+    """Return whether a browser says that a page of ours sent the request."""
     origins = headers.getlist("origin")
     if origins:
         return [each.lower() for each in origins] == [f"http://{host}"]

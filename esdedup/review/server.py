@@ -24,7 +24,7 @@ _JOB_SECONDS = 30.0
 
 
 def serve(review: Review, port: int, started: Callable[[str], None]) -> Job | None:
-    """Serves the pages until Ctrl-C.
+    """Serve the pages until Ctrl-C.
 
     port: 0 for any free one. started: gets the URL with the token, when the port is open.
 

@@ -43,12 +43,12 @@ class Shown:
 
     @property
     def unmarked(self) -> bool:
-        """Tells whether the text is too long for its differences to be marked."""
+        """Return whether the text is too long for its differences to be marked."""
         return not self.marked and self.characters > _LONGEST
 
     @property
     def differs(self) -> bool:
-        """Tells whether a word differs from those of the other text."""
+        """Return whether a word differs from those of the other text."""
         return any(piece.differs for piece in self.pieces)
 
 
@@ -143,7 +143,7 @@ def _shown(document: Document, text: str, found: Marked, fields: Sequence[str]) 
 
 
 def changed(judgement: Judgement, documents: Iterable[Document], meta: IndexMeta) -> bool:
-    """Tells whether one of two judged documents has another text than the one that was judged.
+    """Return whether one of two judged documents has another text than the one that was judged.
 
     documents: those of the judgement, as they are now, and any others. One that is gone, or has no
     text any more, is not counted as changed.

@@ -46,7 +46,7 @@ def candidate_queries(
 def band_queries(
     meta: IndexMeta, sketches: Sketches, queries: Sequence[Query]
 ) -> list[CandidateQuery]:
-    """Queries for documents that share bands, by all probes of each band if there are any."""
+    """Query for documents that share bands, by all probes of each band if there are any."""
     minhash = require_minhash(meta.scheme)
     if sketches.probes is None or sketches.probed is None:
         assert sketches.bands is not None
@@ -64,7 +64,7 @@ def band_queries(
 
 
 def value_queries(meta: IndexMeta, values: U64, queries: Sequence[Query]) -> list[CandidateQuery]:
-    """Queries for documents that share single values of the signature, shape (n, values)."""
+    """Query for documents that share single values of the signature, shape (n, values)."""
     return _queries(meta, "signature", _singles(values, VALUE_BITS), queries)
 
 
@@ -75,7 +75,7 @@ def _singles(values: U64, bits: int) -> list[list[list[str]]]:
 def segment_queries(
     meta: IndexMeta, fingerprints: U64, queries: Sequence[Query], distance: int
 ) -> list[CandidateQuery]:
-    """Queries for documents within a Hamming distance, by the neighbours of each segment."""
+    """Query for documents within a Hamming distance, by the neighbours of each segment."""
     layout = require_simhash(meta.scheme)
     radius = layout.radius_for(distance)
     values = segment_values(fingerprints, layout)
@@ -92,7 +92,7 @@ def segment_queries(
 def equal_text_queries(
     meta: IndexMeta, sketches: Sketches, queries: Sequence[Query]
 ) -> list[CandidateQuery]:
-    """Queries for documents that share all bands or segments, or that have the same wordless text.
+    """Query for documents that share all bands or segments, or that have the same wordless text.
 
     Documents of an equal text are among these, with the same digest.
     """
@@ -112,7 +112,7 @@ def equal_text_queries(
 def wordless_queries(
     meta: IndexMeta, digests: Sequence[str], queries: Sequence[Query]
 ) -> list[CandidateQuery]:
-    """Queries for documents whose texts have no words, and the given digests."""
+    """Query for documents whose texts have no words, and the given digests."""
     return _queries(meta, "wordless", ([[digest]] for digest in digests), queries)
 
 

@@ -105,7 +105,7 @@ class Limits:
         return least_bands(self.least_similarity, self.recall, bands, rows, swaps)
 
     def check_for_pairs(self, scheme: Scheme) -> None:
-        """Raises UsageError if these limits can't be used for pairs and groups, in this scheme."""
+        """Raise UsageError if these limits can't be used for pairs and groups, in this scheme."""
         if self.max_bucket is not None:
             raise UsageError("max bucket is for queries: use max per bucket for pairs and groups")
         if self.metric == "hamming":

@@ -77,7 +77,7 @@ class _Look:
     def add(
         self, query: CandidateQuery, level: _Level, candidates: Candidates, matches: list[Match]
     ) -> None:
-        """Takes in what a query found. matches: of the candidates."""
+        """Take in what a query found. matches: of the candidates."""
         both = {match.id: match for match in (*self.near, *matches) if match.similarity}
         self.near = sorted(both.values(), key=by_similarity)[: self.limits.matches]
         self.seen.update(match.id for match in matches)

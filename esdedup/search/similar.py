@@ -109,7 +109,7 @@ def similar(
 def of_equal_texts(
     store: Store, meta: IndexMeta, queries: Sequence[Query], sketches: Sketches, limits: Limits
 ) -> Iterator[tuple[int, Result]]:
-    """Answers the queries by texts without any shingle: (row, documents of the same text).
+    """Answer the queries by texts without any shingle: (row, documents of the same text).
 
     sketches: of the texts of all queries. An empty text equals none.
     """

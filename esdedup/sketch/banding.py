@@ -127,7 +127,7 @@ def background_candidates(
 def choose_banding(
     threshold: float, recall: float, permutations: int, swaps: int = SWAPS
 ) -> tuple[int, int]:
-    """Returns (bands, rows) for queries with `swaps` swaps to reach `recall` at `threshold`.
+    """Return (bands, rows) for queries with `swaps` swaps to reach `recall` at `threshold`.
 
     The choice has the most rows with which bands within `permutations` reach the recall without any
     swap, because each further row divides the candidates that meet by chance. It has no more bands

@@ -118,7 +118,7 @@ class Scheme:
 
     @staticmethod
     def from_json(document: Mapping[str, Any]) -> Scheme:
-        """Reads what `to_json` returns. Raises UsageError for another form, naming the part."""
+        """Read what `to_json` returns. Raises UsageError for another form, naming the part."""
         whole = _object(document, "it")
         try:
             _require_version(whole["version"])
@@ -162,7 +162,7 @@ class Scheme:
         return found
 
     def require(self, other: Scheme, where: str) -> None:
-        """Raises SchemeMismatch if `other` differs from this, the scheme of `where`."""
+        """Raise SchemeMismatch if `other` differs from this, the scheme of `where`."""
         if differences := self.differences(other):
             raise SchemeMismatch(
                 f"{where} has scheme {self.id}, which differs from the one asked for"
@@ -172,7 +172,7 @@ class Scheme:
 
 
 def require_scheme(value: object) -> None:
-    """Raises UsageError if an argument is neither a scheme nor None."""
+    """Raise UsageError if an argument is neither a scheme nor None."""
     if value is not None and not isinstance(value, Scheme):
         raise UsageError(f"scheme: use an esdedup.Scheme, not {type(value).__name__}")
 
@@ -184,7 +184,7 @@ def _object(value: Any, name: str) -> dict[str, Any]:
 
 
 def _part(kind: type[_Part], document: Any, name: str) -> _Part:
-    """Makes a part from its parameters. Raises UsageError for one of another name or type."""
+    """Make a part from its parameters. Raises UsageError for one of another name or type."""
     given, known = _object(document, name), {field.name: field for field in fields(kind)}
     for key, value in given.items():
         full = f"{name}.{key}".lstrip(".")

@@ -38,13 +38,13 @@ def token_length(count: int, bits: int) -> int:
 
 
 def encode(values: U64, bits: int) -> list[list[str]]:
-    """Writes the tokens of each row of values, shape (n, count): n lists of `count` strings."""
+    """Write the tokens of each row of values, shape (n, count): n lists of `count` strings."""
     n, count = values.shape
     return encode_at(values, np.arange(count), count, bits) if n else []
 
 
 def encode_at(values: U64, positions: I64, count: int, bits: int) -> list[list[str]]:
-    """Writes tokens of values, shape (n, m), at positions, shape (m,) or (n, m), below `count`."""
+    """Write tokens of values, shape (n, m), at positions, shape (m,) or (n, m), below `count`."""
     lead, digits = _form(count, bits)
     strings: list[list[str]] = []
     for first in range(0, len(values), _ROWS_AT_ONCE):
@@ -58,7 +58,7 @@ def encode_at(values: U64, positions: I64, count: int, bits: int) -> list[list[s
 
 
 def write_into(text: NDArray[np.uint8], values: U64, bits: int) -> None:
-    """Writes what `encode` returns in ASCII: values, shape (n, count), into (n, count, width)."""
+    """Write what `encode` returns in ASCII: values, shape (n, count), into (n, count, width)."""
     lead, positions = _form(values.shape[1], bits)[0], np.arange(values.shape[1])
     for first in range(0, len(values), _ROWS_AT_ONCE):
         rows = slice(first, first + _ROWS_AT_ONCE)
@@ -66,7 +66,7 @@ def write_into(text: NDArray[np.uint8], values: U64, bits: int) -> None:
 
 
 def _write(text: NDArray[Any], values: U64, positions: I64, lead: int) -> None:
-    """Writes characters, shape (n, m, width), the first `lead` of which are of the position."""
+    """Write characters, shape (n, m, width), the first `lead` of which are of the position."""
     alphabet, remaining = _DIGITS.astype(text.dtype), values.copy()
     for i in range(lead):
         text[..., i] = alphabet[(positions >> (6 * (lead - 1 - i))) & 63]
@@ -76,7 +76,7 @@ def _write(text: NDArray[Any], values: U64, positions: I64, lead: int) -> None:
 
 
 def decode(tokens: Sequence[Sequence[str]], count: int, bits: int) -> U64:
-    """Reads the values of rows of tokens that `encode` wrote, in any order: shape (n, count).
+    """Read the values of rows of tokens that `encode` wrote, in any order: shape (n, count).
 
     Raises ValueError unless a row has one token of this form for each position.
     """
@@ -97,7 +97,7 @@ def decode(tokens: Sequence[Sequence[str]], count: int, bits: int) -> U64:
 
 
 def decode_tokens(tokens: Sequence[str], count: int, bits: int) -> tuple[I64, U64]:
-    """Reads the positions and the values of single tokens: shape (n,) each.
+    """Read the positions and the values of single tokens: shape (n,) each.
 
     Raises ValueError for a token that is not of this form, naming it.
     """

@@ -152,7 +152,7 @@ def write_groups(
     writers: int = WRITERS,
     **credentials: Any,
 ) -> ChangeReport:
-    """Gives documents in groups of two or more their group, and takes old marks from all others.
+    """Return documents in groups of two or more their group, and take old marks from all others.
 
     The executors write, as `esdedup group` does: only documents whose marks differ are read again,
     and a document is written only if it still has the text that it was grouped by. The same call
@@ -207,7 +207,7 @@ def write_groups(
 
 @contextmanager
 def executors_errors() -> Iterator[None]:
-    """Raises our own error if that is what failed a job of Spark, else the first line of its error.
+    """Raise our own error if that is what failed a job of Spark, else the first line of its error.
 
     Raises EsdedupError in place of the errors of PySpark, and of the JVM.
     """
@@ -326,7 +326,7 @@ def _slices(
     marked: bool,
     batches: Iterable[pa.RecordBatch],
 ) -> Batches:
-    """Reads the slices whose first numbers come; in an executor."""
+    """Read the slices whose first numbers come; in an executor."""
     for batch in batches:
         numbers = batch.column(0).to_numpy()
         for number in (numbers[numbers % width == 0] // width).tolist():
@@ -338,7 +338,7 @@ def _slices(
 
 
 def _whole(pages: Iterator[list[Document]], again: bool) -> Iterator[list[Document]]:
-    """Yields pages. again: another point in time may take the place of one that is lost."""
+    """Yield pages. again: another point in time may take the place of one that is lost."""
     try:
         yield from pages
     except PointInTimeLost as error:
@@ -350,7 +350,7 @@ def _whole(pages: Iterator[list[Document]], again: bool) -> Iterator[list[Docume
 def _written(
     connection: Connection, index: str, field: str, batches: Iterable[pa.RecordBatch]
 ) -> Batches:
-    """Writes the marks that documents lack, and yields one report; in an executor."""
+    """Write the marks that documents lack, and yield one report; in an executor."""
     report = ChangeReport()
     with opened(connection, index, known=True) as store:
         for batch in batches:
@@ -392,7 +392,7 @@ def _connection(target: str | Connection, credentials: Mapping[str, Any]) -> Con
 
 @contextmanager
 def opened(connection: Connection, index: str, *, known: bool = False) -> Iterator[ClusterStore]:
-    """Opens an index for the time of a `with`. known: as of `connect`."""
+    """Open an index for the time of a `with`. known: as of `connect`."""
     with closing(ClusterStore(connect(connection, known=known), index)) as store:
         yield store
 
@@ -413,7 +413,7 @@ def snapshot_of(
     keep_alive: str = KEEP_ALIVE,
     slices: int | None = None,
 ) -> Snapshot:
-    """Opens a point in time of an index. slices: None chooses by documents and cores."""
+    """Open a point in time of an index. slices: None chooses by documents and cores."""
     size = store.statistics(meta)
     if slices is None:
         wanted = ceil(size.sketched / _DOCUMENTS_A_SLICE)

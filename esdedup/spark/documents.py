@@ -70,7 +70,7 @@ class Documents:
 def numbered(
     df: DataFrame, reading: Reading, tables: Tables, id_field: str, text_fields: Sequence[str]
 ) -> Documents:
-    """Sketches documents and numbers them. Raises UsageError for columns that can't be used."""
+    """Sketch documents and numbers them. Raises UsageError for columns that can't be used."""
     keep = reading.keep
     _check_columns(df, id_field, text_fields, keep)
     # mapInArrow takes no names with dots.

@@ -61,7 +61,7 @@ def group_index(
     largest: int = 0,
     work: str | None = None,
 ) -> IndexGroups:
-    """Finds the groups of the documents of an index, and writes them into the documents.
+    """Find the groups of the documents of an index, and write them into the documents.
 
     write: False to change nothing. collapse_ready: as of `write_groups`. largest: number of groups
     to name. work: a folder for intermediate tables that all executors reach; what this job puts

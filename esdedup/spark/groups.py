@@ -125,7 +125,7 @@ def _by_leader(compared: Compared, reading: Reading, tables: Tables) -> DataFram
 
 
 def _followers(batches: Iterable[pa.RecordBatch]) -> Batches:
-    """Does what `union_find.follow` does, for edges by component, right and left."""
+    """Do what `union_find.follow` does, for edges by component, right and left."""
     component, right = -1, -1
     followers: set[int] = set()
     leader, nearest = -1, -np.inf

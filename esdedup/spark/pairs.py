@@ -131,7 +131,7 @@ def index_of(df: DataFrame, text_fields: Sequence[str]) -> IndexMeta | None:
 
 
 def reading_of(scheme: Scheme | IndexMeta | None, limits: Limits, keep: KeepRule) -> Reading:
-    """Says how texts are compared. Raises UsageError if that can't be by MinHash."""
+    """Say how texts are compared. Raises UsageError if that can't be by MinHash."""
     if isinstance(scheme, IndexMeta):
         limits.check_for_pairs(scheme.scheme)
         return reading_for(scheme, limits, keep)

@@ -21,7 +21,7 @@ _LOG_LEVEL = "spark.log.level"
 
 @contextmanager
 def started(name: str, master: str | None = None) -> Iterator[SparkSession]:
-    """Starts Spark for the time of a `with`; a session that is there already stays.
+    """Start Spark for the time of a `with`; a session that is there already stays.
 
     Spark's own messages, of errors only unless the configuration says otherwise, go to standard
     error. name: of the application. master: its address; None for the one that `spark-submit` or
@@ -76,7 +76,7 @@ def _master_is_named() -> bool:
 
 @contextmanager
 def _output_to_standard_error() -> Iterator[None]:
-    """Sends what processes write to standard output, which is for results, to standard error."""
+    """Send what processes write to standard output, which is for results, to standard error."""
     sys.stdout.flush()
     output = os.dup(1)
     os.dup2(2, 1)

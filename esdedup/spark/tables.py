@@ -58,7 +58,7 @@ class Tables:
                 tables.remove(name)
 
     def kept(self, name: str, table: DataFrame) -> DataFrame:
-        """Writes a table, and returns it as read from there. Spark's pages show the name."""
+        """Write a table, and return it as read from there. Spark's pages show the name."""
         path = f"{self.folder}/{name}"
         context = self.spark.sparkContext
         described = context.getLocalProperty(_DESCRIPTION)
@@ -70,7 +70,7 @@ class Tables:
         return self.spark.read.schema(table.schema).parquet(path)
 
     def remove(self, name: str = "") -> None:
-        """Removes a table, or the folder with all tables."""
+        """Remove a table, or the folder with all tables."""
         files, path = self._files(name)
         files.delete(path, True)
 

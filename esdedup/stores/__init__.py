@@ -32,7 +32,7 @@ Target = str | Connection | Cluster
 
 
 def open_cluster(connection: Connection, index: str, policy: BulkPolicy | None = None) -> Store:
-    """Opens an index of a cluster; raises the errors of `connect`."""
+    """Open an index of a cluster; raises the errors of `connect`."""
     return ClusterStore(connect(connection, policy), index)
 
 

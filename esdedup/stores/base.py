@@ -42,10 +42,10 @@ class Store(Protocol):
         """The whole path of the file, or the addresses of the cluster without credentials."""
 
     def meta(self) -> IndexMeta | None:
-        """Returns the index's own description of its tokens; None if there is none, or no index."""
+        """Return the index's own description of its tokens; None if there is none, or no index."""
 
     def create(self, meta: IndexMeta, *, mapped: bool = True) -> None:
-        """Makes the index, or adds our fields to one that exists.
+        """Make the index, or add our fields to one that exists.
 
         mapped: False if a new index is to map no fields but ours, whatever its documents hold.
         Changes nothing that exists. Raises SchemeMismatch if the index has another scheme or text
@@ -55,7 +55,7 @@ class Store(Protocol):
     def write(
         self, documents: Sequence[Document | Encoded], *, create: bool = False
     ) -> WriteReport:
-        """Writes documents; what is reported as created or updated is durable.
+        """Write documents; what is reported as created or updated is durable.
 
         create: leave a document whose id is taken as it is, and report a conflict. A store that can
         tell at once that it has an `Encoded` just so may count it as unchanged instead. Raises
@@ -63,36 +63,36 @@ class Store(Protocol):
         """
 
     def update(self, documents: Sequence[Document]) -> WriteReport:
-        """Merges fields into documents that exist, objects into objects; null removes a value.
+        """Merge fields into documents that exist, objects into objects; null removes a value.
 
         A document that does not exist is a failure.
         """
 
     def get(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Document]:
-        """Returns the documents that exist, in order, without tokens. paths: None for all."""
+        """Return the documents that exist, in order, without tokens. paths: None for all."""
 
     def hold(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Held]:
-        """Returns the documents that exist, in the order of `ids`, with their versions.
+        """Return the documents that exist, in the order of `ids`, with their versions.
 
         paths: dotted names of fields; None for the whole document, with its tokens. Raises
         StoreError if whole documents are asked for and the index does not keep them.
         """
 
     def hold_again(self, held: Sequence[Held], paths: list[str] | None = None) -> list[Held]:
-        """Returns held documents as they are now, in any order, without lost ones.
+        """Return held documents as they are now, in any order, without lost ones.
 
         paths: as in `hold`, or `KEPT`, which never fails.
         """
 
     def change(self, changes: Sequence[Change]) -> WriteReport:
-        """Changes or deletes documents that nobody changed since they were held.
+        """Change or delete documents that nobody changed since they were held.
 
         Changes counted as updated are durable. A document that changed, or is gone, is left as it
         is and reported as a conflict. `changes.change_held` then tries again.
         """
 
     def restore(self, held: Sequence[Held]) -> WriteReport:
-        """Puts deleted documents back, whole and into the index that they lay in.
+        """Put deleted documents back, whole and into the index that they lay in.
 
         Documents counted as created are durable. An id that is taken is left as it is and reported
         as a conflict. A document goes where this store's new ones go if it names no index, or one
@@ -100,7 +100,7 @@ class Store(Protocol):
         """
 
     def candidates(self, queries: Sequence[CandidateQuery], limit: int) -> list[Candidates]:
-        """Returns for each query at most `limit` documents that share most groups.
+        """Return for each query at most `limit` documents that share most groups.
 
         They come without tokens, but with their segments if these were asked for. Documents that
         share fewer groups than the query's `least` are left out.
@@ -109,7 +109,7 @@ class Store(Protocol):
     def scan(
         self, paths: list[str], meta: IndexMeta, share: Share = WHOLE, *, marked: bool = False
     ) -> Iterator[list[Document]]:
-        """Gives all documents with tokens of a scheme, in batches, with only the given fields.
+        """Return all documents with tokens of a scheme, in batches, with only the given fields.
 
         paths: dotted names of fields. share: one of several shares, which together are all
         documents. marked: only documents with a group. The order is the store's own; a local
@@ -117,10 +117,10 @@ class Store(Protocol):
         """
 
     def bucket_sizes(self, kind: str, tokens: Sequence[str], meta: IndexMeta) -> list[int]:
-        """Returns the exact number of documents with each minhash or simhash token in searches."""
+        """Return the exact number of documents with each minhash or simhash token in searches."""
 
     def put_stop(self, meta: IndexMeta, stop: tuple[str, ...]) -> None:
-        """Replaces the stop list of the index; nothing else changes.
+        """Replace the stop list of the index; nothing else changes.
 
         In a cluster, also in the component template of an alias or data stream, for the indices
         made next. meta: of the index when the list was made. Raises StoreError, and changes
@@ -128,26 +128,26 @@ class Store(Protocol):
         """
 
     def sample(self, paths: list[str], meta: IndexMeta, count: int, seed: int) -> list[Document]:
-        """Returns at most `count` random documents with tokens of a scheme.
+        """Return at most `count` random documents with tokens of a scheme.
 
         paths: dotted names of fields. count: 1 to `models.MOST_SAMPLED`, else UsageError. The same
         seed gives the same documents in the same order while none is written.
         """
 
     def delete(self, ids: Sequence[str]) -> int:
-        """Deletes documents with their tokens; returns the number that existed."""
+        """Delete documents with their tokens; returns the number that existed."""
 
     def refresh(self) -> None:
-        """Makes all documents written so far visible to searches."""
+        """Make all documents written so far visible to searches."""
 
     def statistics(self, meta: IndexMeta) -> Statistics:
-        """Returns numbers of the index."""
+        """Return numbers of the index."""
 
     def names(self) -> list[str]:
-        """Returns the other names of the index: its aliases, or the indices behind an alias."""
+        """Return the other names of the index: its aliases, or the indices behind an alias."""
 
     def beside(self, index: str) -> Store:
-        """Returns another index in the same place, with the connections of this one."""
+        """Return another index in the same place, with the connections of this one."""
 
     def close(self) -> None:
-        """Closes connections."""
+        """Close connections."""

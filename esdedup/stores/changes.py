@@ -58,7 +58,7 @@ class ChangeReport(Counts):
         return len(self.failures) + self.untold
 
     def telling(self, most: int) -> ChangeReport:
-        """Keeps at most this many failures, and only the number of the others."""
+        """Keep at most this many failures, and only the number of the others."""
         return replace(self, failures=self.failures[:most], untold=max(0, self.failed - most))
 
     @property
@@ -74,7 +74,7 @@ def change_held(
     paths: list[str] | None = None,
     gone: str | None = None,
 ) -> ChangeReport:
-    """Changes documents, each as it is at the moment of writing.
+    """Change documents, each as it is at the moment of writing.
 
     held: documents with at least the fields of `paths`. decide: called first with them, then with
     those that conflicted, as they are by then. paths: dotted names of the fields to read again;
@@ -112,7 +112,7 @@ def change_held(
 
 
 def missing(ids: Sequence[str], held: Sequence[Held], gone: str | None) -> ChangeReport:
-    """Counts the documents that were looked for and not found. gone: see `change_held`."""
+    """Count the documents that were looked for and not found. gone: see `change_held`."""
     if gone is None:
         return ChangeReport(gone=len(ids) - len(held))
     lost = set(ids) - {one.document.id for one in held}

@@ -69,7 +69,7 @@ class Connection:
 
 
 def connection_to(url: str | None, **options: Any) -> Connection:
-    """Returns a connection; the URL may hold user name and password too.
+    """Return a connection; the URL may hold user name and password too.
 
     url: one address, or several of the same cluster with commas between them. options: the other
     fields of Connection.
@@ -105,7 +105,7 @@ def split_address(address: str, given: str) -> SplitResult:
 
 
 def check_file_name(name: str) -> None:
-    """Raises UsageError if the name of a local file is an address, perhaps with a password."""
+    """Raise UsageError if the name of a local file is an address, perhaps with a password."""
     if _ADDRESS.match(name):
         raise UsageError(
             f"{masked(name)!r} is an address, not a file: write https:// or http:// before it"
@@ -123,7 +123,7 @@ def masked(address: str) -> str:
 
 
 def seconds(text: str) -> float:
-    """Returns the seconds in a text such as 30s, 5m, 1h or 0. Raises ValueError if it is wrong."""
+    """Return the seconds in a text such as 30s, 5m, 1h or 0. Raises ValueError if it is wrong."""
     found = _SPAN.fullmatch(text.strip())
     if found is None:
         raise ValueError(f"{text!r} is not a time such as 30s, 5m, 1h or 0")
@@ -131,7 +131,7 @@ def seconds(text: str) -> float:
 
 
 def span(length: float) -> str:
-    """Returns seconds in words, such as 4m 30s."""
+    """Return seconds in words, such as 4m 30s."""
     left, parts = max(1, round(length)), []
     for unit, size in _SECONDS.items():
         if left >= size:

@@ -11,7 +11,7 @@ _MISSING = object()
 
 
 def value_at(source: Mapping[str, Any], path: str) -> Any:
-    """Returns the value of a field, or None if there is none.
+    """Return the value of a field, or None if there is none.
 
     "a.b" names both the key "a.b" and the key "b" of the object "a", as it does for the servers. If
     "a" is a list of objects, the value is the list of their values.
@@ -24,7 +24,7 @@ def value_at(source: Mapping[str, Any], path: str) -> Any:
 
 
 def has_field(source: Mapping[str, Any], path: str) -> bool:
-    """Tells whether a field is there, even if it is null."""
+    """Return whether a field is there, even if it is null."""
     return _at(source, path) is not _MISSING
 
 
@@ -46,13 +46,13 @@ def _at(source: Any, path: str) -> Any:
 
 
 def only(source: Mapping[str, Any], paths: Iterable[str]) -> dict[str, Any]:
-    """Returns the fields of the given dotted names, each under its whole name."""
+    """Return the fields of the given dotted names, each under its whole name."""
     found = {path: _at(source, path) for path in paths}
     return {path: value for path, value in found.items() if value is not _MISSING}
 
 
 def text_at(source: Mapping[str, Any], text_fields: Sequence[str]) -> str | None:
-    """Returns the text of a document, or None if none of the fields holds a string.
+    """Return the text of a document, or None if none of the fields holds a string.
 
     The strings of all fields are joined by line breaks: the fields in the given order, and the
     strings of a field in their own, from lists within lists too. Other values, such as numbers and
@@ -73,7 +73,7 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def text_of(source: Mapping[str, Any], text_fields: Sequence[str]) -> str:
-    """Returns the text of a document. Raises RecordError if it has none."""
+    """Return the text of a document. Raises RecordError if it has none."""
     text = text_at(source, text_fields)
     if text is not None:
         return text
@@ -88,6 +88,6 @@ def text_of(source: Mapping[str, Any], text_fields: Sequence[str]) -> str:
 
 
 def quoted(text_fields: Sequence[str]) -> str:
-    """Returns the names as messages give them."""
+    """Return the names as messages give them."""
     word = "fields" if len(text_fields) > 1 else "field"
     return f"the {word} {', '.join(map(repr, text_fields))}"

@@ -64,7 +64,7 @@ class Judgement:
             raise UsageError(f"similarity {self.similarity}: use a number from 0 to 1")
 
     def to_json(self) -> dict[str, Any]:
-        """Returns a JSON object that `from_json` reads."""
+        """Return a JSON object that `from_json` reads."""
         return {**asdict(self), "digests": list(self.digests)}
 
     @staticmethod
@@ -106,11 +106,11 @@ class Judgements:
         return bool(self.pairs or self.representatives)
 
     def of(self, verdict: Verdict) -> list[Judgement]:
-        """Returns the judgements with a verdict."""
+        """Return the judgements with a verdict."""
         return [each for each in self.pairs if each.verdict == verdict]
 
     def between(self, one: str, other: str) -> Judgement | None:
-        """Returns the judgement on two documents, given by id in any order; None if none."""
+        """Return the judgement on two documents, given by id in any order; None if none."""
         both = {one, other}
         return next((each for each in self.pairs if {each.left, each.right} == both), None)
 
@@ -126,7 +126,7 @@ class Judgements:
 
 
 def read_judgements(store: Store, meta: IndexMeta) -> Judgements:
-    """Returns the judgements about the index of a store, with digests as its scheme makes them.
+    """Return the judgements about the index of a store, with digests as its scheme makes them.
 
     Judgements of another normalisation are left out if a text of theirs is gone or has changed.
     Raises the errors of the store: who may not read judgements must not act without them.
@@ -155,7 +155,7 @@ def read_judgements(store: Store, meta: IndexMeta) -> Judgements:
 
 
 def judged_elsewhere(store: Store) -> tuple[str, ...]:
-    """Returns other names of the index of a store for which there are judgements.
+    """Return other names of the index of a store for which there are judgements.
 
     Names whose judgements may not be read are left out.
     """
@@ -176,7 +176,7 @@ def judge(
     similarity: float | None,
     drawn: bool = False,
 ) -> Judgement:
-    """Keeps a judgement on two documents, given by id, in place of an earlier one on them.
+    """Keep a judgement on two documents, given by id, in place of an earlier one on them.
 
     Raises UsageError for equal ids, and StoreError if a document does not exist or has no text.
     """
@@ -194,7 +194,7 @@ def judge(
 
 
 def stored_judgement(store: Store, one: str, other: str) -> Judgement | None:
-    """Returns the judgement on two documents, given by id, as it is kept; None if none.
+    """Return the judgement on two documents, given by id, as it is kept; None if none.
 
     Raises UsageError if it has another form, and the errors of the store.
     """
@@ -207,24 +207,24 @@ def stored_judgement(store: Store, one: str, other: str) -> Judgement | None:
 
 
 def keep_judgement(store: Store, judgement: Judgement) -> None:
-    """Writes a judgement; it is durable when this returns."""
+    """Write a judgement; it is durable when this returns."""
     _write(store, _id(judgement.left, judgement.right), judgement.to_json())
 
 
 def forget_judgement(store: Store, one: str, other: str) -> None:
-    """Removes the judgement on two documents, given by id, if there is one."""
+    """Remove the judgement on two documents, given by id, if there is one."""
     left, right = sorted((one, other), key=natural)
     _remove(store, [_id(left, right)])
 
 
 def choose_representative(store: Store, id: str, instead_of: Sequence[str] = ()) -> None:
-    """Lets a document represent its group from now on. instead_of: ids that are not to any more."""
+    """Let a document represent its group from now on. instead_of: ids that are not to any more."""
     _write(store, _id(id), {"representative": id, "judged": _now()})
     _remove(store, [_id(each) for each in instead_of if each != id])
 
 
 def forget_representative(store: Store, id: str) -> None:
-    """Removes the choice of a document as a representative, if there is one."""
+    """Remove the choice of a document as a representative, if there is one."""
     _remove(store, [_id(id)])
 
 

@@ -57,7 +57,7 @@ class IndexMeta:
         return [self] if self.next is None else [self, self.next]
 
     def to_json(self) -> dict[str, Any]:
-        """Returns a JSON object that `from_json` reads."""
+        """Return a JSON object that `from_json` reads."""
         document = {
             "id": self.scheme.id,
             "text_fields": list(self.text_fields),
@@ -100,7 +100,7 @@ class IndexMeta:
         )
 
     def require(self, other: IndexMeta, where: str) -> None:
-        """Raises SchemeMismatch if `other` differs from this. where: the store that holds this."""
+        """Raise SchemeMismatch if `other` differs from this. where: the store that holds this."""
         self.scheme.require(other.scheme, where)
         if self.text_fields != other.text_fields:
             raise SchemeMismatch(
@@ -114,7 +114,7 @@ class IndexMeta:
 
 
 def names_of(text_field: TextFields) -> tuple[str, ...]:
-    """Returns the names of one or several text fields. Raises UsageError for others."""
+    """Return the names of one or several text fields. Raises UsageError for others."""
     names = (text_field,) if isinstance(text_field, str) else text_field
     check_list("text field", names)
     names = tuple(names)
@@ -128,7 +128,7 @@ def names_of(text_field: TextFields) -> tuple[str, ...]:
 
 
 def field_mapping(scheme: Scheme) -> dict[str, Any]:
-    """Returns the mapping of the object field that holds our tokens."""
+    """Return the mapping of the object field that holds our tokens."""
     document, *kinds = (
         json.loads(files("esdedup.mappings").joinpath(f"{name}.json").read_text("utf-8"))
         for name in ("document", *scheme.kinds)
@@ -139,7 +139,7 @@ def field_mapping(scheme: Scheme) -> dict[str, Any]:
 
 
 def index_mapping(meta: IndexMeta, other_meta: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Returns the mapping to put: our fields, and `_meta` with the values of others in it."""
+    """Return the mapping to put: our fields, and `_meta` with the values of others in it."""
     return {
         "_meta": {**(other_meta or {}), FIELD: meta.to_json()},
         "properties": {one.field: field_mapping(one.scheme) for one in meta.all},
@@ -147,13 +147,13 @@ def index_mapping(meta: IndexMeta, other_meta: Mapping[str, Any] | None = None) 
 
 
 def meta_of(mapping: Mapping[str, Any]) -> IndexMeta | None:
-    """Reads our part of a mapping's `_meta`; None if there is none. Raises UsageError."""
+    """Read our part of a mapping's `_meta`; None if there is none. Raises UsageError."""
     stored = (mapping.get("_meta") or {}).get(FIELD)
     return None if stored is None else IndexMeta.from_json(stored)
 
 
 def common_meta(mappings: Mapping[str, Mapping[str, Any]], name: str) -> IndexMeta | None:
-    """Returns the `IndexMeta` that all indices behind a name share, or None if none has any.
+    """Return the `IndexMeta` that all indices behind a name share, or None if none has any.
 
     mappings: by index. Stop lists may differ, because indices are made at different times: a token
     that one index stops is stopped. Raises SchemeMismatch if they differ in anything else, and
@@ -184,6 +184,6 @@ def common_meta(mappings: Mapping[str, Mapping[str, Any]], name: str) -> IndexMe
 
 
 def _with_all_stops(meta: IndexMeta, metas: Iterable[IndexMeta]) -> IndexMeta:
-    """Joins the stop lists of all that hold the same tokens."""
+    """Join the stop lists of all that hold the same tokens."""
     same = [each for each in metas if (each.scheme.id, each.field) == (meta.scheme.id, meta.field)]
     return replace(meta, stop=tuple(sorted({entry for each in same for entry in each.stop})))

@@ -14,7 +14,7 @@ _MOST_BYTES = 150
 
 
 def open_private(path: Path, mode: str, *, follow: bool = True, **options: Any) -> IO[Any]:
-    """Opens a file as `open` does; a new one gets mode 0600, an existing one keeps its own.
+    """Open a file as `open` does; a new one gets mode 0600, an existing one keeps its own.
 
     follow: False raises OSError for a symbolic link. options: those of `open`.
     """
@@ -27,7 +27,7 @@ def open_private(path: Path, mode: str, *, follow: bool = True, **options: Any) 
 
 
 def sync_folder(folder: Path) -> None:
-    """Makes the names of new files durable: without this, a power failure may lose them."""
+    """Make the names of new files durable: without this, a power failure may lose them."""
     # Not every system can do it.
     if hasattr(os, "O_DIRECTORY"):
         opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

@@ -21,7 +21,7 @@ MAX_STOPPED = 1_000
 
 
 def stop_entries(tokens: Sequence[str], scheme: Scheme) -> tuple[str, ...]:
-    """Returns tokens as a stop list, sorted, each once.
+    """Return tokens as a stop list, sorted, each once.
 
     tokens: each with its kind, unless it can only be of one. Raises UsageError if one is not a
     token of the scheme, and for too many.
@@ -37,7 +37,7 @@ def stop_entries(tokens: Sequence[str], scheme: Scheme) -> tuple[str, ...]:
 
 
 def is_token(token: str, kind: str, scheme: Scheme) -> bool:
-    """Tells whether a text has the form of a scheme's tokens of a kind."""
+    """Return whether a text has the form of a scheme's tokens of a kind."""
     try:
         decode_tokens([token], *_forms(scheme)[kind])
     except ValueError:
@@ -46,18 +46,18 @@ def is_token(token: str, kind: str, scheme: Scheme) -> bool:
 
 
 def stopped_tokens(stop: Sequence[str], kind: str) -> frozenset[str]:
-    """Returns the tokens of one kind in a stop list."""
+    """Return the tokens of one kind in a stop list."""
     parts = [entry.partition(":") for entry in stop]
     return frozenset(token for own, _, token in parts if own == kind)
 
 
 def stopped_buckets(stop: Sequence[str], kind: str, scheme: Scheme) -> tuple[I64, U64]:
-    """Returns the buckets of one kind in a stop list: positions and values, each of shape (m,)."""
+    """Return the buckets of one kind in a stop list: positions and values, each of shape (m,)."""
     return decode_tokens(sorted(stopped_tokens(stop, kind)), *_forms(scheme)[kind])
 
 
 def without(query: CandidateQuery, tokens: Collection[str]) -> CandidateQuery:
-    """Returns a query without some tokens; its `stopped` counts the groups that lost any.
+    """Return a query without some tokens; its `stopped` counts the groups that lost any.
 
     A band without its own token, the first of its group, is left out with all of its probes.
     """

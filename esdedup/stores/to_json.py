@@ -15,7 +15,7 @@ from esdedup.exceptions import RecordError
 
 
 def to_json(value: Any, of: str) -> str:
-    """Returns compact JSON, with characters beyond ASCII as they are.
+    """Return compact JSON, with characters beyond ASCII as they are.
 
     It takes the types that the servers' own clients take too. Dates and times become ISO 8601,
     decimals numbers, UUIDs strings, numpy values plain ones.
@@ -32,7 +32,7 @@ def to_json(value: Any, of: str) -> str:
 
 
 def json_fault(error: Exception) -> str:
-    """Returns the reason of an error of `json`, without the place, as in "not valid JSON: ..."."""
+    """Return the reason of an error of `json`, without the place, as in "not valid JSON: ..."."""
     if isinstance(error, RecursionError):
         return "not valid JSON: nested too deeply"
     if isinstance(error, json.JSONDecodeError):

@@ -41,7 +41,7 @@ class Ragged:
 
     @property
     def counts(self) -> I64:
-        """Hashes a row: shape (rows,)."""
+        """Hash a row: shape (rows,)."""
         # Many times as fast as `np.diff` for few rows.
         return self.offsets[1:] - self.offsets[:-1]
 
@@ -71,14 +71,14 @@ class Ragged:
 
 
 def offsets_of(counts: I64 | Mask) -> I64:
-    """Returns row offsets, shape (rows + 1,), from row lengths, shape (rows,)."""
+    """Return row offsets, shape (rows + 1,), from row lengths, shape (rows,)."""
     offsets = np.zeros(counts.size + 1, np.int64)
     counts.cumsum(out=offsets[1:])
     return offsets
 
 
 def ranges(starts: I64 | int, counts: I64) -> I64:
-    """Joins the ranges starts[i], starts[i] + 1, ..., of counts[i] numbers each.
+    """Join the ranges starts[i], starts[i] + 1, ..., of counts[i] numbers each.
 
     starts: shape (rows,), or one for all; 0 gives positions within rows. counts: shape (rows,).
     """
@@ -93,7 +93,7 @@ def renumbered(left: I64, right: I64) -> tuple[I64, I64, I64]:
 
 
 def run_starts(values: NDArray[np.generic]) -> Mask:
-    """Marks each value that differs from the one before it, the first one too: shape (n,)."""
+    """Mark each value that differs from the one before it, the first one too: shape (n,)."""
     starts = np.ones(values.size, np.bool_)
     starts[1:] = values[1:] != values[:-1]
     return starts

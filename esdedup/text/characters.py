@@ -50,7 +50,7 @@ def character_classes() -> NDArray[np.uint8]:
 
 
 def unassigned() -> Mask:
-    """Marks the code points that Unicode 14.0 does not assign: shape (0x110000,), read-only."""
+    """Mark the code points that Unicode 14.0 does not assign: shape (0x110000,), read-only."""
     return _table("unassigned_runs").view(np.bool_)
 
 
@@ -81,5 +81,5 @@ def message_of(text: str) -> str:
 
 
 def is_unicode(text: str) -> bool:
-    """Tells whether a text is free of half surrogate pairs, which neither SQLite nor JSON takes."""
+    """Return whether a text has no half surrogate pairs, which SQLite and JSON reject."""
     return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)

@@ -159,5 +159,5 @@ def avalanche(h: U64) -> U64:
 
 
 def keys(count: int, purpose: str, seed: int) -> U64:
-    """Makes `count` fixed numbers: XXH3-64 of "purpose:0", "purpose:1", ... with the seed."""
+    """Make `count` fixed numbers: XXH3-64 of "purpose:0", "purpose:1", ... with the seed."""
     return xxh3((f"{purpose}:{position}" for position in range(count)), seed)

@@ -68,7 +68,7 @@ class Words:
             yield from itertools.starmap(Word, zip(*columns, strict=True))
 
     def runs(self) -> Iterator[tuple[int, int, bool]]:
-        """Yields the longest runs of words [first, last) that are all shared, or all not."""
+        """Yield the longest runs of words [first, last) that are all shared, or all not."""
         if not len(self):
             return
         edges = np.flatnonzero(self.shared[1:] != self.shared[:-1]) + 1
@@ -162,7 +162,7 @@ class MarkedText:
 def mark_shared(
     texts: tuple[str, str], normalisation: Normalisation, shingling: Shingling, seed: int
 ) -> tuple[MarkedText, MarkedText]:
-    """Marks in both texts the words that lie in a shingle of both."""
+    """Mark in both texts the words that lie in a shingle of both."""
     size = shingling.size
     normalised = normalise(texts, normalisation)
     places = [place(text, shingling, seed) for text in normalised]
@@ -178,7 +178,7 @@ def mark_shared(
 
 
 def _covered(first: I64, length: int, count: int) -> Mask:
-    """Marks the positions first[i] to first[i] + length - 1 of `count`: shape (count,)."""
+    """Mark the positions first[i] to first[i] + length - 1 of `count`: shape (count,)."""
     edges = np.zeros(count + 1, np.int64)
     np.add.at(edges, first, 1)
     np.add.at(edges, np.minimum(first + length, count), -1)

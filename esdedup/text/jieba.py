@@ -16,7 +16,7 @@ def installed_version() -> str:
 
 
 def cut(texts: Sequence[str], version: str) -> list[list[str]]:
-    """Cuts each text into words and punctuation. Joined, the pieces are the text.
+    """Cut each text into words and punctuation. Joined, the pieces are the text.
 
     Raises UsageError if another version is installed, because its dictionary may cut differently,
     and MissingExtra if jieba is not installed.

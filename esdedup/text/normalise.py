@@ -57,7 +57,7 @@ def normalise(texts: Sequence[str], normalisation: Normalisation) -> list[str]:
 
 
 def _normalise_others(texts: list[str], normalisation: Normalisation) -> list[str]:
-    """Replaces the characters of all texts at once. Texts for which this won't do go one by one."""
+    """Replace the characters of all texts at once. Texts for which this won't do go one by one."""
     points = code_points("".join(texts))
     ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
     table = _replacements(normalisation)
@@ -164,7 +164,7 @@ def _normalise_assigned(text: str, normalisation: Normalisation) -> str:
 
 
 def _normalise_around_young(text: str, normalisation: Normalisation) -> str:
-    """Normalises the runs of characters that Unicode 14.0 assigns, and keeps the others."""
+    """Normalise the runs of characters that Unicode 14.0 assigns, and keep the others."""
     table = unassigned()
     return "".join(
         "".join(run) if young else _normalise_assigned("".join(run), normalisation)

@@ -57,7 +57,7 @@ class Shingling:
 
 
 def shingle(tokens: Ragged, size: int) -> Ragged:
-    """Makes the shingles of `size` consecutive tokens, in order, repetitions kept.
+    """Make the shingles of `size` consecutive tokens, in order, repetitions kept.
 
     A row shorter than `size` gives one shingle of all its tokens. An empty row gives none.
     """
@@ -83,7 +83,7 @@ def shingle(tokens: Ragged, size: int) -> Ragged:
 
 
 def distinct(shingles: Ragged) -> Ragged:
-    """Sorts each row and removes repetitions: the sets that Jaccard similarity compares."""
+    """Sort each row and remove repetitions: the sets that Jaccard similarity compares."""
     if not shingles.hashes.size:
         return shingles
     if len(shingles) == 1:

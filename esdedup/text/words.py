@@ -36,7 +36,7 @@ _ASCII = bytes(range(128))
 
 
 def tokenise(texts: Sequence[str], shingling: Shingling, seed: int) -> Ragged:
-    """Splits normalised texts into hashed tokens, without stop words: one row a text."""
+    """Split normalised texts into hashed tokens, without stop words: one row a text."""
     tokens = _split(texts, shingling, seed)
     if not shingling.stop_words:
         return tokens
@@ -91,7 +91,7 @@ def _mostly_single(texts: Sequence[str]) -> bool:
 
 
 def _word_spans(points: U32) -> tuple[I64, I64]:
-    """Starts and ends of words, in characters. The text begins and ends outside a word."""
+    """Start and ends of words, in characters. The text begins and ends outside a word."""
     classes = character_classes().take(points)
     base = None
     if (classes == MARK).any():
@@ -193,7 +193,7 @@ class _Others:
         return utf8_lengths(self.points)
 
     def write(self, values: Unsigned | np.uint8 | bool, target: NDArray[Any]) -> None:
-        """Writes a value to all bytes of each character. values: one, or shape (characters,)."""
+        """Write a value to all bytes of each character. values: one, or shape (characters,)."""
         each = np.broadcast_to(values, self.points.shape)
         sizes = self.sizes
         for byte in range(4):
@@ -217,7 +217,7 @@ def _without_ignored(data: bytes, bounds: I64) -> tuple[bytes, _Others, I64]:
 
 
 def _byte_spans(data: bytes, others: _Others) -> tuple[I64, I64]:
-    """Starts and ends of words, in bytes. The text begins and ends outside a word."""
+    """Start and ends of words, in bytes. The text begins and ends outside a word."""
     if not others.points.size:
         return _alternating(np.frombuffer(data.translate(_byte_classes(OTHER)), np.uint8))
     # bytes.translate looks bytes up faster than numpy does. Few characters differ from the most.
@@ -244,7 +244,7 @@ def _byte_spans(data: bytes, others: _Others) -> tuple[I64, I64]:
 
 
 def _alternating(inside: NDArray[np.uint8]) -> tuple[I64, I64]:
-    """Starts and ends of words if words touch no other words. inside: not 0 inside a word."""
+    """Start and ends of words if words touch no other words. inside: not 0 inside a word."""
     edges = np.flatnonzero(inside[1:] != inside[:-1]) + 1
     return edges[0::2], edges[1::2]
 

@@ -29,7 +29,7 @@ def name(url: str) -> Iterator[str]:
 
 @pytest.fixture
 def not_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Waits for other clients, which is longer than each of them needs here."""
+    """Wait for other clients, which is longer than each of them needs here."""
     monkeypatch.setattr("esdedup.stores.elastic.metas.SETTLE_SECONDS", 1.2)
 
 
@@ -42,7 +42,7 @@ def stored(url: str, name: str) -> esdedup.Scheme:
 
 
 def at_once(works: list[Callable[[], object]]) -> list[esdedup.StoreError | None]:
-    """Does all works at once; returns the refusal of each, or None."""
+    """Do all works at once; returns the refusal of each, or None."""
     outcomes: list[esdedup.StoreError | None] = [None] * len(works)
     together = threading.Barrier(len(works))
 

@@ -60,7 +60,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(*arguments: str, status: int = 0, **options: Any) -> Ran:
-    """Runs a command in this process; `options` are those of run_command."""
+    """Run a command in this process; `options` are those of run_command."""
     done = run_command(*arguments, **options)
     assert done.status == status, done
     assert "Traceback" not in done.err
@@ -390,7 +390,7 @@ def in_ascii(*arguments: str) -> str:
 
 
 def in_terminal(*arguments: str, columns: int = 120) -> str:
-    """Returns the text that a terminal shows."""
+    """Return the text that a terminal shows."""
     done = run(*arguments, terminal=True, environment=terminal_of(columns))
     return without_colours(done.out + done.err)
 
@@ -404,7 +404,7 @@ def without_colours(shown: str) -> str:
 
 
 def in_real_terminal(*arguments: str) -> str:
-    """Returns the text that a terminal shows of a process."""
+    """Return the text that a terminal shows of a process."""
     master, slave = pty.openpty()
     environment = {**os.environ, **terminal_of(120)}
     process = start_command(*arguments, stdout=slave, stderr=slave, stdin=slave, env=environment)

@@ -33,7 +33,7 @@ def _stand_ins() -> set[str]:
 
 @pytest.fixture(scope="package")
 def provide(engine: Engine, _stand_ins: set[str]) -> Provide:
-    """Makes an image ready under its official name."""
+    """Make an image ready under its official name."""
 
     def provide(name: str) -> None:
         with refusing():

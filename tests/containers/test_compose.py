@@ -41,7 +41,7 @@ class Compose:
         return self.run(*profiles, *arguments)
 
     def run(self, *arguments: str) -> str:
-        """Returns what `docker compose ARGUMENTS` prints, for the profiles named there."""
+        """Return what `docker compose ARGUMENTS` prints, for the profiles named there."""
         done = subprocess.run(
             ["docker", "compose", *arguments],
             cwd=ROOT,

@@ -53,14 +53,14 @@ CLUSTER = {
 
 
 def documented(section: str) -> set[str]:
-    """Returns the fields in the table of a section."""
+    """Return the fields in the table of a section."""
     (body,) = re.findall(rf"^## {re.escape(section)}\n(.*?)(?=^## |\Z)", PAGE, re.M | re.S)
     cells = re.findall(r"^\| (`.*?) \|", body, re.M)
     return {name for cell in cells for name in re.findall(r"`([^`]+)`", cell)}
 
 
 def fields(value: Any, known: set[str], path: str = "") -> Iterator[str]:
-    """Returns the paths of the fields in a value, down to those that the page describes whole.
+    """Return the paths of the fields in a value, down to those that the page describes whole.
 
     A path that ends with "*" stands for the fields below an empty list or a null.
     """

@@ -74,7 +74,7 @@ def test_docstrings_and_messages_name_commands_that_exist() -> None:
 
 
 def check_mention(code: str) -> None:
-    """Checks the command and the options that inline code names; values may be left out."""
+    """Check the command and the options that inline code names; values may be left out."""
     first, *words = code.split()
     # Of `--json/--table` and `--threshold=0.8`, the names.
     options = re.findall(r"(?<![\w-])--[a-z][\w-]*", " ".join([first, *words]))

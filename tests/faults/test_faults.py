@@ -79,7 +79,7 @@ Start = Callable[..., Run]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts commands, which end with the test."""
+    """Start commands, which end with the test."""
     runs: list[Run] = []
 
     def start_one(url: str, *arguments: str) -> Run:
@@ -95,7 +95,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 def await_tokens(run: Run, index: str, wanted: float) -> None:
-    """Waits until a command that still runs has written this many documents with tokens."""
+    """Wait until a command that still runs has written this many documents with tokens."""
 
     def written() -> bool:
         assert run.running, run.err
@@ -272,7 +272,7 @@ def reader(cluster: Cluster) -> Node:
 
 
 def lose(cluster: Cluster, node: Node) -> str:
-    """Kills a node; the address of another."""
+    """Kill a node; the address of another."""
     node.kill()
     return next(other.url for other in cluster.nodes if other is not node)
 

@@ -26,7 +26,7 @@ from esdedup.cli import main
 
 
 def call(url: str, method: str, path: str, body: Any = None) -> Any:
-    """Sends a request; `body` is an object, or a list, sent as lines."""
+    """Send a request; `body` is an object, or a list, sent as lines."""
     data = None
     if isinstance(body, list):
         data = "".join(json.dumps(line) + "\n" for line in body).encode()
@@ -42,7 +42,7 @@ def call(url: str, method: str, path: str, body: Any = None) -> Any:
 
 
 def fill(url: str, index: str, documents: dict[str, dict[str, Any]], verb: str = "index") -> None:
-    """Writes documents without tokens, by id, and refreshes."""
+    """Write documents without tokens, by id, and refreshes."""
     lines = [line for id, source in documents.items() for line in ({verb: {"_id": id}}, source)]
     for first in range(0, len(lines), 4_000):
         answer = call(url, "POST", f"/{index}/_bulk", lines[first : first + 4_000])
@@ -51,14 +51,14 @@ def fill(url: str, index: str, documents: dict[str, dict[str, Any]], verb: str =
 
 
 def all_documents(url: str, index: str) -> dict[str, dict[str, Any]]:
-    """Returns the sources of all documents, at most 10,000, by id."""
+    """Return the sources of all documents, at most 10,000, by id."""
     call(url, "POST", f"/{index}/_refresh")
     answer = call(url, "POST", f"/{index}/_search", {"size": 10_000})
     return {hit["_id"]: hit["_source"] for hit in answer["hits"]["hits"]}
 
 
 def words(seed: int, count: int = 40) -> str:
-    """Returns a text that is unlike that of any other seed."""
+    """Return a text that is unlike that of any other seed."""
     rng = np.random.default_rng(seed)
     return " ".join(f"w{number}" for number in rng.integers(0, 10**9, count).tolist())
 
@@ -77,7 +77,7 @@ class Ran:
 
 
 def esdedup_command(url: str, *arguments: str) -> Ran:
-    """Runs a command on a cluster in this process."""
+    """Run a command on a cluster in this process."""
     return run_command(*arguments, "--url", url)
 
 
@@ -88,7 +88,7 @@ def run_command(
     terminal: bool = False,
     out: TextIO | None = None,
 ) -> Ran:
-    """Runs a command in this process, as if its input and output were pipes, or a terminal.
+    """Run a command in this process, as if its input and output were pipes, or a terminal.
 
     out: a file for its output, which is not read then. Settings of the process that the program
     changes are restored.
@@ -128,7 +128,7 @@ class _Output(io.StringIO):
 
 @contextlib.contextmanager
 def _process_settings_kept() -> Iterator[None]:
-    """Gives the program a process without handlers of logs, and restores its settings."""
+    """Return the program a process without handlers of logs, and restore its settings."""
     loggers = [logging.getLogger(name) for name in (None, "elastic_transport")]
     levels = [logger.level for logger in loggers]
     handlers, thresholds = loggers[0].handlers, gc.get_threshold()
@@ -145,6 +145,6 @@ def _process_settings_kept() -> Iterator[None]:
 
 
 def write_lines(path: Path, records: list[Any]) -> None:
-    """Writes a file of JSON lines. Strings are written as they are."""
+    """Write a file of JSON lines. Strings are written as they are."""
     lines = [r if isinstance(r, str) else json.dumps(r, ensure_ascii=False) for r in records]
     path.write_text("".join(line + "\n" for line in lines), "utf-8", "surrogateescape")

@@ -23,7 +23,7 @@ class Crash(BaseException):
 
 @contextlib.contextmanager
 def crash_at(number: int) -> Iterator[None]:
-    """Raises Crash at a call, counted from 0: before an even one, after an odd one was done."""
+    """Raise Crash at a call, counted from 0: before an even one, after an odd one was done."""
     counted = itertools.count()
 
     def crashing(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -47,7 +47,7 @@ def crash_at(number: int) -> Iterator[None]:
 
 
 def crash_everywhere(command: Callable[[], Any]) -> int:
-    """Runs a command until it ends, with a crash at one call later each time.
+    """Run a command until it ends, with a crash at one call later each time.
 
     Returns the number of crashes.
     """

@@ -12,7 +12,7 @@ _EXAMPLES = {False: 180, True: 12_000}
 
 
 def fuzz(test: Callable[..., Any]) -> Any:
-    """Marks a property test, and lets it try many more examples than others do."""
+    """Mark a property test, and let it try many more examples than others do."""
     nightly = settings().max_examples > 100
     many = settings(
         max_examples=_EXAMPLES[nightly],

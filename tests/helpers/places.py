@@ -30,13 +30,13 @@ class Place:
     index: str
 
     def open(self, **options: Any) -> Store:
-        """Opens the store. options: of the Connection, for a cluster."""
+        """Open the store. options: of the Connection, for a cluster."""
         if isinstance(self.target, Path):
             return LocalStore(self.target, self.index)
         return open_cluster(esdedup.Connection((self.target,), **options), self.index)
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
-        """Sends a request; `path` begins after the name of the index."""
+        """Send a request; `path` begins after the name of the index."""
         data = None if body is None else json.dumps(body).encode()
         headers = {"content-type": "application/json"}
         address = f"{self.target}/{self.index}{path}"

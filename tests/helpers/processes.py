@@ -18,13 +18,13 @@ CLI = Path(__file__).parents[2] / "cli.py"
 
 
 def start_command(*arguments: str, **options: Any) -> subprocess.Popen[str]:
-    """Starts a command; `options` are those of Popen."""
+    """Start a command; `options` are those of Popen."""
     return subprocess.Popen([sys.executable, str(CLI), *arguments], text=True, **options)
 
 
 @contextmanager
 def input_without_end(text: str) -> Iterator[int]:
-    """Gives a standard input that holds a text and does not end, so that its reader does not."""
+    """Return a standard input that holds a text and do not end, so that its reader does not."""
     reading, writing = os.pipe()
 
     def write() -> None:
@@ -42,7 +42,7 @@ def input_without_end(text: str) -> Iterator[int]:
 def await_true(
     what: str, true: Callable[[], bool], seconds: float = 300, *, every: float = 0.02
 ) -> None:
-    """Waits until a condition holds, and looks again after each interval, in seconds."""
+    """Wait until a condition holds, and looks again after each interval, in seconds."""
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline, f"not after {seconds} s: {what}"
@@ -50,7 +50,7 @@ def await_true(
 
 
 def await_documents(process: subprocess.Popen[str], file: Path, least: int = 1) -> None:
-    """Waits until a command that still runs has written documents into a local file."""
+    """Wait until a command that still runs has written documents into a local file."""
 
     def written() -> bool:
         assert process.poll() is None
@@ -85,5 +85,5 @@ def children(process: subprocess.Popen[str]) -> set[int]:
 
 
 def await_ended(pids: set[int]) -> None:
-    """Waits until none of these processes is left."""
+    """Wait until none of these processes is left."""
     await_true("processes ended", lambda: not pids & {pid for pid, _ in processes()}, 60)

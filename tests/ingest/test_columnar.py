@@ -38,7 +38,7 @@ def write_file(table: pa.Table, path: Path) -> None:
 
 
 def write_stream(table: pa.Table, path: Path) -> None:
-    """Writes as `datasets.Dataset.save_to_disk` does."""
+    """Write as `datasets.Dataset.save_to_disk` does."""
     with pa.ipc.new_stream(path, table.schema) as stream:
         stream.write_table(table, max_chunksize=5)
 

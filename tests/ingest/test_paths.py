@@ -29,7 +29,7 @@ def touch(*paths: str) -> None:
 
 
 def save_to_disk(folder: str, shards: list[list[dict[str, Any]]]) -> None:
-    """Writes a folder as `datasets.Dataset.save_to_disk` 5.0 does."""
+    """Write a folder as `datasets.Dataset.save_to_disk` 5.0 does."""
     Path(folder).mkdir(parents=True)
     names = [f"data-{n:05}-of-{len(shards):05}.arrow" for n in range(len(shards))]
     for name, rows in zip(names, shards, strict=True):
@@ -116,7 +116,7 @@ def test_a_saved_dict_of_datasets_is_read_in_its_order() -> None:
 
 
 def write_as(form: str, rows: list[dict[str, Any]]) -> list[str]:
-    """Writes rows in two shards or more, in one form. Returns arguments that name them."""
+    """Write rows in two shards or more, in one form. Returns arguments that name them."""
     Path("data").mkdir()
     halves = [rows[: len(rows) // 2], rows[len(rows) // 2 :]]
     if form == "saved":

@@ -113,7 +113,7 @@ def index(elasticsearch_url: str) -> Iterator[tuple[str, str]]:
 
 
 def send(url: str, name: str, body: bytes) -> httpx.Response:
-    """Sends a body through the proxy, in parts of two actions."""
+    """Send a body through the proxy, in parts of two actions."""
 
     async def exchange() -> httpx.Response:
         upstream = Upstream(url)

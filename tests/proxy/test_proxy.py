@@ -73,7 +73,7 @@ def setup(
 
 @pytest.fixture
 def names(setup: Setup) -> Iterator[list[str]]:
-    """Names for indices, deleted afterwards. Dots are common in names."""
+    """Name for indices, deleted afterwards. Dots are common in names."""
     found = [f"esdedup.test-{uuid.uuid4().hex[:12]}" for _ in range(2)]
     yield found
     for name in found:

@@ -43,7 +43,7 @@ def name(elasticsearch_url: str) -> Iterator[str]:
 
 
 def create(url: str, name: str) -> None:
-    """Makes an index with tokens, in which the pad costs little."""
+    """Make an index with tokens, in which the pad costs little."""
     with esdedup.open(url, name) as index:
         index.create()
     stored = {"properties": {"pad": {"type": "keyword", "index": False, "doc_values": False}}}

@@ -125,7 +125,7 @@ Apply = Callable[..., DedupReport]
 
 @pytest.fixture
 def apply(store: Store, others: Place, tmp_path: Path) -> Iterator[Apply]:
-    """Finds the groups, does something, and takes the duplicates out."""
+    """Find the groups, does something, and take the duplicates out."""
     opened: list[Store] = []
 
     def do(

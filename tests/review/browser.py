@@ -112,7 +112,7 @@ class Watch:
 
 
 def barriers(page: Page, *rules: str) -> list[str]:
-    """Finds what keeps people from using a page, by rules of axe-core; by default by all of them.
+    """Find what keeps people from using a page, by rules of axe-core; by default by all of them.
 
     They cover landmarks, headings, names of controls, languages and contrast. Returns a line for
     each element and rule that it breaks.

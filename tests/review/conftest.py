@@ -28,7 +28,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def review(tmp_path: Path, target: list[str]) -> Iterator[Review]:
-    """Starts `esdedup review` over the place of the test, with more options; it ends with it."""
+    """Start `esdedup review` over the place of the test, with more options; it ends with it."""
     with ExitStack() as running:
 
         def start(*options: str) -> Reviewing:
@@ -45,7 +45,7 @@ def watch() -> Watch:
 
 @pytest.fixture
 def open_page(browser: Browser, watch: Watch) -> Iterator[OpenPage]:
-    """Opens an address in a browser that has visited nothing; options of `Browser.new_context`."""
+    """Open an address in a browser that has visited nothing; options of `Browser.new_context`."""
     with ExitStack() as opened:
 
         def open_one(address: str, **options: Any) -> Page:

@@ -62,7 +62,7 @@ class Parsed(HTMLParser):
 
 
 def crawl(client: httpx.Client, *starts: str) -> dict[str, tuple[httpx.Response, Parsed]]:
-    """Returns the answers at addresses that links of the site lead to, the nearest first."""
+    """Return the answers at addresses that links of the site lead to, the nearest first."""
     found: dict[str, tuple[httpx.Response, Parsed]] = {}
     kinds: Counter[str] = Counter()
     own = origin_of(str(client.base_url))

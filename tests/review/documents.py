@@ -58,7 +58,7 @@ def hostile() -> list[dict[str, Any]]:
 
 
 def index(folder: Path, target: Sequence[str], documents: list[dict[str, Any]]) -> None:
-    """Writes documents with their tokens into an index."""
+    """Write documents with their tokens into an index."""
     file = folder / "documents.jsonl"
     write_lines(file, documents)
     ran = run_command("index", str(file), *target)

@@ -88,7 +88,7 @@ class Visitor:
         return self.send("GET", path, **options)
 
     def post(self, path: str, **options: Any) -> httpx.Response:
-        """Sends a form as a page of ours does, and follows to the page that is shown then."""
+        """Send a form as a page of ours does, and follow to the page that is shown then."""
         return self.send("POST", path, headers={"origin": OWN}, follow_redirects=True, **options)
 
     def settled(self, path: str) -> str:

@@ -26,13 +26,13 @@ PHONE = {"width": 390, "height": 844}
 
 
 def go(page: Page, name: str) -> None:
-    """Opens a page by the navigation."""
+    """Open a page by the navigation."""
     page.get_by_role("navigation", name="Pages").get_by_role("link", name=name).click()
     expect(page.get_by_role("heading", level=1)).to_have_text(name)
 
 
 def press(page: Page, key: str) -> None:
-    """Presses a key when the page is there with its scripts, which come after its text."""
+    """Press a key when the page is there with its scripts, which come after its text."""
     page.wait_for_load_state()
     page.keyboard.press(key)
 
@@ -65,7 +65,7 @@ def search(page: Page) -> None:
 
 
 def browse(page: Page) -> None:
-    """Groups by size, by least similarity and by a field; one of them with its members."""
+    """Group by size, by least similarity and by a field; one of them with its members."""
     go(page, "Groups")
     rows = page.get_by_role("row")
     expect(rows.nth(1)).to_contain_text("3")
@@ -83,7 +83,7 @@ def browse(page: Page) -> None:
 
 
 def judge(page: Page) -> list[tuple[str, str, str]]:
-    """Judges pairs with no other thing than keys. Returns the ids and verdicts."""
+    """Judge pairs with no other thing than keys. Returns the ids and verdicts."""
     go(page, "Judge")
     said = page.get_by_role("status")
     sides = page.get_by_role("heading", level=3)
@@ -114,7 +114,7 @@ def export(page: Page) -> list[dict[str, str]]:
 
 
 def choose_threshold(page: Page) -> None:
-    """Reads the figures of each threshold, and pairs that another one decides otherwise."""
+    """Read the figures of each threshold, and pairs that another one decides otherwise."""
     go(page, "Threshold")
     expect(page.get_by_role("img", name="Precision and recall by threshold")).to_be_visible()
     row = page.get_by_role("row").filter(has=page.get_by_role("rowheader", name="0.8", exact=True))
@@ -127,7 +127,7 @@ def choose_threshold(page: Page) -> None:
 
 
 def decide_on_groups(page: Page) -> None:
-    """Splits one group, chooses another representative for one, and finds groups again."""
+    """Split one group, chooses another representative for one, and find groups again."""
     go(page, "Groups")
     page.get_by_role("link", name="en-16", exact=True).click()
     item(page, "en-17").get_by_role("button", name="Not a duplicate").click()
@@ -164,7 +164,7 @@ def undo(page: Page) -> None:
 
 
 def ended(page: Page, name: str, counts: str) -> None:
-    """Waits until a run has ended, and the page does not ask for its progress any more."""
+    """Wait until a run has ended, and the page does not ask for its progress any more."""
     run = page.get_by_role("status", name=re.compile(name)).get_by_role("paragraph").first
     expect(run).to_have_text(re.compile(f"^{counts}"))
     expect(page.get_by_role("progressbar")).to_have_count(0)

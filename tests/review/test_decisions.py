@@ -25,7 +25,7 @@ def near(seed: int, number: int) -> dict[str, str]:
 
 @pytest.fixture
 def opened(tmp_path: Path) -> Open:
-    """Opens the pages over six documents in two groups, with the groups found."""
+    """Open the pages over six documents in two groups, with the groups found."""
     with esdedup.open(tmp_path / "a.db") as index:
         index.add([near(seed, number) for seed in range(2) for number in range(1, 4)])
         place = index.place

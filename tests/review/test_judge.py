@@ -63,7 +63,7 @@ def pair(page: str) -> tuple[str, str]:
 
 
 def key(visitor: Visitor, page: str, verdict: str, htmx: bool = True) -> str:
-    """Presses a button of a page, and returns the next page."""
+    """Press a button of a page, and return the next page."""
     wanted = "/judge/undo" if verdict == "undo" else f"verdict={verdict}"
     (path,) = [each for each in links(page, "/judge/") if wanted in each]
     if not htmx:

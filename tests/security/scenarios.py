@@ -38,7 +38,7 @@ class Scenario:
         return role(self.role, server.product, name, other)
 
     def run(self, server: Secured, name: str, user: str) -> Ran:
-        """Runs the commands as a user. Returns the first that fails, or the last."""
+        """Run the commands as a user. Returns the first that fails, or the last."""
         for command in self.commands:
             ran = server.run(*command.replace("INDEX", name).split(), user=user)
             if ran.status:

@@ -76,7 +76,7 @@ def test_no_action_of_a_right_is_too_much(secured: Secured, name: str, right: Ri
 
 
 def _some_fails(server: Secured, name: str, made: dict[str, Any], tried: str) -> bool:
-    """Tells whether a user with this role can't run a command, or is told of a privilege."""
+    """Return whether a user with this role can't run a command, or is told of a privilege."""
     for scenario in SCENARIOS:
         if scenario.role == tried:
             server.forget(name)

@@ -41,7 +41,7 @@ class Secured:
     def request(
         self, method: str, path: str, body: Any = None, user: str = ADMIN
     ) -> tuple[int, Any]:
-        """Returns the status and the body of the answer. body: a list is sent as lines."""
+        """Return the status and the body of the answer. body: a list is sent as lines."""
         data = None
         if isinstance(body, list):
             data = "".join(json.dumps(line) + "\n" for line in body).encode()
@@ -62,7 +62,7 @@ class Secured:
         return answer
 
     def make_user(self, user: str, *roles: dict[str, Any]) -> None:
-        """Makes a user with these roles, or gives them to an existing one in place of others."""
+        """Make a user with these roles, or return them to an existing one in place of others."""
         names = [f"{user}-{number}" for number, _ in enumerate(roles)]
         for name, role in zip(names, roles, strict=True):
             self._put(f"/{ROLES_PATHS[self.product]}/{name}", role)
@@ -83,12 +83,12 @@ class Secured:
         await_true(f"{path} is put", put)
 
     def forget(self, name: str) -> None:
-        """Deletes the indices of a test."""
+        """Delete the indices of a test."""
         every = f"{name},{name}-to,{PREFIX}{name}"
         self.request("DELETE", f"/{every}?ignore_unavailable=true")
 
     def judge(self, name: str) -> None:
-        """Keeps a judgement about an index, which need not exist."""
+        """Keep a judgement about an index, which need not exist."""
         known: Any = {"username": ADMIN, "password": PASSWORD, "ca_certs": self.ca_file}
         with esdedup.open(self.url, name, **known) as index:
             digests = ("A" * 22, "B" * 22)
@@ -96,7 +96,7 @@ class Secured:
             keep_judgement(index.store, made)
 
     def run(self, *arguments: str, user: str = ADMIN) -> Ran:
-        """Runs a command in this process as a user."""
+        """Run a command in this process as a user."""
         environment = {
             "ESDEDUP_URL": self.url,
             "ESDEDUP_USERNAME": user,

@@ -23,7 +23,7 @@ class Cluster:
         return [node.url for node in self.nodes]
 
     def stop(self) -> None:
-        """Ends all nodes at once: one after the other, the last would wait for a lost master."""
+        """End all nodes at once: one after the other, the last would wait for a lost master."""
         for node in self.nodes:
             node.ask_to_stop()
         for node in self.nodes:
@@ -50,7 +50,7 @@ def start_cluster(
     settings: Mapping[str, Any] | None = None,
     jvm_flags: Sequence[str] = QUICK_START,
 ) -> Cluster:
-    """Starts a cluster of `size` nodes, with their homes below `home`."""
+    """Start a cluster of `size` nodes, with their homes below `home`."""
     installation = install(product, version)
     for attempts_left in (2, 1, 0):
         # Every member knows the ports of all, so a port lost to another process costs a new try

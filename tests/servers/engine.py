@@ -34,7 +34,7 @@ class Engine:
         return {**os.environ, "DOCKER_HOST": self.host}
 
     def docker(self, *arguments: str) -> str:
-        """Returns what `docker ARGUMENTS` prints. Raises AssertionError if it fails."""
+        """Return what `docker ARGUMENTS` prints. Raises AssertionError if it fails."""
         done = subprocess.run(
             ["docker", *arguments],
             env=self.environment,

@@ -62,7 +62,7 @@ class NodeRecipe:
 
 
 def provide_image(engine: Engine, name: str) -> bool:
-    """Makes an image ready under its official name, and tells if it is a stand-in.
+    """Make an image ready under its official name, and tells if it is a stand-in.
 
     Raises Unavailable if no registry has it and it cannot be made.
     """
@@ -136,7 +136,7 @@ def _recipe(server: Installation) -> NodeRecipe:
 
 
 def _need(engine: Engine, base: str) -> None:
-    """Makes the base of all stand-ins, if this engine lacks it."""
+    """Make the base of all stand-ins, if this engine lacks it."""
     if not _exists(engine, base):
         with tempfile.TemporaryDirectory(prefix="esdedup-image-") as scratch:
             root = Path(scratch) / "root.tar"
@@ -149,7 +149,7 @@ def _exists(engine: Engine, name: str) -> bool:
 
 
 def _bootstrap(root: Path) -> None:
-    """Unpacks Debian's packages; no script of theirs runs, which takes a third of the time."""
+    """Unpack Debian's packages; no script of theirs runs, which takes a third of the time."""
     if shutil.which("mmdebstrap") is None or os.geteuid() != 0:
         raise Unavailable("no registry answers, and images are made by root with mmdebstrap only")
     hooks = [
@@ -177,7 +177,7 @@ def _bootstrap(root: Path) -> None:
 
 
 def _build(engine: Engine, name: str, dockerfile: str, files: Mapping[str, Path | bytes]) -> None:
-    """Builds an image from these files, by their paths in the build context."""
+    """Build an image from these files, by their paths in the build context."""
     with _client(engine) as client, tempfile.TemporaryFile() as context:
         with tarfile.open(fileobj=context, mode="w", dereference=True) as archive:
             for path, content in {**files, "Dockerfile": dockerfile.encode()}.items():

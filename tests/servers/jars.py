@@ -115,7 +115,7 @@ class Recipe:
 
     @property
     def digest(self) -> str:
-        """Changes with the recipe, so that nobody runs a server made by an older one."""
+        """Change with the recipe, so that nobody runs a server made by an older one."""
         digest = hashlib.sha256()
         others = [self.analysis] if self.analysis.exists() else []
         for file in (self.pom, *self.sources, *others, Path(__file__)):
@@ -140,7 +140,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _build(recipe: Recipe, jdk: Jdk, folder: Path) -> None:
-    """Builds beside the final place and renames, so that a folder there is always whole."""
+    """Build beside the final place and renames, so that a folder there is always whole."""
     maven = find_maven()
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="building-") as scratch:
         made = Path(scratch) / "made"
@@ -196,7 +196,7 @@ def _make_modules(recipe: Recipe, jdk: Jdk, made: Path) -> None:
 
 
 def _move_module(made: Path, name: str, *others: str) -> Path:
-    """Moves a module's jar, and others, from `lib` to its folder; returns the folder."""
+    """Move a module's jar, and others, from `lib` to its folder; returns the folder."""
     module = made / "modules" / name
     module.mkdir(parents=True)
     for pattern in (f"{name}-*.jar", *others):
@@ -213,7 +213,7 @@ def _move_module(made: Path, name: str, *others: str) -> Path:
 
 
 def _unpack_security(made: Path) -> None:
-    """Takes from the archive of OpenSearch's security plugin its settings and missing jars."""
+    """Take from the archive of OpenSearch's security plugin its settings and missing jars."""
     lib = made / "lib"
     there = {_artifact(jar.name) for jar in lib.glob("*.jar")}
     (archive,) = lib.glob("opensearch-security-*.zip")

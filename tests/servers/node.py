@@ -81,7 +81,7 @@ class Node:
         settings: Mapping[str, Any] | None = None,
         jvm_flags: Sequence[str] = QUICK_START,
     ) -> None:
-        """Prepares the home folder; launch() and await_ready() start the process."""
+        """Prepare the home folder; launch() and await_ready() start the process."""
         self.installation = installation
         self.home = home.absolute()
         self.heap = heap
@@ -144,7 +144,7 @@ class Node:
         return self._process is not None and self._process.poll() is None
 
     def launch(self) -> None:
-        """Starts the process and returns at once."""
+        """Start the process and return at once."""
         if self.running:
             raise RuntimeError(f"{self.name} is running already")
         self._write_home()
@@ -157,7 +157,7 @@ class Node:
         atexit.register(self.kill)
 
     def await_ready(self, nodes: int = 1) -> None:
-        """Waits until the cluster is yellow or green with at least `nodes` nodes."""
+        """Wait until the cluster is yellow or green with at least `nodes` nodes."""
         deadline = time.monotonic() + START_SECONDS
         while not self._ready(nodes):
             if not self.running:
@@ -173,7 +173,7 @@ class Node:
             time.sleep(0.1)
 
     def stop(self) -> None:
-        """Ends the node as an administrator would; kills it if it does not end."""
+        """End the node as an administrator would; kills it if it does not end."""
         self.ask_to_stop()
         if self._process is not None:
             try:
@@ -183,11 +183,11 @@ class Node:
         self._forget_process()
 
     def end(self) -> None:
-        """Ends a node whose data nobody needs: in order only if the JVM is to write its archive."""
+        """End a node whose data nobody needs: in order only if the JVM is to write its archive."""
         self.stop() if self._writes_archive() else self.kill()
 
     def ask_to_stop(self) -> None:
-        """Begins what stop() ends, so that several nodes can end at the same time."""
+        """Begin what stop() ends, so that several nodes can end at the same time."""
         if self._process is not None:
             self._process.terminate()
 
@@ -198,7 +198,7 @@ class Node:
         self._forget_process()
 
     def restart(self) -> None:
-        """Starts the node again on the same data and ports, stopping it first if it runs."""
+        """Start the node again on the same data and ports, stopping it first if it runs."""
         self.stop()
         self.launch()
         self.await_ready()

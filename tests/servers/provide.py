@@ -72,12 +72,12 @@ class Provider:
         self._lock = threading.Lock()
 
     def url(self, fixture: str) -> str:
-        """Starts all servers that the session will need, and waits for this one."""
+        """Start all servers that the session will need, and wait for this one."""
         self.start(fixture)
         return self._started[fixture].result().url
 
     def start(self, *more: str) -> None:
-        """Starts all servers that the session will need, and others; does not wait for them."""
+        """Start all servers that the session will need, and others; does not wait for them."""
         engine_answers()  # Here, because no thread may be the first to ask.
         with self._lock:
             for name in sorted({*more, *self._wanted} - self._started.keys()):
@@ -86,7 +86,7 @@ class Provider:
                 )
 
     def stop(self) -> None:
-        """Ends all servers at the same time."""
+        """End all servers at the same time."""
         threads = [
             threading.Thread(target=_stop_quietly, args=(future,))
             for future in self._started.values()
@@ -152,7 +152,7 @@ class NodeFactory:
 
 @contextlib.contextmanager
 def refusing() -> Iterator[None]:
-    """Turns a missing server into a skipped test, or a failed one where servers are required."""
+    """Turn a missing server into a skipped test, or a failed one where servers are required."""
     try:
         yield
     except Unavailable as error:

@@ -51,7 +51,7 @@ class _Faults:
     mappings_left: int | None = None
 
     def arrived(self, path: str) -> Answer | None:
-        """Counts a request; the answer if it shall not be passed on."""
+        """Count a request; the answer if it shall not be passed on."""
         with self.lock:
             self.bulk_requests += path.endswith("/_bulk")
             if not self.failures_left or not path.endswith(self.failing):
@@ -60,7 +60,7 @@ class _Faults:
             return self.failure
 
     def answered(self) -> bool:
-        """Counts a _bulk request that was passed on; whether to break off its answer."""
+        """Count a _bulk request that was passed on; whether to break off its answer."""
         with self.lock:
             if not self.passes_until_drop:
                 return False
@@ -68,7 +68,7 @@ class _Faults:
             return self.passes_until_drop == 0
 
     def refuses_mapping(self) -> bool:
-        """Counts a mapping that is to be put; whether it is one too many."""
+        """Count a mapping that is to be put; whether it is one too many."""
         with self.lock:
             if self.mappings_left is None:
                 return False
@@ -124,13 +124,13 @@ class Proxy:
         return self.faults.bulk_requests
 
     def fail_next(self, n: int, status: int) -> None:
-        """Answers the next n _bulk requests with this status; the server does not see them."""
+        """Answer the next n _bulk requests with this status; the server does not see them."""
         kind = "es_rejected_execution_exception"
         answer = _error(self.product, status, kind, "a fault that the test asked for")
         self.answer_next(n, answer, "/_bulk")
 
     def answer_next(self, n: int, answer: Answer, path: str = "") -> None:
-        """Answers the next n requests itself, of paths that end with this."""
+        """Answer the next n requests itself, of paths that end with this."""
         with self.faults.lock:
             self.faults.failures_left = n
             self.faults.failure = answer
@@ -142,7 +142,7 @@ class Proxy:
             self.faults.passes_until_drop = n
 
     def stop_mappings_after(self, n: int) -> None:
-        """Refuses every mapping that is put after the next n."""
+        """Refuse every mapping that is put after the next n."""
         with self.faults.lock:
             self.faults.mappings_left = n
 

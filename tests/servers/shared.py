@@ -70,7 +70,7 @@ class SharedProvider:
 
 
 def ask_for_url(address: Address, wanted: set[str], fixture: str = "") -> str:
-    """Returns the address of a server that the main process starts.
+    """Return the address of a server that the main process starts.
 
     wanted: all servers that the run needs. fixture: without one, they start and nobody waits.
     Raises Unavailable or NodeFailed as the provider there did.

@@ -59,7 +59,7 @@ def name(url: str) -> Iterator[str]:
 
 
 def made(url: str, name: str, documents: int, shards: dict[str, int] = SHARDS) -> None:
-    """Makes an index of documents that are unlike each other."""
+    """Make an index of documents that are unlike each other."""
     call(url, "PUT", f"/{name}", {"settings": shards})
     with esdedup.open(url, name) as index:
         index.add({"id": f"d{n}", "text": words(n, 10), "n": n} for n in range(documents))
@@ -211,7 +211,7 @@ def test_what_can_not_be_written(spark: SparkSession, elasticsearch_url: str) ->
 def stopping(
     url: str, name: str, then: Callable[[], None], guard: Path, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Passes on three batches; when one is written, does something once, in an executor."""
+    """Pass on three batches; when one is written, does something once, in an executor."""
     waiting = iter(batches)
     # The last one is held back until there are more rows.
     yield from islice(waiting, 3)
@@ -229,7 +229,7 @@ def stopping(
 
 
 def kill_executor() -> None:
-    """Kills the executor whose Python worker this is: the parent of its parent."""
+    """Kill the executor whose Python worker this is: the parent of its parent."""
     said = subprocess.run(
         ["ps", "-o", "ppid=", "-p", str(os.getppid())], stdout=subprocess.PIPE, check=True
     )
@@ -237,7 +237,7 @@ def kill_executor() -> None:
 
 
 def wait_for(file: Path) -> None:
-    """Waits for a file."""
+    """Wait for a file."""
     await_true(f"there is {file}", file.exists)
 
 

@@ -94,7 +94,7 @@ def test_options_that_contradict_each_other(options: tuple[str, ...], message: s
 
 
 def ended(url: str, name: str, *options: str, **environment: str) -> tuple[int, str, str]:
-    """Runs the command in a process without Spark's settings."""
+    """Run the command in a process without Spark's settings."""
     ours = {name: value for name, value in os.environ.items() if "SPARK" not in name}
     process = start_command(
         "group", "--url", url, "-i", name, "--engine", "spark", *options,

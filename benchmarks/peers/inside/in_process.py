@@ -45,7 +45,7 @@ def use_one_core() -> None:
 
 
 def report(job: Job, file: Path, rounds: int, package: str) -> None:
-    """Prints the cost of a job, as a line of JSON."""
+    """Print the cost of a job, as a line of JSON."""
     with file.open(encoding="utf-8") as lines:
         texts = [line.rstrip("\n") for line in lines]
     figures = measured(job, texts, rounds)

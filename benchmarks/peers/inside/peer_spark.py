@@ -54,7 +54,7 @@ class GraphFrame:
 
 
 def _with_partitions(count: int) -> None:
-    """Lets all that names a number of partitions take this one."""
+    """Let all that names a number of partitions take this one."""
     given, repartition = SparkConf.set, ClassicDataFrame.repartition
 
     def put(conf: SparkConf, key: str, value: str) -> SparkConf:

@@ -224,7 +224,7 @@ def _tally(tally: Tally) -> str:
 
 
 def _advise(found: Check, name: str) -> None:
-    """Says what to do."""
+    """Say what to do."""
     if any(each.meta is None for each in found.indices):
         message(f"To add the fields: esdedup attach --index {name}")
     if any(each.bare.count or each.other.count for each in found.indices):

@@ -116,7 +116,7 @@ def show(
     target: options.ClusterTarget,
     as_json: bool | None,
 ) -> None:
-    """Prints the report on standard output."""
+    """Print the report on standard output."""
     place = {"index": target.index, "address": target.address}
     names = ("read", "written", "unchanged", "without_text", "gone", "conflicts", "failed")
     counts = {name: getattr(report, name) for name in names}

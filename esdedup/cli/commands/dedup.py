@@ -254,7 +254,7 @@ def undo_command(
 
 
 def _require_answer(yes: bool, what: str) -> None:
-    """Raises UsageError if a question will be asked and nobody can answer."""
+    """Raise UsageError if a question will be asked and nobody can answer."""
     if not yes and not output.can_answer():
         raise UsageError(f"{what} asks before it changes anything, and nobody can answer: --yes")
 
@@ -272,7 +272,7 @@ def _failed(failures: Sequence[Failure]) -> dict[str, int]:
 
 
 def _tell_failures(failures: Sequence[Failure], others: str) -> None:
-    """Names some of the documents that were left as they are. others: where the rest is."""
+    """Name some of the documents that were left as they are. others: where the rest is."""
     for each in failures[:_FAILURES_SHOWN]:
         message(f"{each.id}: {each.reason}")
     if len(failures) > _FAILURES_SHOWN:

@@ -93,7 +93,7 @@ def _warn_of_rest(where: str, pair: Explanation, most: int) -> None:
 
 
 def _show_bits(console: Console, segments: ExplainedSegments) -> None:
-    """Prints both fingerprints, and a third line that points at the differing bits."""
+    """Print both fingerprints, and a third line that points at the differing bits."""
     lines: list[Text] = []
     bits = 0
     for block in segments.blocks:

@@ -273,7 +273,7 @@ def _check_for_spark(
     edge_files: list[str],
     results: ResultFile,
 ) -> None:
-    """Raises UsageError for options that Spark does not take."""
+    """Raise UsageError for options that Spark does not take."""
     if group_options.metric != "jaccard":
         raise UsageError("--engine spark goes with --metric jaccard")
     local_only = {
@@ -333,7 +333,7 @@ def _tell_edges(found: _Found, failed: int) -> None:
 
 
 def _write(groups: Groups, path: Path, collapse_ready: bool) -> None:
-    """Writes a row for each document that gets a group: its id, and what is written into it."""
+    """Write a row for each document that gets a group: its id, and what is written into it."""
     measure, kind = ("distance", int) if groups.grouping.by_distance else ("similarity", float)
     names = ("group", "original", measure)
     grouped = np.bincount(groups.representative, minlength=len(groups.ids)) > 1

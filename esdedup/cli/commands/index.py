@@ -138,7 +138,7 @@ def index(
 
 
 def _refresh(store: Store) -> None:
-    """Lets searches see the documents, or tells that they will later: all are written."""
+    """Let searches see the documents, or tells that they will later: all are written."""
     try:
         store.refresh()
     except PermissionDenied as error:

@@ -95,7 +95,7 @@ def pairs(
 
 
 def _refuse_target(context: typer.Context) -> None:
-    """Raises UsageError if an option names an index; the environment may name one."""
+    """Raise UsageError if an option names an index; the environment may name one."""
     for option in fields(options.Target):
         source = context.get_parameter_source(option.name)
         if source is not None and source.name == "COMMANDLINE":
@@ -104,7 +104,7 @@ def _refuse_target(context: typer.Context) -> None:
 
 
 def _in_files(files: list[str], of: FileOptions, answer: _Answer) -> None:
-    """Shows the pairs of files. The exit status is 1 if records could not be compared."""
+    """Show the pairs of files. The exit status is 1 if records could not be compared."""
     files, limits = of.named(files), answer.limits
     answer.results.check(files)
     scheme = options.scheme_in(of.scheme) or comparing_scheme(Scheme(), limits)

@@ -33,7 +33,7 @@ def _size(text: str | int) -> int:
 
 
 def _read_settings(context: typer.Context, path: Path | None) -> Path | None:
-    """Takes a file's values as the defaults of the other options. Raises UsageError."""
+    """Take a file's values as the defaults of the other options. Raises UsageError."""
     if path is None:
         return None
     place = f"settings file {path}"

@@ -148,7 +148,7 @@ def scheme(
 
 
 def write_scheme(path: Path | None, scheme: Scheme) -> None:
-    """Writes a scheme file, if one is named. Raises UsageError if it can't be written."""
+    """Write a scheme file, if one is named. Raises UsageError if it can't be written."""
     if path is not None:
         write_page("--output", path, json.dumps(scheme.to_json(), ensure_ascii=False) + "\n")
 

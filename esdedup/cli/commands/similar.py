@@ -50,7 +50,7 @@ class SearchOptions:
     filter: options.FilterOption = None
 
     def check(self, **more: str | None) -> None:
-        """Raises UsageError unless one text is given. more: other options that give one."""
+        """Raise UsageError unless one text is given. more: other options that give one."""
         given = {"text": self.text, "file": self.file, "id": self.id, **more}
         if sum(value is not None for value in given.values()) != 1:
             *names, last = (f"--{name}" for name in given)
@@ -233,7 +233,7 @@ def _answer_all(
     with_source: bool,
     encoding: str | None,
 ) -> None:
-    """Prints a line of JSON for each text of a file."""
+    """Print a line of JSON for each text of a file."""
     files = named_files([file], encoding=encoding)
     reasons = Reasons("... and more")
     truncated = few = stopped = blind = 0

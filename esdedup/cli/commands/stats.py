@@ -149,7 +149,7 @@ def stop(
 
 
 def _large(index: Index, over: int, kind: str, as_json: bool) -> list[HotBucket]:
-    """Shows and returns the buckets that are over a size and not yet stopped."""
+    """Show and return the buckets that are over a size and not yet stopped."""
     found = index.hot_buckets(None, over=over, kinds=(kind,))
     fresh = [bucket for bucket in found.buckets if bucket.entry not in index.meta.stop]
     if as_json:
@@ -167,7 +167,7 @@ def _large(index: Index, over: int, kind: str, as_json: bool) -> list[HotBucket]
 
 
 def _show_list(index: Index, as_json: bool) -> None:
-    """Shows the list as it is now, with the number of documents that hold each token."""
+    """Show the list as it is now, with the number of documents that hold each token."""
     meta = index.meta
     rows: list[tuple[str, int]] = []
     for kind in ("minhash", "simhash"):

@@ -164,7 +164,7 @@ def _sampled(target: Target, count: int, seed: int, candidates: int) -> tuple[Sc
 
 
 def _print_chart(minhash: MinHash, threshold: float, neighbours: Neighbours | None) -> None:
-    """Prints the S-curve, and the neighbours on a logarithmic scale if known, by similarity."""
+    """Print the S-curve, and the neighbours on a logarithmic scale if known, by similarity."""
     curve = similarity_histogram(meeting((np.arange(BINS) + 0.5) / BINS, minhash, SWAPS))
     columns: list[tuple[str, Kind]] = [("similarity", "key"), ("met", "number"), ("", "key")]
     rows = []

@@ -117,7 +117,7 @@ class Layout:
 
 
 def parse_layout(text: str, bits: int = 64) -> Layout:
-    """Reads "4x16" (segments x bits) or "6c3" (blocks, choose). Raises UsageError for others."""
+    """Read "4x16" (segments x bits) or "6c3" (blocks, choose). Raises UsageError for others."""
     for sign in "xc":
         first, found, second = text.partition(sign)
         if found and first.isdecimal() and second.isdecimal():
@@ -131,7 +131,7 @@ def _neighbours(width: int, radius: int) -> int:
 
 
 def segment_values(fingerprint: U64, layout: Layout) -> U64:
-    """Cuts fingerprints, shape (n, bits // 64), into segments: shape (n, segments), uint64."""
+    """Cut fingerprints, shape (n, bits // 64), into segments: shape (n, segments), uint64."""
     blocks, left = [], 0
     widths = layout.block_bits
     for width in widths:

@@ -109,7 +109,7 @@ def _weigh_bits(hashes: U64, features: Ragged, weights: I64) -> tuple[I64, I64]:
 
 
 def to_hex(fingerprint: U64) -> list[str]:
-    """Writes fingerprints, shape (n, words), as 16 hexadecimal digits a word."""
+    """Write fingerprints, shape (n, words), as 16 hexadecimal digits a word."""
     digits = fingerprint.astype(">u8").tobytes().hex()
     width = 16 * fingerprint.shape[1]
     return [digits[i : i + width] for i in range(0, len(digits), width)]

@@ -63,7 +63,7 @@ class FeatureWeights:
 
     @staticmethod
     def from_json(document: Mapping[str, Any]) -> FeatureWeights:
-        """Reads the object of `to_json`. Raises KeyError or ValueError for any other form."""
+        """Read the object of `to_json`. Raises KeyError or ValueError for any other form."""
         texts, default = [document["hashes"], document["weights"]], document["default"]
         if not all(isinstance(text, str) for text in texts):
             raise ValueError("hashes and weights are texts in base64")
@@ -80,7 +80,7 @@ class FeatureWeights:
 
 
 def given_weights(weights: Mapping[int, float], default: float = 1.0) -> FeatureWeights:
-    """Makes a table of weights by feature hash. Raises UsageError for too many, or not 0 to 255."""
+    """Make a table of weights by feature hash. Raises UsageError for too many, or not 0 to 255."""
     if len(weights) > MAX_FEATURES:
         raise UsageError(f"{len(weights)} weighted features: use at most {MAX_FEATURES}")
     for weight in (*weights.values(), default):
@@ -114,7 +114,7 @@ class Frequencies:
 
 
 def count_documents(batches: Iterable[Ragged], capacity: int = MAX_COUNTED) -> Frequencies:
-    """Counts the documents that each feature is in.
+    """Count the documents that each feature is in.
 
     Up to `capacity` different features, the counts are exact in any order of the documents. Beyond
     it, the rarest features are forgotten from time to time. A count is then too low by at most
@@ -141,7 +141,7 @@ def count_documents(batches: Iterable[Ragged], capacity: int = MAX_COUNTED) -> F
 
 
 def _with_more(held: Frequencies, fresh: list[U64], capacity: int) -> Frequencies:
-    """Counts more features, and keeps the `capacity` that may be in the most documents."""
+    """Count more features, and keep the `capacity` that may be in the most documents."""
     hashes, counts = np.unique(np.concatenate([held.hashes[:0], *fresh]), return_counts=True)
     both, at = np.unique(np.concatenate([held.hashes, hashes]), return_inverse=True)
     total = np.zeros(both.size, np.int64)
@@ -160,7 +160,7 @@ def _with_more(held: Frequencies, fresh: list[U64], capacity: int) -> Frequencie
 def inverse_document_frequency(
     frequencies: Mapping[int, int], documents: int, limit: int = 4096
 ) -> FeatureWeights:
-    """Makes a weight table of the `limit` most frequent features.
+    """Make a weight table of the `limit` most frequent features.
 
     Every other feature is rarer. It gets the weight of the most frequent one left out, or of an
     unseen feature if none is left out.

@@ -54,7 +54,7 @@ class Action:
 def write_actions(
     actions: Sequence[Action], send: Send, policy: BulkPolicy, retries: Retries, where: str
 ) -> WriteReport:
-    """Sends actions until each one is written or has failed.
+    """Send actions until each one is written or has failed.
 
     send: sends one body. It raises StoreUnavailable if the body may be sent again, TooLarge if it
     must be sent in pieces.

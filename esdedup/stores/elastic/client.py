@@ -39,12 +39,12 @@ class Cluster:
         self.retries = client.retries
 
     def ask(self, *request: Any, **options: Any) -> tuple[int, Any]:
-        """Sends a request, as `Client.request`, that may be sent twice without harm."""
+        """Send a request, as `Client.request`, that may be sent twice without harm."""
         call = functools.partial(self.client.request, *request, **options)
         return self.retries.until_answered(call)
 
     def count(self, path: str, query: Mapping[str, Any] | None = None) -> int:
-        """Returns the number of documents of an index that match."""
+        """Return the number of documents of an index that match."""
 
         def count() -> int:
             body = {"query": query} if query else {}
@@ -65,7 +65,7 @@ class Cluster:
     def searches(
         self, path: str, bodies: Iterable[Mapping[str, Any]], where: str
     ) -> Iterator[Mapping[str, Any]]:
-        """Yields the answers to searches, in order. where: the index, for messages."""
+        """Yield the answers to searches, in order. where: the index, for messages."""
         waiting = iter(bodies)
         # An answer from a part of the shards would lack documents without telling.
         header = line({"allow_partial_search_results": False})
@@ -86,7 +86,7 @@ class Cluster:
     def get_many(
         self, body: Mapping[str, Any], path: str = "", params: Mapping[str, str] | None = None
     ) -> list[Mapping[str, Any]]:
-        """Returns the documents of a multi-get that exist; asks again while a shard is away."""
+        """Return the documents of a multi-get that exist; asks again while a shard is away."""
 
         def get() -> list[Mapping[str, Any]]:
             _, answer = self.client.request("POST", f"{path}/_mget", body, params)
@@ -99,7 +99,7 @@ class Cluster:
         return self.retries.until_answered(get)
 
     def open_point(self, path: str, keep_alive: str = _KEEP_ALIVE) -> str:
-        """Opens a point in time over an index, which others may read too.
+        """Open a point in time over an index, which others may read too.
 
         keep_alive: the time after its last use, such as "1h", after which it ends by itself.
         """
@@ -112,7 +112,7 @@ class Cluster:
         return str(answer["pit_id" if self.client.is_opensearch else "id"])
 
     def close_point(self, point: str) -> None:
-        """Closes a point in time, if it is still open."""
+        """Close a point in time, if it is still open."""
         by_opensearch = self.client.is_opensearch
         points = "/_search/point_in_time" if by_opensearch else "/_pit"
         # It ends by itself after a while, so that an error here does no harm.
@@ -122,7 +122,7 @@ class Cluster:
 
     @contextmanager
     def point_in_time(self, path: str, keep_alive: str = _KEEP_ALIVE) -> Iterator[str]:
-        """Opens a point in time over an index for the time of a `with`, as `open_point`."""
+        """Open a point in time over an index for the time of a `with`, as `open_point`."""
         point = self.open_point(path, keep_alive)
         try:
             yield point
@@ -130,14 +130,14 @@ class Cluster:
             self.close_point(point)
 
     def pages(self, point: str, body: Mapping[str, Any]) -> Iterator[list[dict[str, Any]]]:
-        """Yields the hits of a search over a point in time, page by page. body: with a sort."""
+        """Yield the hits of a search over a point in time, page by page. body: with a sort."""
         hits, point = self.page(point, body)
         while hits:
             yield hits
             hits, point = self.page(point, {**body, "search_after": hits[-1]["sort"]})
 
     def page(self, point: str, body: Mapping[str, Any]) -> tuple[list[dict[str, Any]], str]:
-        """Returns the hits of one page, and the point in time to get the next page from."""
+        """Return the hits of one page, and the point in time to get the next page from."""
         search = {**body, "pit": {"id": point, "keep_alive": _KEEP_ALIVE}}
         # A part of the shards would be a silent truncation.
         partial = {"allow_partial_search_results": "false"}
@@ -146,7 +146,7 @@ class Cluster:
             return list(answer["hits"]["hits"]), answer["pit_id"]
 
     def bulk(self, actions: Sequence[Action], where: str, path: str = "") -> WriteReport:
-        """Sends bulk actions until each is written or has failed; see `write_actions`."""
+        """Send bulk actions until each is written or has failed; see `write_actions`."""
 
         def send(body: bytes) -> Mapping[str, Any]:
             return dict(self.client.request("POST", f"{path}/_bulk", body, _BULK)[1])
@@ -156,7 +156,7 @@ class Cluster:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Raises StoreError if an answer has not the form of these servers' answers."""
+        """Raise StoreError if an answer has not the form of these servers' answers."""
         try:
             yield
         except EsdedupError:
@@ -177,5 +177,5 @@ def _status_of(item: Mapping[str, Any]) -> int:
 
 
 def line(value: Any, of: str = "a request") -> bytes:
-    """Returns a value as a line of JSON. Raises RecordError, naming `of`, if JSON can't hold it."""
+    """Return a value as a line of JSON. Raises RecordError, naming `of`, if JSON can't hold it."""
     return to_json(value, of).encode() + b"\n"

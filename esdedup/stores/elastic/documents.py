@@ -17,12 +17,12 @@ _AS_IT_IS = {"pipeline": "_none"}
 
 
 def documents_of(hits: Iterable[Mapping[str, Any]]) -> list[Document]:
-    """Returns the documents of hits."""
+    """Return the documents of hits."""
     return [Document(hit["_id"], hit.get("_source", {})) for hit in hits]
 
 
 def held_of(hit: Mapping[str, Any]) -> Held:
-    """Returns the document of a hit with `seq_no_primary_term`, or of an item of a multi-get."""
+    """Return the document of a hit with `seq_no_primary_term`, or of an item of a multi-get."""
     return Held(
         Document(hit["_id"], hit.get("_source", {})),
         f"{hit['_seq_no']}/{hit['_primary_term']}",
@@ -32,7 +32,7 @@ def held_of(hit: Mapping[str, Any]) -> Held:
 
 
 def place_of(held: Held) -> dict[str, Any]:
-    """Returns what names a document in a bulk request or a multi-get.
+    """Return what names a document in a bulk request or a multi-get.
 
     Through an alias or data stream a change must name the document's own index, and a document
     that was written with a routing is found only with it.
@@ -42,7 +42,7 @@ def place_of(held: Held) -> dict[str, Any]:
 
 
 def document_line(document: Document | Encoded) -> bytes:
-    """Returns the line of a document that is written. Raises RecordError if JSON can't hold it."""
+    """Return the line of a document that is written. Raises RecordError if JSON can't hold it."""
     of = f"document {document.id!r}"
     if isinstance(document, Document):
         return line(document.source, of)
@@ -53,7 +53,7 @@ def document_line(document: Document | Encoded) -> bytes:
 
 
 def lines_to_create(held: Held, index: str | None) -> bytes:
-    """Returns the lines that put a document back. index: where to; None for the request's own."""
+    """Return the lines that put a document back. index: where to; None for the request's own."""
     target = {**place_of(held), "_index": index, **_AS_IT_IS}
     if index is None:
         del target["_index"]
@@ -62,7 +62,7 @@ def lines_to_create(held: Held, index: str | None) -> bytes:
 
 
 def lines_to_change(change: Change) -> bytes:
-    """Returns the lines that change or delete a document if it still has its version."""
+    """Return the lines that change or delete a document if it still has its version."""
     number, term = map(int, change.held.version.split("/"))
     target = {**place_of(change.held), "if_seq_no": number, "if_primary_term": term}
     of = f"document {change.held.document.id!r}"

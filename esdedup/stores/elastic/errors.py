@@ -26,14 +26,14 @@ class PointInTimeLost(exceptions.StoreError):
 
 
 def passes(status: int, body: Any) -> bool:
-    """Tells whether the same request may succeed in a moment."""
+    """Return whether the same request may succeed in a moment."""
     if status in RETRIED:
         return True
     return status == 500 and any(gone in reason_of(body) for gone in _NODE_GONE)
 
 
 def error_of(status: int, body: Any, where: str) -> exceptions.EsdedupError:
-    """Returns the error to raise for an answer with an error status."""
+    """Return the error to raise for an answer with an error status."""
     reason, error = reason_of(body), body.get("error") if isinstance(body, Mapping) else None
     error = error if isinstance(error, Mapping) else {}
     cause = _deepest(error)
@@ -63,7 +63,7 @@ def error_of(status: int, body: Any, where: str) -> exceptions.EsdedupError:
 
 
 def reason_of(body: Any) -> str:
-    """Returns the reason in an error body, with its type and its deepest cause."""
+    """Return the reason in an error body, with its type and its deepest cause."""
     error = body.get("error", body) if isinstance(body, Mapping) else body
     if not isinstance(error, Mapping) or "type" not in error:
         found = error.get("result", error) if isinstance(error, Mapping) else error

@@ -37,23 +37,23 @@ class IndexState:
     closed: bool
 
     def setting(self, name: str, default: str = "") -> str:
-        """Returns a setting, named without the prefix "index."."""
+        """Return a setting, named without the prefix "index."."""
         return str(self.settings.get(f"index.{name}", default))
 
 
 def path_of(name: str) -> str:
-    """Returns the path of requests to an index."""
+    """Return the path of requests to an index."""
     return f"/{quote(name, safe='')}"
 
 
 def check_name(name: str) -> None:
-    """Raises UsageError if a text can't be the name of one index, alias or data stream."""
+    """Raise UsageError if a text can't be the name of one index, alias or data stream."""
     if not name or name[0] in "-_+" or name in (".", "..") or _NO_NAME.search(name):
         raise UsageError(f"index name {name!r}: name one index, alias or data stream")
 
 
 def resolve(cluster: Cluster, name: str) -> Named:
-    """Returns the indices behind a name. Raises UsageError for a pattern, or IndexNotFound."""
+    """Return the indices behind a name. Raises UsageError for a pattern, or IndexNotFound."""
     check_name(name)
     status, answer = cluster.ask("GET", f"/_resolve/index{path_of(name)}", allowed=frozenset({404}))
     if status == 200:
@@ -69,7 +69,7 @@ def resolve(cluster: Cluster, name: str) -> Named:
 
 
 def other_names(cluster: Cluster, name: str) -> list[str]:
-    """Returns the aliases of an index, or the indices behind an alias or data stream."""
+    """Return the aliases of an index, or the indices behind an alias or data stream."""
     status, answer = cluster.ask("GET", f"/_resolve/index{path_of(name)}", allowed=frozenset({404}))
     found: set[str] = set()
     for each in answer["indices"] if status == 200 else ():
@@ -82,7 +82,7 @@ def other_names(cluster: Cluster, name: str) -> list[str]:
 
 
 def check_apart(cluster: Cluster, name: str, other: str) -> None:
-    """Raises UsageError if two names share an index; a name that does not exist shares none."""
+    """Raise UsageError if two names share an index; a name that does not exist shares none."""
     found = []
     for each in (name, other):
         try:
@@ -94,7 +94,7 @@ def check_apart(cluster: Cluster, name: str, other: str) -> None:
 
 
 def attached(cluster: Cluster, name: str) -> tuple[Named, list[IndexState], IndexMeta]:
-    """Returns the indices behind a name that has our field, their states, and their `IndexMeta`.
+    """Return the indices behind a name that has our field, their states, and their `IndexMeta`.
 
     Raises IndexNotFound if the name or the field does not exist, and the errors of `common_meta`.
     """
@@ -112,7 +112,7 @@ def _all_of(names: str | list[str]) -> tuple[str, ...]:
 
 
 def takes_creates(cluster: Cluster, index: str | None) -> str | None:
-    """Returns the name through which an index takes new documents, None if it does not exist.
+    """Return the name through which an index takes new documents, None if it does not exist.
 
     To write to the name of a deleted index would create it again.
     """
@@ -126,7 +126,7 @@ def takes_creates(cluster: Cluster, index: str | None) -> str | None:
 
 
 def mappings_of(cluster: Cluster, names: Sequence[str]) -> dict[str, Mapping[str, Any]]:
-    """Returns the mapping of each index, in the same order."""
+    """Return the mapping of each index, in the same order."""
     found: dict[str, Mapping[str, Any]] = {}
     for first in range(0, len(names), _NAMES_IN_URL):
         some = names[first : first + _NAMES_IN_URL]
@@ -136,7 +136,7 @@ def mappings_of(cluster: Cluster, names: Sequence[str]) -> dict[str, Mapping[str
 
 
 def states(cluster: Cluster, named: Named) -> list[IndexState]:
-    """Returns the state of each index behind a name, in the same order."""
+    """Return the state of each index behind a name, in the same order."""
     found: list[IndexState] = []
     mappings = mappings_of(cluster, named.indices)
     for first in range(0, len(named.indices), _NAMES_IN_URL):
@@ -154,7 +154,7 @@ def states(cluster: Cluster, named: Named) -> list[IndexState]:
 
 
 def whole_source(cluster: Cluster, path: str, mappings: Mapping[str, Mapping[str, Any]]) -> Any:
-    """Returns the `_source` to ask for whole documents: True, or an object that only searches take.
+    """Return the `_source` to ask for whole documents: True, or an object that only searches take.
 
     Since 9.2 Elasticsearch leaves vectors out of `_source`, and only a search can ask for them.
     mappings: by index. Raises StoreError, naming the index, if an index does not keep documents
@@ -180,7 +180,7 @@ def whole_source(cluster: Cluster, path: str, mappings: Mapping[str, Mapping[str
 
 
 def kept_as_written(state: IndexState) -> bool:
-    """Tells whether a document that is written again whole stays the same, at no other cost.
+    """Return whether a document that is written again whole stays the same, at no other cost.
 
     No request leaves out a final pipeline, and the vectors of a semantic_text are made again.
     """
@@ -189,7 +189,7 @@ def kept_as_written(state: IndexState) -> bool:
 
 
 def source_limits(mapping: Mapping[str, Any], mode: str) -> tuple[bool, list[str]]:
-    """Returns whether `_source` is disabled, and its filters. mode: index.mapping.source.mode."""
+    """Return whether `_source` is disabled, and its filters. mode: index.mapping.source.mode."""
     given = mapping.get("_source") if isinstance(mapping, Mapping) else None
     source = given if isinstance(given, Mapping) else {}
     modes = str(source.get("mode")).lower(), mode.lower()

@@ -27,7 +27,7 @@ log = logging.getLogger("esdedup")
 
 
 def put_metas(cluster: Cluster, changes: Mapping[str, tuple[IndexMeta | None, IndexMeta]]) -> None:
-    """Puts our fields and `_meta` into the mappings of indices.
+    """Put our fields and `_meta` into the mappings of indices.
 
     changes: by index, its `IndexMeta` now, None if it has none, and the one to put. Raises
     StoreError if an index has another one, before or afterwards, and the server's refusal with an

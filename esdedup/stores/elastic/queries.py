@@ -19,7 +19,7 @@ QUERIES_AT_ONCE = 50
 
 
 def candidates_body(query: CandidateQuery, limit: int) -> dict[str, Any]:
-    """Returns the search for the `limit` documents that share most token groups with a query.
+    """Return the search for the `limit` documents that share most token groups with a query.
 
     The documents come without tokens, but with their segments if these were asked for.
     """
@@ -55,33 +55,33 @@ def candidates_body(query: CandidateQuery, limit: int) -> dict[str, Any]:
 
 
 def sketched(meta: IndexMeta) -> dict[str, Any]:
-    """Returns the query for documents with a scheme's tokens."""
+    """Return the query for documents with a scheme's tokens."""
     return {"term": {f"{meta.field}.scheme": meta.scheme.id}}
 
 
 def grouped(meta: IndexMeta) -> dict[str, Any]:
-    """Returns the query for documents with a scheme's tokens and a group."""
+    """Return the query for documents with a scheme's tokens and a group."""
     return {"bool": {"filter": [sketched(meta), {"exists": {"field": f"{meta.field}.group"}}]}}
 
 
 def not_sketched(meta: IndexMeta) -> dict[str, Any]:
-    """Returns the query for documents without a scheme's tokens."""
+    """Return the query for documents without a scheme's tokens."""
     return {"bool": {"must_not": [sketched(meta)]}}
 
 
 def with_text(query: dict[str, Any], meta: IndexMeta) -> dict[str, Any]:
-    """Returns a `bool` query restricted to documents that have any of the text fields."""
+    """Return a `bool` query restricted to documents that have any of the text fields."""
     present = [{"exists": {"field": name}} for name in meta.text_fields]
     return {"bool": {**query["bool"], "filter": [{"bool": {"should": present}}]}}
 
 
 def bare(meta: IndexMeta) -> dict[str, Any]:
-    """Returns the query for documents without tokens of any scheme."""
+    """Return the query for documents without tokens of any scheme."""
     return {"bool": {"must_not": [{"exists": {"field": f"{meta.field}.scheme"}}]}}
 
 
 def other_scheme(meta: IndexMeta) -> dict[str, Any]:
-    """Returns the query for documents with another scheme's tokens."""
+    """Return the query for documents with another scheme's tokens."""
     return {
         "bool": {
             "filter": [{"exists": {"field": f"{meta.field}.scheme"}}],
@@ -91,7 +91,7 @@ def other_scheme(meta: IndexMeta) -> dict[str, Any]:
 
 
 def random_order(query: dict[str, Any], seed: int) -> dict[str, Any]:
-    """Returns the query for the same documents, scored at random; a seed gives equal scores again.
+    """Return the query for the same documents, scored at random; a seed gives equal scores again.
 
     The scores are by sequence number, because scores by `_id` would load the ids of all documents.
     """
@@ -100,7 +100,7 @@ def random_order(query: dict[str, Any], seed: int) -> dict[str, Any]:
 
 
 def scan_body(query: dict[str, Any], paths: Any, size: int) -> dict[str, Any]:
-    """Returns the search for one page. paths: names of fields, or another value of `_source`."""
+    """Return the search for one page. paths: names of fields, or another value of `_source`."""
     return {
         "query": query,
         "size": size,
@@ -112,7 +112,7 @@ def scan_body(query: dict[str, Any], paths: Any, size: int) -> dict[str, Any]:
 
 
 def candidates_of(answer: Mapping[str, Any]) -> Candidates:
-    """Returns the candidates in the answer to a search of `candidates_body`."""
+    """Return the candidates in the answer to a search of `candidates_body`."""
     hits, total = answer["hits"]["hits"], answer["hits"]["total"]
     found = [
         Candidate(Document(hit["_id"], hit.get("_source", {})), round(hit["_score"]))
@@ -122,5 +122,5 @@ def candidates_of(answer: Mapping[str, Any]) -> Candidates:
 
 
 def bucket_body(field: str, token: str) -> dict[str, Any]:
-    """Returns the search that counts the documents whose field holds a token."""
+    """Return the search that counts the documents whose field holds a token."""
     return {"size": 0, "track_total_hits": True, "query": {"term": {field: token}}}

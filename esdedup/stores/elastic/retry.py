@@ -38,13 +38,13 @@ class Retries:
         self._told_at = -math.inf
 
     def attempts(self) -> Attempts:
-        """Returns the attempts at one request."""
+        """Return the attempts at one request."""
         return Attempts(self)
 
     def until_answered(
         self, call: Callable[[], Answer], but_not: tuple[type[StoreError], ...] = ()
     ) -> Answer:
-        """Makes a call, again while it raises StoreUnavailable, until the time is up.
+        """Make a call, again while it raises StoreUnavailable, until the time is up.
 
         but_not: errors to raise at once.
         """
@@ -75,7 +75,7 @@ class Attempts:
         self._until: float | None = None
 
     def wait(self, error: StoreError) -> bool:
-        """Waits before the next attempt. Returns False, and waits not at all, if time is up.
+        """Wait before the next attempt. Returns False, and wait not at all, if time is up.
 
         The wait doubles, and is drawn from its upper half, so that clients do not come all at once.
         It is at least the time that the server asked for (Retry-After).
@@ -95,7 +95,7 @@ class Attempts:
         return True
 
     def given_up(self, error: StoreError) -> StoreUnavailable:
-        """Returns the error to raise after the last attempt."""
+        """Return the error to raise after the last attempt."""
         asked, total = getattr(error, "retry_after", None) or 0.0, self._retries.total
         why = f"Gave up after {span(total)}"
         if asked > total:

@@ -129,7 +129,7 @@ class ClusterStore:
             return self.write(documents)
 
     def _with_lost_answers(self, report: WriteReport, lines: dict[str, bytes]) -> WriteReport:
-        """Counts documents as created that an earlier attempt created. lines: by id."""
+        """Count documents as created that an earlier attempt created. lines: by id."""
         unsure = [each.id for each in report.failures if each.conflict and each.unsure]
         if not unsure:
             return report
@@ -154,7 +154,7 @@ class ClusterStore:
     def _send(
         self, verb: str, lines: Sequence[tuple[str, bytes]], options: Mapping[str, Any]
     ) -> WriteReport:
-        """Sends an action for each document: its id, and the line that follows the action line."""
+        """Send an action for each document: its id, and the line that follows the action line."""
         report = WriteReport()
         if not self._is_several():
             report = self._bulk(verb, lines, {id: options for id, _ in lines})
@@ -174,7 +174,7 @@ class ClusterStore:
     def _bulk(
         self, verb: str, lines: Sequence[tuple[str, bytes]], options: Mapping[str, Any]
     ) -> WriteReport:
-        """Sends actions. options: of each action, by id."""
+        """Send actions. options: of each action, by id."""
         actions = [
             Action(id, line({verb: {"_id": id, **options.get(id, {})}}) + rest)
             for id, rest in lines
@@ -273,7 +273,7 @@ class ClusterStore:
         marked: bool = False,
         point: str | None = None,
     ) -> Iterator[list[Document]]:
-        """Gives documents as `Store.scan`. point: the point in time to read; None for a new one."""
+        """Return documents as `Store.scan`. point: the point in time; None for a new one."""
         body = scan_body(grouped(meta) if marked else sketched(meta), paths, _PAGE)
         if share.of > 1:
             # By sequence number a document is in the same share for every client at any time.
@@ -282,7 +282,7 @@ class ClusterStore:
         yield from map(documents_of, pages)
 
     def open_point(self, keep_alive: str) -> str:
-        """Opens a point in time for several clients, as `Cluster.open_point`."""
+        """Open a point in time for several clients, as `Cluster.open_point`."""
         return self.cluster.open_point(self._path, keep_alive)
 
     def sample(self, paths: list[str], meta: IndexMeta, count: int, seed: int) -> list[Document]:
@@ -298,7 +298,7 @@ class ClusterStore:
         return [int(answer["hits"]["total"]["value"]) for answer in answers]
 
     def put_stop(self, meta: IndexMeta, stop: tuple[str, ...]) -> None:
-        """Puts a stop list into the `_meta` of each index behind the name.
+        """Put a stop list into the `_meta` of each index behind the name.
 
         Raises UsageError while the scheme is being changed, and StoreError if another client
         changes `_meta` at the same time.
@@ -363,7 +363,7 @@ class ClusterStore:
             return {index: found["mappings"] for index, found in answer.items()}
 
     def _is_several(self) -> bool:
-        """Tells whether the name may stand for several indices, as a data stream's always may."""
+        """Return whether the name may stand for several indices, as a data stream's always may."""
         if self._several is None:
             self._mappings()
         return bool(self._several)

@@ -50,7 +50,7 @@ class TemplatePlan:
 
 
 def plan_template(cluster: Cluster, named: Named, meta: IndexMeta) -> TemplatePlan:
-    """Returns the component template for the next indices behind a name; nothing is changed yet.
+    """Return the component template for the next indices behind a name; nothing is changed yet.
 
     Raises UsageError if somebody else's template has its name.
     """
@@ -70,7 +70,7 @@ def plan_template(cluster: Cluster, named: Named, meta: IndexMeta) -> TemplatePl
 
 
 def renew_template(cluster: Cluster, named: Named, meta: IndexMeta) -> bool:
-    """Replaces our component template of a name; a data stream always gets one.
+    """Replace our component template of a name; a data stream always gets one.
 
     Returns False if the user may not see component templates, and the name is of one index, which
     has one only if somebody installed it. Raises PermissionDenied for other names.
@@ -87,7 +87,7 @@ def renew_template(cluster: Cluster, named: Named, meta: IndexMeta) -> bool:
 
 
 def install_template(cluster: Cluster, plan: TemplatePlan) -> None:
-    """Puts the component template, and nothing else."""
+    """Put the component template, and nothing else."""
     try:
         cluster.ask("PUT", f"/_component_template{path_of(plan.name)}", plan.body)
     except PermissionDenied as error:
@@ -127,7 +127,7 @@ def _template_of(cluster: Cluster, named: Named, component: str) -> str | None:
 
 
 def _gives(cluster: Cluster, index_template: str, meta: IndexMeta, unknown: bool) -> bool:
-    """Tells whether an index that the template makes now has the fields.
+    """Return whether an index that the template makes now has the fields.
 
     unknown: the answer if the user may not ask that.
     """

@@ -93,7 +93,7 @@ class Client:
         params: Mapping[str, str] | None = None,
         allowed: frozenset[int] = frozenset(),
     ) -> tuple[int, Any]:
-        """Returns the status and the body of the answer.
+        """Return the status and the body of the answer.
 
         body: an object, sent as JSON, or bytes, sent as lines of JSON. allowed: error statuses to
         return. Raises the errors of `errors.error_of`, StoreUnavailable if no answer came, and
@@ -118,13 +118,13 @@ class Client:
         return error
 
     def close(self) -> None:
-        """Closes connections."""
+        """Close connections."""
         self._transport.close()
 
     def _perform(
         self, method: str, target: str, body: Any = None, *, others: int = 0
     ) -> TransportApiResponse:
-        """Sends a request. others: the number of other nodes to try if one does not answer."""
+        """Send a request. others: the number of other nodes to try if one does not answer."""
         headers = self._headers
         if body is not None:
             kind = "x-ndjson" if isinstance(body, bytes) else "json"

@@ -40,18 +40,18 @@ class Database:
 
     @property
     def exists(self) -> bool:
-        """Tells whether there is such a file; reading does not make it."""
+        """Return whether there is such a file; reading does not make it."""
         return self._connection is not None or _size(self.path) > 0
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """Gives a connection; sqlite3's errors become ours."""
+        """Return a connection; sqlite3's errors become ours."""
         with self._turn, self._errors():
             yield self._connect()
 
     @contextmanager
     def transaction(self, wait: float = BUSY_SECONDS) -> Iterator[sqlite3.Connection]:
-        """Waits for other writers, then gives the only connection that may write, and commits."""
+        """Wait for other writers, then return the only connection that may write, and commits."""
         with self._turn, self._errors():
             db = self._connect()
             db.execute(f"PRAGMA busy_timeout = {min(wait, BUSY_SECONDS) * 1e3:.0f}")
@@ -70,7 +70,7 @@ class Database:
 
     @contextmanager
     def snapshot(self) -> Iterator[sqlite3.Connection]:
-        """Gives a connection of its own that sees the file as it is now, without later changes."""
+        """Return a connection of its own that sees the file as it is now, without later changes."""
         with self._errors():
             db = self._opened()
             try:
@@ -80,7 +80,7 @@ class Database:
                 db.close()
 
     def close(self) -> None:
-        """Closes the connection, if any."""
+        """Close the connection, if any."""
         with self._turn:
             if self._connection is not None:
                 self._connection.close()
@@ -197,7 +197,7 @@ def _code(error: sqlite3.Error) -> int | None:
 
 
 def _when_free(db: sqlite3.Connection, statement: str) -> None:
-    """Runs a statement, again while another connection is in the way.
+    """Run a statement, again while another connection is in the way.
 
     SQLite does not wait by itself when several connections make a new file's journal a WAL.
     """
@@ -218,7 +218,7 @@ def _is_busy(error: sqlite3.Error) -> bool:
 
 @contextmanager
 def held_alone(file: Path, otherwise: str) -> Iterator[None]:
-    """Holds a lock file that nobody else, in any process, holds at the same time.
+    """Hold a lock file that nobody else, in any process, holds at the same time.
 
     It is SQLite's lock, which every system has, and which ends with the process in any case.
     otherwise: advice for the message. Raises StoreUnavailable if another run holds it, StoreError

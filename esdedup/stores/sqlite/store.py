@@ -219,7 +219,7 @@ class LocalStore:
         return len(stored)
 
     def refresh(self) -> None:
-        """Does nothing, because committed documents are visible."""
+        """Do nothing, because committed documents are visible."""
 
     def statistics(self, meta: IndexMeta) -> Statistics:
         with self._reading() as tables:
@@ -247,7 +247,7 @@ class LocalStore:
 
     @contextmanager
     def _opened(self, opened: AbstractContextManager[sqlite3.Connection]) -> Iterator[Tables]:
-        """Gives the tables of the index. Raises IndexNotFound if it does not exist."""
+        """Return the tables of the index. Raises IndexNotFound if it does not exist."""
         if not self._database.exists:
             raise IndexNotFound(f"there is no {self.where}")
         with opened as db:
@@ -263,7 +263,7 @@ class LocalStore:
 
     @contextmanager
     def _searching(self) -> Iterator[Tables]:
-        """Gives the tables after new documents were listed.
+        """Return the tables after new documents were listed.
 
         It waits for another process that writes no longer than reading the new documents takes,
         and then leaves them unlisted.
@@ -309,7 +309,7 @@ class LocalStore:
 def _create(
     tables: Tables, documents: Sequence[Document | Encoded], rows: Sequence[Columns]
 ) -> WriteReport:
-    """Writes documents whose ids are free. rows: the columns of each."""
+    """Write documents whose ids are free. rows: the columns of each."""
     taken = tables.insert(rows)
     stored = tables.stored([rows[at].id for at in taken])
     failures = [
@@ -322,5 +322,5 @@ def _create(
 
 
 def _is(stored: Columns, given: Columns) -> bool:
-    """Tells whether a document is stored just so. If it is given without marks, it may have any."""
+    """Return whether a document is stored just so; given without marks, it may have any."""
     return stored[1:3] == given[1:3] and given[3:] in (stored[3:], NO_MARKS)

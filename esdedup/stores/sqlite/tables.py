@@ -137,7 +137,7 @@ class Tables:
         return f"{self.documents} LEFT JOIN {self.groups} USING (number)"
 
     def create(self) -> None:
-        """Makes the tables."""
+        """Make the tables."""
         self.db.execute(
             f"CREATE TABLE {self.documents}(number INTEGER PRIMARY KEY,"
             " id TEXT NOT NULL UNIQUE, source TEXT NOT NULL, scheme TEXT, tokens TEXT NOT NULL)"
@@ -225,7 +225,7 @@ class Tables:
         return found[:count]
 
     def insert(self, rows: Sequence[Columns]) -> list[int]:
-        """Writes new documents. Returns the places of those whose ids are taken."""
+        """Write new documents. Returns the places of those whose ids are taken."""
         # Deleted documents leave numbers free, which count as listed.
         first = max(self.last(), self._listed()) + 1
         done = self.db.executemany(
@@ -245,7 +245,7 @@ class Tables:
         return taken
 
     def replace(self, rows: Sequence[tuple[Numbered, Columns]]) -> None:
-        """Writes documents in place of stored ones, which keep their numbers.
+        """Write documents in place of stored ones, which keep their numbers.
 
         Only what differs is written.
         """
@@ -260,21 +260,21 @@ class Tables:
         self._mark([(number, row) for (number, old), row in rows if old[3:] != row[3:]])
 
     def forget(self, rows: Sequence[Numbered]) -> None:
-        """Deletes documents with their tokens."""
+        """Delete documents with their tokens."""
         self._list(rows, {})
         for table in (self.documents, self.groups):
             gone = [(number,) for number, _ in rows]
             self.db.executemany(f"DELETE FROM {table} WHERE number = ?", gone)
 
     def _mark(self, rows: Sequence[Numbered]) -> None:
-        """Writes the marks of documents."""
+        """Write the marks of documents."""
         marked = [(number, *row[3:]) for number, row in rows if row[3:] != NO_MARKS]
         self.db.executemany(f"INSERT OR REPLACE INTO {self.groups} VALUES(?, ?, ?, ?, ?)", marked)
         bare = [(number,) for number, row in rows if row[3:] == NO_MARKS]
         self.db.executemany(f"DELETE FROM {self.groups} WHERE number = ?", bare)
 
     def _list(self, old: Sequence[Numbered], new: TokensByNumber) -> None:
-        """Replaces the tokens of listed documents in the lists."""
+        """Replace the tokens of listed documents in the lists."""
         listed = self._listed()
         former = {number: json.loads(row.tokens) for number, row in old if number <= listed}
         for kind in _LISTED:
@@ -284,7 +284,7 @@ class Tables:
             self.db.executemany(f"INSERT OR IGNORE INTO {table} VALUES(?, ?)", added)
 
     def list_more(self) -> None:
-        """Lists the next documents, at most LISTED_AT_ONCE."""
+        """List the next documents, at most LISTED_AT_ONCE."""
         listed = self._listed()
         # Past numbers that deleted documents left free.
         first = max(listed, self.next(listed + 1) - 1)
@@ -358,7 +358,7 @@ def _texts(value: Any) -> Sequence[str]:
 
 
 def _is_mark(name: str, value: Any) -> bool:
-    """Tells whether a value lies in the table of groups. Null takes a mark away."""
+    """Return whether a value lies in the table of groups. Null takes a mark away."""
     return name in MARKS and (value is None or type(value) in (str, int, float))
 
 
@@ -371,7 +371,7 @@ def _scheme_in(tokens: str) -> Any:
 
 
 def columns_of(document: Document | Encoded) -> Columns:
-    """Returns the columns of a document. Raises RecordError if it can't be stored."""
+    """Return the columns of a document. Raises RecordError if it can't be stored."""
     of = f"document {document.id!r}"
     if isinstance(document, Encoded):
         tokens = document.ours.get(FIELD)
@@ -395,7 +395,7 @@ def _columns(source: str, tokens: str) -> str:
 
 
 def columns_for(paths: list[str]) -> tuple[str, Callable[[Columns], dict[str, Any]]]:
-    """Returns the columns of documents, in SQL, and a function that picks the paths.
+    """Return the columns of documents, in SQL, and a function that picks the paths.
 
     The fields of its own are NULL if only fields of ours are asked for, which spares reading them.
     """
@@ -411,7 +411,7 @@ def columns_for(paths: list[str]) -> tuple[str, Callable[[Columns], dict[str, An
 
 
 def merged(old: Any, new: Any) -> Any:
-    """Merges a partial document into another, as a cluster does."""
+    """Merge a partial document into another, as a cluster does."""
     if not (isinstance(old, Mapping) and isinstance(new, Mapping)):
         return new
     return {**old, **{key: merged(old.get(key), value) for key, value in new.items()}}

@@ -168,7 +168,7 @@ def test_documents_stay_in_their_share_while_others_come_and_go(store: Store) ->
 
 
 def numbered(held: Sequence[Held]) -> list[Decision]:
-    """Counts `n` up to 3."""
+    """Count `n` up to 3."""
     return [
         Change(one, {"n": number + 1}) if (number := one.document.source["n"]) < 3 else "unchanged"
         for one in held

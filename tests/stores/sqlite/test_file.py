@@ -130,7 +130,7 @@ def medium() -> Iterator[Path]:
 
 @contextmanager
 def unwritable(folder: Path) -> Iterator[None]:
-    """Takes the right to write into a folder from this process, also if it is root's."""
+    """Take the right to write into a folder from this process, also if it is root's."""
     user = os.geteuid()
     for path in folder.iterdir():
         path.chmod(0o444)
