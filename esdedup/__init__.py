@@ -27,7 +27,7 @@ from esdedup.exceptions import (
 )
 from esdedup.groups.constraints import JudgedCounts
 from esdedup.groups.groups import Group, Grouping, Groups, Member
-from esdedup.index import Dedup, GroupOptions, GroupReport, Index, Place, open
+from esdedup.index import Dedup, GroupReport, Index, Place, open
 from esdedup.ingest.arrivals import Verdict
 from esdedup.ingest.enrich import OpenIndex, enrich
 from esdedup.ingest.ingest import IngestReport
@@ -62,7 +62,7 @@ __all__ = [
     "ChangeReport", "Connection", "Dedup", "DedupReport", "Document", "DuplicateFound",
     "DuplicatePolicy", "EdgeCounts", "Edges", "EsdedupError", "Example", "ExampleText",
     "Excerpt", "ExplainedBands", "ExplainedDocument", "ExplainedSegments", "Explanation",
-    "Failure", "FeatureWeights", "Group", "GroupOptions", "GroupReport", "Grouping", "Groups",
+    "Failure", "FeatureWeights", "Group", "GroupReport", "Grouping", "Groups",
     "HotBucket", "HotBuckets", "Index", "IndexMeta", "IndexNotFound", "IngestReport",
     "InputError", "JudgedCounts", "Judgement", "Judgements", "KeepRule", "LargeGroup", "Layout",
     "Limits", "LogReader", "MarkedText", "Match", "Meeting", "Member", "MinHash",

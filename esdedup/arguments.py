@@ -1,14 +1,19 @@
-"""Checks the types of arguments of Python programs, before a wrong one fails far from its call."""
+"""Check arguments of Python programs, and declare the options that calls and commands share."""
 
 from __future__ import annotations
 
+import difflib
 import functools
+import inspect
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import fields
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any, TypeVar, get_type_hints
 
 from esdedup.exceptions import UsageError
+
+_Made = TypeVar("_Made")
+_Call = TypeVar("_Call", bound=Callable[..., Any])
 
 # A bool is an int in Python, so it comes first.
 _TYPES: dict[str, type] = {
@@ -66,3 +71,102 @@ def check_list(name: str, values: object) -> None:
     """Raise UsageError if an argument that takes several values is a single one."""
     if isinstance(values, (Mapping, str, bytes)) or not isinstance(values, Iterable):
         raise UsageError(f"{name}: give a list, not a single {type(values).__name__}")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A field of a dataclass of options, as an argument of a call and an option of a command.
+
+    kind: its annotation. shown: what the command line shows, see `setting`. path: the attribute of
+    the dataclass that holds the field, if it is not its own.
+    """
+
+    name: str
+    kind: Any
+    default: Any
+    shown: Mapping[str, Any]
+    path: str | None = None
+
+
+def setting(default: Any, help: str, *names: str, **shown: Any) -> Any:
+    """Return a field of a dataclass, with what help shows of it.
+
+    names: of the option, by default the field's. shown: metavar, min, max, show_default; parse, a
+    function that reads the value from text; rare, True for one that only a settings file sets; use,
+    the kinds of work that it is for, or, on a field that holds other options, which of these count.
+    """
+    metadata = {"help": help, "names": names, **shown}
+    if callable(default):
+        return field(default_factory=default, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+@functools.cache
+def settings_of(kind: type[Any], use: str | None = None) -> Mapping[str, Setting]:
+    """Return the settings of a dataclass by name, with those of its fields that hold others.
+
+    use: only those for this kind of work.
+    """
+    found, hints = {}, get_type_hints(kind, include_extras=True)
+    for each in fields(kind):
+        if is_dataclass(each.default) and (inner_use := each.metadata.get("use")):
+            held: Any = type(each.default)
+            for name, inner in settings_of(held, inner_use).items():
+                default = getattr(each.default, name)
+                found[name] = replace(inner, default=default, path=each.name)
+        elif "help" in each.metadata and each.metadata.get("use", use) in (use, None):
+            found[each.name] = Setting(each.name, hints[each.name], each.default, each.metadata)
+    return found
+
+
+def from_settings(
+    kind: type[_Made],
+    given: Mapping[str, Any],
+    base: _Made | None = None,
+    use: str | None = None,
+) -> _Made:
+    """Make a dataclass from its settings by name. base: has the values of the others.
+
+    Raises UsageError for other names and for values that the dataclass rejects.
+    """
+    wanted: Any = kind
+    known = settings_of(wanted, use)
+    own: dict[str, Any] = {}
+    inner: dict[str, dict[str, Any]] = {}
+    for name, value in given.items():
+        if (setting := known.get(name)) is None:
+            near = difflib.get_close_matches(name, known, 1)
+            listed = f"did you mean {near[0]!r}?" if near else f"use {', '.join(known)}"
+            raise UsageError(f"there is no argument {name!r}: {listed}")
+        parse = setting.shown.get("parse")
+        if parse is not None and not isinstance(value, type(setting.default)):
+            value = parse(value)
+        (own if setting.path is None else inner.setdefault(setting.path, {}))[name] = value
+    made: Any = kind() if base is None else base
+    own |= {path: replace(getattr(made, path), **values) for path, values in inner.items()}
+    changed: _Made = replace(made, **own) if own else made
+    return changed
+
+
+def accepts(kind: Any, use: str | None = None) -> Callable[[_Call], _Call]:
+    """Show the settings of a dataclass in the signature of a call that accepts them as **options.
+
+    `help` then lists each with its default.
+    """
+
+    def decorate(call: _Call) -> _Call:
+        *own, options = inspect.signature(call).parameters.values()
+        assert options.kind is inspect.Parameter.VAR_KEYWORD
+        more = [
+            options.replace(
+                name=each.name,
+                kind=inspect.Parameter.KEYWORD_ONLY,
+                default=str(each.default) if "parse" in each.shown else each.default,
+                annotation="str" if "parse" in each.shown else each.kind,
+            )
+            for each in settings_of(kind, use).values()
+        ]
+        call.__signature__ = inspect.Signature([*own, *more])  # type: ignore[attr-defined]
+        return call
+
+    return decorate

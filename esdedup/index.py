@@ -11,20 +11,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Self, TypedDict, Unpack, get_args
+from typing import Any, Self, get_args
 
 from esdedup.analysis.explain import Explanation, explain
 from esdedup.analysis.report import Report, Wanted, report
-from esdedup.arguments import check_list, check_type
+from esdedup.arguments import accepts, check_list, check_type, from_settings
 from esdedup.exceptions import IndexNotFound, RecordError, StoreError, UsageError
-from esdedup.groups.groups import Grouping, Groups, Method, find_groups, regroup
+from esdedup.groups.groups import Grouping, Groups, find_groups, regroup
 from esdedup.groups.marks import mark_groups, require_settled
 from esdedup.ingest.ingest import IngestReport, ingest
 from esdedup.ingest.policies import DuplicatePolicy, PolicyAction
 from esdedup.ingest.renew import fields_to_read, renew
-from esdedup.models import Document, Metric, Query, Result, Statistics
+from esdedup.models import Document, Query, Result, Statistics
 from esdedup.pairs.edges import Edges
-from esdedup.pairs.keep_rule import KeepRule
 from esdedup.pairs.pairs import SimilarPairs, similar_pairs
 from esdedup.pairs.scan import OnStep, WorkFolder
 from esdedup.records.documents import partial_document
@@ -33,7 +32,7 @@ from esdedup.removal.log import Action, LogReader, LogWriter, RunHeader
 from esdedup.removal.remove import DedupReport, dedup, prepare
 from esdedup.removal.undo import UndoReport, undo
 from esdedup.search.hot_buckets import SAMPLED, HotBuckets, hot_buckets
-from esdedup.search.limits import ACTING, LOOKING, MAX_PER_BUCKET, RECALL, Limits
+from esdedup.search.limits import Limits
 from esdedup.search.nearest import nearest
 from esdedup.search.similar import request_body, similar
 from esdedup.sketch.scheme import Scheme, require_scheme
@@ -59,35 +58,6 @@ from esdedup.stores.stop_list import stop_entries
 
 DEFAULT_FILE = "esdedup.db"
 DEFAULT_INDEX = "documents"
-
-
-class GroupOptions(TypedDict, total=False):
-    """Says which documents form a group; every entry has a default.
-
-    threshold: least Jaccard similarity, 0.8 by default.
-    method: "leader" (default): each duplicate is within the threshold of its representative.
-    "components": a chain of similar documents makes one group.
-    keep: the rule that chooses the representative, "first" by default: first, last, first:FIELD,
-    last:FIELD, oldest:FIELD, newest:FIELD, longest or shortest.
-    metric: "jaccard" (default) or "hamming".
-    distance: most Hamming distance, in bits; None (default) for the distance that equal segments
-    guarantee.
-    recall: share of the pairs at the threshold to find, 0.999 by default.
-    max_per_bucket: compare a document with at most this many others of each bucket, 1,000 by
-    default.
-    exact: only documents of equal normalised text, False by default.
-    split_templates: take documents apart that fill one template differently, False by default.
-    """
-
-    threshold: float
-    method: Method
-    keep: str
-    metric: Metric
-    distance: int | None
-    recall: float
-    max_per_bucket: int
-    exact: bool
-    split_templates: bool
 
 
 @dataclass(frozen=True)
@@ -323,33 +293,22 @@ class Index:
         self.store.refresh()
         return deleted
 
+    @accepts(Limits, "query")
     def similar(
         self,
         text: str | None = None,
         *,
         id: str | None = None,
-        metric: Metric = "jaccard",
-        threshold: float | None = LOOKING,
-        distance: int | None = None,
-        k: int = 10,
-        candidates: int = 1_000,
-        recall: float = RECALL,
         filters: Sequence[Mapping[str, Any]] = (),
-        max_bucket: int | None = None,
+        limits: Limits | None = None,
+        **options: Any,
     ) -> Result:
-        """The documents most similar to a text, or to a document of the index.
+        """Return the documents most similar to a text, or to a document of the index.
 
-        metric: "jaccard" or "hamming".
-        threshold: least Jaccard similarity; None for the k nearest documents, however unlike.
-        distance: most Hamming distance, in bits; None for the distance that equal segments
-        guarantee.
-        k: maximum number of matches.
-        candidates: maximum number of documents to verify. The result tells if there were more.
-        recall: share of the documents at the threshold to find. The result has the expected one.
         filters: queries in the cluster's own language that a match must meet too.
-        max_bucket: leave out buckets that hold more documents. The result tells how many.
+        limits: how to compare, in place of options. options: the settings of `Limits` by name.
         """
-        limits = Limits(metric, threshold, distance, k, candidates, recall, max_bucket)
+        limits = from_settings(Limits, options, limits, "query")
         return self.similar_many([self.query(text, id, filters)], limits)[0]
 
     def similar_many(self, queries: Sequence[Query], limits: Limits) -> list[Result]:
@@ -388,45 +347,46 @@ class Index:
         body = request_body(self.meta, query, limits)
         return {**body, "collapse": {"field": f"{self.meta.field}.group"}} if collapse else body
 
+    @accepts(Limits, "pairs")
     def pairs(
-        self,
-        *,
-        metric: Metric = "jaccard",
-        threshold: float = LOOKING,
-        distance: int | None = None,
-        recall: float = RECALL,
-        max_per_bucket: int = MAX_PER_BUCKET,
-        on_step: OnStep | None = None,
+        self, *, limits: Limits | None = None, on_step: OnStep | None = None, **options: Any
     ) -> SimilarPairs:
-        """All pairs of similar documents, each once, the most similar first.
+        """Return all pairs of similar documents, each once, the most similar first.
 
-        max_per_bucket: compare a document with at most this many others of each bucket. The result
-        tells how many buckets were larger. The other arguments are those of `similar`.
+        The result reports how many buckets were larger than `max_per_bucket`.
+
+        on_step: as in `groups`.
+        limits: how to compare, in place of options. options: the settings of `Limits` by name.
         """
-        limits = Limits(metric, threshold, distance, recall=recall, max_per_bucket=max_per_bucket)
+        limits = from_settings(Limits, options, limits, "pairs")
         return similar_pairs(self.store, self.meta, limits, on_step)
 
+    @accepts(Grouping)
     def groups(
         self,
         *,
         edges: Edges | Iterable[tuple[str | int, str | int]] | None = None,
         work: str | Path | None = None,
         on_step: OnStep | None = None,
-        **options: Unpack[GroupOptions],
+        grouping: Grouping | None = None,
+        **options: Any,
     ) -> Groups:
-        """The groups of similar documents; nothing is changed.
+        """Return the groups of similar documents, and change nothing.
 
         edges: pairs of ids that another program found. Only these are compared, besides equal
-        texts, so that metric, recall, max_per_bucket and exact do not go with them.
-        work: folder to work in. A run that was stopped goes on from it; at the end it is removed.
+        texts, so that metric, recall, max_per_bucket and exact can't be combined with them.
+        work: folder to work in. An interrupted run resumes from it; it is removed at the end.
         on_step: called with a step's name, the documents done, and those to do.
-        options: see `GroupOptions`.
+        grouping: how to group, in place of options. options: the settings of `Grouping` and its
+        `Limits` by name; keep as text, such as "newest:published".
 
         Raises UsageError if an option is out of range, or the scheme lacks the tokens.
         """
+        grouping = from_settings(Grouping, options, grouping)
         with _working(work) as folder:
-            return self._found(edges, folder, on_step, options)
+            return self._found(grouping, edges, folder, on_step)
 
+    @accepts(Grouping)
     def group(
         self,
         *,
@@ -434,20 +394,22 @@ class Index:
         edges: Edges | Iterable[tuple[str | int, str | int]] | None = None,
         work: str | Path | None = None,
         on_step: OnStep | None = None,
-        **options: Unpack[GroupOptions],
+        grouping: Grouping | None = None,
+        **options: Any,
     ) -> GroupReport:
         """Find the groups of similar documents, and write them into their documents.
 
         A document that is similar to no other gets no group, and loses the one that it had.
         collapse_ready: it gets a group too, its own id, for searches that collapse on the group.
 
-        Takes the other arguments of `groups`, and raises what that raises. Raises StoreError while
-        the index is changing its scheme. The same call again completes a run that was stopped.
+        Accepts the other arguments of `groups`, and raises what that raises. Raises StoreError
+        while the index is changing its scheme. The same call again completes an interrupted run.
         """
         check_type("collapse_ready", collapse_ready, "bool")
+        grouping = from_settings(Grouping, options, grouping)
         require_settled(self.store, self.meta)
         with _working(work) as folder:
-            found = self._found(edges, folder, on_step, options)
+            found = self._found(grouping, edges, folder, on_step)
             marks = mark_groups(
                 self.store, self.meta, found, on_step, collapse_ready=collapse_ready
             )
@@ -463,12 +425,11 @@ class Index:
 
     def _found(
         self,
+        grouping: Grouping,
         edges: Edges | Iterable[tuple[str | int, str | int]] | None,
         folder: WorkFolder | None,
         on_step: OnStep | None,
-        options: GroupOptions,
     ) -> Groups:
-        grouping = grouping_of(options)
         if edges is not None and not isinstance(edges, Edges):
             edges = Edges.of(edges)
         return find_groups(
@@ -479,23 +440,25 @@ class Index:
         """Number of documents with tokens that groups don't hold."""
         return max(0, self.statistics().sketched - len(groups.ids))
 
+    @accepts(Grouping)
     def dedup(
         self,
-        action: Action = "delete",
+        action: Action,
         *,
         apply: bool = False,
         to: str | None = None,
         log: str | Path | None = None,
         groups: Groups | None = None,
         on_step: OnStep | None = None,
-        **options: Unpack[GroupOptions],
+        grouping: Grouping | None = None,
+        **options: Any,
     ) -> Dedup:
-        """Find duplicates; with `apply`, or by `Dedup.apply`, deletes, marks or moves them.
+        """Find duplicates; with `apply`, or by `Dedup.apply`, delete, mark or move them.
 
         action: "delete"; "mark" as `group` does; or "move" to the index `to`.
-        log: a new file that `undo` takes, INDEX.dedup-TIME.jsonl.zst by default.
+        log: a new file for `undo`, by default INDEX.dedup-TIME.jsonl.zst in the current folder.
         groups: the groups if they were found already; else they are found by the options.
-        on_step, options: as in `groups`.
+        on_step, grouping, options: as in `groups`.
 
         Raises UsageError if the arguments contradict each other, and what `groups` and
         `Dedup.apply` raise.
@@ -504,13 +467,14 @@ class Index:
             raise UsageError(f"action {action!r}: use delete, mark or move")
         check_type("log", log, "str | Path | None")
         if (action == "move") != (to is not None):
-            raise UsageError('action "move" and an index to move to (--to) go together')
+            raise UsageError('action "move" and an index to move to (--to) require each other')
         if to is not None:
             self.place.check_apart(to)
         made = f"{datetime.now(UTC):%Y%m%dT%H%M%S.%f}Z"
         name = f"{file_name(self.place.index)}.dedup-{made}.jsonl.zst"
-        found = self.groups(on_step=on_step, **options) if groups is None else groups
-        plan = Dedup(self, found, action, to, Path(log or name))
+        if groups is None:
+            groups = self.groups(on_step=on_step, grouping=grouping, **options)
+        plan = Dedup(self, groups, action, to, Path(log or name))
         return plan.apply() if apply else plan
 
     def undo(
@@ -594,6 +558,7 @@ class Index:
         """All judgements about the index, and the representatives that were chosen."""
         return read_judgements(self.store, self.meta)
 
+    @accepts(Grouping)
     def report(
         self,
         *,
@@ -602,16 +567,17 @@ class Index:
         sample: int = Wanted.sample,
         work: str | Path | None = None,
         on_step: OnStep | None = None,
-        **options: Unpack[GroupOptions],
+        grouping: Grouping | None = None,
+        **options: Any,
     ) -> Report:
-        """The duplicates of the index in numbers, with examples; nothing is changed.
+        """Return the duplicates of the index in numbers, with examples, and change nothing.
 
         examples: maximum number of pairs whose differences are shown.
         hot: maximum number of hot buckets.
         sample: documents to estimate the similarity of any two documents from; 0 for none.
-        work, on_step, options: as in `groups`.
+        work, on_step, grouping, options: as in `groups`.
         """
-        wanted, grouping = Wanted(examples, hot, sample), grouping_of(options)
+        wanted, grouping = Wanted(examples, hot, sample), from_settings(Grouping, options, grouping)
         with _working(work) as folder:
             return report(self.store, self.meta, grouping, wanted, work=folder, on_step=on_step)
 
@@ -691,15 +657,6 @@ def open(
     check_type("index", index, "str")
     place = Place(target if isinstance(target, Connection) else Path(target), index, policy)
     return Index(place.store(), scheme, text_field, place)
-
-
-def grouping_of(options: GroupOptions) -> Grouping:
-    """The grouping that options name. Raises UsageError if one is out of range."""
-    given: dict[str, Any] = {"threshold": ACTING, **options}
-    keep = KeepRule.parse(given.pop("keep", "first"))
-    names = ("method", "exact", "split_templates")
-    own = {name: given.pop(name) for name in names if name in given}
-    return Grouping(Limits(**given), keep=keep, **own)
 
 
 @contextmanager

@@ -232,7 +232,7 @@ class Bench:
         minhash = meta.scheme.minhash
         assert minhash is not None
         # Every candidate is a match that shares a shingle, whatever its similarity.
-        limits = Limits(threshold=1e-9, matches=1_000)
+        limits = Limits(threshold=1e-9, k=1_000)
         swaps = limits.swaps_for(meta.scheme)
         expected = np.array(
             [

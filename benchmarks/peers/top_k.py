@@ -172,7 +172,7 @@ def with_esdedup(corpus: Corpus, target: str | Path) -> Iterator[tuple[str, floa
             index.add({"id": str(row), "text": text} for row, text in enumerate(corpus.texts))
             seconds = time.perf_counter() - start
             for most in candidates:
-                limits = esdedup.Limits(threshold=None, matches=K, candidates=most)
+                limits = esdedup.Limits(threshold=None, k=K, candidates=most)
 
                 def ask(row: int, index: Any = index, limits: Any = limits) -> list[int]:
                     query = esdedup.Query(corpus.texts[row], str(row))

@@ -91,7 +91,7 @@ def with_esdedup(texts: Sequence[str], target: str | Path, where: str) -> Iterat
 
 
 def _similar(index: esdedup.Index, texts: Sequence[str], threshold: float) -> Ask:
-    limits = esdedup.Limits(threshold=threshold, matches=MOST, candidates=MOST)
+    limits = esdedup.Limits(threshold=threshold, k=MOST, candidates=MOST)
 
     def ask(row: int) -> Answer:
         (result,) = index.similar_many([esdedup.Query(texts[row], str(row))], limits)

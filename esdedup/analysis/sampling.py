@@ -115,7 +115,7 @@ def neighbours_of(
     is no stop list, and one shared band is enough. candidates: maximum number to verify of each.
     """
     whole, most = replace(meta, stop=()), candidates
-    limits = Limits("jaccard", least, matches=most, candidates=most, least=1, swaps=swaps)
+    limits = Limits("jaccard", least, k=most, candidates=most, least=1, swaps=swaps)
     for first in range(0, len(queries), QUERIES_AT_ONCE):
         yield similar(store, whole, queries[first : first + QUERIES_AT_ONCE], limits)
 

@@ -15,13 +15,14 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 from typer import Option
 
+from esdedup.arguments import from_settings
 from esdedup.exceptions import UsageError
 from esdedup.groups.groups import Grouping, Method
-from esdedup.index import DEFAULT_FILE, DEFAULT_INDEX, GroupOptions, Index, grouping_of, open
+from esdedup.index import DEFAULT_FILE, DEFAULT_INDEX, Index, open
 from esdedup.models import Metric
 from esdedup.search.limits import ACTING, LOOKING, MAX_PER_BUCKET, RECALL
 from esdedup.sketch.scheme import Scheme
@@ -259,7 +260,7 @@ class Target(_Cluster):
 
 @dataclass(frozen=True)
 class GroupingOptions:
-    """The options of a command that groups documents; the names are those of `GroupOptions`."""
+    """The options of a command that groups documents."""
 
     threshold: Acting = None
     method: MethodOption = "leader"
@@ -271,18 +272,14 @@ class GroupingOptions:
     recall: Recall = RECALL
     max_per_bucket: MaxPerBucket = MAX_PER_BUCKET
 
-    def arguments(self) -> GroupOptions:
-        """The arguments of `Index.groups`. Raises UsageError if options contradict each other."""
-        given = self.metric, self.threshold, self.distance
-        if self.exact and given != ("jaccard", None, None):
-            raise UsageError("--exact goes without --metric, --threshold and --distance")
-        check_metric_options(*given)
-        threshold = ACTING if self.threshold is None else self.threshold
-        return cast(GroupOptions, {**asdict(self), "threshold": threshold})
-
     def grouping(self) -> Grouping:
         """The grouping that the options name. Raises UsageError if one is out of range."""
-        return grouping_of(self.arguments())
+        given = self.metric, self.threshold, self.distance
+        if self.exact and given != ("jaccard", None, None):
+            raise UsageError("--exact can't be combined with --metric, --threshold or --distance")
+        check_metric_options(*given)
+        threshold = ACTING if self.threshold is None else self.threshold
+        return from_settings(Grouping, {**asdict(self), "threshold": threshold})
 
 
 def option_of(name: str) -> str:

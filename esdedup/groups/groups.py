@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from esdedup.arguments import check_fields
+from esdedup.arguments import check_fields, setting
 from esdedup.exceptions import UsageError
 from esdedup.groups.constraints import Constraints, JudgedCounts, constrained, judged_rows
 from esdedup.groups.templates import split_templates
@@ -67,11 +67,21 @@ class Grouping:
     Raises UsageError if the method is unknown, or templates are to be split without similarities.
     """
 
-    limits: Limits = Limits(threshold=ACTING)  # noqa: RUF009
-    method: Method = "leader"
-    keep: KeepRule = KeepRule()  # noqa: RUF009
-    exact: bool = False
-    split_templates: bool = False
+    limits: Limits = setting(Limits(threshold=ACTING), "Which documents are similar.", use="pairs")
+    method: Method = setting(
+        "leader",
+        "leader: duplicates are within the threshold of their representative; components: a chain"
+        " of similar documents forms one group.",
+    )
+    keep: KeepRule = setting(
+        KeepRule(),
+        "The representative: first or last (by id), first:FIELD or last:FIELD (also oldest:,"
+        " newest:), longest, shortest.",
+        metavar="RULE",
+        parse=KeepRule.parse,
+    )
+    exact: bool = setting(False, "Group only equal texts, after normalisation.")
+    split_templates: bool = setting(False, "Separate documents that fill one template differently.")
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -16,7 +16,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from esdedup.analysis.html import environment, shared
-from esdedup.index import GroupOptions, Index, Place
+from esdedup.groups.groups import Grouping
+from esdedup.index import Index, Place
 from esdedup.review.compare import Compare
 from esdedup.review.decide import Decide
 from esdedup.review.decisions import Decisions
@@ -51,7 +52,7 @@ class Page(Protocol):
 
 def review_of(
     place: Place,
-    options: GroupOptions,
+    grouping: Grouping,
     *,
     write: bool = False,
     show: Sequence[str] = (),
@@ -71,12 +72,12 @@ def review_of(
         target = replace(target, retry_for=min(target.retry_for, _RETRY_SECONDS))
     quick = replace(place, target=target)
     index, jobs = Index(quick.store(), place=quick), Jobs()
-    found = Found(index, opened, options, jobs, work)
+    found = Found(index, opened, grouping, jobs, work)
     return Review(
         index=index,
         scheme=index.scheme.id,
         open=opened,
-        options=options,
+        grouping=grouping,
         write=write,
         show=tuple(show),
         folder=Path.cwd(),

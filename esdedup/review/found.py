@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from esdedup.exceptions import UsageError
-from esdedup.groups.groups import Groups, Member
-from esdedup.index import GroupOptions, Index
+from esdedup.groups.groups import Grouping, Groups, Member
+from esdedup.index import Index
 from esdedup.models import Statistics
 from esdedup.pairs.keep_rule import rows_of
 from esdedup.review.jobs import Job, Jobs
@@ -100,7 +100,7 @@ class Found:
         self,
         index: Index,
         open: Callable[[], Index],
-        options: GroupOptions,
+        grouping: Grouping,
         jobs: Jobs,
         work: Path | None = None,
     ) -> None:
@@ -108,7 +108,7 @@ class Found:
         self.statistics: Statistics | None = None
         self._index = index
         self._open = open
-        self._options = options
+        self._grouping = grouping
         self._jobs = jobs
         self._work = work
         self._turn = threading.Lock()
@@ -211,7 +211,7 @@ class Found:
         with self._turn:
             decisions, reasons = len(self._made), len(self._reasons)
         with self._open() as index:
-            groups = index.groups(work=self._work, on_step=job.on_step, **self._options)
+            groups = index.groups(work=self._work, on_step=job.on_step, grouping=self._grouping)
             statistics = index.statistics()
         listed = Listed.of(groups)
         with self._turn:

@@ -25,7 +25,8 @@ from esdedup.exceptions import (
     StoreUnavailable,
     UsageError,
 )
-from esdedup.index import GroupOptions, Index
+from esdedup.groups.groups import Grouping
+from esdedup.index import Index
 from esdedup.models import Document
 from esdedup.review.decisions import Decisions
 from esdedup.review.found import Found
@@ -133,7 +134,7 @@ class Review:
     """The state that all pages share.
 
     index: for the pages; threads may use it at the same time. scheme: its id at the start. open:
-    opens the index once more, for long work in a job. options: how groups are found. write: changes
+    opens the index once more, for long work in a job. grouping: how to find groups. write: changes
     are allowed. show: fields that are shown beside texts. folder: of the logs. preparing: the
     job that searches wait for. found: the groups that were found.
     """
@@ -141,7 +142,7 @@ class Review:
     index: Index
     scheme: str
     open: Callable[[], Index]
-    options: GroupOptions
+    grouping: Grouping
     write: bool
     show: tuple[str, ...]
     folder: Path

@@ -22,13 +22,13 @@ class Drawing:
     @property
     def threshold(self) -> float:
         """The threshold near which most pairs are drawn: that of groups, if they have one."""
-        return self._review.options.get("threshold", ACTING)
+        return self._review.grouping.limits.threshold or ACTING
 
     @property
     def of_groups(self) -> bool:
         """Return whether groups are found by this threshold."""
-        options = self._review.options
-        return options.get("metric", "jaccard") == "jaccard" and not options.get("exact", False)
+        grouping = self._review.grouping
+        return grouping.limits.metric == "jaccard" and not grouping.exact
 
     @property
     def job(self) -> Job | None:

@@ -174,10 +174,10 @@ class Search:
         return self._page(asked, found=found, warnings=[*filter(None, warnings)])
 
     def _limits(self, asked: Asked) -> Limits:
-        options, number = self.review.options, asked.whole("number", _NUMBER, _MOST)
-        if options.get("metric") == "hamming":
-            return Limits("hamming", distance=options.get("distance"), matches=number)
-        return Limits(threshold=asked.share("threshold", LOOKING), matches=number)
+        limits, number = self.review.grouping.limits, asked.whole("number", _NUMBER, _MOST)
+        if limits.metric == "hamming":
+            return Limits("hamming", distance=limits.distance, k=number)
+        return Limits(threshold=asked.share("threshold", LOOKING), k=number)
 
     def _page(
         self,
@@ -204,6 +204,6 @@ class Search:
             typed=asked.fields,
             refreshing=waiting,
             waiting=waiting,
-            by_distance=self.review.options.get("metric") == "hamming",
+            by_distance=self.review.grouping.limits.metric == "hamming",
             **page,
         )

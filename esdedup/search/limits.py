@@ -6,7 +6,7 @@ import functools
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from esdedup.arguments import check_fields
+from esdedup.arguments import check_fields, setting
 from esdedup.exceptions import UsageError
 from esdedup.models import Metric
 from esdedup.sketch.banding import choose_banding, least_bands, swaps_for
@@ -34,14 +34,14 @@ class Limits:
     """Says which documents count as similar, and how far to look for them.
 
     metric: "jaccard" or "hamming".
-    threshold: least Jaccard similarity; None for the nearest documents, however unlike.
-    distance: most Hamming distance, in bits; None for the one that equal segments guarantee.
-    matches: maximum number of matches of a query.
+    threshold: minimum Jaccard similarity; None for the nearest documents, however different.
+    distance: maximum Hamming distance, in bits; None for the one that equal segments guarantee.
+    k: maximum number of matches of a query.
     candidates: maximum number of documents to fetch and verify for a query.
-    recall: share of the documents at the threshold to find. A higher recall asks for fewer shared
-    bands and more swaps (`banding`), and gets more candidates.
-    max_bucket: leave out bands or segments whose bucket holds more documents, but keep one; None
-    to leave out only the stop list. It costs one more round trip. Only for queries.
+    recall: share of the documents at the threshold to find. A higher recall requires fewer shared
+    bands and more swaps (`banding`), and returns more candidates.
+    max_bucket: skip bands or segments whose bucket holds more documents, but keep one; None to skip
+    only the stop list. It costs one more round trip. Only for queries.
     max_per_bucket: compare a document with at most this many others of a bucket. Not for queries.
     least: number of bands to share; None for the most that reach the recall.
     swaps: of queries; None for the fewest that reach the recall.
@@ -49,14 +49,25 @@ class Limits:
     Raises UsageError if a value is out of range.
     """
 
-    metric: Metric = "jaccard"
-    threshold: float | None = LOOKING
-    distance: int | None = None
-    matches: int = 10
-    candidates: int = 1_000
-    recall: float = RECALL
-    max_bucket: int | None = None
-    max_per_bucket: int = MAX_PER_BUCKET
+    metric: Metric = setting("jaccard", "Measure of similarity.", "-m")
+    threshold: float | None = setting(LOOKING, "Minimum Jaccard similarity, 0 to 1.", "-t")
+    distance: int | None = setting(
+        None,
+        "Maximum Hamming distance in bits, with --metric hamming.",
+        "-d",
+        show_default="what the segments guarantee",
+    )
+    k: int = setting(10, "Maximum number of matches.", "-k", use="query")
+    candidates: int = setting(
+        1_000, "Maximum number of documents to verify.", use="query", rare=True
+    )
+    recall: float = setting(RECALL, "Share to find of documents at the threshold.")
+    max_bucket: int | None = setting(
+        None, "Skip buckets of more documents.", show_default="no limit", use="query", rare=True
+    )
+    max_per_bucket: int = setting(
+        MAX_PER_BUCKET, "Maximum comparisons of a document in a bucket.", use="pairs", rare=True
+    )
     least: int | None = None
     swaps: int | None = None
 
@@ -71,8 +82,8 @@ class Limits:
             raise UsageError("the nearest documents are found by metric jaccard")
         elif self.max_bucket is not None:
             raise UsageError("buckets are limited with a threshold, not for the nearest documents")
-        if self.matches < 1:
-            raise UsageError(f"matches {self.matches}: use at least 1")
+        if self.k < 1:
+            raise UsageError(f"k {self.k}: use at least 1")
         if not 1 <= self.candidates <= MAX_CANDIDATES:
             raise UsageError(f"candidates {self.candidates}: use 1 to {MAX_CANDIDATES}")
         if not 0.0 < self.recall < 1.0:

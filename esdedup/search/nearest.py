@@ -64,7 +64,7 @@ class _Look:
 
     def farthest(self) -> float | None:
         """The similarity of the k-th match, or None if there are fewer."""
-        return self.near[-1].similarity if len(self.near) == self.limits.matches else None
+        return self.near[-1].similarity if len(self.near) == self.limits.k else None
 
     def least(self, query: CandidateQuery, level: _Level) -> int:
         """The number of tokens that a document nearer than the k-th shares with a query."""
@@ -79,7 +79,7 @@ class _Look:
     ) -> None:
         """Take in what a query found. matches: of the candidates."""
         both = {match.id: match for match in (*self.near, *matches) if match.similarity}
-        self.near = sorted(both.values(), key=by_similarity)[: self.limits.matches]
+        self.near = sorted(both.values(), key=by_similarity)[: self.limits.k]
         self.seen.update(match.id for match in matches)
         self.asked += len(query.groups)
         self.truncated = candidates.truncated
@@ -99,7 +99,7 @@ def nearest(
 ) -> list[Result]:
     """The documents nearest to each query by Jaccard similarity, in the order of the queries.
 
-    Only documents that share a token are found, so that there may be fewer than `limits.matches`.
+    Only documents that share a token are found, so that there may be fewer than `limits.k`.
     Documents that share no band may still share single values, if the index has them
     (`MinHash.signature`). A query takes no further level when it reaches `limits.recall`.
 

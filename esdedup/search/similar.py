@@ -94,7 +94,7 @@ def similar(
         for row, each, near in zip(some_rows, found, matches, strict=True):
             results[row] = replace(
                 results[row],
-                matches=near[: limits.matches],
+                matches=near[: limits.k],
                 candidates=len(each.found),
                 truncated=each.truncated,
                 asked=len(wanted[row].groups),
@@ -130,7 +130,7 @@ def of_equal_texts(
                 if stored == text
             ]
             matches.sort(key=by_similarity)
-            near, count = matches[: limits.matches], len(each.found)
+            near, count = matches[: limits.k], len(each.found)
             yield row, replace(empty, matches=near, candidates=count, truncated=each.truncated)
 
 

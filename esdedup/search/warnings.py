@@ -13,7 +13,7 @@ GOOD_RECALL = 0.95
 def lacking(result: Result, limits: Limits, values: bool) -> str | None:
     """A warning if a query's matches may be incomplete. values: the index has single values."""
     if limits.threshold is None:
-        return _lacking_nearest(result, limits.matches, values)
+        return _lacking_nearest(result, limits.k, values)
     if result.recall is None or result.blind:
         return None
     if result.stopped and result.recall < GOOD_RECALL:

@@ -49,7 +49,7 @@ def groups(
 ) -> DataFrame:
     """The documents with their groups.
 
-    method, keep, exact: see `esdedup.GroupOptions`; the field of a keep rule is a column of `df`.
+    method, keep, exact: see `esdedup.Grouping`; the field of a keep rule is a column of `df`.
     The other arguments are those of `similar_pairs`.
 
     Returns a row for each document: id, digest, group, original (string), similarity (double). The

@@ -95,7 +95,7 @@ def test_a_sample_tells_of_the_whole(store: Store) -> None:
     got = expectation(found.neighbours, 0.5, minhash).similar
     assert got == pytest.approx(truth(texts, 0.5), rel=0.12)
     queries = [Query(text, f"d{at}") for at, text in enumerate(texts)]
-    results = similar(store, META, queries, Limits(matches=1_000))
+    results = similar(store, META, queries, Limits(k=1_000))
     candidates = sum(result.candidates for result in results) / 600
     assert expectation(found.neighbours, 0.5, minhash).candidates == pytest.approx(
         candidates, rel=0.15

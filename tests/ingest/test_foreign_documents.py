@@ -101,7 +101,7 @@ def test_candidates_are_verified_before_the_next_are_fetched(tmp_path: Path, met
         texts["d7"] = ""
         index.add([{"id": id, "text": text} for id, text in texts.items()])
         queries = [esdedup.Query(text, exclude=id) for id, text in texts.items()]
-        limits = esdedup.Limits(metric, matches=5, candidates=10)
+        limits = esdedup.Limits(metric, k=5, candidates=10)
         results = index.similar_many(queries, limits)
         assert store.asked == [50, 50, 50, 50, 50, 9]
         assert store.held == 0
@@ -125,7 +125,7 @@ def test_a_search_of_many_takes_as_few_requests_as_before(
         return request(*arguments, **options)
 
     monkeypatch.setattr(client, "request", counted)
-    limits = esdedup.Limits(matches=5, candidates=10)
+    limits = esdedup.Limits(k=5, candidates=10)
     results = index.similar_many([esdedup.Query(words(n)) for n in range(130)], limits)
     assert [result.matches[0].id for result in results] == [f"d{n}" for n in range(130)]
     assert [each for each in asked if each != "_mapping"] == ["_msearch"] * 3

@@ -145,21 +145,21 @@ def test_what_dedup_and_undo_refuse(index: esdedup.Index, tmp_path: Path) -> Non
     for action, to in (("move", None), ("delete", "others"), ("move", "documents")):
         with pytest.raises(UsageError):
             index.dedup(action, to=to)  # type: ignore[arg-type]
-    nothing = index.dedup(threshold=1.0, apply=True)
+    nothing = index.dedup("delete", threshold=1.0, apply=True)
     assert nothing.log is None
     assert nothing.report == esdedup.DedupReport()
-    index.dedup(apply=True, log="log.jsonl")
+    index.dedup("delete", apply=True, log="log.jsonl")
     with esdedup.open(tmp_path / "b.db") as other:
         other.create()
         with pytest.raises(UsageError, match="if that is right, esdedup undo --force"):
             other.undo("log.jsonl")
         assert other.undo("log.jsonl", force=True).restored == 2
     with pytest.raises(UsageError, match=r"esdedup\.open"):
-        esdedup.Index(index.store).dedup()
+        esdedup.Index(index.store).dedup("delete")
 
 
 def test_a_log_that_is_damaged_is_told(index: esdedup.Index) -> None:
-    index.dedup(apply=True, log="log.jsonl")
+    index.dedup("delete", apply=True, log="log.jsonl")
     lines = Path("log.jsonl").read_text().splitlines()
     Path("log.jsonl").write_text("\n".join([*lines[:2], "{broken", *lines[2:]]) + "\n")
     undone = index.undo("log.jsonl")

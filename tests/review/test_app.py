@@ -21,6 +21,7 @@ import pytest
 import zstandard
 
 import esdedup
+from esdedup.arguments import from_settings
 from esdedup.exceptions import (
     EsdedupError,
     IndexNotFound,
@@ -29,6 +30,7 @@ from esdedup.exceptions import (
     StoreUnavailable,
     UsageError,
 )
+from esdedup.groups.groups import Grouping
 from esdedup.removal.log import LogReader
 from esdedup.review.app import application, review_of
 from esdedup.review.jobs import Job, Jobs
@@ -110,8 +112,8 @@ def visit(tmp_path: Path) -> Callable[..., Visitor]:
         with esdedup.open(tmp_path / "index.db") as index:
             index.add([{**each, **FIELDS.get(each["id"], {})} for each in DOCUMENTS])
             place = index.place
-        grouping: Any = {"threshold": 0.6, **options.pop("grouping", {})}
-        review = review_of(place, grouping, **options)
+        given = {"threshold": 0.6, **options.pop("grouping", {})}
+        review = review_of(place, from_settings(Grouping, given), **options)
         return Visitor(review)
 
     return start
@@ -611,7 +613,7 @@ def test_a_text_within_an_object_is_shown_once(tmp_path: Path) -> None:
     with esdedup.open(tmp_path / "index.db", text_field="page.parts.text") as index:
         index.add([{"id": "a1", "page": page, "tags": ["x"], "other": {"date": "2025"}}])
         place = index.place
-    shown = Visitor(review_of(place, {})).get("/document?id=a1").text
+    shown = Visitor(review_of(place, Grouping())).get("/document?id=a1").text
     assert html.unescape(shown).count(text) == 1
     fields = dict(re.findall(r"<dt><bdi>([^<]*)</bdi></dt><dd[^>]*>([^<]*)<", shown))
     assert {name: html.unescape(value) for name, value in fields.items()} == {

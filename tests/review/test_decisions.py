@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 import esdedup
+from esdedup.arguments import from_settings
+from esdedup.groups.groups import Grouping
 from esdedup.review.app import review_of
 from esdedup.review.pages import Review
 from tests.helpers.commands import words
@@ -31,8 +33,8 @@ def opened(tmp_path: Path) -> Open:
         place = index.place
 
     def start(**grouping: Any) -> Review:
-        options: Any = {"threshold": 0.6, **grouping}
-        review = review_of(place, options, write=True)
+        wanted = from_settings(Grouping, {"threshold": 0.6, **grouping})
+        review = review_of(place, wanted, write=True)
         assert review.found.find().over.wait(60)
         return review
 

@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 
 import esdedup
+from esdedup.arguments import from_settings
 from esdedup.exceptions import StoreUnavailable, UsageError
+from esdedup.groups.groups import Grouping
 from esdedup.index import Place
 from esdedup.review.app import review_of
 from tests.docs.test_json import documented
@@ -52,7 +54,7 @@ def visitor(place: Place) -> Visitor:
 
 
 def visiting(place: Place, write: bool = True, **grouping: Any) -> Visitor:
-    wanted: Any = {"threshold": 0.7, **grouping}
+    wanted = from_settings(Grouping, {"threshold": 0.7, **grouping})
     return Visitor(review_of(place, wanted, write=write, show=["city"]))
 
 

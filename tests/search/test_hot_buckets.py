@@ -128,7 +128,7 @@ def test_the_hottest_are_found_with_their_exact_sizes(filled: Filled) -> None:
 
 def by_one_band(index: esdedup.Index, id: str) -> esdedup.Result:
     """The documents similar to one that share any band."""
-    limits = esdedup.Limits(threshold=0.8, matches=50, least=1, swaps=0)
+    limits = esdedup.Limits(threshold=0.8, k=50, least=1, swaps=0)
     return index.similar_many([index.query(id=id)], limits)[0]
 
 

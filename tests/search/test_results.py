@@ -155,9 +155,7 @@ def test_any_threshold_from_one_index(index: esdedup.Index, threshold: float) ->
     near = {ids for ids, value in brute_force(texts).items() if value >= threshold}
     queries = [index.query(id=f"t{row:03}") for row in range(len(texts))]
     strict, loose = (
-        index.similar_many(
-            queries, esdedup.Limits(threshold=threshold, matches=1_000, recall=recall)
-        )
+        index.similar_many(queries, esdedup.Limits(threshold=threshold, k=1_000, recall=recall))
         for recall in (0.999, 0.5)
     )
     for results, recall in ((strict, 0.999), (loose, 0.5)):
@@ -184,7 +182,7 @@ def test_the_nearest_however_unlike(open_index: Open, signature: int) -> None:
     index.add({"id": f"t{row:03}", "text": text} for row, text in enumerate(texts))
     similarity = brute_force(texts)
     queries = [index.query(id=f"t{row:03}") for row in range(0, len(texts), 7)]
-    results = index.similar_many(queries, esdedup.Limits(threshold=None, matches=5))
+    results = index.similar_many(queries, esdedup.Limits(threshold=None, k=5))
     found = true = 0
     for query, result in zip(queries, results, strict=True):
         own = {

@@ -62,7 +62,7 @@ def searching(index: esdedup.Index) -> None:
     index.similar(id="a", threshold=None)
     index.similar(id="a", metric="hamming", distance=7, filters=[{"term": {"tenant": "a"}}])
     query: esdedup.Query = index.query("The council met")
-    results: list[esdedup.Result] = index.similar_many([query], esdedup.Limits(matches=3))
+    results: list[esdedup.Result] = index.similar_many([query], esdedup.Limits(k=3))
     body: dict[str, Any] = index.request_body(query, esdedup.Limits(), collapse=True)
     explanation: esdedup.Explanation = index.explain("a", "b")
     print(len(results), body, explanation.similarity)
@@ -83,8 +83,8 @@ def whole_index(index: esdedup.Index) -> None:
     joined: esdedup.Groups = index.groups(edges=edges, threshold=0.7)
     counts: esdedup.EdgeCounts | None = index.group(edges=[("a", "b")]).groups.edges
     print(len(edges), joined.recall, counts)
-    options: esdedup.GroupOptions = {"metric": "hamming", "distance": 3, "max_per_bucket": 100}
-    index.groups(**options)
+    limits = esdedup.Limits("hamming", distance=3, max_per_bucket=100)
+    index.groups(grouping=esdedup.Grouping(limits))
     page: esdedup.Report = index.report(threshold=0.8, examples=3, sample=0)
     Path("report.html").write_text(page.html("news"))
     print(page.to_json()["duplicates"], page.warnings)

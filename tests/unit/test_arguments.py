@@ -31,7 +31,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     ("named", "call"),
     [
         ("text: use text or None, not int", lambda index: index.similar(text=5)),
-        ("matches: use a whole number, not str", lambda index: index.similar("x", k="5")),
+        ("k: use a whole number, not str", lambda index: index.similar("x", k="5")),
         ("threshold: use a number or None", lambda index: index.similar("x", threshold="0.5")),
         ("filters: give a list", lambda index: index.similar("x", filters={"term": {}})),
         ("max_per_bucket: use a whole", lambda index: index.pairs(max_per_bucket=1.5)),

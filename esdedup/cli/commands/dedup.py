@@ -67,12 +67,12 @@ def dedup_command(
         raise UsageError("--to and --log go with --apply")
     if apply:
         _require_answer(yes, "--apply")
-    arguments = group_options.arguments()
+    grouping = group_options.grouping()
     wanted: Action = action if apply and action is not None else "delete"
     with target.open() as index:
         output.warn_before(index, group_options.metric)
         with output.steps() as on_step:
-            plan = index.dedup(wanted, to=to, log=log, on_step=on_step, **arguments)
+            plan = index.dedup(wanted, to=to, log=log, on_step=on_step, grouping=grouping)
         groups = plan.groups
         duplicates, heads = groups.duplicates, int(groups.sizes.size)
         output.tell_reading(groups.basis, groups.grouping.limits)

@@ -150,8 +150,8 @@ def group_command(
     after it was stopped: it goes on where it was (Spark begins again). Edges may come from any
     program, in files as index takes them: each is compared, and counts if it reaches --threshold.
     """
-    arguments = group_options.arguments()
-    edge_files = edge_options.check(group_options.grouping())
+    grouping = group_options.grouping()
+    edge_files = edge_options.check(grouping)
     results.check(edge_files)
     if engine == "spark":
         _check_for_spark(target, group_options, edge_files, results)
@@ -170,12 +170,14 @@ def group_command(
         edges, failed = edge_options.read(edge_files, letters)
         if engine == "spark":
             job = collapse_ready, work, dry_run, master, 0 if wants_json else _LARGEST
-            found = _on_spark(target, group_options.grouping(), *job)
+            found = _on_spark(target, grouping, *job)
         else:
             folder = Path(work) if work else index.place.work_folder("group")
             with output.steps() as on_step:
                 if dry_run:
-                    groups = index.groups(edges=edges, work=folder, on_step=on_step, **arguments)
+                    groups = index.groups(
+                        edges=edges, work=folder, on_step=on_step, grouping=grouping
+                    )
                     found = _Found.of(groups, None, index.missed(groups))
                 else:
                     report = index.group(
@@ -183,7 +185,7 @@ def group_command(
                         edges=edges,
                         work=folder,
                         on_step=on_step,
-                        **arguments,
+                        grouping=grouping,
                     )
                     groups = report.groups
                     found = _Found.of(groups, report.marks, report.missed)

@@ -59,11 +59,10 @@ def review_command(
         from esdedup.review.server import serve
     except ImportError as error:
         raise MissingExtra("the page needs more: pip install 'esdedup[review]'") from error
-    arguments = group_options.arguments()
-    group_options.grouping()
+    grouping = group_options.grouping()
     with target.open() as index:
         place = index.place
-    review = review_of(place, arguments, write=write, show=show or (), work=work)
+    review = review_of(place, grouping, write=write, show=show or (), work=work)
 
     with ExitStack() as stack:
 

@@ -266,7 +266,7 @@ def _answer_all(
         message(lack)
     elif few:
         message(
-            f"{count(few, 'text')} with fewer than {limits.matches} matches, or with missing ones:"
+            f"{count(few, 'text')} with fewer than {limits.k} matches, or with missing ones:"
             " see expected_recall"
         )
     if stopped:
