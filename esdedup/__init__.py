@@ -33,10 +33,10 @@ from esdedup.ingest.enrich import OpenIndex, enrich
 from esdedup.ingest.ingest import IngestReport
 from esdedup.ingest.policies import DuplicatePolicy
 from esdedup.models import Document, Failure, Match, Pair, Query, Result, Share, Statistics
-from esdedup.pairs.comparison import Basis
-from esdedup.pairs.edges import EdgeCounts, Edges
-from esdedup.pairs.keep_rule import KeepRule
-from esdedup.pairs.pairs import SimilarPairs
+from esdedup.pairing.comparison import Basis
+from esdedup.pairing.edges import EdgeCounts, Edges
+from esdedup.pairing.keep_rule import KeepRule
+from esdedup.pairing.pairs import SimilarPairs
 from esdedup.removal.log import LogReader
 from esdedup.removal.remove import DedupReport
 from esdedup.removal.undo import UndoReport

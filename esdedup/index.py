@@ -23,9 +23,9 @@ from esdedup.ingest.ingest import IngestReport, ingest
 from esdedup.ingest.policies import DuplicatePolicy, PolicyAction
 from esdedup.ingest.renew import fields_to_read, renew
 from esdedup.models import Document, Query, Result, Statistics
-from esdedup.pairs.edges import Edges
-from esdedup.pairs.pairs import SimilarPairs, similar_pairs
-from esdedup.pairs.scan import OnStep, WorkFolder
+from esdedup.pairing.edges import Edges
+from esdedup.pairing.pairs import SimilarPairs, similar_pairs
+from esdedup.pairing.scan import OnStep, WorkFolder
 from esdedup.records.documents import partial_document
 from esdedup.records.files import BadRecord, Record
 from esdedup.removal.log import Action, LogReader, LogWriter, RunHeader

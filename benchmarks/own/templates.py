@@ -45,7 +45,7 @@ from benchmarks.lib.measuring import Figures
 from benchmarks.peers import environments
 from benchmarks.peers.quality import INSIDE, settings_for
 from esdedup.analysis.feature_weights import count_corpus, weighted_by_corpus
-from esdedup.pairs.union_find import join, singletons
+from esdedup.pairing.union_find import join, singletons
 from esdedup.sketch.sketch import shingle_sets
 
 THRESHOLDS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)

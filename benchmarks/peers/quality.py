@@ -39,7 +39,7 @@ from benchmarks.lib.measuring import Figures
 from benchmarks.lib.scoring import I64, Truth, keys_of
 from benchmarks.peers import environments
 from benchmarks.peers.quality_tables import tables
-from esdedup.pairs.pairs import SimilarPairs
+from esdedup.pairing.pairs import SimilarPairs
 from esdedup.search.limits import MAX_PER_BUCKET
 from esdedup.sketch.banding import least_bands
 from esdedup.sketch.sketch import shingle_sets, sketch

@@ -26,8 +26,8 @@ from esdedup.groups.constraints import JudgedCounts
 from esdedup.groups.groups import Grouping, Groups, find_groups, joined_though_unlike
 from esdedup.ingest.renew import digests
 from esdedup.models import Statistics
-from esdedup.pairs.scan import OnStep, WorkFolder
-from esdedup.pairs.verify import texts_in
+from esdedup.pairing.scan import OnStep, WorkFolder
+from esdedup.pairing.verify import texts_in
 from esdedup.search.buckets import Capped
 from esdedup.search.hot_buckets import HotBuckets, hot_buckets
 from esdedup.search.limits import require_simhash

@@ -29,7 +29,7 @@ from esdedup.exceptions import EsdedupError, InputError, UsageError
 from esdedup.groups.constraints import JudgedCounts
 from esdedup.index import Index
 from esdedup.models import Metric
-from esdedup.pairs.comparison import Basis
+from esdedup.pairing.comparison import Basis
 from esdedup.search.buckets import Capped
 from esdedup.search.limits import Limits
 from esdedup.search.warnings import cut_buckets, lacking_recall, percent, without_tokens

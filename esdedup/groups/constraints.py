@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from esdedup.pairs.candidates import Classes
-from esdedup.pairs.union_find import join, singletons
+from esdedup.pairing.candidates import Classes
+from esdedup.pairing.union_find import join, singletons
 from esdedup.sketch.sketch import digest_words
 from esdedup.stores.judgements import Judgement, Judgements
 from esdedup.text.arrays import F64, I64, U64, Mask

@@ -21,11 +21,11 @@ from esdedup.arguments import check_fields, setting
 from esdedup.exceptions import UsageError
 from esdedup.groups.constraints import Constraints, JudgedCounts, constrained, judged_rows
 from esdedup.groups.templates import split_templates
-from esdedup.pairs.candidates import BandCandidates, Classes, GivenPairs, HammingPairs
-from esdedup.pairs.comparison import Basis, Reading, reading_for
-from esdedup.pairs.edges import EdgeCandidates, EdgeCounts, Edges
-from esdedup.pairs.keep_rule import KeepRule, before_others, rows_of
-from esdedup.pairs.scan import (
+from esdedup.pairing.candidates import BandCandidates, Classes, GivenPairs, HammingPairs
+from esdedup.pairing.comparison import Basis, Reading, reading_for
+from esdedup.pairing.edges import EdgeCandidates, EdgeCounts, Edges
+from esdedup.pairing.keep_rule import KeepRule, before_others, rows_of
+from esdedup.pairing.scan import (
     JUDGEMENTS,
     LIST_OF_EDGES,
     Checkpoint,
@@ -34,9 +34,9 @@ from esdedup.pairs.scan import (
     WorkFolder,
     sketched,
 )
-from esdedup.pairs.strings import Strings
-from esdedup.pairs.union_find import follow
-from esdedup.pairs.verify import ExactSimilarity, texts_in, texts_of
+from esdedup.pairing.strings import Strings
+from esdedup.pairing.union_find import follow
+from esdedup.pairing.verify import ExactSimilarity, texts_in, texts_of
 from esdedup.search.buckets import Capped
 from esdedup.search.limits import ACTING, MAX_PER_BUCKET, RECALL, Limits
 from esdedup.sketch.sketch import digest_of_words

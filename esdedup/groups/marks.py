@@ -16,7 +16,7 @@ import numpy as np
 from esdedup.exceptions import StoreError
 from esdedup.groups.groups import Groups
 from esdedup.models import Change, Held, tokens_in
-from esdedup.pairs.scan import OnStep
+from esdedup.pairing.scan import OnStep
 from esdedup.records.documents import MARKS
 from esdedup.stores.base import Store
 from esdedup.stores.changes import ChangeReport, Decision, change_held

@@ -14,7 +14,7 @@ from esdedup.exceptions import UsageError
 from esdedup.groups.groups import Grouping, Groups, Member
 from esdedup.index import Index
 from esdedup.models import Statistics
-from esdedup.pairs.keep_rule import rows_of
+from esdedup.pairing.keep_rule import rows_of
 from esdedup.review.jobs import Job, Jobs
 from esdedup.text.arrays import F64, I64
 

@@ -14,7 +14,7 @@ from starlette.routing import Route
 from esdedup.analysis.templates import in_group, warning_of
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.models import Document
-from esdedup.pairs.keep_rule import KeepRule
+from esdedup.pairing.keep_rule import KeepRule
 from esdedup.review.found import Listed, row_of
 from esdedup.review.jobs import Job
 from esdedup.review.pages import Asked, NotThere, Review, redirect

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from esdedup.pairs.comparison import Reading
+from esdedup.pairing.comparison import Reading
 from esdedup.search.buckets import Capped
 from esdedup.search.limits import Limits, require_minhash
 from esdedup.spark.tables import Batches, Tables, mapped

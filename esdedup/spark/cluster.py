@@ -38,7 +38,7 @@ from esdedup.groups.marks import (
     write_marks,
 )
 from esdedup.models import MOST_SLICES, Document, Failure, Share
-from esdedup.pairs.keep_rule import KeepRule, sort_key
+from esdedup.pairing.keep_rule import KeepRule, sort_key
 from esdedup.spark.pairs import of_index
 from esdedup.spark.tables import Batches, mapped
 from esdedup.stores import connect

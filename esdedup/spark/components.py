@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from esdedup.pairs.union_find import join, singletons
+from esdedup.pairing.union_find import join, singletons
 from esdedup.spark.tables import Tables
 
 EDGES_ON_DRIVER = 4_000_000

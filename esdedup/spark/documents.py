@@ -1,7 +1,7 @@
 """Numbers documents in their order of precedence, and sketches them.
 
 A number takes 8 bytes where ids are shuffled. The first documents of a bucket, and of a group, are
-those of the smallest numbers, as rows are for `esdedup.pairs`.
+those of the smallest numbers, as rows are for `esdedup.pairing`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from pyspark.sql import types as T
 from pyspark.sql.window import Window
 
 from esdedup.exceptions import UsageError
-from esdedup.pairs.comparison import Reading
-from esdedup.pairs.keep_rule import ABSENT, KeepRule, sort_key, sort_keys
-from esdedup.pairs.strings import Strings
+from esdedup.pairing.comparison import Reading
+from esdedup.pairing.keep_rule import ABSENT, KeepRule, sort_key, sort_keys
+from esdedup.pairing.strings import Strings
 from esdedup.sketch.sketch import NO_TEXT, normalised_digests, sketch
 from esdedup.spark.tables import Batches, Tables, mapped
 from esdedup.stores.fields import text_at

@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 
 from esdedup.exceptions import UsageError
 from esdedup.groups.groups import Grouping, Method
-from esdedup.pairs.comparison import Reading
-from esdedup.pairs.keep_rule import KeepRule
+from esdedup.pairing.comparison import Reading
+from esdedup.pairing.keep_rule import KeepRule
 from esdedup.search.limits import ACTING, MAX_PER_BUCKET, RECALL, Limits
 from esdedup.sketch.scheme import Scheme
 from esdedup.spark.components import components

@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from esdedup.exceptions import UsageError
-from esdedup.pairs.comparison import Basis, Reading, reading_for
-from esdedup.pairs.keep_rule import KeepRule
+from esdedup.pairing.comparison import Basis, Reading, reading_for
+from esdedup.pairing.keep_rule import KeepRule
 from esdedup.search.buckets import Capped
 from esdedup.search.limits import (
     LOOKING,

@@ -24,10 +24,10 @@ import esdedup
 from esdedup.groups.groups import Grouping, Groups, find_groups
 from esdedup.groups.marks import mark_groups
 from esdedup.models import natural
-from esdedup.pairs import scan as work_folder
-from esdedup.pairs.keep_rule import KeepRule
-from esdedup.pairs.scan import WorkFolder
-from esdedup.pairs.union_find import join, singletons
+from esdedup.pairing import scan as work_folder
+from esdedup.pairing.keep_rule import KeepRule
+from esdedup.pairing.scan import WorkFolder
+from esdedup.pairing.union_find import join, singletons
 from esdedup.search import buckets
 from esdedup.sketch.sketch import sketch
 from esdedup.text.jaccard import jaccard

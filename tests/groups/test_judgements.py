@@ -17,7 +17,7 @@ import esdedup
 from esdedup.groups.constraints import Constraints
 from esdedup.groups.groups import Groups, Method
 from esdedup.ingest.policies import DuplicatePolicy, Originals, PolicyAction
-from esdedup.pairs.union_find import join, singletons
+from esdedup.pairing.union_find import join, singletons
 from esdedup.removal.remove import DedupReport
 from esdedup.sketch.sketch import normalised_digests
 from esdedup.stores.judgements import PREFIX, Judgement, keep_judgement

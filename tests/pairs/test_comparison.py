@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 import esdedup
 from esdedup.groups.groups import Grouping, find_groups
 from esdedup.models import natural
-from esdedup.pairs import scan as work_folder
-from esdedup.pairs.scan import WorkFolder
-from esdedup.pairs.strings import Strings, natural_order
+from esdedup.pairing import scan as work_folder
+from esdedup.pairing.scan import WorkFolder
+from esdedup.pairing.strings import Strings, natural_order
 from tests.helpers.commands import run_command, words, write_lines
 from tests.helpers.places import Place
 
@@ -134,7 +134,7 @@ def test_files_of_several_shares(
 ) -> None:
     """Texts and ids come from the right share, though the shares are not in the order of ids."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("esdedup.pairs.file_pairs.DOCUMENTS_A_SHARE", 30)
+    monkeypatch.setattr("esdedup.pairing.file_pairs.DOCUMENTS_A_SHARE", 30)
     monkeypatch.setattr("esdedup.records.files.CHUNK_BYTES", 1_000)
     records = alike(60)
     write_lines(Path("a.jsonl"), [*records[::-1], {**records[0], "text": "of no other"}, "bad"])

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 import esdedup
 from esdedup.groups.groups import Grouping, Groups, Method, find_groups
-from esdedup.pairs import edges as module
-from esdedup.pairs import scan as work_folder
-from esdedup.pairs.edges import EdgeCounts, Edges
-from esdedup.pairs.scan import WorkFolder
+from esdedup.pairing import edges as module
+from esdedup.pairing import scan as work_folder
+from esdedup.pairing.edges import EdgeCounts, Edges
+from esdedup.pairing.scan import WorkFolder
 from esdedup.search import buckets
 from esdedup.search.limits import Limits
 from esdedup.text.hashing import xxh3

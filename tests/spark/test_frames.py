@@ -21,9 +21,9 @@ from pyspark.sql import functions as F  # noqa: N812
 import esdedup
 from benchmarks.lib.planted import planted
 from esdedup import Groups, Limits, Scheme, SimilarPairs, UsageError, arrow
-from esdedup.pairs.file_pairs import pairs_in_files
-from esdedup.pairs.scan import WorkFolder
-from esdedup.pairs.union_find import join, singletons
+from esdedup.pairing.file_pairs import pairs_in_files
+from esdedup.pairing.scan import WorkFolder
+from esdedup.pairing.union_find import join, singletons
 from esdedup.records.files import chunks_in
 from esdedup.search.limits import comparing_scheme
 from esdedup.spark import groups, report_of, similar_pairs, tokens

@@ -29,8 +29,8 @@ from esdedup.exceptions import StoreError, UsageError
 from esdedup.groups.constraints import JudgedCounts
 from esdedup.groups.groups import Grouping, Groups, check_for_edges
 from esdedup.groups.marks import wanted_marks
-from esdedup.pairs.comparison import Basis
-from esdedup.pairs.edges import EDGE_FIELDS, EdgeCounts, Edges, edges_in
+from esdedup.pairing.comparison import Basis
+from esdedup.pairing.edges import EDGE_FIELDS, EdgeCounts, Edges, edges_in
 from esdedup.records.files import BadRecord, Record
 from esdedup.search.buckets import Capped
 from esdedup.search.limits import Limits

@@ -22,10 +22,10 @@ from esdedup.cli.output import count, message
 from esdedup.cli.result_files import ResultFile, write_rows
 from esdedup.exceptions import UsageError
 from esdedup.models import Pair
-from esdedup.pairs.file_pairs import pairs_in_files
-from esdedup.pairs.pairs import SimilarPairs, similar_pairs
-from esdedup.pairs.scan import WorkFolder
-from esdedup.pairs.verify import texts_in
+from esdedup.pairing.file_pairs import pairs_in_files
+from esdedup.pairing.pairs import SimilarPairs, similar_pairs
+from esdedup.pairing.scan import WorkFolder
+from esdedup.pairing.verify import texts_in
 from esdedup.search.limits import (
     LOOKING,
     MAX_PER_BUCKET,

@@ -19,7 +19,7 @@ from esdedup.cli.output import (
     write_page,
 )
 from esdedup.models import MOST_SAMPLED
-from esdedup.pairs.scan import WorkFolder
+from esdedup.pairing.scan import WorkFolder
 from esdedup.search.hot_buckets import MOST_COUNTED
 from esdedup.stores.private_files import file_name
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esdedup.pairs.keep_rule import KeepRule, rows_of, sort_key, sort_keys
-from esdedup.pairs.strings import Strings, natural_order
+from esdedup.pairing.keep_rule import KeepRule, rows_of, sort_key, sort_keys
+from esdedup.pairing.strings import Strings, natural_order
 
 IDS = st.lists(st.text("a01\0é2-", min_size=1, max_size=5), unique=True, min_size=1, max_size=9)
 KEYS = st.one_of(

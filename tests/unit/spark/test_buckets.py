@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esdedup.pairs.union_find import follow, singletons
+from esdedup.pairing.union_find import follow, singletons
 from esdedup.search.buckets import bucket_column, capped, earlier_pairs
 from esdedup.spark.candidates import Buckets, Stars, _pairs, _star_pairs
 from esdedup.spark.groups import _followers

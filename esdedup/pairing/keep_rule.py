@@ -19,7 +19,7 @@ import numpy as np
 from esdedup.arguments import check_type
 from esdedup.exceptions import UsageError
 from esdedup.models import Document
-from esdedup.pairs.strings import Strings, natural_keys
+from esdedup.pairing.strings import Strings, natural_keys
 from esdedup.stores.fields import text_at, value_at
 from esdedup.text.arrays import I64
 

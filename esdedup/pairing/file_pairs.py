@@ -16,10 +16,10 @@ import numpy as np
 from esdedup.ingest.ingest import DeadLetter
 from esdedup.ingest.parallel import in_order
 from esdedup.models import natural
-from esdedup.pairs.comparison import Reading
-from esdedup.pairs.pairs import SimilarPairs, pairs_among
-from esdedup.pairs.scan import DOCUMENTS_A_SHARE, Columns, OnStep, Part, WorkFolder, sketched
-from esdedup.pairs.strings import Strings
+from esdedup.pairing.comparison import Reading
+from esdedup.pairing.pairs import SimilarPairs, pairs_among
+from esdedup.pairing.scan import DOCUMENTS_A_SHARE, Columns, OnStep, Part, WorkFolder, sketched
+from esdedup.pairing.strings import Strings
 from esdedup.records.documents import items_of
 from esdedup.records.files import BadRecord, Chunk
 from esdedup.search.limits import Limits, narrowed_scheme

@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 
 from esdedup.models import Metric, Pair
-from esdedup.pairs.candidates import BandCandidates, Classes, HammingPairs
-from esdedup.pairs.comparison import Basis, Reading, reading_for
-from esdedup.pairs.scan import Columns, OnStep, TextsOf, WorkFolder
-from esdedup.pairs.verify import ExactSimilarity, texts_of
+from esdedup.pairing.candidates import BandCandidates, Classes, HammingPairs
+from esdedup.pairing.comparison import Basis, Reading, reading_for
+from esdedup.pairing.scan import Columns, OnStep, TextsOf, WorkFolder
+from esdedup.pairing.verify import ExactSimilarity, texts_of
 from esdedup.search.buckets import Capped, bucket_column, capped, earlier_pairs
 from esdedup.search.limits import Limits
 from esdedup.stores.base import Store

@@ -11,8 +11,8 @@ from functools import partial
 import numpy as np
 
 from esdedup.ingest.parallel import in_order
-from esdedup.pairs.scan import Columns, TextsOf
-from esdedup.pairs.union_find import join, singletons
+from esdedup.pairing.scan import Columns, TextsOf
+from esdedup.pairing.union_find import join, singletons
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import shingle_sets
 from esdedup.stores.base import Store

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from esdedup.models import Metric
-from esdedup.pairs.keep_rule import KeepRule
+from esdedup.pairing.keep_rule import KeepRule
 from esdedup.search.limits import Limits, comparing_scheme, require_minhash, require_simhash
 from esdedup.sketch.banding import expected_recall
 from esdedup.sketch.kinds.minhash import MinHash

@@ -28,10 +28,10 @@ from numpy.typing import NDArray
 
 from esdedup.exceptions import EsdedupError, StoreError, UsageError
 from esdedup.models import Document, Share
-from esdedup.pairs.comparison import Reading
-from esdedup.pairs.keep_rule import before_others
-from esdedup.pairs.strings import Strings, natural_order
-from esdedup.pairs.union_find import singletons
+from esdedup.pairing.comparison import Reading
+from esdedup.pairing.keep_rule import before_others
+from esdedup.pairing.strings import Strings, natural_order
+from esdedup.pairing.union_find import singletons
 from esdedup.search.limits import require_minhash, require_simhash
 from esdedup.sketch.kinds.segments import fingerprints_of
 from esdedup.sketch.sketch import digest_words, sketch
