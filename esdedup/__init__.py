@@ -1,74 +1,92 @@
 """Near-duplicate search for Elasticsearch, OpenSearch, or a local file."""
 
-from esdedup.analysis.distribution import Bin, SizeRange
-from esdedup.analysis.explain import (
-    Block,
-    ExplainedBands,
-    ExplainedDocument,
-    ExplainedSegments,
-    Explanation,
-    Meeting,
-)
-from esdedup.analysis.report import AllPairs, Example, ExampleText, LargeGroup, Report
-from esdedup.analysis.templates import Template
-from esdedup.exceptions import (
-    AuthenticationFailed,
-    DuplicateFound,
-    EsdedupError,
-    IndexNotFound,
-    InputError,
-    MissingExtra,
-    PermissionDenied,
-    RecordError,
-    SchemeMismatch,
-    StoreError,
-    StoreUnavailable,
-    UsageError,
-)
-from esdedup.groups.constraints import JudgedCounts
-from esdedup.groups.groups import Group, Grouping, Groups, Member
-from esdedup.index import Dedup, GroupReport, Index, Place, open
-from esdedup.ingest.arrivals import Verdict
-from esdedup.ingest.enrich import OpenIndex, enrich
-from esdedup.ingest.ingest import IngestReport
-from esdedup.ingest.policies import DuplicatePolicy
-from esdedup.models import Document, Failure, Match, Pair, Query, Result, Share, Statistics
-from esdedup.pairing.comparison import Basis
-from esdedup.pairing.edges import EdgeCounts, Edges
-from esdedup.pairing.keep_rule import KeepRule
-from esdedup.pairing.pairs import SimilarPairs
-from esdedup.removal.log import LogReader
-from esdedup.removal.remove import DedupReport
-from esdedup.removal.undo import UndoReport
-from esdedup.search.buckets import Capped
-from esdedup.search.hot_buckets import HotBucket, HotBuckets
-from esdedup.search.limits import Limits
-from esdedup.sketch.kinds.minhash import MinHash
-from esdedup.sketch.kinds.segments import Layout
-from esdedup.sketch.kinds.simhash import SimHash
-from esdedup.sketch.kinds.weights import FeatureWeights
-from esdedup.sketch.scheme import Scheme
-from esdedup.stores import BulkPolicy, Store
-from esdedup.stores.changes import ChangeReport
-from esdedup.stores.connection import Connection
-from esdedup.stores.judgements import Judgement, Judgements
-from esdedup.stores.mapping import IndexMeta
-from esdedup.text.highlight import Excerpt, MarkedText, Piece, Word, Words
-from esdedup.text.normalise import Normalisation
-from esdedup.text.shingles import Shingling
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from esdedup import admin as admin
+    from esdedup import arrow as arrow
+    from esdedup import exceptions as exceptions
+    from esdedup import spark as spark
+    from esdedup.analysis.explain import Explanation
+    from esdedup.analysis.report import Report
+    from esdedup.exceptions import (
+        EsdedupError,
+        IndexNotFound,
+        RecordError,
+        SchemeMismatch,
+        StoreError,
+        UsageError,
+    )
+    from esdedup.groups.groups import Group, Grouping, Groups
+    from esdedup.index import Dedup, GroupReport, Index, open
+    from esdedup.ingest.enrich import enrich
+    from esdedup.ingest.ingest import IngestReport
+    from esdedup.ingest.policies import DuplicatePolicy
+    from esdedup.models import Document, Match, Pair, Query, Result
+    from esdedup.pairing.edges import Edges
+    from esdedup.pairing.pairs import SimilarPairs
+    from esdedup.search.limits import Limits
+    from esdedup.sketch.kinds.minhash import MinHash
+    from esdedup.sketch.kinds.simhash import SimHash
+    from esdedup.sketch.scheme import Scheme
+    from esdedup.stores.connection import Connection
+    from esdedup.text.normalise import Normalisation
+    from esdedup.text.shingles import Shingling
+    from esdedup.texts import group, pairs, similarity
+
+    __version__: str
 
 __all__ = [
-    "AllPairs", "AuthenticationFailed", "Basis", "Bin", "Block", "BulkPolicy", "Capped",
-    "ChangeReport", "Connection", "Dedup", "DedupReport", "Document", "DuplicateFound",
-    "DuplicatePolicy", "EdgeCounts", "Edges", "EsdedupError", "Example", "ExampleText",
-    "Excerpt", "ExplainedBands", "ExplainedDocument", "ExplainedSegments", "Explanation",
-    "Failure", "FeatureWeights", "Group", "GroupReport", "Grouping", "Groups",
-    "HotBucket", "HotBuckets", "Index", "IndexMeta", "IndexNotFound", "IngestReport",
-    "InputError", "JudgedCounts", "Judgement", "Judgements", "KeepRule", "LargeGroup", "Layout",
-    "Limits", "LogReader", "MarkedText", "Match", "Meeting", "Member", "MinHash",
-    "MissingExtra", "Normalisation", "OpenIndex", "Pair", "PermissionDenied", "Piece", "Place",
-    "Query", "RecordError", "Report", "Result", "Scheme", "SchemeMismatch", "Share",
-    "Shingling", "SimHash", "SimilarPairs", "SizeRange", "Statistics", "Store", "StoreError",
-    "StoreUnavailable", "Template", "UndoReport", "UsageError", "Verdict", "Word", "Words",
-    "enrich", "open",
+    "Connection", "Dedup", "Document", "DuplicatePolicy", "Edges", "EsdedupError", "Explanation",
+    "Group", "GroupReport", "Grouping", "Groups", "Index", "IndexNotFound", "IngestReport",
+    "Limits", "Match", "MinHash", "Normalisation", "Pair", "Query", "RecordError", "Report",
+    "Result", "Scheme", "SchemeMismatch", "Shingling", "SimHash", "SimilarPairs", "StoreError",
+    "UsageError", "enrich", "group", "open", "pairs", "similarity",
 ]  # fmt: skip
+
+_MODULES = {
+    "analysis.explain": "Explanation",
+    "analysis.report": "Report",
+    "exceptions": "EsdedupError IndexNotFound RecordError SchemeMismatch StoreError UsageError",
+    "groups.groups": "Group Grouping Groups",
+    "index": "Dedup GroupReport Index open",
+    "ingest.enrich": "enrich",
+    "ingest.ingest": "IngestReport",
+    "ingest.policies": "DuplicatePolicy",
+    "models": "Document Match Pair Query Result",
+    "pairing.edges": "Edges",
+    "pairing.pairs": "SimilarPairs",
+    "search.limits": "Limits",
+    "sketch.kinds.minhash": "MinHash",
+    "sketch.kinds.simhash": "SimHash",
+    "sketch.scheme": "Scheme",
+    "stores.connection": "Connection",
+    "text.normalise": "Normalisation",
+    "text.shingles": "Shingling",
+    "texts": "group pairs similarity",
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
+
+
+if not TYPE_CHECKING:  # Type checkers would take any name.
+
+    def __getattr__(name: str) -> Any:
+        """Import what a program uses when it first uses it: all of it takes half a second."""
+        if name in ("admin", "arrow", "exceptions", "spark"):
+            return import_module(f"esdedup.{name}")
+        if name == "__version__":
+            from importlib.metadata import version
+
+            return version("esdedup")
+        if (module := _MODULE_OF.get(name)) is None:
+            raise AttributeError(f"module 'esdedup' has no attribute {name!r}")
+        found = getattr(import_module(f"esdedup.{module}"), name)
+        globals()[name] = found
+        return found
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__", "admin", "arrow", "exceptions", "spark"]

@@ -6,7 +6,7 @@ import difflib
 import functools
 import inspect
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, TypeVar, get_type_hints
 
@@ -65,6 +65,15 @@ def _plain_fields(kind: Any) -> list[tuple[str, str]]:
     """The names and annotations of the fields of a dataclass whose types are plain."""
     annotations = [(each.name, str(each.type)) for each in fields(kind)]
     return [each for each in annotations if set(each[1].split(" | ")) <= _WORDS.keys()]
+
+
+def check_names(given: Iterable[str], known: Collection[str]) -> None:
+    """Raise UsageError for a keyword argument that there is not, naming those that there are."""
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            listed = f"did you mean {near[0]!r}?" if near else f"use {', '.join(known)}"
+            raise UsageError(f"there is no argument {name!r}: {listed}")
 
 
 def check_list(name: str, values: object) -> None:
@@ -133,11 +142,9 @@ def from_settings(
     known = settings_of(wanted, use)
     own: dict[str, Any] = {}
     inner: dict[str, dict[str, Any]] = {}
+    check_names(given, known)
     for name, value in given.items():
-        if (setting := known.get(name)) is None:
-            near = difflib.get_close_matches(name, known, 1)
-            listed = f"did you mean {near[0]!r}?" if near else f"use {', '.join(known)}"
-            raise UsageError(f"there is no argument {name!r}: {listed}")
+        setting = known[name]
         parse = setting.shown.get("parse")
         if parse is not None and not isinstance(value, type(setting.default)):
             value = parse(value)

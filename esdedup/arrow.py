@@ -33,16 +33,17 @@ _TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 def tokens(data: _Data, scheme: Scheme | None = None, text_field: str = "text") -> _Data:
     """Return a record batch or a table with the columns of `token_fields` behind its own.
 
-    data: with a column of strings, whose rows may be null. scheme: `Scheme()` by default.
+    data: with a column of strings, whose rows may be null; anything else with Arrow's
+    `__arrow_c_stream__`, such as a DataFrame of Polars, becomes a table. scheme: `Scheme()` by
+    default.
 
     Raises UsageError for other data, if there is no such column of strings, and if a new column is
     there already.
     """
     if not isinstance(data, pa.RecordBatch | pa.Table):
-        raise UsageError(
-            f"give a record batch or a table of pyarrow, not a {type(data).__name__}: from Polars,"
-            " DataFrame.to_arrow()"
-        )
+        if not hasattr(data, "__arrow_c_stream__"):
+            raise UsageError(f"data: use Arrow data, not {type(data).__name__}")
+        data = pa.table(data)
     scheme = scheme or Scheme()
     fields: list[pa.Field] = token_fields(scheme)
     if taken := [field.name for field in fields if field.name in data.schema.names]:

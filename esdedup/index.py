@@ -8,21 +8,22 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Self, get_args
 
 from esdedup.analysis.explain import Explanation, explain
 from esdedup.analysis.report import Report, Wanted, report
-from esdedup.arguments import accepts, check_list, check_type, from_settings
+from esdedup.arguments import accepts, check_list, check_names, check_type, from_settings
 from esdedup.exceptions import IndexNotFound, RecordError, StoreError, UsageError
 from esdedup.groups.groups import Grouping, Groups, find_groups, regroup
 from esdedup.groups.marks import mark_groups, require_settled
 from esdedup.ingest.ingest import IngestReport, ingest
 from esdedup.ingest.policies import DuplicatePolicy, PolicyAction
 from esdedup.ingest.renew import fields_to_read, renew
-from esdedup.models import Document, Query, Result, Statistics
+from esdedup.models import Document, Match, Query, Result, Statistics
 from esdedup.pairing.edges import Edges
 from esdedup.pairing.pairs import SimilarPairs, similar_pairs
 from esdedup.pairing.scan import OnStep, WorkFolder
@@ -167,6 +168,7 @@ class Index:
         self._place = place
         self._meta: IndexMeta | None = None
         self._read_at = 0.0
+        self._folder: TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -177,6 +179,8 @@ class Index:
     def close(self) -> None:
         """Close the file, or the connections to the cluster."""
         self.store.close()
+        if self._folder is not None:
+            self._folder.cleanup()
 
     @property
     def place(self) -> Place:
@@ -221,7 +225,7 @@ class Index:
 
     def add(
         self,
-        documents: Iterable[Mapping[str, Any]],
+        documents: Iterable[Mapping[str, Any] | str],
         *,
         id_field: str = "id",
         on_duplicate: PolicyAction | DuplicatePolicy = "keep",
@@ -229,7 +233,9 @@ class Index:
         """Write documents with their tokens, replacing those of the same id.
 
         The index is made if there is none. All documents are visible to searches afterwards. A
-        document without the id field gets a random id.
+        document without the id field gets a random id, and so does a text.
+
+        documents: mappings of fields, or texts.
 
         on_duplicate: the action of a DuplicatePolicy, with "fail" raising RecordError; or a policy.
 
@@ -240,8 +246,11 @@ class Index:
         if not isinstance(on_duplicate, DuplicatePolicy):
             on_duplicate = DuplicatePolicy(on_duplicate)
         check_type("id_field", id_field, "str")
-        records = _records(documents, id_field)
+        check_list("documents", documents)
         self.create()
+        field = self.meta.text_fields[0]
+        sources = ({field: each} if isinstance(each, str) else each for each in documents)
+        records = _records(sources, id_field)
         report = ingest(
             self.store,
             self.meta,
@@ -313,8 +322,12 @@ class Index:
 
     def similar_many(self, queries: Sequence[Query], limits: Limits) -> list[Result]:
         """The results of many queries, in their order."""
-        search = nearest if limits.threshold is None else similar
-        return search(self.store, self.meta, queries, limits)
+        search, meta = nearest if limits.threshold is None else similar, self.meta
+        ours = {each.field for each in meta.all}
+        return [
+            replace(result, matches=[_without(ours, match) for match in result.matches])
+            for result in search(self.store, meta, queries, limits)
+        ]
 
     def query(
         self,
@@ -637,7 +650,8 @@ def open(
 ) -> Index:
     """An index in a local file, or in a cluster.
 
-    target: the path of a file; an http(s) URL of Elasticsearch or OpenSearch; or a Connection.
+    target: the path of a file, or ":memory:" for one that is removed at the end; an http(s) URL of
+    Elasticsearch or OpenSearch; or a Connection.
     index: its name.
     scheme, text_field: of a new index, by default `Scheme()` and "text". Several fields are joined
     to one text, in the given order. An index that exists has its own, and others are an error.
@@ -647,6 +661,7 @@ def open(
 
     Raises UsageError for wrong arguments, StoreError if the cluster can't be reached.
     """
+    check_names(credentials, [each.name for each in fields(Connection) if each.name != "urls"])
     if isinstance(target, str) and (target.startswith(("http://", "https://")) or not target):
         target = connection_to(target or None, **credentials)
     elif credentials:
@@ -655,8 +670,14 @@ def open(
         check_type("target", target, "str | Path")
         check_file_name(str(target))
     check_type("index", index, "str")
+    folder = None
+    if target == ":memory:":
+        folder = TemporaryDirectory(prefix="esdedup-")
+        target = Path(folder.name) / "memory.db"
     place = Place(target if isinstance(target, Connection) else Path(target), index, policy)
-    return Index(place.store(), scheme, text_field, place)
+    opened = Index(place.store(), scheme, text_field, place)
+    opened._folder = folder
+    return opened
 
 
 @contextmanager
@@ -685,11 +706,19 @@ def _records(
 
     def record(number: int, source: Mapping[str, Any]) -> Record:
         if not isinstance(source, Mapping):
-            raise RecordError(f"document {number}: use a mapping, not {type(source).__name__}")
+            raise RecordError(
+                f"document {number}: use a mapping or text, not {type(source).__name__}"
+            )
         absent = id_field is not None and not has_field(source, id_field)
         return Record("document", number, source, uuid.uuid4().hex if absent else None)
 
     return itertools.starmap(record, enumerate(documents, 1))
+
+
+def _without(fields: set[str], match: Match) -> Match:
+    """The match with a source without our fields."""
+    kept = {name: value for name, value in match.source.items() if name not in fields}
+    return replace(match, source=kept)
 
 
 def _id(id: object) -> str:

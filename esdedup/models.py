@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, NamedTuple, Self, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args
 
 from esdedup.arguments import check_fields, check_type
 from esdedup.exceptions import UsageError
+from esdedup.tabular import Tabular
 
 Metric = Literal["jaccard", "hamming"]
 TokenKind = Literal["minhash", "signature", "simhash"]
@@ -247,8 +248,8 @@ class Match:
 
 
 @dataclass(frozen=True)
-class Result:
-    """The answer to one query.
+class Result(Tabular):
+    """The answer to one query: iterates over its matches, and is a table of them.
 
     matches: the most similar first, ties by id. candidates: number of documents verified.
     truncated: more candidates shared enough tokens than were fetched, so that a match may be
@@ -269,6 +270,22 @@ class Result:
     recall: float | None = None
     asked: int = 0
     stopped: int = 0
+
+    columns: ClassVar[dict[str, str]] = {
+        "id": "string", "similarity": "double", "distance": "int64", "matched": "int64",
+    }  # fmt: skip
+
+    def __len__(self) -> int:
+        return len(self.matches)
+
+    def __iter__(self) -> Iterator[Match]:
+        return iter(self.matches)
+
+    def __repr__(self) -> str:
+        return f"<Result: {len(self)} matches of {self.candidates} candidates>"
+
+    def table_rows(self) -> Iterator[tuple[Any, ...]]:
+        return ((each.id, each.similarity, each.distance, each.matched) for each in self.matches)
 
     @property
     def blind(self) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence, Set
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -43,6 +43,7 @@ from esdedup.sketch.sketch import digest_of_words
 from esdedup.stores.base import Store
 from esdedup.stores.judgements import Judgement, Judgements, judged_elsewhere, read_judgements
 from esdedup.stores.mapping import IndexMeta
+from esdedup.tabular import Tabular
 from esdedup.text.arrays import F64, I64, U64, Mask, run_starts
 from esdedup.text.jaccard import hamming
 
@@ -135,11 +136,12 @@ class Group:
     members: list[Member]
 
 
-@dataclass(frozen=True)
-class Groups:
+@dataclass(frozen=True, repr=False)
+class Groups(Tabular):
     """All documents with tokens, in their order of precedence, each with its representative.
 
-    Iterates over the groups of two or more, the largest first, then by precedence.
+    Iterates over the groups of two or more, the largest first, then by precedence. As a table it
+    has a row for each document of these: its id and the representative's, and how similar it is.
 
     grouping: as given, with the distance that was used.
     ids: of n documents. digests: of their texts, as `digest_words` gives them, shape (n, 2).
@@ -164,6 +166,22 @@ class Groups:
     edges: EdgeCounts | None = None
     judged: JudgedCounts = JudgedCounts()  # noqa: RUF009
     judgements: Judgements = Judgements()  # noqa: RUF009
+
+    columns: ClassVar[dict[str, str]] = {
+        "group": "string", "id": "string", "similarity": "double", "distance": "int64",
+    }  # fmt: skip
+
+    def __len__(self) -> int:
+        return self.sizes.size
+
+    def __repr__(self) -> str:
+        return f"<Groups: {len(self)} of {len(self.ids)} documents, {self.duplicates} duplicates>"
+
+    def table_rows(self) -> Iterator[tuple[Any, ...]]:
+        for group in self:
+            yield group.representative, group.representative, None, None
+            for each in group.members:
+                yield group.representative, each.id, each.similarity, each.distance
 
     @property
     def sizes(self) -> I64:

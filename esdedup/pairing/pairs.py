@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from esdedup.search.buckets import Capped, bucket_column, capped, earlier_pairs
 from esdedup.search.limits import Limits
 from esdedup.stores.base import Store
 from esdedup.stores.mapping import IndexMeta
+from esdedup.tabular import Tabular
 from esdedup.text.arrays import F64, I64, U64, offsets_of, ranges
 
 _AT_ONCE = 1 << 16
@@ -30,8 +32,8 @@ _Found = tuple[I64, I64, F64]
 """Pairs as columns: left, right, and similarity or distance."""
 
 
-@dataclass(frozen=True)
-class SimilarPairs:
+@dataclass(frozen=True, repr=False)
+class SimilarPairs(Tabular):
     """Pairs of documents, the most similar first, ties by id in natural order: a2 before a10.
 
     Documents of equal text are one thing: each is paired with the first of them, and only the first
@@ -56,8 +58,19 @@ class SimilarPairs:
     recall: float
     basis: Basis
 
+    columns: ClassVar[dict[str, str]] = {
+        "left": "string", "right": "string", "similarity": "double", "distance": "int64",
+        "equal": "bool",
+    }  # fmt: skip
+
     def __len__(self) -> int:
         return self.left.size
+
+    def __repr__(self) -> str:
+        return f"<SimilarPairs: {len(self)} of {len(self.ids)} documents>"
+
+    def table_rows(self) -> Iterator[tuple[Any, ...]]:
+        return ((p.left, p.right, p.similarity, p.distance, p.equal) for p in self)
 
     def __iter__(self) -> Iterator[Pair]:
         for found in self._ordered(self.left, self.right, self.value):

@@ -18,6 +18,7 @@ import esdedup
 from esdedup.analysis.html import page as html_page
 from esdedup.models import FIELD, Document
 from esdedup.sketch.banding import candidate_probability
+from esdedup.sketch.kinds.segments import Layout
 from tests.conftest import delete_index
 from tests.helpers.commands import Ran, call, esdedup_command, run_command
 
@@ -173,7 +174,7 @@ def test_what_a_scheme_lacks_is_absent(tmp_path: Path, missing: str) -> None:
 
 
 def test_segments_of_several_blocks(tmp_path: Path) -> None:
-    layout = esdedup.Layout(128, 8, 2)
+    layout = Layout(128, 8, 2)
     scheme = esdedup.Scheme(simhash=esdedup.SimHash(layout))
     with esdedup.open(tmp_path / "x.db", scheme=scheme) as index:
         index.add(DOCUMENTS)

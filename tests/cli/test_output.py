@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import esdedup
 from esdedup.index import Index
+from esdedup.models import Statistics
 from esdedup.text.characters import JSON_ESCAPES, visible
 from tests.helpers.commands import Ran, run_command, words
 from tests.helpers.fuzz import fuzz
@@ -132,7 +133,7 @@ def test_names_and_arguments_are_shown(proxy: Proxy) -> None:
 
 
 def test_warnings_and_logs_are_shown(file: Path) -> None:
-    def statistics(index: Index) -> esdedup.Statistics:
+    def statistics(index: Index) -> Statistics:
         logging.getLogger("some.client").warning("%s", FORGED)
         warnings.warn(FORGED, stacklevel=1)
         return index.store.statistics(index.meta)

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 import esdedup
+from esdedup.exceptions import StoreUnavailable
 from esdedup.models import Document
 from esdedup.stores import connect
 from esdedup.stores.connection import connection_to
@@ -325,7 +326,7 @@ def test_a_cluster_that_loses_a_node(cluster: Cluster, start: Start, tmp_path: P
     assert_whole(other, "bare", documents)
     # A part of an index must never be taken for the whole.
     store = connect(connection_to(urls, retry_for=0.5))
-    with pytest.raises(esdedup.StoreUnavailable), store.point_in_time("/single"):
+    with pytest.raises(StoreUnavailable), store.point_in_time("/single"):
         pass
     store.client.close()
 

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import esdedup
 from esdedup import DuplicatePolicy
+from esdedup.exceptions import DuplicateFound
 from esdedup.ingest.ingest import ingest
 from esdedup.ingest.policies import Originals
 from esdedup.records.files import BadRecord, Record
@@ -284,7 +285,7 @@ def test_enrich(elasticsearch_url: str, asynchronous: bool) -> None:
         marked = list(esdedup.enrich(copies, index=index, on_duplicate=DuplicatePolicy("mark")))
         assert {action["esdedup"]["original"] for action in marked} <= {"d0", marked[0]["_id"]}
         assert {action["esdedup"]["group"] for action in marked} == {"d0"}
-        with pytest.raises(esdedup.DuplicateFound, match="is like 'd0'"):
+        with pytest.raises(DuplicateFound, match="is like 'd0'"):
             list(esdedup.enrich(copies, index=index, on_duplicate=DuplicatePolicy("fail")))
         with pytest.raises(esdedup.UsageError, match="index="):
             esdedup.enrich(copies, on_duplicate=policy)

@@ -1,9 +1,11 @@
-"""Everything that a public call takes or returns can be imported from the package."""
+"""The names of the package: few, importable one by one, and without private types."""
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
+import subprocess
+import sys
 import typing
 from collections.abc import Iterator
 from types import ModuleType
@@ -20,27 +22,38 @@ MODULES = [esdedup, esdedup.admin]
 OPAQUE = [Store, Cluster, LogReader]
 """Programs hand these on, and call nothing of them."""
 NAMES = [(module, name) for module in MODULES for name in module.__all__]
-EXPORTED = {id(getattr(module, name)) for module, name in NAMES} | {*map(id, OPAQUE)}
+HEAVY = ("elasticsearch", "jinja2", "numpy", "pyarrow", "rich", "sqlite3")
 
 
-def test_exported_names_are_sorted_and_there() -> None:
+def test_exported_names_are_few_sorted_and_there() -> None:
+    assert len(esdedup.__all__) <= 35
     for module in MODULES:
         assert list(module.__all__) == sorted(module.__all__)
         assert all(hasattr(module, name) for name in module.__all__)
+    assert {*esdedup.__all__, "admin", "__version__"} <= {*dir(esdedup)}
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = esdedup.nothing  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(("module", "name"), NAMES)
-def test_types_of_public_calls_are_exported(module: ModuleType, name: str) -> None:
-    missing = {
+def test_types_of_public_calls_are_public(module: ModuleType, name: str) -> None:
+    private = {
         f"{each.__module__}.{each.__name__}, of {where}"
         for where, each in types_of(getattr(module, name))
-        if each.__module__.startswith("esdedup") and id(each) not in EXPORTED
+        if each.__module__.startswith("esdedup") and each.__name__.startswith("_")
     }
-    assert not missing
+    assert not private
+
+
+@pytest.mark.parametrize("program", ["import esdedup; esdedup.UsageError, esdedup.__version__"])
+def test_heavy_modules_are_imported_when_they_are_used(program: str) -> None:
+    code = f"import sys\n{program}\nprint([name for name in {HEAVY} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
 
 
 def types_of(exported: Any) -> Iterator[tuple[str, type]]:
-    """The classes in the annotations of a function, or of a class's methods and fields."""
+    """Yield the classes in the annotations of a function, or of a class's methods and fields."""
     for where, annotated in annotated_parts(exported):
         for hint in typing.get_type_hints(annotated).values():
             yield from ((where, each) for each in classes_in(hint))
@@ -51,7 +64,7 @@ def annotated_parts(exported: Any) -> Iterator[tuple[str, Any]]:
         if inspect.isfunction(exported):
             yield exported.__name__, exported
         return
-    if dataclasses.is_dataclass(exported) or typing.is_typeddict(exported):
+    if dataclasses.is_dataclass(exported):
         yield exported.__name__, exported
     if exported in OPAQUE:
         return

@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import esdedup
+from esdedup.exceptions import StoreUnavailable
 from esdedup.groups.groups import Grouping, find_groups
 from esdedup.models import FIELD, Document, Failure, Held
 from esdedup.removal.log import Action, Entry, LogReader, LogWriter, RunHeader
@@ -618,9 +619,9 @@ def test_the_log_of_a_run_that_failed_has_an_end(store: Store, others: Place, ap
     before = whole(store)
 
     def fail() -> None:
-        raise esdedup.StoreUnavailable("gone")
+        raise StoreUnavailable("gone")
 
-    with pytest.raises(esdedup.StoreUnavailable):
+    with pytest.raises(StoreUnavailable):
         apply("delete", finally_=fail)
     assert whole(store) != before
     report = undone(store, others, Path("log.jsonl.zst"))

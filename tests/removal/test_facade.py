@@ -11,10 +11,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import polars
 import pytest
 
 import esdedup
 from esdedup import RecordError, UsageError
+from esdedup.removal.remove import DedupReport
 from tests.helpers.commands import words
 
 TEXTS = [f"{words(1)} {ending}" for ending in ("one", "two", "three")] + [words(2), words(3)]
@@ -44,8 +47,8 @@ def test_a_single_document_is_refused(tmp_path: Path, documents: Any) -> None:
 
 
 def test_a_document_that_is_no_mapping_is_named(index: esdedup.Index) -> None:
-    texts: Any = [DOCUMENTS[0], "a text"]
-    with pytest.raises(RecordError, match="document 2: use a mapping, not str"):
+    texts: Any = [DOCUMENTS[0], b"a text"]
+    with pytest.raises(RecordError, match="document 2: use a mapping or text, not bytes"):
         index.add(texts)
 
 
@@ -147,7 +150,7 @@ def test_what_dedup_and_undo_refuse(index: esdedup.Index, tmp_path: Path) -> Non
             index.dedup(action, to=to)  # type: ignore[arg-type]
     nothing = index.dedup("delete", threshold=1.0, apply=True)
     assert nothing.log is None
-    assert nothing.report == esdedup.DedupReport()
+    assert nothing.report == DedupReport()
     index.dedup("delete", apply=True, log="log.jsonl")
     with esdedup.open(tmp_path / "b.db") as other:
         other.create()
@@ -173,6 +176,49 @@ def test_a_report(index: esdedup.Index) -> None:
     assert (found.duplicates, len(found.examples), found.grouping.limits.threshold) == (2, 1, 0.7)
     assert "<html" in found.html("documents")
     assert not Path("work").exists()
+
+
+def test_texts_without_an_index() -> None:
+    (pair,) = found = esdedup.pairs([*TEXTS[2:], TEXTS[2]], threshold=0.9)
+    assert (pair.left, pair.right, pair.equal, len(found)) == ("0", "3", True, 1)
+    groups = esdedup.group(TEXTS, keep="last")
+    assert [(each.representative, len(each.members)) for each in groups] == [("2", 2)]
+    assert repr(groups) == "<Groups: 1 of 5 documents, 2 duplicates>"
+    assert esdedup.similarity("a b c d", "a b c e") == 1 / 3
+    with pytest.raises(UsageError, match="no argument 'treshold': did you mean 'threshold'"):
+        esdedup.pairs(TEXTS, treshold=0.9)
+    with pytest.raises(UsageError, match="texts: give a list"):
+        esdedup.group(TEXTS[0])
+    with pytest.raises(UsageError, match="no argument 'user': did you mean 'username'"):
+        esdedup.open("http://localhost:1", user="ann")
+
+
+def test_an_index_in_memory_takes_texts_and_leaves_no_file() -> None:
+    with esdedup.open(":memory:") as index:
+        index.add(TEXTS)
+        folder = Path(index.store.address).parent
+        result = index.similar(TEXTS[0])
+        assert len(result) == 3
+        assert {match.source["text"] for match in result} == {*TEXTS[:3]}
+        assert {name for match in result for name in match.source} == {"text"}
+    assert not folder.exists()
+
+
+def test_results_are_tables_of_other_libraries(index: esdedup.Index) -> None:
+    result, groups, pairs = index.similar(id="d0"), index.groups(), index.pairs(threshold=0.9)
+    for found, columns in (
+        (result, ["id", "similarity", "distance", "matched"]),
+        (groups, ["group", "id", "similarity", "distance"]),
+        (pairs, ["left", "right", "similarity", "distance", "equal"]),
+        (index.groups(threshold=1.0), ["group", "id", "similarity", "distance"]),
+    ):
+        assert polars.DataFrame(found).columns == columns
+        assert found.to_arrow().num_rows == len(found.to_pandas())
+    assert polars.DataFrame(groups).rows()[0] == ("d0", "d0", None, None)
+    counted = duckdb.query("SELECT count(*) FROM pairs")
+    assert counted is not None
+    assert counted.fetchall() == [(len(pairs),)]
+    assert esdedup.arrow.tokens(polars.DataFrame({"text": TEXTS})).num_rows == len(TEXTS)
 
 
 def test_python_m_esdedup() -> None:

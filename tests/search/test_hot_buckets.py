@@ -20,6 +20,7 @@ from esdedup.models import Document
 from esdedup.search.hot_buckets import hot_buckets
 from esdedup.sketch.banding import expected_recall
 from esdedup.sketch.kinds.minhash import MinHash
+from esdedup.sketch.kinds.segments import Layout
 from esdedup.stores.mapping import IndexMeta, common_meta, index_mapping
 from esdedup.stores.stop_list import MAX_STOPPED, stop_entries, stopped_buckets
 from tests.conftest import delete_index
@@ -369,7 +370,7 @@ def test_buckets_of_a_list() -> None:
     assert values.tolist()[1] == 64**4 + 64**3 + 64**2 + 2 * 64 + 2
     # Two kinds of tokens of the same form: only the kind tells them apart.
     alike = esdedup.Scheme(
-        simhash=esdedup.SimHash(esdedup.Layout(64, 4)), minhash=esdedup.MinHash(token_bits=18)
+        simhash=esdedup.SimHash(Layout(64, 4)), minhash=esdedup.MinHash(token_bits=18)
     )
     with pytest.raises(UsageError, match=r"say minhash:\.123 or simhash:\.123"):
         stop_entries([".123"], alike)

@@ -8,6 +8,11 @@ from typing import Any
 
 import esdedup
 from esdedup import admin
+from esdedup.models import Statistics
+from esdedup.pairing.edges import EdgeCounts
+from esdedup.removal.undo import UndoReport
+from esdedup.search.hot_buckets import HotBuckets
+from esdedup.stores import BulkPolicy
 
 
 def documents() -> Iterator[dict[str, Any]]:
@@ -39,7 +44,7 @@ def opened() -> list[esdedup.Index]:
         esdedup.open("news.db", "news", scheme=esdedup.Scheme(), text_field="body"),
         esdedup.open(Path("news.db")),
         esdedup.open("http://localhost:9200", "news", username="ann", password="secret"),
-        esdedup.open(connection, "news", policy=esdedup.BulkPolicy(actions=2)),
+        esdedup.open(connection, "news", policy=BulkPolicy(actions=2)),
     ]
 
 
@@ -81,7 +86,7 @@ def whole_index(index: esdedup.Index) -> None:
     print(report.groups.duplicates, report.marks.written, report.missed)
     edges: esdedup.Edges = esdedup.Edges.of([("a", "b"), (1, 2)])
     joined: esdedup.Groups = index.groups(edges=edges, threshold=0.7)
-    counts: esdedup.EdgeCounts | None = index.group(edges=[("a", "b")]).groups.edges
+    counts: EdgeCounts | None = index.group(edges=[("a", "b")]).groups.edges
     print(len(edges), joined.recall, counts)
     limits = esdedup.Limits("hamming", distance=3, max_per_bucket=100)
     index.groups(grouping=esdedup.Grouping(limits))
@@ -97,14 +102,14 @@ def taking_out(index: esdedup.Index) -> None:
         assert done.report is not None
         print(done.report.done, done.report.failures)
         if done.log is not None:
-            undone: esdedup.UndoReport = index.undo(done.log)
+            undone: UndoReport = index.undo(done.log)
             print(undone.restored, undone.damage)
     index.dedup("move", apply=True, to="duplicates", log="moved.jsonl", exact=True)
 
 
 def looking(index: esdedup.Index) -> None:
-    statistics: esdedup.Statistics = index.statistics()
-    hot: esdedup.HotBuckets = index.hot_buckets(5, kinds=["minhash"])
+    statistics: Statistics = index.statistics()
+    hot: HotBuckets = index.hot_buckets(5, kinds=["minhash"])
     kept: tuple[str, ...] = index.stop([bucket.entry for bucket in hot.buckets])
     print(statistics.documents, kept, index.scheme.id, index.meta.text_fields)
 

@@ -18,7 +18,9 @@ from typing import Any
 import pytest
 
 import esdedup
+from esdedup.exceptions import StoreUnavailable
 from esdedup.models import FIELD, CandidateQuery, Candidates, Document, WriteReport
+from esdedup.sketch.kinds.segments import Layout
 from esdedup.stores import Store
 from esdedup.stores.fields import value_at
 from esdedup.stores.mapping import IndexMeta
@@ -54,7 +56,7 @@ def test_an_index_says_what_it_was_made_with(open_store: OpenStore) -> None:
     scheme = esdedup.Scheme(
         shingling=esdedup.Shingling("char", 7, ("的", "the")),
         minhash=esdedup.MinHash(permutations=64, bands=16, rows=4),
-        simhash=esdedup.SimHash(esdedup.Layout(128, 8)),
+        simhash=esdedup.SimHash(Layout(128, 8)),
         seed=2**64 - 1,
     )
     meta = IndexMeta(scheme, ("标题", "article.正文"))
@@ -875,7 +877,7 @@ def test_names_that_no_index_can_have(place: Place, name: str) -> None:
 
     with pytest.raises(esdedup.EsdedupError) as caught:
         work()
-    assert not isinstance(caught.value, esdedup.StoreUnavailable)
+    assert not isinstance(caught.value, StoreUnavailable)
     assert name[:100] in str(caught.value) or repr(name)[1:-1] in str(caught.value)
 
 

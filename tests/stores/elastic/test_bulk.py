@@ -13,6 +13,7 @@ import esdedup
 from esdedup.ingest.ingest import ingest
 from esdedup.models import Document
 from esdedup.records.files import BadRecord, Record
+from esdedup.stores import BulkPolicy
 from esdedup.stores.elastic.bulk import Action, write_actions
 from esdedup.stores.elastic.retry import Retries
 from tests.servers.node import Node
@@ -23,7 +24,7 @@ NAME = "bulk"
 @pytest.fixture
 def index(killable: Node) -> Iterator[esdedup.Index]:
     """An index on a node that takes requests of at most 10 MB."""
-    policy = esdedup.BulkPolicy(bytes=30_000_000)
+    policy = BulkPolicy(bytes=30_000_000)
     with esdedup.open(killable.url, NAME, policy=policy, retry_for=0.1) as made:
         made.create()
         yield made
@@ -81,7 +82,7 @@ def test_chunks_by_count_and_bytes() -> None:
         return {"items": [{"index": {"status": 201}} for _ in lines]}
 
     actions = [Action(str(n), b"x" * size + b"\n") for n, size in enumerate([5, 5, 5, 90, 5, 5])]
-    policy = esdedup.BulkPolicy(actions=3, bytes=40)
+    policy = BulkPolicy(actions=3, bytes=40)
     report = write_actions(actions, send, policy, Retries(0), "here")
     assert report.created == 6
     assert [[len(line) - 1 for line in lines] for lines in sent] == [[5, 5, 5], [90], [5, 5]]

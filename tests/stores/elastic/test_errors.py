@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import esdedup
+from esdedup.exceptions import PermissionDenied
 from esdedup.stores.elastic.errors import error_of, reason_of
 
 
@@ -21,7 +22,7 @@ BLOCKED = "index [news] blocked by: [FORBIDDEN/8/index write (api)];"
 
 @pytest.mark.parametrize("denied", [body("security_exception", DENIED), "no blockchain for you"])
 def test_a_name_is_no_block(denied: Any) -> None:
-    assert isinstance(error_of(403, denied, "here"), esdedup.PermissionDenied)
+    assert isinstance(error_of(403, denied, "here"), PermissionDenied)
 
 
 @pytest.mark.parametrize("type", ["cluster_block_exception", "index_create_block_exception"])
@@ -29,7 +30,7 @@ def test_a_block_is_no_lack_of_a_privilege(type: str) -> None:
     # As of a whole request, and of an item of a bulk request.
     for answer in (body(type, BLOCKED), {"status": 403, **body(type, BLOCKED)}):
         error = error_of(403, answer, "here")
-        assert not isinstance(error, esdedup.PermissionDenied)
+        assert not isinstance(error, PermissionDenied)
         assert "blocked by" in str(error)
 
 

@@ -17,7 +17,7 @@ from email.utils import format_datetime
 import pytest
 
 import esdedup
-from esdedup import StoreUnavailable
+from esdedup.exceptions import StoreUnavailable
 from esdedup.models import Document
 from esdedup.stores.connection import seconds, span
 from esdedup.stores.elastic.retry import Retries

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import esdedup
+from esdedup.exceptions import PermissionDenied, StoreUnavailable
 from esdedup.models import Document
 from esdedup.stores.elastic.store import ClusterStore
 from tests.conftest import delete_index
@@ -44,7 +45,7 @@ def test_a_missing_shard_is_no_smaller_count(
     call(url, "PUT", f"/{name}/_alias/{alias}")
     with esdedup.open(url, alias, retry_for=0.4) as both:
         start = time.monotonic()
-        with pytest.raises(esdedup.StoreUnavailable, match=f"{alias}: 1 of 2 shards did not"):
+        with pytest.raises(StoreUnavailable, match=f"{alias}: 1 of 2 shards did not"):
             both.statistics()
         # It was asked again.
         assert time.monotonic() - start >= 0.4
@@ -135,7 +136,7 @@ def test_who_lacks_a_privilege_on_an_index_named_like_a_block(url: str, name: st
     with (
         Proxy(url, product, read_only=True) as proxy,
         esdedup.open(proxy.url, name) as index,
-        pytest.raises(esdedup.PermissionDenied, match=f"{name}.*unauthorized"),
+        pytest.raises(PermissionDenied, match=f"{name}.*unauthorized"),
     ):
         index.create()
 
@@ -156,4 +157,4 @@ def test_a_block_is_told_as_one(url: str, name: str, index: esdedup.Index) -> No
     ):
         with pytest.raises(esdedup.StoreError, match="blocked by") as caught:
             work()
-        assert not isinstance(caught.value, esdedup.PermissionDenied)
+        assert not isinstance(caught.value, PermissionDenied)
