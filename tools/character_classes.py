@@ -13,7 +13,7 @@ import unicodedata
 from pathlib import Path
 
 UNICODE_VERSION = "14.0.0"
-OTHER, WORD, SINGLE, MARK, IGNORED = range(5)
+OTHER, WORD, SINGLE, MARK, IGNORED, SYMBOL = range(6)
 SINGLE_SCRIPTS = (
     "CJK UNIFIED IDEOGRAPH",
     "CJK COMPATIBILITY IDEOGRAPH",
@@ -34,10 +34,15 @@ SINGLE_SCRIPTS = (
     "TAI THAM ",
     "TAI VIET ",
 )
-# Planes 2 and 3 are reserved for ideographs, and 1F000 to 1FAFF for symbols: characters that
+# Planes 2 and 3 are reserved for ideographs, and 1F000 to 1FAFF for pictographs: characters that
 # later versions add there are classed now as they will be.
 IDEOGRAPHIC_PLANES = range(0x20000, 0x40000)
-SYMBOLS = range(0x1F000, 0x1FB00)
+PICTOGRAPHS = range(0x1F000, 0x1FB00)
+# Beside the symbol categories. A fraction slash is part of the normal form of one half.
+SYMBOLS = "#%\u066a\u2030\u2031"
+# The selectors of a character's form as a text or an emoji.
+SELECTORS = "\ufe0e\ufe0f"
+NO_SYMBOLS = "`\u2044\u2215\ufffc\ufffd"
 
 
 def character_class(point: int) -> int:
@@ -48,9 +53,13 @@ def character_class(point: int) -> int:
         if point in IDEOGRAPHIC_PLANES:
             return SINGLE
         noncharacter = 0xFDD0 <= point <= 0xFDEF or point & 0xFFFE == 0xFFFE
-        return OTHER if noncharacter or point in SYMBOLS else WORD
-    if category == "Cf":
+        if point in PICTOGRAPHS:
+            return SYMBOL
+        return OTHER if noncharacter else WORD
+    if category == "Cf" or character in SELECTORS:
         return IGNORED
+    if character in SYMBOLS or (category[0] == "S" and character not in NO_SYMBOLS):
+        return SYMBOL
     if category[0] == "M":
         return MARK
     if category[0] == "L" or "IDEOGRAPHIC NUMBER ZERO" in name:
@@ -76,7 +85,7 @@ def main() -> None:
     target = Path(__file__).parent.parent / "esdedup" / "text" / "character_classes.json"
     document = {
         "unicode": UNICODE_VERSION,
-        "classes": {"other": 0, "word": 1, "single": 2, "mark": 3, "ignored": 4},
+        "classes": {"other": 0, "word": 1, "single": 2, "mark": 3, "ignored": 4, "symbol": 5},
         "class_runs": runs(classes),
         "unassigned_runs": runs(unassigned),
     }

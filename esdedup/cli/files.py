@@ -152,7 +152,7 @@ def warn_without_words(documents: int) -> None:
     """Tells the number of documents without words, if there are any."""
     if documents:
         have = count(documents, "document has", "documents have")
-        message(f"{have} no words, such as emoji only: they are found as equal only")
+        message(f"{have} no words, such as punctuation only: they are found as equal only")
 
 
 def with_text(chunks: Iterator[Chunk], text_fields: Sequence[str], advice: str) -> Iterator[Chunk]:

@@ -25,7 +25,7 @@ from esdedup.sketch.kinds.weights import FeatureWeights
 from esdedup.text.normalise import Normalisation
 from esdedup.text.shingles import Shingling
 
-VERSION = 2
+VERSION = 3
 _OTHER = "not a scheme of this esdedup"
 _Part = TypeVar("_Part", "Normalisation", "Shingling", "MinHash", "SimHash", "Layout", "Scheme")
 

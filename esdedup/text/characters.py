@@ -18,11 +18,13 @@ from esdedup.text.arrays import I64, U32, Mask
 
 CODE_POINTS = 0x110000
 
-OTHER, WORD, SINGLE, MARK, IGNORED = range(5)
-"""OTHER separates words (space, punctuation, symbols). A run of WORD characters is a word (letters,
-digits, connectors). A SINGLE character is a word by itself (Han, Hiragana, Katakana and the scripts
-of South-East Asia that put no spaces between words). A MARK belongs to the character before it.
-IGNORED characters (format controls, soft hyphen) are dropped."""
+OTHER, WORD, SINGLE, MARK, IGNORED, SYMBOL = range(6)
+"""OTHER separates words (space, punctuation). A run of WORD characters is a word (letters, digits,
+connectors). A SINGLE character is a word by itself (Han, Hiragana, Katakana and the scripts of
+South-East Asia that put no spaces between words). A MARK belongs to the character before it, and
+is dropped behind a symbol. IGNORED characters (format controls, soft hyphen, the selectors of an
+emoji's form) are dropped. A run of one SYMBOL is a word (currencies, mathematics, emoji, # and
+%)."""
 
 
 _CONTROLS = (*range(32), *range(127, 160), *range(0xD800, 0xE000))

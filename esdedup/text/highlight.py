@@ -130,9 +130,9 @@ class MarkedText:
         for start, end, left_out in self._cuts(context):
             stop = min(start, at + room)
             found += self._split(at, stop)
-            if stop < start:
-                return [*found, Piece("", False, rest=len(self.text) - stop)]
             room -= stop - at
+            if stop < start or (left_out and not room):
+                return [*found, Piece("", False, rest=len(self.text) - stop)]
             at = end
             if left_out:
                 found.append(Piece("", True, left_out))

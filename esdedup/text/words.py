@@ -1,7 +1,10 @@
 """Splits texts into hashed tokens: words, characters, or Chinese words by jieba.
 
-Words follow the classes in `characters.py`. A token's hash is XXH3-64 of its UTF-8 bytes.
-`tokenise` hashes the tokens of many texts at once. `place` also returns their positions in a text.
+Words follow the classes in `characters.py`. A token's hash is XXH3-64 of its UTF-8 bytes. A run of
+one symbol is a word, of which the first three characters are hashed: "C+" differs from "C++", but a
+ruler of 60 equals signs does not differ from one of 70. A hyphen before a digit is a symbol, unless
+a word, a symbol or a hyphen is before it: it is the sign of the number. `tokenise` hashes the
+tokens of many texts at once. `place` also returns their positions in a text.
 """
 
 from __future__ import annotations
@@ -16,12 +19,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from esdedup.text.arrays import I64, U32, U64, Mask, Ragged, Unsigned, offsets_of
+from esdedup.text.arrays import I64, U32, U64, Mask, Ragged, Unsigned, offsets_of, run_starts
 from esdedup.text.characters import (
     IGNORED,
     MARK,
     OTHER,
     SINGLE,
+    SYMBOL,
     character_classes,
     code_points,
     utf8_lengths,
@@ -33,6 +37,11 @@ from esdedup.text.shingles import Shingling
 _TABLED = 0x10000
 """The hashes of characters below this one are in a table, nearly all Han characters among them."""
 _ASCII = bytes(range(128))
+_LONGEST_RUN = 3
+"""Characters of a run of one symbol that are hashed."""
+_HYPHEN, _ZERO = b"-0"
+_OWN = 0x80
+"""Added to an ASCII symbol, its own class: two symbols that touch are two words."""
 
 
 def tokenise(texts: Sequence[str], shingling: Shingling, seed: int) -> Ragged:
@@ -74,12 +83,17 @@ def _words(texts: Sequence[str], seed: int) -> Ragged:
     """Words by their bytes in UTF-8, or by code points if most are single characters."""
     if not all(map(str.isascii, texts)) and _mostly_single(texts):
         points, bounds = _drop_ignored(*_joined(texts))
-        starts, ends = _word_spans(points)
+        starts, ends, symbols = _word_spans(points)
+        ends[symbols] = np.minimum(ends[symbols], starts[symbols] + _LONGEST_RUN)
         return Ragged(
             _hash_short_spans(points, starts, ends, seed), np.searchsorted(starts, bounds)
         )
     data, others, bounds = _without_ignored(*_encoded(texts))
-    starts, ends = _byte_spans(data, others)
+    starts, ends, symbols = _byte_spans(data, others)
+    if symbols.size:
+        first = np.frombuffer(data, np.uint8)[starts[symbols]]
+        sizes = 1 + sum((first >= more).astype(np.int64) for more in (0xC0, 0xE0, 0xF0))
+        ends[symbols] = np.minimum(ends[symbols], starts[symbols] + _LONGEST_RUN * sizes)
     hashes = xxh3_slices(data + bytes(PADDING), starts, ends - starts, seed)
     return Ragged(hashes, np.searchsorted(starts, bounds))
 
@@ -90,19 +104,31 @@ def _mostly_single(texts: Sequence[str]) -> bool:
     return bool(3 * np.count_nonzero(character_classes().take(some) == SINGLE) > some.size)
 
 
-def _word_spans(points: U32) -> tuple[I64, I64]:
-    """Start and ends of words, in characters. The text begins and ends outside a word."""
+def _word_spans(points: U32) -> tuple[I64, I64, I64]:
+    """Return start and ends of words, in characters, and which of the words are of symbols.
+
+    The text begins and ends outside a word.
+    """
     classes = character_classes().take(points)
+    classes[_signs(points, classes)] = SYMBOL
     base = None
-    if (classes == MARK).any():
-        base = np.flatnonzero(classes != MARK)  # A mark belongs to the character before it.
-        classes = classes[base]
+    marks = np.flatnonzero(classes == MARK)
+    if marks.size:
+        # A mark belongs to the character before it, but is dropped behind a symbol.
+        bases = np.arange(classes.size)
+        bases[marks] = 0
+        behind = classes[np.maximum.accumulate(bases)[marks]]
+        classes[marks[behind == SYMBOL]] = OTHER
+        base = np.flatnonzero(classes != MARK)
+        classes, points = classes[base], points[base]
     before, after = classes[:-1], classes[1:]
     edges = (after != before) | (after == SINGLE)
+    edges |= (after == SYMBOL) & (points[1:] != points[:-1])
     # Two searches: splitting one list of all edges takes several times as long.
     starts = np.flatnonzero(edges & (after != OTHER)) + 1
     ends = np.flatnonzero(edges & (before != OTHER)) + 1
-    return (starts, ends) if base is None else (base[starts], base[ends])
+    symbols = np.flatnonzero(classes[starts] == SYMBOL)
+    return (starts, ends, symbols) if base is None else (base[starts], base[ends], symbols)
 
 
 def _drop_ignored(text: str, bounds: I64) -> tuple[U32, I64]:
@@ -216,43 +242,56 @@ def _without_ignored(data: bytes, bounds: I64) -> tuple[bytes, _Others, I64]:
     return data, _Others.of(data), offsets_of(keep)[bounds]
 
 
-def _byte_spans(data: bytes, others: _Others) -> tuple[I64, I64]:
-    """Start and ends of words, in bytes. The text begins and ends outside a word."""
-    if not others.points.size:
-        return _alternating(np.frombuffer(data.translate(_byte_classes(OTHER)), np.uint8))
+def _byte_spans(data: bytes, others: _Others) -> tuple[I64, I64, I64]:
+    """Return start and ends of words, in bytes, and which of the words are of symbols.
+
+    The text begins and ends outside a word.
+    """
     # bytes.translate looks bytes up faster than numpy does. Few characters differ from the most.
     common = max(range(MARK), key=lambda kind: np.count_nonzero(others.classes == kind))
-    classes = np.frombuffer(data.translate(_byte_classes(common)), np.uint8).copy()
+    classes = np.frombuffer(bytearray(data.translate(_byte_classes(common))), np.uint8)
     rare = others.only(np.flatnonzero(others.classes != common))
-    rare.write(rare.classes, classes)
+    # Two symbols that touch have two classes, SYMBOL and the next number, unless they are equal.
+    kinds = rare.classes.copy()
+    symbols = np.flatnonzero(kinds == SYMBOL)
+    kinds[symbols] += (np.cumsum(run_starts(rare.points[symbols])) & 1).astype(np.uint8)
+    rare.write(kinds, classes)
+    classes[_signs(np.frombuffer(data, np.uint8), classes)] = _OWN | _HYPHEN
     marks = rare.only(rare.classes == MARK)
     if marks.points.size:
         # A mark belongs to the character before it, so all marks of a run have the class of that.
         first = np.ones(marks.starts.size, np.bool_)
         first[1:] = marks.starts[1:] != marks.starts[:-1] + marks.sizes[:-1]
         bases = classes[marks.starts[first] - 1]
+        bases[bases >= SYMBOL] = OTHER
         marks.write(bases[np.cumsum(first) - 1], classes)
-    singles = others.starts[others.classes == SINGLE]
-    if not singles.size:
-        return _alternating(classes)
-    before, after = classes[:-1], classes[1:]
-    edges = after != before
-    edges[singles - 1] = True
-    # Two searches: splitting one list of all edges takes several times as long.
-    starts = np.flatnonzero(edges & (after != OTHER)) + 1
-    return starts, np.flatnonzero(edges & (before != OTHER)) + 1
+    differing = classes[1:] != classes[:-1]
+    differing[others.starts[others.classes == SINGLE] - 1] = True
+    edges = np.flatnonzero(differing) + 1
+    runs = classes[edges]
+    words = np.flatnonzero(runs)
+    symbols = np.flatnonzero(runs[words] >= SYMBOL)
+    return edges[words], edges[words + 1], symbols
 
 
-def _alternating(inside: NDArray[np.uint8]) -> tuple[I64, I64]:
-    """Start and ends of words if words touch no other words. inside: not 0 inside a word."""
-    edges = np.flatnonzero(inside[1:] != inside[:-1]) + 1
-    return edges[0::2], edges[1::2]
+def _signs(values: NDArray[Any], classes: NDArray[np.uint8]) -> I64:
+    """Return the places of hyphens that are signs of numbers: shape (signs,).
+
+    values: bytes of UTF-8 or code points, shape (n,). classes: of `characters.py`, of the same
+    shape.
+    """
+    at: I64 = np.flatnonzero(values == _HYPHEN)
+    before: Mask = (classes[at - 1] == OTHER) & (values[at - 1] != _HYPHEN)
+    digit: Mask = values[at + 1] - _ZERO < 10
+    return at[before & digit]
 
 
 @functools.cache
 def _byte_classes(beyond: int) -> bytes:
     """The class of each byte value: of its ASCII character, or `beyond`."""
-    return character_classes()[:128].tobytes() + bytes([beyond]) * 128
+    kinds = character_classes()[:128].tolist()
+    ascii = [_OWN | byte if kind == SYMBOL else kind for byte, kind in enumerate(kinds)]
+    return bytes(ascii) + bytes([beyond]) * 128
 
 
 def _characters(texts: Sequence[str], seed: int) -> Ragged:
@@ -276,7 +315,7 @@ def _has_word(piece: str) -> bool:
 def _word_places(text: str, _: Shingling) -> tuple[I64, I64]:
     joined, bounds = _joined([text])
     points = _drop_ignored(joined, bounds)[0]
-    starts, ends = _word_spans(points)
+    starts, ends = _word_spans(points)[:2]
     kept = np.flatnonzero(character_classes().take(code_points(joined)) != IGNORED)
     # The joined text has one line feed more at its start.
     return kept[starts] - 1, kept[ends - 1]

@@ -230,7 +230,7 @@ def test_json_names(file: Path) -> None:
 
 def test_the_terminal_shows_texts_as_they_are(file: Path) -> None:
     shown = command(file, DOCUMENTS[5]["id"], DOCUMENTS[6]["id"], "--table").out
-    assert "<⟦script⟧>⟦alert⟧(⟦2⟧)</⟦script⟧> [⟦bold⟧]⟦all⟧[/⟦bold⟧]" in shown
+    assert "⟦<script>alert⟧(⟦2⟧)⟦<⟧/⟦script>⟧ [⟦bold⟧]⟦all⟧[/⟦bold⟧]" in shown
     assert "[red]x[/red]" in shown
     assert "\x1b" not in shown
     assert "[/⟦bold⟧]\ufffd[7" in shown

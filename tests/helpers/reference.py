@@ -6,9 +6,10 @@ import unicodedata
 
 import xxhash
 
-from esdedup.text.characters import IGNORED, MARK, OTHER, SINGLE, character_classes
+from esdedup.text.characters import IGNORED, MARK, OTHER, SINGLE, SYMBOL, character_classes
 
 MASK = 2**64 - 1
+DIGITS = set("0123456789")
 
 
 def normalise(text: str) -> str:
@@ -19,20 +20,29 @@ def normalise(text: str) -> str:
 def words(text: str) -> list[str]:
     found: list[str] = []
     inside = OTHER
-    for character in text:
+    kept = [c for c in text if character_classes()[ord(c)] != IGNORED]
+    for before, character, after in zip([" ", *kept], kept, [*kept[1:], " "], strict=False):
         kind = int(character_classes()[ord(character)])
-        if kind == IGNORED:
-            continue
+        if character == "-" and before != "-" and after in DIGITS:
+            kind = OTHER if character_classes()[ord(before)] != OTHER else SYMBOL
         if kind == MARK:
+            if inside == SYMBOL:
+                inside = OTHER
             if inside != OTHER:
                 found[-1] += character
             continue
-        if kind != OTHER and kind == inside and kind != SINGLE:
+        same = kind == inside and (kind != SYMBOL or found[-1][0] == character)
+        if kind not in (OTHER, SINGLE) and same:
             found[-1] += character
         elif kind != OTHER:
             found.append(character)
         inside = kind
-    return found
+    # A run of one symbol counts as three at most.
+    return [word[:3] if set(word) == {word[0]} and is_symbol(word[0]) else word for word in found]
+
+
+def is_symbol(character: str) -> bool:
+    return bool(character_classes()[ord(character)] == SYMBOL)
 
 
 def token_hash(token: str, seed: int) -> int:

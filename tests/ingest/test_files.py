@@ -101,7 +101,7 @@ def test_text_that_is_not_valid_in_its_encoding_is_left_out() -> None:
 def test_a_json_array(indent: int | None, workers: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(esdedup.records.files, "CHUNK_BYTES", 100)
     given: list[Any] = [{"id": 1, "text": SAME}, {"text": SAME}, 7, {"id": 4, "text": CHINESE}]
-    given += [{"text": None}, {"text": "😀"}]
+    given += [{"text": None}, {"text": "——"}]
     Path("a.json").write_text(json.dumps(given, indent=indent), "utf-8")
     done = run_command("index", "a.json", "--json", "--workers", workers)
     (report,) = done.json
@@ -192,7 +192,7 @@ def test_a_wide_table() -> None:
 
 
 def test_texts_without_words_are_counted() -> None:
-    write_lines(Path("a.txt"), ["😀😀", "!!!", SAME])
+    write_lines(Path("a.txt"), ["——", "!!!", SAME])
     said = "2 documents have no words"
     done = run_command("index", "a.txt", "--json")
     assert (done.json[0]["without_words"], said in done.err) == (2, True)

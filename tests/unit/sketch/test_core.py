@@ -54,6 +54,7 @@ SCRIPTS = [
     "العَرَبِيَّة نص",
     "Привет, мир! Ёлка",
     "emoji 😀 👨‍👩‍👧 only",
+    "C++ <= $100 #️⃣ 50%: -20 ★★★★★ =≠=",
     "soft\u00adhyphen zero\u200bwidth",
     "e\u0301tude cafe\u0301",
     "ﬁne ＡＢＣ １２３ Ⅷ",
@@ -122,7 +123,7 @@ def test_character_shingles_collapse_white_space(texts: list[str], size: int) ->
             assert got[row].tolist() == reference.shingles(list(plain), size, 1)
 
 
-WORD_EDGES = "a1_ .\n中かーกé한я\u0301\u3099\u0e34\u200d\u00ad\ufe0f\ud800😀𠀀𝒳\U000e0100"
+WORD_EDGES = "a1_ .-+#€👍👎\n中かーกé한я\u0301\u3099\u0e34\u200d\u00ad\ufe0f\ud800😀𠀀𝒳\U000e0100"
 
 
 MORE_HAN = st.one_of(st.sampled_from(WORD_EDGES), st.sampled_from("中かー"))
@@ -141,6 +142,24 @@ def test_words_of_every_script() -> None:
     for text in SCRIPTS:
         expected = [reference.token_hash(word, 0) for word in reference.words(text)]
         assert tokenise([text], Shingling(), 0)[0].tolist() == expected, text
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Objective-C++, C#; A+", "objective c ++ c # a +"),
+        ("$100, €100 & 50% <=", "$ 100 € 100 50 % <  ="),
+        ("+++ ==== 😂😂😂😂😂", "+++ === 😂😂😂"),
+        ("-20 °C, 5-20 (-1) --3 a -b +-2", "- 20 ° c 5 20 - 1 3 a b + 2"),
+        ("👍🏽👎 ❤️❤ 👩‍💻 #️⃣ 🇩🇪 ½", "👍 🏽 👎 ❤❤ 👩 💻 # 🇩 🇪 1 2"),
+        ("`x` and/or a@b *y* …!?", "x and or a b y"),
+    ],
+)
+def test_symbols_are_words_and_punctuation_is_not(text: str, words: str) -> None:
+    for filling in ("", "字" * 99):  # By bytes, and by code points.
+        normalised = normalise([f"{text} {filling}"], Normalisation())
+        made = tokenise(normalised, Shingling(), 1)[0].tolist()
+        assert made == [reference.token_hash(word, 1) for word in [*words.split(), *filling]]
 
 
 def test_stop_words_are_left_out() -> None:
@@ -454,7 +473,7 @@ def test_a_text_alone_has_the_tokens_that_it_has_among_others(name: str) -> None
 
 
 def test_the_default_scheme_has_the_first_golden_tokens() -> None:
-    assert Scheme().id == "v2-5539974b79b3"
+    assert Scheme().id == "v3-5e05cd881447"
     fields = token_fields(sketch(GOLDEN["texts"], Scheme()), Scheme())
     for field, golden in zip(fields, GOLDEN["default"]["fields"], strict=True):
         assert field.get("minhash", []) == golden.get("minhash", [])[:12]
