@@ -41,7 +41,7 @@ _LONGEST_RUN = 3
 """Characters of a run of one symbol that are hashed."""
 _HYPHEN, _ZERO = b"-0"
 _OWN = 0x80
-"""Added to an ASCII symbol, its own class: two symbols that touch are two words."""
+"""Added to the byte of a hyphen or an ASCII symbol, its own class: two that touch are two words."""
 
 
 def tokenise(texts: Sequence[str], shingling: Shingling, seed: int) -> Ragged:
@@ -110,7 +110,8 @@ def _word_spans(points: U32) -> tuple[I64, I64, I64]:
     The text begins and ends outside a word.
     """
     classes = character_classes().take(points)
-    classes[_signs(points, classes)] = SYMBOL
+    hyphens = np.flatnonzero(points == _HYPHEN)
+    classes[hyphens[_are_signs(hyphens, points, classes)]] = SYMBOL
     base = None
     marks = np.flatnonzero(classes == MARK)
     if marks.size:
@@ -256,9 +257,9 @@ def _byte_spans(data: bytes, others: _Others) -> tuple[I64, I64, I64]:
     symbols = np.flatnonzero(kinds == SYMBOL)
     kinds[symbols] += (np.cumsum(run_starts(rare.points[symbols])) & 1).astype(np.uint8)
     rare.write(kinds, classes)
-    classes[_signs(np.frombuffer(data, np.uint8), classes)] = _OWN | _HYPHEN
-    marks = rare.only(rare.classes == MARK)
+    written, marks = classes, rare.only(rare.classes == MARK)
     if marks.points.size:
+        classes = written.copy()
         # A mark belongs to the character before it, so all marks of a run have the class of that.
         first = np.ones(marks.starts.size, np.bool_)
         first[1:] = marks.starts[1:] != marks.starts[:-1] + marks.sizes[:-1]
@@ -269,29 +270,32 @@ def _byte_spans(data: bytes, others: _Others) -> tuple[I64, I64, I64]:
     differing[others.starts[others.classes == SINGLE] - 1] = True
     edges = np.flatnonzero(differing) + 1
     runs = classes[edges]
+    hyphens = np.flatnonzero(runs == _OWN | _HYPHEN)
+    signs = _are_signs(edges[hyphens], np.frombuffer(data, np.uint8), written)
+    runs[hyphens[~signs]] = OTHER
     words = np.flatnonzero(runs)
     symbols = np.flatnonzero(runs[words] >= SYMBOL)
     return edges[words], edges[words + 1], symbols
 
 
-def _signs(values: NDArray[Any], classes: NDArray[np.uint8]) -> I64:
-    """Return the places of hyphens that are signs of numbers: shape (signs,).
+def _are_signs(hyphens: I64, values: NDArray[Any], classes: NDArray[np.uint8]) -> Mask:
+    """Mark the hyphens that are signs of numbers: shape (hyphens,).
 
-    values: bytes of UTF-8 or code points, shape (n,). classes: of `characters.py`, of the same
-    shape.
+    hyphens: places in `values`, bytes of UTF-8 or code points, of which `classes` are the classes.
     """
-    at: I64 = np.flatnonzero(values == _HYPHEN)
-    before: Mask = (classes[at - 1] == OTHER) & (values[at - 1] != _HYPHEN)
-    digit: Mask = values[at + 1] - _ZERO < 10
-    return at[before & digit]
+    before, after = hyphens - 1, values[hyphens + 1]
+    signs: Mask = (classes[before] == OTHER) & (values[before] != _HYPHEN)
+    return signs & (after - _ZERO < 10)
 
 
 @functools.cache
 def _byte_classes(beyond: int) -> bytes:
     """The class of each byte value: of its ASCII character, or `beyond`."""
     kinds = character_classes()[:128].tolist()
-    ascii = [_OWN | byte if kind == SYMBOL else kind for byte, kind in enumerate(kinds)]
-    return bytes(ascii) + bytes([beyond]) * 128
+    for byte, kind in enumerate(kinds):
+        if kind == SYMBOL or byte == _HYPHEN:
+            kinds[byte] = _OWN | byte
+    return bytes(kinds) + bytes([beyond]) * 128
 
 
 def _characters(texts: Sequence[str], seed: int) -> Ragged:
