@@ -269,13 +269,13 @@ def _byte_spans(data: bytes, others: _Others) -> tuple[I64, I64, I64]:
     differing = classes[1:] != classes[:-1]
     differing[others.starts[others.classes == SINGLE] - 1] = True
     edges = np.flatnonzero(differing) + 1
-    runs = classes[edges]
+    runs = classes.take(edges)
     hyphens = np.flatnonzero(runs == _OWN | _HYPHEN)
     signs = _are_signs(edges[hyphens], np.frombuffer(data, np.uint8), written)
     runs[hyphens[~signs]] = OTHER
-    words = np.flatnonzero(runs)
-    symbols = np.flatnonzero(runs[words] >= SYMBOL)
-    return edges[words], edges[words + 1], symbols
+    words = np.flatnonzero(runs != OTHER)
+    symbols = np.flatnonzero(runs.take(words) >= SYMBOL)
+    return edges.take(words), edges.take(words + 1), symbols
 
 
 def _are_signs(hyphens: I64, values: NDArray[Any], classes: NDArray[np.uint8]) -> Mask:
