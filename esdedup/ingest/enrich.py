@@ -9,9 +9,9 @@ import itertools
 import json
 import logging
 import uuid
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Protocol, overload
+from typing import Any, Protocol
 
 from esdedup.arguments import check_list
 from esdedup.exceptions import DuplicateFound, UsageError
@@ -35,17 +35,16 @@ _Path = tuple[str, ...]
 
 
 class OpenIndex(Protocol):
-    """An open index, as `esdedup.open` returns it."""
+    """An open index, as `esdedup.open` returns."""
 
     store: Store
 
     @property
     def meta(self) -> IndexMeta:
-        """The scheme and fields of the index now."""
+        """The current scheme and fields of the index."""
         ...
 
 
-@overload
 def enrich(
     actions: Iterable[Action],
     *,
@@ -53,104 +52,63 @@ def enrich(
     scheme: Scheme | None = None,
     index: OpenIndex | None = None,
     on_duplicate: DuplicatePolicy | None = None,
-) -> Iterator[Any]: ...
-@overload
-def enrich(
-    actions: AsyncIterable[Action],
-    *,
-    text_field: TextFields = "text",
-    scheme: Scheme | None = None,
-    index: OpenIndex | None = None,
-    on_duplicate: DuplicatePolicy | None = None,
-) -> AsyncIterator[Any]: ...
-def enrich(
-    actions: Iterable[Action] | AsyncIterable[Action],
-    *,
-    text_field: TextFields = "text",
-    scheme: Scheme | None = None,
-    index: OpenIndex | None = None,
-    on_duplicate: DuplicatePolicy | None = None,
-) -> Iterator[Any] | AsyncIterator[Any]:
+) -> Iterator[Any]:
     """Yield bulk actions with token fields added, in the same order.
 
-    It goes into any bulk helper of the two clients:
+    Pass the result to any bulk helper of the two clients:
 
         helpers.bulk(client, esdedup.enrich(actions, index=index))
 
-    Actions have the forms that those helpers take. The document of an index or create action, and
-    the `doc` and `upsert` of an update, get the fields if they hold the text. Anything else (a
+    Actions have the forms that those helpers accept. The document of an index or create action, and
+    the `doc` and `upsert` of an update, get the fields if they hold the text. Everything else (a
     delete, a script, a document without the text) passes unchanged. So does a `doc` with only some
     of several text fields: a warning counts these, and `esdedup backfill --stale` renews their
     tokens. If a document loses its text, its token field becomes null. The caller's objects are not
-    changed. The next actions are sketched while the last ones
-    are sent: up to two thousand are read ahead. Asynchronous actions give an asynchronous iterator.
+    changed. A thread sketches the next actions while the last ones are sent: up to two thousand are
+    read ahead.
 
-    index: an open index. It says the scheme and fields, also while `esdedup switch` changes them.
+    index: an open index, which supplies the scheme and fields, also while `esdedup switch` changes
+    them.
     text_field, scheme: in place of an index, the field with the text, or a sequence of fields, and
     the scheme of the index, by default `Scheme()`.
-    on_duplicate: what to do with near-duplicates among index and create actions; needs the index.
-    With "skip" they are left out. With "mark" and "group", documents without an `_id` get one.
+    on_duplicate: what to do with near-duplicates among index and create actions; requires `index`.
+    "skip" drops them. With "mark" and "group", documents without an `_id` get one.
 
     Raises UsageError for options that contradict each other, and DuplicateFound with "fail".
     """
-    enricher = _Enricher(text_field, scheme, index, on_duplicate or DuplicatePolicy())
-    if isinstance(actions, AsyncIterable):
-        return _enrich_async(actions, enricher)
     check_list("actions", actions)
-    return _enrich_sync(actions, enricher)
+    return _enriched(iter(actions), _Enricher(text_field, scheme, index, on_duplicate))
 
 
-def _enrich_sync(actions: Iterable[Action], enricher: _Enricher) -> Iterator[Any]:
-    reading = iter(actions)
+def _enriched(actions: Iterator[Action], enricher: _Enricher) -> Iterator[Any]:
     waiting: Future[list[Any]] | None = None
     with ThreadPoolExecutor(1) as pool:
-        while len(batch := list(itertools.islice(reading, _BATCH))) == _BATCH:
+        while batch := list(itertools.islice(actions, _BATCH)):
             coming = pool.submit(enricher.enriched, batch)
             if waiting is not None:
                 yield from waiting.result()
             waiting = coming
         if waiting is not None:
             yield from waiting.result()
-    yield from enricher.enriched(batch)
-
-
-async def _enrich_async(actions: AsyncIterable[Action], enricher: _Enricher) -> AsyncIterator[Any]:
-    # Imported here, because it would make every command start later.
-    import asyncio
-
-    waiting: asyncio.Future[list[Any]] | None = None
-    batch: list[Action] = []
-    async for action in actions:
-        batch.append(action)
-        if len(batch) == _BATCH:
-            if waiting is not None:
-                for done in await waiting:
-                    yield done
-            waiting = asyncio.ensure_future(asyncio.to_thread(enricher.enriched, batch))
-            batch = []
-    if waiting is not None:
-        for done in await waiting:
-            yield done
-    for done in await asyncio.to_thread(enricher.enriched, batch):
-        yield done
 
 
 class _Enricher:
-    """Adds fields to batches of actions."""
+    """Add fields to batches of actions."""
 
     def __init__(
         self,
         text_field: TextFields,
         scheme: Scheme | None,
         index: OpenIndex | None,
-        policy: DuplicatePolicy,
+        on_duplicate: DuplicatePolicy | None,
     ) -> None:
         require_scheme(scheme)
+        policy = on_duplicate or DuplicatePolicy()
         looks = policy.action != "keep"
         if index is None and looks:
             raise UsageError("to look for near-duplicates, enrich needs the open index (index=)")
         if index is not None and scheme is not None and scheme.id != index.meta.scheme.id:
-            raise UsageError("give enrich either the index or a scheme: the index has another one")
+            raise UsageError("pass enrich either the index or a scheme: the index has another one")
         self._index, self._policy = index, policy
         self._bare = IndexMeta(scheme or Scheme(), names_of(text_field))
         self._originals = Originals(index.store, self._meta, policy) if index and looks else None
@@ -199,12 +157,12 @@ class _Enricher:
     def _judged(
         self, originals: Originals, actions: list[Any], whole: dict[int, str]
     ) -> dict[int, Verdict]:
-        """Return verdicts on whole documents, given by row. Adds ids if documents get marks."""
+        """Return verdicts on whole documents, by row. Add ids if documents get marks."""
         ids = []
         for row in whole:
             id = actions[row].get("_id")
             if id is None:
-                # The mark of a later document names it.
+                # A later document's mark refers to it.
                 id = uuid.uuid4().hex
                 if self._policy.writes:
                     actions[row] = {**actions[row], "_id": id}
@@ -245,12 +203,12 @@ def removes_text(fields: Mapping[str, Any], meta: IndexMeta, partial: bool) -> b
 
 
 def holds_part(fields: Mapping[str, Any], meta: IndexMeta) -> bool:
-    """Return whether the `doc` of an update changes the text, and can't tell all of it."""
+    """Return whether the `doc` of an update changes the text, and holds only a part of it."""
     return any(text_given(fields, one) == "partly" for one in meta.all)
 
 
 def warn_of_parts(count: int) -> None:
-    """Warns of updates that hold only a part of the text."""
+    """Warn of updates that hold only a part of the text."""
     if count:
         log.warning(
             "%d updates hold only some of the text fields, so that the documents keep their old"
@@ -262,7 +220,7 @@ def warn_of_parts(count: int) -> None:
 def merged_fields(tokens: Mapping[str, Any], scheme: Scheme) -> dict[str, Any]:
     """Return the value of our field for the text in the `doc` of an update.
 
-    An update merges objects, so that nulls must remove the tokens that the new text has not.
+    An update merges objects, so nulls must remove the tokens that the new text does not have.
     """
     return {**dict.fromkeys([*scheme.kinds, "wordless"]), **tokens}
 
@@ -279,7 +237,7 @@ def _parsed(action: Action) -> Any:
 
 
 def _documents(action: Any) -> Iterator[tuple[_Path, Mapping[str, Any]]]:
-    """Yield the documents in an action, with the keys under which each lies."""
+    """Yield the documents in an action, with the keys that lead to each."""
     # Nearly every action is a plain dict, for which this check is fast.
     if not isinstance(action, (dict, Mapping)):
         return
@@ -296,7 +254,7 @@ def _documents(action: Any) -> Iterator[tuple[_Path, Mapping[str, Any]]]:
 
 
 def _with_fields(value: Mapping[str, Any], path: _Path, fields: dict[str, Any]) -> dict[str, Any]:
-    """Return a copy with the fields put into the document at the path."""
+    """Return a copy with fields added to the document at the path."""
     if not path:
         return {**value, **fields}
     return {**value, path[0]: _with_fields(value[path[0]], path[1:], fields)}

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import itertools
 import json
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -73,32 +72,10 @@ def test_an_endless_iterator_is_read_no_further_than_needed() -> None:
 def test_many_actions_are_compared_with_a_local_file(tmp_path: Path) -> None:
     """Batches are compared in another thread than the one that opened the file."""
     given = [{"_id": str(n), "text": words(n // 2, 12)} for n in range(1_002)]
-    policy = esdedup.DuplicatePolicy("skip")
-
-    async def actions() -> AsyncIterator[Any]:
-        for each in given:
-            yield each
-
-    async def collect(index: esdedup.Index) -> list[Any]:
-        found = esdedup.enrich(actions(), index=index, on_duplicate=policy)
-        return [each async for each in found]
-
     with esdedup.open(tmp_path / "a.db") as index:
         index.add([{"id": "old", "text": words(500, 12)}])
-        got = list(esdedup.enrich(given, index=index, on_duplicate=policy))
+        got = esdedup.enrich(given, index=index, on_duplicate=esdedup.DuplicatePolicy("skip"))
         assert [each["_id"] for each in got] == [str(n) for n in range(0, 1_000, 2)]
-        assert asyncio.run(collect(index)) == got
-
-
-def test_an_asynchronous_iterator_gives_one() -> None:
-    async def given() -> AsyncIterator[Any]:
-        for action in actions():
-            yield action
-
-    async def collect() -> list[Any]:
-        return [action async for action in esdedup.enrich(given())]
-
-    assert asyncio.run(collect()) == list(esdedup.enrich(actions()))
 
 
 @pytest.fixture(params=["elasticsearch", "opensearch"])

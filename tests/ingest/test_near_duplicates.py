@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -265,8 +264,7 @@ def test_any_order_in_any_batches(tmp_path: Path, members: list[int], sizes: lis
     assert kept == texts.keys() - expected.keys()
 
 
-@pytest.mark.parametrize("asynchronous", [False, True])
-def test_enrich(elasticsearch_url: str, asynchronous: bool) -> None:
+def test_enrich(elasticsearch_url: str) -> None:
     name = f"esdedup-duplicates-{uuid.uuid4().hex[:10]}"
     texts = corpus(400)
     expected = leaders(texts, 0.8)
@@ -275,8 +273,6 @@ def test_enrich(elasticsearch_url: str, asynchronous: bool) -> None:
         index.create()
         policy = DuplicatePolicy("skip")
         enriched = esdedup.enrich(actions, index=index, on_duplicate=policy)
-        if asynchronous:
-            enriched = iter(asyncio.run(collected(actions, index, policy)))
         with elasticsearch.Elasticsearch(elasticsearch_url) as client:
             elasticsearch.helpers.bulk(client, enriched)
         documents = all_documents(elasticsearch_url, name)
@@ -290,17 +286,6 @@ def test_enrich(elasticsearch_url: str, asynchronous: bool) -> None:
         with pytest.raises(esdedup.UsageError, match="index="):
             esdedup.enrich(copies, on_duplicate=policy)
     delete_index(elasticsearch_url, name)
-
-
-async def collected(
-    actions: list[dict[str, Any]], index: esdedup.Index, policy: DuplicatePolicy
-) -> list[Any]:
-    async def stream() -> AsyncIterator[dict[str, Any]]:
-        for action in actions:
-            yield action
-
-    enriched = esdedup.enrich(stream(), index=index, on_duplicate=policy)
-    return [action async for action in enriched]
 
 
 def test_the_command(

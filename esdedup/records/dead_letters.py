@@ -1,0 +1,51 @@
+"""Keeps the records that can't be used, with the reasons, in a file of JSON lines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import IO
+
+from esdedup.exceptions import StoreError, UsageError
+from esdedup.records.files import BadRecord
+from esdedup.stores.private_files import file_name, open_private
+
+DeadLetter = Callable[[BadRecord], None]
+_BEGIN = b'{"file": "'
+
+
+def dead_letter_path(index: str) -> Path:
+    """Return the default dead-letter file of an index, in the current folder."""
+    return Path(f"{file_name(index)}.dead-letter.jsonl")
+
+
+class DeadLetterFile(ExitStack):
+    """Appends bad records to a file, which is created for the first one.
+
+    on_record: called after each record is written. Raises UsageError if the file has other content,
+    StoreError if it can't be written.
+    """
+
+    def __init__(self, path: Path, on_record: DeadLetter) -> None:
+        super().__init__()
+        with suppress(OSError), path.open("rb") as file:
+            if (begin := file.read(len(_BEGIN))) and begin != _BEGIN:
+                raise UsageError(f"dead-letter file {path} has other content: name another file")
+        self.path = path
+        self._on_record = on_record
+        self._file: IO[str] | None = None
+
+    def __call__(self, record: BadRecord) -> None:
+        where = {"file": record.file, "line": record.line}
+        line = {**where, "reason": record.reason, "record": record.raw}
+        try:
+            if self._file is None:
+                opened = open_private(self.path, "a", encoding="utf-8", errors="backslashreplace")
+                self._file = self.enter_context(opened)
+            self._file.write(json.dumps(line, ensure_ascii=False) + "\n")
+            self._file.flush()
+        except OSError as error:
+            raise StoreError(f"dead-letter file {self.path}: {error.strerror}") from error
+        self._on_record(record)
