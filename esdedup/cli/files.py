@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, suppress
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import IO, Annotated
+from typing import Annotated
 
 import typer
 
 from esdedup.cli.options import SchemeOption, TextField, Workers, option_of
-from esdedup.cli.output import Advance, count, first_bytes, message
-from esdedup.exceptions import StoreError, UsageError
+from esdedup.cli.output import Advance, count, message
+from esdedup.exceptions import UsageError
+from esdedup.records.dead_letters import DeadLetterFile
 from esdedup.records.files import BadRecord, Chunk, Format, Record, check_file, chunks_in
 from esdedup.records.paths import files_named
 from esdedup.records.streams import STDIN, check_encoding
 from esdedup.stores.fields import quoted, value_at
-from esdedup.stores.private_files import file_name, open_private
 
 _SHOWN = 5
 _NAMES = 20
@@ -136,11 +134,6 @@ class FileOptions:
                 raise UsageError(f"{option_of(option.name)} goes with FILES")
 
 
-def dead_letter_path(index: str) -> Path:
-    """The default dead-letter file of an index, in the current folder."""
-    return Path(f"{file_name(index)}.dead-letter.jsonl")
-
-
 def warn_of_repeated(records: int, first: str | None) -> None:
     """Tells the number of records whose id an earlier record had, and the first of them."""
     if first is not None:
@@ -205,30 +198,7 @@ class Reasons:
             message(self._more)
 
 
-class DeadLetterFile(ExitStack):
-    """Appends bad records as JSON lines. The file is made when the first one comes.
-
-    Raises UsageError if the file holds something else.
-    """
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        with suppress(OSError):
-            if (begin := first_bytes(path, 10)) and begin != b'{"file": "':
-                raise UsageError(f"dead-letter file {path}: it holds something else: name another")
-        self.path = path
-        self._reasons = Reasons(f"... more in {path}")
-        self._file: IO[str] | None = None
-
-    def __call__(self, record: BadRecord) -> None:
-        where = {"file": record.file, "line": record.line}
-        line = {**where, "reason": record.reason, "record": record.raw}
-        try:
-            if self._file is None:
-                opened = open_private(self.path, "a", encoding="utf-8", errors="backslashreplace")
-                self._file = self.enter_context(opened)
-            self._file.write(json.dumps(line, ensure_ascii=False) + "\n")
-            self._file.flush()
-        except OSError as error:
-            raise StoreError(f"dead-letter file {self.path}: {error.strerror}") from error
-        self._reasons.show(record, record.reason)
+def dead_letters(path: Path) -> DeadLetterFile:
+    """Return a dead-letter file that shows the first reasons as messages."""
+    reasons = Reasons(f"... more in {path}")
+    return DeadLetterFile(path, lambda record: reasons.show(record, record.reason))

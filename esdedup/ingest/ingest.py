@@ -27,6 +27,7 @@ from esdedup.models import (
     Held,
     tokens_in,
 )
+from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.documents import (
     MARKS,
     OURS,
@@ -45,7 +46,6 @@ from esdedup.stores.mapping import IndexMeta
 
 _COMPARED_AT_ONCE = 1_000
 _GONE = "it was deleted while it was being written; index it again"
-DeadLetter = Callable[[BadRecord], None]
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ import xxhash
 
 from esdedup.arguments import check_list, check_type
 from esdedup.exceptions import RecordError, UsageError
-from esdedup.ingest.ingest import DeadLetter
 from esdedup.pairing.candidates import Classes
+from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.documents import bad_record, id_at
 from esdedup.records.files import BadRecord, Record
 from esdedup.search import buckets

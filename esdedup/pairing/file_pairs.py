@@ -13,13 +13,13 @@ from functools import partial
 
 import numpy as np
 
-from esdedup.ingest.ingest import DeadLetter
 from esdedup.ingest.parallel import in_order
 from esdedup.models import natural
 from esdedup.pairing.comparison import Reading
 from esdedup.pairing.pairs import SimilarPairs, pairs_among
 from esdedup.pairing.scan import DOCUMENTS_A_SHARE, Columns, OnStep, Part, WorkFolder, sketched
 from esdedup.pairing.strings import Strings
+from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.documents import items_of
 from esdedup.records.files import BadRecord, Chunk
 from esdedup.search.limits import Limits, narrowed_scheme

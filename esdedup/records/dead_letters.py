@@ -30,9 +30,12 @@ class DeadLetterFile(ExitStack):
 
     def __init__(self, path: Path, on_record: DeadLetter) -> None:
         super().__init__()
-        with suppress(OSError), path.open("rb") as file:
-            if (begin := file.read(len(_BEGIN))) and begin != _BEGIN:
-                raise UsageError(f"dead-letter file {path} has other content: name another file")
+        begin = b""
+        if path.is_file():
+            with suppress(OSError), path.open("rb") as file:
+                begin = file.read(len(_BEGIN))
+        if begin not in (b"", _BEGIN):
+            raise UsageError(f"dead-letter file {path} holds something else: name another")
         self.path = path
         self._on_record = on_record
         self._file: IO[str] | None = None

@@ -11,9 +11,10 @@ from typer import Exit, Option
 from esdedup.admin.backfill import BackfillPlan, Effort, OnUpdate, backfill, plan_backfill
 from esdedup.admin.sidecar import SidecarPlan, fill_sidecar, plan_sidecar
 from esdedup.cli import options, output
-from esdedup.cli.files import DeadLetterFile, dead_letter_path
+from esdedup.cli.files import dead_letters
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.models import Share
+from esdedup.records.dead_letters import DeadLetterFile, dead_letter_path
 from esdedup.records.files import BadRecord
 from esdedup.stores.changes import ChangeReport
 
@@ -76,7 +77,7 @@ def backfill_command(
                 output.print_json({"waiting": plan.waiting, "indices": list(plan.indices)})
                 return
         path = dead_letter or dead_letter_path(target.index)
-        with DeadLetterFile(path) as letters:
+        with dead_letters(path) as letters:
             report = run(work, plan.waiting, letters)
     left_out = {obstacle.index for obstacle in plan.left_out}
     title = f"{name}, scheme {plan.meta.scheme.id}"

@@ -15,11 +15,10 @@ from typer import Option
 
 from esdedup.cli import options, output
 from esdedup.cli.files import (
-    DeadLetterFile,
     EncodingOption,
     FileOptions,
     FormatOption,
-    dead_letter_path,
+    dead_letters,
     named_files,
     total_bytes,
 )
@@ -31,6 +30,7 @@ from esdedup.groups.groups import Grouping, Groups, check_for_edges
 from esdedup.groups.marks import wanted_marks
 from esdedup.pairing.comparison import Basis
 from esdedup.pairing.edges import EDGE_FIELDS, EdgeCounts, Edges, edges_in
+from esdedup.records.dead_letters import DeadLetterFile, dead_letter_path
 from esdedup.records.files import BadRecord, Record
 from esdedup.search.buckets import Capped
 from esdedup.search.limits import Limits
@@ -160,7 +160,7 @@ def group_command(
     wants_json = output.wants_json(as_json)
     with (
         target.open() as index,
-        DeadLetterFile(dead_letter or dead_letter_path(target.index)) as letters,
+        dead_letters(dead_letter or dead_letter_path(target.index)) as letters,
     ):
         if edge_files:
             output.warn(without_tokens(index.statistics()))

@@ -9,10 +9,9 @@ from typer import Exit, Option
 
 from esdedup.cli import options, output
 from esdedup.cli.files import (
-    DeadLetterFile,
     FileOptions,
     Files,
-    dead_letter_path,
+    dead_letters,
     total_bytes,
     warn_of_repeated,
     warn_without_words,
@@ -20,6 +19,7 @@ from esdedup.cli.files import (
 from esdedup.exceptions import PermissionDenied, UsageError
 from esdedup.ingest.ingest import IngestReport, ingest
 from esdedup.ingest.policies import DuplicatePolicy, OnDuplicate
+from esdedup.records.dead_letters import dead_letter_path
 from esdedup.records.repeated_ids import RepeatedIds
 from esdedup.search.limits import ACTING, Limits, require_minhash
 from esdedup.search.warnings import lacking_recall
@@ -76,7 +76,7 @@ def index(
     path = reading.dead_letter or dead_letter_path(target.index)
     with (
         target.open(scheme, reading.text_field) as opened,
-        DeadLetterFile(path) as letters,
+        dead_letters(path) as letters,
         output.progress("Indexing", total_bytes(files)) as (advance, documents),
     ):
         # Before the index is made, because it keeps the name of the field.

@@ -12,8 +12,8 @@ import typer
 
 from esdedup.cli import options, output
 from esdedup.cli.files import (
-    DeadLetterFile,
     FileOptions,
+    dead_letters,
     total_bytes,
     warn_of_repeated,
     warn_without_words,
@@ -110,7 +110,7 @@ def _in_files(files: list[str], of: FileOptions, answer: _Answer) -> None:
     scheme = options.scheme_in(of.scheme) or comparing_scheme(Scheme(), limits)
     meta = IndexMeta(scheme, tuple(of.text_field or ["text"]))
     dead_letter = of.dead_letter or Path("pairs.dead-letter.jsonl")
-    with DeadLetterFile(dead_letter) as letters, WorkFolder.temporary() as folder:
+    with dead_letters(dead_letter) as letters, WorkFolder.temporary() as folder:
         bar = output.progress("Sketching", total_bytes(files))
         with bar as (advance, documents), output.steps() as on_step:
             found, read = pairs_in_files(

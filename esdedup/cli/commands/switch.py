@@ -12,8 +12,9 @@ from esdedup.admin.backfill import BackfillPlan, Effort, backfill, plan_backfill
 from esdedup.admin.switch import complete, empty_former, fill_next, plan_switch
 from esdedup.cli import options
 from esdedup.cli.commands.backfill import run, show
-from esdedup.cli.files import DeadLetterFile, dead_letter_path
+from esdedup.cli.files import dead_letters
 from esdedup.cli.output import agreed, count, message
+from esdedup.records.dead_letters import dead_letter_path
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.mapping import index_mapping
 
@@ -39,7 +40,7 @@ def switch_command(
     wanted = options.scheme_in(scheme)
     effort = Effort(workers, rate=max_rate)
     path = dead_letter_path(target.index)
-    with target.connected() as cluster, DeadLetterFile(path) as letters:
+    with target.connected() as cluster, dead_letters(path) as letters:
         plan = plan_switch(cluster, target.index, wanted, text_field)
         if plan.stage == "done":
             message(f"{target.index!r} has scheme {plan.meta.scheme.id} already")
