@@ -1,15 +1,15 @@
-"""Reads and writes tables: Parquet, and the files and streams of Arrow (`esdedup[parquet]`).
+"""Reads and writes tables: Parquet, and Arrow files and streams (`esdedup[parquet]`).
 
-Only the columns that are asked for are read. Rows are read and written in pieces, so that memory
-does not grow with the file. Values become those of JSON: dates and times are ISO 8601, in UTC if
-they have a zone; durations are whole numbers of their unit; decimals of at most 15 digits are
-numbers, longer ones text, so that no digit is lost; maps are objects; bytes are text in UTF-8.
-A row with a value that can't become one is refused alone.
+Only the requested columns are read, in pieces, so memory does not grow with the file. Values become
+those of JSON: dates and times are ISO 8601, in UTC if they have a zone; durations are integers in
+their unit; decimals of at most 15 digits are numbers, longer ones text, so that no digit is lost;
+maps are objects; bytes are UTF-8 text. A row with another value is rejected alone.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,16 +17,15 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, Literal
 
 from esdedup.exceptions import EsdedupError, InputError, MissingExtra, RecordError, UsageError
+from esdedup.records.streams import grouped
 
 TableFormat = Literal["parquet", "arrow"]
 _ARROW_FILE = b"ARROW1"
-"""The first bytes of an Arrow file. A stream has no name; it begins with the size of its schema."""
+"""The first bytes of an Arrow file. A stream begins with the size of its schema."""
 _STREAM_END = b"\xff\xff\xff\xff\0\0\0\0"
 """The last bytes of a stream. Its first four also begin a stream, since Arrow 0.15."""
 _BUFFER_BYTES = 1 << 20
-"""Bytes of a column that are read at a time. Parquet's reader takes whole columns by default."""
-_Places = list[tuple[str, ...]]
-"""For each column to read its name, and those of structs within."""
+"""Bytes of a column to read at a time. Parquet's reader reads whole columns by default."""
 _NAMES = 20
 """Names of columns in a message."""
 _NOT_TEXT = "holds bytes that are not text in UTF-8"
@@ -35,11 +34,11 @@ _DIGITS_OF_A_FLOAT = 15
 
 
 @dataclass(frozen=True)
-class Piece:
-    """Some rows of a table, which another process can take.
+class TableRows:
+    """Some rows of a table, which can be sent to another process.
 
     data: the rows as an Arrow stream. first: number of the first row, from 1. read: bytes of the
-    file that were read for them. names: all columns of the file, also those that were not read.
+    file read for them. names: all columns of the file, including those not read.
     """
 
     data: bytes
@@ -50,7 +49,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class BadRow:
-    """A row that can't be used. raw: its other columns as JSON. reason: why not."""
+    """A row that can't be used. raw: its other columns as JSON."""
 
     raw: str
     reason: str
@@ -73,31 +72,39 @@ def check_columns(path: str, kind: TableFormat, columns: Sequence[str] = ()) -> 
     Raises MissingExtra without pyarrow, and UsageError if two columns have one name.
     """
     with _opened(path, kind) as table:
-        if missing := [name for name in columns if not _places(table.schema, [name])]:
-            there = table.names[:_NAMES] + ["..."] * (len(table.names) > _NAMES)
+        if missing := [name for name in columns if _column_of(table.schema, name) is None]:
+            there = table.schema.names[:_NAMES] + ["..."] * (len(table.schema.names) > _NAMES)
             said = f"{path}: there is no column {missing[0]!r}"
             raise UsageError(f"{said}. There are: {', '.join(there) or 'none'}")
 
 
-def pieces_in(
+def rows_in(
     path: str, kind: TableFormat, columns: Sequence[str] | None, size: int, most: int
-) -> Iterator[Piece]:
-    """Yield the rows of a file in pieces of at most `most` rows, and about `size` bytes.
+) -> Iterator[TableRows]:
+    """Yield the rows of a file in pieces of at most `most` rows and about `size` bytes.
 
-    columns: the columns to read, None for all; "a.b" is a part of the struct "a". Those that the
-    file lacks are left out. Raises the errors of `check_columns`, and InputError if it breaks off.
+    columns: the columns to read, None for all; for "a.b", a part of the struct "a", all of it is
+    read. Those that the file lacks are ignored. Raises the errors of `check_columns`, and
+    InputError if the file breaks off.
     """
     with _opened(path, kind) as table:
-        names, first = tuple(table.names), 1
-        places = None if columns is None else _places(table.schema, columns)
-        for rows, read in _joined(_parts(table, places, size, most), size, most):
-            yield Piece(_packed(rows), first, int(read), names)
+        first = 1
+        places = columns and (_column_of(table.schema, column) for column in columns)
+        chosen = None if places is None else [*dict.fromkeys(filter(None, places))]
+        parts = _parts(table.batches(chosen, size, most), chosen, size, most)
+        for group in grouped(parts, lambda part: (_weight(part[0]), len(part[0])), size, most):
+            rows = group[0][0]
+            if len(group) > 1:
+                whole = require_pyarrow().Table.from_batches([batch for batch, _ in group])
+                (rows,) = whole.combine_chunks().to_batches()
+            read = int(sum(each for _, each in group))
+            yield TableRows(_packed(rows), first, read, tuple(table.schema.names))
             first += len(rows)
 
 
-def rows_of(piece: Piece) -> Iterator[dict[str, Any] | BadRow]:
-    """Yield the rows of a piece as objects, in order."""
-    return _rows(_unpacked(piece.data))
+def objects_of(rows: TableRows) -> Iterator[dict[str, Any] | BadRow]:
+    """Yield the rows as objects, in order."""
+    return _rows(_unpacked(rows.data))
 
 
 @dataclass(frozen=True)
@@ -105,8 +112,7 @@ class _Table:
     """An open file. batches: yields its record batches, each with the bytes read for it."""
 
     schema: Any
-    names: list[str]
-    batches: Callable[[_Places | None, int, int], Iterator[tuple[Any, float]]]
+    batches: Callable[[list[str] | None, int, int], Iterator[tuple[Any, float]]]
 
 
 @contextmanager
@@ -125,7 +131,8 @@ def _opened(path: str, kind: TableFormat) -> Iterator[_Table]:
                 raise UsageError(f"{path}: it is Feather of version 1: write version 2") from error
             article = "a Parquet" if kind == "parquet" else "an Arrow"
             raise UsageError(f"{path} is not {article} file, or was cut: {_said(error)}") from error
-        if repeated := [name for name in table.names if table.names.count(name) > 1]:
+        names = table.schema.names
+        if repeated := [name for name in names if names.count(name) > 1]:
             raise UsageError(f"{path}: two columns have the name {repeated[0]!r}")
         try:
             yield table
@@ -136,7 +143,7 @@ def _opened(path: str, kind: TableFormat) -> Iterator[_Table]:
 
 
 def _damage() -> tuple[type[Exception], ...]:
-    """The errors by which pyarrow tells that a file can't be read."""
+    """Return the errors that pyarrow raises for a file that can't be read."""
     return OSError, EOFError, ValueError, MemoryError, require_pyarrow().ArrowException
 
 
@@ -151,8 +158,7 @@ def _parquet(file: BinaryIO) -> _Table:
     )
     metadata, size_of_file = opened.metadata, _size_of(file)
 
-    def batches(places: _Places | None, size: int, most: int) -> Iterator[tuple[Any, float]]:
-        columns = None if places is None else [".".join(place) for place in places]
+    def batches(columns: list[str] | None, size: int, most: int) -> Iterator[tuple[Any, float]]:
         for number in range(metadata.num_row_groups):
             group = metadata.row_group(number)
             # Of all columns: pyarrow ends the process if the sizes of one column are damaged.
@@ -161,11 +167,11 @@ def _parquet(file: BinaryIO) -> _Table:
             for batch in opened.iter_batches(rows, [number], columns, use_threads=False):
                 yield batch, size_of_file * len(batch) / metadata.num_rows
 
-    return _Table(opened.schema_arrow, opened.schema_arrow.names, batches)
+    return _Table(opened.schema_arrow, batches)
 
 
 def _size_of(file: BinaryIO) -> int:
-    """Return the size of a file, and goes to its beginning."""
+    """Return the size of a file, and seek to its beginning."""
     size = file.seek(0, 2)
     file.seek(0)
     return size
@@ -177,11 +183,10 @@ def _arrow(file: BinaryIO) -> _Table:
     size = _size_of(file)
     opened = (pa.ipc.open_file if is_file else pa.ipc.open_stream)(file)
 
-    def batches(places: _Places | None, *_: int) -> Iterator[tuple[Any, float]]:
+    def batches(columns: list[str] | None, *_: int) -> Iterator[tuple[Any, float]]:
         options = pa.ipc.IpcReadOptions(use_threads=False)
-        if places:
-            tops = {place[0] for place in places}
-            options.included_fields = [opened.schema.get_field_index(top) for top in tops]
+        if columns:
+            options.included_fields = [opened.schema.get_field_index(each) for each in columns]
         file.seek(0)
         if is_file:
             table = pa.ipc.open_file(file, options=options)
@@ -201,13 +206,13 @@ def _arrow(file: BinaryIO) -> _Table:
         if is_marked and file.read() != _STREAM_END:
             raise EOFError("the mark of the end is missing, so rows may be missing too")
 
-    return _Table(opened.schema, opened.schema.names, batches)
+    return _Table(opened.schema, batches)
 
 
 def _sound(batch: Any) -> Any:
-    """Return a batch. Raises ArrowInvalid if a damaged file makes it refer to what is not there.
+    """Return a batch. Raise ArrowInvalid if a damaged file makes it refer to missing data.
 
-    Text that is not UTF-8 is left to `rows_of`, which refuses the row alone.
+    `objects_of` rejects rows with text that is not UTF-8, each alone.
     """
     for column in batch.columns:
         try:
@@ -218,89 +223,41 @@ def _sound(batch: Any) -> Any:
     return batch
 
 
-def _places(schema: Any, columns: Sequence[str]) -> _Places:
-    """Return the places of the columns that there are."""
-    fields = {field.name: field.type for field in schema}
-    found = (_place(fields, column) for column in dict.fromkeys(columns))
-    return list(dict.fromkeys(place for place in found if place is not None))
-
-
-def _place(fields: Mapping[str, Any], path: str) -> tuple[str, ...] | None:
-    if path in fields:
-        return (path,)
+def _column_of(fields: Iterable[Any], path: str) -> str | None:
+    """Return the column that holds a path such as "a.b", or None if there is none."""
     types = require_pyarrow().types
+    kinds = {field.name: field.type for field in fields}
+    if path in kinds:
+        return path
     for cut, character in enumerate(path):
-        kind = fields.get(path[:cut]) if character == "." else None
+        kind = kinds.get(path[:cut]) if character == "." else None
+        # What a list of structs or a map holds is not known before it is read.
         if kind is None or not types.is_nested(kind):
             continue
-        if not types.is_struct(kind):
-            # A list of structs, or a map, is read as a whole.
-            return (path[:cut],)
-        inner = _place({field.name: field.type for field in kind}, path[cut + 1 :])
-        if inner is not None:
-            return (path[:cut], *inner)
+        if not types.is_struct(kind) or _column_of(kind, path[cut + 1 :]) is not None:
+            return path[:cut]
     return None
 
 
-def _chosen(batch: Any, places: _Places) -> Any:
-    """Return some columns of a batch. A part of a struct gets its whole name."""
-    pa = require_pyarrow()
-    columns = [batch.column(place[0]) for place in places]
-    columns = [
-        pa.compute.struct_field(column, list(place[1:])) if place[1:] else column
-        for column, place in zip(columns, places, strict=True)
-    ]
-    if not columns:
-        return batch.select([])
-    return pa.record_batch(columns, [".".join(place) for place in places])
-
-
 def _parts(
-    table: _Table, places: _Places | None, size: int, most: int
+    batches: Iterable[tuple[Any, float]], columns: list[str] | None, size: int, most: int
 ) -> Iterator[tuple[Any, float]]:
-    """Yield the chosen columns in parts of at most `most` rows, and about `size` bytes."""
-    for batch, read in table.batches(places, size, most):
+    """Yield the columns in parts of at most `most` rows, and about `size` bytes."""
+    for batch, read in batches:
         for part in _cut(batch, most, lambda _: True):
-            chosen = _plain(part if places is None else _chosen(part, places))
+            chosen = _plain(part if columns is None else part.select(columns))
             for rows in _cut(chosen, most, lambda rows: rows.nbytes <= size):
                 yield rows, read * len(rows) / len(batch)
 
 
-def _joined(
-    parts: Iterable[tuple[Any, float]], size: int, most: int
-) -> Iterator[tuple[Any, float]]:
-    """Yield small parts together. If they break off, the error comes after all that were read."""
-    pa = require_pyarrow()
-    waiting: list[tuple[Any, float]] = []
-    held = rows = 0
-
-    def taken() -> tuple[Any, float]:
-        batches = [batch for batch, _ in waiting]
-        read = sum(each for _, each in waiting)
-        waiting.clear()
-        if len(batches) > 1:
-            batches = pa.Table.from_batches(batches).combine_chunks().to_batches()
-        return batches[0], read
-
-    try:
-        for batch, read in parts:
-            # A table without columns has no rows.
-            full = held + batch.nbytes > size or rows + len(batch) > most
-            if waiting and (full or not batch.num_columns):
-                yield taken()
-                held = rows = 0
-            waiting.append((batch, read))
-            held, rows = held + batch.nbytes, rows + len(batch)
-    except Exception:
-        if waiting:
-            yield taken()
-        raise
-    if waiting:
-        yield taken()
+def _weight(batch: Any) -> int:
+    """Return the bytes of a batch. One without columns can't be joined with others."""
+    bytes: int = batch.nbytes if batch.num_columns else sys.maxsize
+    return bytes
 
 
 def _cut(batch: Any, most: int, fits: Callable[[Any], bool]) -> Iterator[Any]:
-    """Yield parts of a batch that have at most `most` rows and fit, or have one row."""
+    """Yield parts of a batch that have at most `most` rows and fit, or are one row."""
     if not len(batch):
         return
     if len(batch) == 1 or (len(batch) <= most and fits(batch)):
@@ -312,7 +269,7 @@ def _cut(batch: Any, most: int, fits: Callable[[Any], bool]) -> Iterator[Any]:
 
 
 def _plain(batch: Any) -> Any:
-    """Return a batch whose columns refer to no more than their own rows."""
+    """Return a batch whose columns refer to their own rows only."""
     pa = require_pyarrow()
     columns = []
     for column in batch.columns:
@@ -342,7 +299,7 @@ def _unpacked(data: bytes) -> Any:
 
 
 def _rows(batch: Any) -> Iterator[dict[str, Any] | BadRow]:
-    """Yield rows. If some are bad, they are found by halves."""
+    """Yield rows. Bad rows are found by bisection."""
     names, number = batch.schema.names, len(batch)
     if not names:
         yield from ({} for _ in range(number))
@@ -355,7 +312,7 @@ def _rows(batch: Any) -> Iterator[dict[str, Any] | BadRow]:
             yield _bad_row(batch)
             return
         for half in (batch[: number // 2], batch[number // 2 :]):
-            # Packed, it has no values of other rows, which may be the bad ones.
+            # A packed batch has no values of other rows, which may be the bad ones.
             yield from _rows(_unpacked(_packed(half)))
         return
     for row in zip(*columns, strict=True):
@@ -376,9 +333,9 @@ def _bad_row(batch: Any) -> BadRow:
 
 
 def _values(array: Any) -> list[Any]:
-    """Return the values of an array as JSON has them.
+    """Return the values of an array as values of JSON.
 
-    Raises RecordError or ArrowInvalid, which are ValueErrors, if one of them has no such form.
+    Raises RecordError or ArrowInvalid, which are ValueErrors, for a value without such a form.
     """
     pa = require_pyarrow()
     types, kind = pa.types, array.type
@@ -393,12 +350,12 @@ def _values(array: Any) -> list[Any]:
     if types.is_struct(kind):
         return _objects(array)
     if types.is_map(kind):
-        return _lists(array, lambda first, last: _members(array, first, last), dict)
+        return _lists(array, _members, dict)
     if types.is_fixed_size_list(kind) or types.is_list_view(kind) or types.is_large_list_view(kind):
         array = array.cast(pa.large_list(kind.value_field))
         kind = array.type
     if types.is_list(kind) or types.is_large_list(kind):
-        return _lists(array, lambda first, last: _values(array.values[first:last]), list)
+        return _lists(array, lambda each, some: _values(each.values[some]), list)
     if types.is_timestamp(kind) or types.is_date(kind) or types.is_time(kind):
         return _times(array)
     if types.is_duration(kind):
@@ -429,22 +386,19 @@ def _objects(array: Any) -> list[Any]:
 
 
 def _lists(
-    array: Any, values_in: Callable[[int, int], list[Any]], make: Callable[[list[Any]], Any]
+    array: Any, values_in: Callable[[Any, slice], list[Any]], make: Callable[[list[Any]], Any]
 ) -> list[Any]:
-    """The lists of an array, made of ranges of its values."""
+    """Return the lists of an array, each made from a range of its values."""
     offsets = array.offsets.to_pylist()
     first = offsets[0]
-    values = values_in(first, offsets[-1])
-    valid = array.is_valid().to_pylist()
-    ranges = zip(offsets[:-1], offsets[1:], valid, strict=True)
-    return [
-        make(values[begin - first : end - first]) if there else None for begin, end, there in ranges
-    ]
+    values = values_in(array, slice(first, offsets[-1]))
+    ranges = zip(offsets[:-1], offsets[1:], array.is_valid().to_pylist(), strict=True)
+    return [make(values[a - first : b - first]) if there else None for a, b, there in ranges]
 
 
-def _members(array: Any, first: int, last: int) -> list[tuple[str, Any]]:
-    keys, values = _values(array.keys[first:last]), _values(array.items[first:last])
-    return [(str(key), value) for key, value in zip(keys, values, strict=True)]
+def _members(array: Any, some: slice) -> list[tuple[str, Any]]:
+    keys, values = _values(array.keys[some]), _values(array.items[some])
+    return [*zip(map(str, keys), values, strict=True)]
 
 
 def _times(array: Any) -> list[Any]:
@@ -452,7 +406,6 @@ def _times(array: Any) -> list[Any]:
     kind, compute = array.type, pa.compute
     zoned = pa.types.is_timestamp(kind) and kind.tz is not None
     if zoned:
-        # A time with a zone is kept in UTC.
         array = array.cast(pa.int64()).cast(pa.timestamp(kind.unit))
     text = array.cast(pa.string())
     if compute.any(compute.starts_with(text, "<")).as_py():
@@ -481,7 +434,7 @@ def write_table(
     columns: Mapping[str, type],
     batches: Iterable[Sequence[tuple[Any, ...]]],
 ) -> None:
-    """Write rows to a file. Memory is that of a few batches.
+    """Write rows to a file, with a few batches in memory.
 
     columns: types by names: str, float, int or bool. batches: rows of as many values; None is null.
     Raises MissingExtra without pyarrow, OSError if the file can't be written.

@@ -18,16 +18,24 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePath
-from typing import Any, BinaryIO, Literal, NamedTuple, NoReturn, TypeVar
+from typing import Any, BinaryIO, Literal, NamedTuple, NoReturn
 
 from esdedup.exceptions import InputError, RecordError, UsageError
-from esdedup.records.columnar import BadRow, Piece, TableFormat, check_columns, pieces_in, rows_of
+from esdedup.records.columnar import (
+    BadRow,
+    TableFormat,
+    TableRows,
+    check_columns,
+    objects_of,
+    rows_in,
+)
 from esdedup.records.streams import (
     COMPRESSED,
     MOST_BYTES,
     STDIN,
     Head,
     blocks_of_lines,
+    grouped,
     lines_of,
     name_of,
     opened,
@@ -63,7 +71,6 @@ _TOO_LONG_ROW = f"longer than {MOST_BYTES >> 20} MiB. Is a quote not closed?"
 _SPACES = re.compile("[ \\t\\r\\n]*")
 _COLON = re.compile('"[ \\t\\r]*:')
 OnBytes = Callable[[int], None]
-Item = TypeVar("Item")
 
 
 class Record(NamedTuple):
@@ -192,10 +199,10 @@ def chunks_in(
     kind = format or format_of(path)
     if kind == "parquet" or kind == "arrow":
         _check_table(path, encoding)
-        for piece in pieces_in(path, kind, columns, CHUNK_BYTES, BATCH_DOCUMENTS):
+        for rows in rows_in(path, kind, columns, CHUNK_BYTES, BATCH_DOCUMENTS):
             if on_bytes is not None:
-                on_bytes(piece.read)
-            yield Chunk(partial(_read_piece, name_of(path), piece, as_json), piece.names)
+                on_bytes(rows.read)
+            yield Chunk(partial(_read_table, name_of(path), rows, as_json), rows.names)
         return
     with opened(path, encoding) as (file, stream):
         done, seekable = 0, file.seekable()
@@ -229,36 +236,12 @@ def batches(
 ) -> Iterator[list[Record | BadRecord]]:
     """Yield records in batches of about `characters`, and at most BATCH_DOCUMENTS."""
 
-    def size_of(record: Record | BadRecord) -> int:
+    def weigh(record: Record | BadRecord) -> tuple[int, int]:
         if isinstance(record, BadRecord):
-            return len(record.raw)
-        return sum(len(value) for value in record.source.values() if isinstance(value, str))
+            return len(record.raw), 1
+        return sum(len(value) for value in record.source.values() if isinstance(value, str)), 1
 
-    return _grouped(records, size_of, characters)
-
-
-def _grouped(
-    items: Iterable[Item], size_of: Callable[[Item], int], most: int
-) -> Iterator[list[Item]]:
-    """Yield items in groups that end when they reach a size, or BATCH_DOCUMENTS.
-
-    If the items break off, the error comes after the last group.
-    """
-    group: list[Item] = []
-    size = 0
-    try:
-        for item in items:
-            group.append(item)
-            size += size_of(item)
-            if size >= most or len(group) >= BATCH_DOCUMENTS:
-                yield group
-                group, size = [], 0
-    except Exception:
-        if group:
-            yield group
-        raise
-    if group:
-        yield group
+    return grouped(records, weigh, characters, BATCH_DOCUMENTS)
 
 
 def _line(line: bytes, number: int) -> str:
@@ -292,8 +275,8 @@ def _read_block(
     return _read_lines(name, format, lines, first)
 
 
-def _read_piece(name: str, piece: Piece, as_json: bool) -> Iterator[Record | BadRecord]:
-    for number, row in enumerate(rows_of(piece), piece.first):
+def _read_table(name: str, rows: TableRows, as_json: bool) -> Iterator[Record | BadRecord]:
+    for number, row in enumerate(objects_of(rows), rows.first):
         if isinstance(row, BadRow):
             yield BadRecord(name, number, row.raw, row.reason)
         else:

@@ -11,10 +11,10 @@ import io
 import os
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePath
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import zstandard
 
@@ -26,6 +26,7 @@ MOST_BYTES = 64 << 20
 """The longest line. It is in memory several times while it is read, and a server takes no request
 of more than 100 MB."""
 
+Each = TypeVar("Each")
 _HEAD_BYTES = 1_000
 _PACKED_BYTES = 2 << 10
 """Bytes of a .zst that are unpacked at a time. They may become 64 MB."""
@@ -141,6 +142,32 @@ def blocks_of_lines(stream: io.BufferedReader, size: int, most: int) -> Iterator
         raise
     if block:
         yield taken(len(block))
+
+
+def grouped(
+    items: Iterable[Each], weigh: Callable[[Each], tuple[int, int]], size: int, most: int
+) -> Iterator[list[Each]]:
+    """Yield items in groups of at most a total size and number of documents, or one item each.
+
+    weigh: returns the size of an item and its number of documents. If the items break off, the
+    error comes after the last group.
+    """
+    group: list[Each] = []
+    held = documents = 0
+    try:
+        for item in items:
+            more, count = weigh(item)
+            if group and (held + more > size or documents + count > most):
+                yield group
+                group, held, documents = [], 0, 0
+            group.append(item)
+            held, documents = held + more, documents + count
+    except Exception:
+        if group:
+            yield group
+        raise
+    if group:
+        yield group
 
 
 def _after_lines(block: bytearray, lines: int) -> int:
