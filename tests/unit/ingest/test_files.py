@@ -6,7 +6,6 @@ import gzip
 import itertools
 import json
 import re
-from contextlib import suppress
 from pathlib import Path
 from typing import get_args
 
@@ -87,11 +86,10 @@ def plain(record: Record | BadRecord) -> str:
     """The text of a record of a table."""
     if isinstance(record, Record):
         return " ".join(record.source.values())
-    with suppress(ValueError):
-        row = json.loads(record.raw)
-        # The bytes of a row may be an object of JSON themselves.
-        return " ".join(row if isinstance(row, list) else [*row, *row.values()])
-    return record.raw
+    if record.reason.startswith("not valid"):
+        return record.raw
+    row = json.loads(record.raw)
+    return " ".join(row if isinstance(row, list) else [*row, *row.values()])
 
 
 def words(text: str) -> set[str]:
