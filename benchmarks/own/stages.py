@@ -31,7 +31,7 @@ from benchmarks.lib import texts as made_up
 from esdedup.index import Index
 from esdedup.ingest.ingest import ingest
 from esdedup.models import Encoded, Query
-from esdedup.records.documents import Item, encoded, items_of
+from esdedup.records.documents import NewDocument, encoded, items_of
 from esdedup.records.files import BATCH_DOCUMENTS, BadRecord, read_records
 from esdedup.search.candidates import candidate_queries
 from esdedup.search.limits import Limits, narrowed_scheme
@@ -80,7 +80,7 @@ class Clock:
 def through_stages(file: Path, index: Index, clock: Clock) -> None:
     """Index a file, stage by stage."""
     meta = index.meta
-    items: list[Item] = clock("read", _read, file, meta)
+    items: list[NewDocument] = clock("read", _read, file, meta)
     for first in range(0, len(items), BATCH_DOCUMENTS):
         batch = items[first : first + BATCH_DOCUMENTS]
         documents = [
@@ -91,11 +91,11 @@ def through_stages(file: Path, index: Index, clock: Clock) -> None:
         write(documents, index, clock)
 
 
-def _read(file: Path, meta: IndexMeta) -> list[Item]:
+def _read(file: Path, meta: IndexMeta) -> list[NewDocument]:
     return items_of(read_records(str(file)), meta.text_fields, "id")[0]
 
 
-def sketched(items: list[Item], meta: IndexMeta, clock: Clock) -> list[Encoded]:
+def sketched(items: list[NewDocument], meta: IndexMeta, clock: Clock) -> list[Encoded]:
     """Documents with their tokens, each step of `sketch` by itself."""
     texts = [item.text for item in items]
     parts = [_block(texts[block], meta.scheme, clock) for block in sketching._blocks(texts)]

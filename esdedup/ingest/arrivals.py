@@ -1,4 +1,4 @@
-"""Compares documents that come in with those that came just before, in memory."""
+"""Compares documents with those that arrived just before, in memory."""
 
 from __future__ import annotations
 
@@ -90,11 +90,11 @@ class Likeness:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The earlier document that a document is like.
+    """The earlier document that a document resembles.
 
     group: id of the group, which is that of its first document. original: id of the earlier
     document, or None. similarity, distance: to the original, by the metric of the policy.
-    truncated: there were more candidates than were compared. exact: the texts are equal.
+    truncated: more candidates were found than compared. exact: the texts are equal.
     """
 
     group: str
@@ -129,7 +129,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Near:
-    """An earlier document that a new one is like, or equals."""
+    """An earlier document that a new one resembles or equals."""
 
     id: str
     verdict: Verdict
@@ -138,10 +138,9 @@ class Near:
 
 @dataclass(frozen=True)
 class Row:
-    """A document that came before.
+    """A document that arrived before.
 
-    digest: of its text. column: its bands or its fingerprint, or None if only equal documents are
-    like it.
+    digest: of its text. column: its bands or its fingerprint, None for a text without words.
     """
 
     id: str
@@ -152,7 +151,7 @@ class Row:
 
 
 class Earlier:
-    """The documents before, by text. leaders: compare only with those that are like no earlier one.
+    """The earlier documents, by text. leaders: compare with documents without an original only.
 
     Equal texts are compared once: thousands of them would be millions of pairs.
     """

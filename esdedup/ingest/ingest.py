@@ -32,13 +32,13 @@ from esdedup.records.documents import (
     MARKS,
     OURS,
     TAKEN_BY_LINE,
-    Item,
+    NewDocument,
+    RepeatedIds,
     bad_record,
     encoded,
     items_of,
 )
 from esdedup.records.files import BadRecord, Chunk, Record, batches
-from esdedup.records.repeated_ids import RepeatedIds
 from esdedup.stores.base import KEPT, Store
 from esdedup.stores.changes import ChangeReport, Decision, change_held, missing
 from esdedup.stores.fields import text_at
@@ -157,7 +157,7 @@ class _Batch:
     own: list[bool]
     texts: list[str]
     bad: list[BadRecord]
-    items: list[Item]
+    items: list[NewDocument]
     documents: list[Encoded]
 
     def encoded(self, rows: Sequence[int]) -> list[Encoded]:
@@ -167,12 +167,12 @@ class _Batch:
         return encoded([self.items[row] for row in rows], self.meta)
 
     def records(self) -> list[Record]:
-        """The records of the documents, which are read again."""
+        """Return the records of the documents, which are read again."""
         items, _ = items_of(self.chunk.records(), self.meta.text_fields, self.id_field)
         return [item.record for item in items]
 
     def place(self, row: int) -> str:
-        """The place of a document's record."""
+        """Return the place of a document's record."""
         return self.records()[row].place
 
 
@@ -283,7 +283,7 @@ class _Writer:
         return report, {documents[at].id for at in refused}
 
     def _without_words(self, documents: Sequence[Encoded]) -> int:
-        """The number of documents with a text, and without tokens."""
+        """Return the number of documents with a text, and without tokens."""
         field = self.batch.meta.field
         return sum('"wordless":' in each.ours[field] for each in documents)
 

@@ -114,7 +114,7 @@ def _processes(workers: int) -> Iterator[Submit]:
     try:
         yield submit
     except BaseException as error:
-        # The pool waits for what its processes are doing, if nobody stops them.
+        # The pool would wait until its processes have finished.
         for process in set(multiprocessing.active_children()) - others:
             process.terminate()
         if isinstance(error, BrokenExecutor):
@@ -169,7 +169,7 @@ def _stored(work: Callable[[Any], Any], item: Any, folder: str) -> Path:
 
 
 def _ended(futures: Collection[Future[Path]], seconds: float = _LOOK) -> set[Future[Path]]:
-    """The futures that have ended, after at most some seconds.
+    """Return the futures that have ended, after at most some seconds.
 
     Ctrl-C comes after that. Within, it could leave the lock of a future taken, and the pool would
     wait for that for ever.

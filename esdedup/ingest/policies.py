@@ -1,11 +1,11 @@
-"""Finds near-duplicates as documents come in.
+"""Finds near-duplicates on arrival.
 
-A document is compared with the documents of the store, and with those that came just before
-(`recent`), because searches may not see them yet. The later one is the duplicate. Equal texts are
-found first, as documents that share all tokens.
+Each document is compared with those of the store, and with the ones just before it (`arrivals`),
+which searches may not see yet. The later one is the duplicate. Equal texts are found first, as
+documents that share all tokens.
 
-Grouping is the leader algorithm (Hartigan, "Clustering Algorithms", Wiley 1975, chapter 3). Here a
-document joins the nearest representative, not the first one that is near enough.
+Grouping is the leader algorithm (Hartigan, "Clustering Algorithms", Wiley 1975, chapter 3), but a
+document joins the nearest representative instead of the first one that is near enough.
 """
 
 from __future__ import annotations
@@ -40,16 +40,17 @@ _RECENT_CHARACTERS = 100_000_000
 
 @dataclass(frozen=True)
 class DuplicatePolicy:
-    """Says how to treat a near-duplicate of an earlier document.
+    """How to treat a near-duplicate of an earlier document.
 
-    action: "keep" it like any other; "mark" it with the original's id and the similarity; "skip"
-    it; "fail" it, as an error; or "group" it: mark it as a duplicate of the nearest representative.
-    A document that is like no representative becomes one.
+    action: "keep" it as any other document; "mark" it with the original's id and the similarity;
+    "skip" it; "fail" it, as an error; or "group" it: mark it as a duplicate of the nearest
+    representative. A document that is similar to no representative becomes one.
     metric: "jaccard" or "hamming".
-    threshold: least Jaccard similarity.
-    distance: most Hamming distance in bits, or None for the distance that the scheme's segments
+    threshold: minimum Jaccard similarity.
+    distance: maximum Hamming distance in bits, None for the distance that the scheme's segments
     guarantee by equality alone.
-    candidates: most documents of the store to compare with; the report counts documents with more.
+    candidates: maximum number of stored documents to compare with; the report counts documents
+    with more.
 
     Raises UsageError for values out of range.
     """
@@ -65,7 +66,7 @@ class DuplicatePolicy:
         if self.action not in get_args(PolicyAction):
             raise UsageError(f"on duplicate {self.action!r}: use keep, mark, skip, fail or group")
         if self.metric == "jaccard" and self.distance is not None:
-            raise UsageError(f"distance {self.distance}: it goes with the metric hamming")
+            raise UsageError(f"distance {self.distance}: requires the metric hamming")
         _ = self.limits
 
     @property
@@ -93,12 +94,12 @@ class DuplicatePolicy:
 class Originals:
     """Finds the originals of the documents of one run, batch by batch.
 
-    It remembers the documents of the last batches. A refresh has made older ones visible. A
-    document does not follow one that it was judged different from, nor one in the group of that
+    It keeps the documents of the last batches; a refresh has made older ones visible. A document
+    never follows one that was judged different from it, nor one in the group of that one
     (`stores.judgements`).
 
-    current: returns the index's meta, which may change during the run. truncated: documents so far
-    that had more candidates than the policy compares with, or only buckets of the stop list.
+    current: returns the index's meta, which may change during the run. truncated: number of
+    documents with more candidates than the policy compares with, or only buckets of the stop list.
 
     Raises UsageError if the index lacks the tokens of the policy's metric.
     """
@@ -117,8 +118,8 @@ class Originals:
         kind = "SimHash" if policy.metric == "hamming" else "MinHash"
         if kind.lower() not in self.meta.scheme.kinds:
             raise UsageError(
-                f"to {policy.action} near-duplicates as they come in needs {kind} tokens, and the"
-                f" index has none: keep them, or make an index of a scheme with {kind}"
+                f"to {policy.action} near-duplicates on arrival, the index needs {kind} tokens,"
+                f" and has none: keep near-duplicates, or create an index with {kind}"
             )
         self.like = Likeness(self.meta.scheme, policy.limits)
 
@@ -142,7 +143,7 @@ class Originals:
             self._older = self.like.again(self._older)
             self._recent = self.like.again(self._recent)
         self.meta = meta
-        batch = _Batch(self, ids, texts)
+        batch = _Arrivals(self, ids, texts)
         verdicts = [batch.verdict(row) for row in range(len(ids))]
         self.truncated += sum(verdict.truncated for verdict in verdicts)
         self.doubted.difference_update(ids)
@@ -189,18 +190,18 @@ class Originals:
         return self._apart.get((id, digest), frozenset())
 
     def forget(self, ids: Iterable[str]) -> None:
-        """Forgets documents that were not written after all."""
+        """Forget documents that were not written."""
         gone = set(ids)
         self._recent = [row for row in self._recent if row.id not in gone]
         self._older = [row for row in self._older if row.id not in gone]
 
     def doubt(self, ids: Sequence[str]) -> None:
-        """Ignores the stored verdicts of documents until they come again."""
+        """Ignore the stored verdicts of documents until they arrive again."""
         self.forget(ids)
         self.doubted.update(ids)
 
 
-class _Batch:
+class _Arrivals:
     """Documents that come in together, and the documents to compare them with.
 
     earlier: documents before in this run. known: former digest and verdict of each id. These are by
@@ -355,7 +356,7 @@ class _Batch:
                 for document, text in with_texts(self.meta, found):
                     ours = document.tokens_in(self.meta.field)
                     digest = ours.get("digest", "")
-                    # Somebody may have changed the text since, or another has the same digest.
+                    # Another client may have changed the text, or another text has this digest.
                     if texts.get(digest) == text:
                         verdict = Verdict.stored(document.id, ours)
                         near.setdefault(digest, []).append(Near(document.id, verdict))
@@ -363,7 +364,7 @@ class _Batch:
 
 
 def _apart(judgements: Judgements) -> dict[tuple[str, str], frozenset[str]]:
-    """The ids that a document was judged different from, by its id and the digest of its text."""
+    """Return the ids that a document was judged different from, by its id and its digest."""
     found: dict[tuple[str, str], set[str]] = {}
     for each in judgements.of("different"):
         ids = each.left, each.right

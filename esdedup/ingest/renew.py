@@ -1,4 +1,4 @@
-"""Gives documents that exist the tokens of their text, and takes tokens away again."""
+"""Adds tokens to existing documents, and removes them."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ def fields_to_read(meta: IndexMeta, marks_in: str | None = None) -> list[str]:
 def renew(
     store: Store, held: Sequence[Held], meta: IndexMeta, marks_in: str | None = None
 ) -> ChangeReport:
-    """Return documents the tokens of their text if they do not have the right ones.
+    """Update documents whose tokens are not those of their text.
 
-    held: with at least `fields_to_read`; the lists of tokens in them may be left out. marks_in:
-    the field of the former scheme, whose group and mark are taken over if its digest fits. Raises
-    the errors of the store.
+    held: with at least `fields_to_read`; the lists of tokens may be missing. marks_in: the field of
+    the former scheme, whose group and mark are kept if its digest matches. Raises the errors of the
+    store.
     """
     decide = partial(_decisions, meta=meta, marks_in=marks_in)
     return change_held(store, held, decide, fields_to_read(meta, marks_in))
 
 
 def forget(store: Store, held: Sequence[Held], field: str, *, whole: bool = True) -> ChangeReport:
-    """Remove a field of ours from documents. Values that others keep below it stay.
+    """Remove a field of ours from documents. Values of other programs below it stay.
 
     held: whole documents. They are written again without the field, because an update can't remove
-    a key, and servers may allow no scripts. whole: False to leave nulls in place of the values;
-    then `held` needs only the field.
+    a key, and servers may forbid scripts. whole: False to leave nulls in place of the values; then
+    `held` needs only the field.
     """
 
     def without(one: Held) -> Decision:
@@ -97,7 +97,7 @@ def _stored(held: Held, field: str) -> tuple[Any, Any]:
 
 
 def _marks(held: Held, field: str, digest: str) -> dict[str, Any]:
-    """The group and mark that a document has by its former scheme. digest: of its text now."""
+    """Return the group and mark of a document by its former scheme. digest: of its current text."""
     stored = held.document.source.get(field)
     if not isinstance(stored, dict) or stored.get("group") is None:
         return {}

@@ -1,1 +1,1 @@
-"""Reads input: files, streams, columns and paths become records and documents."""
+"""Reads files, streams and tables into records, and records into documents."""

@@ -1,10 +1,13 @@
-"""Makes documents of records, and gives documents the tokens of their texts."""
+"""Turns records into documents, and adds the tokens of their texts."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar
+
+import numpy as np
+import xxhash
 
 from esdedup.exceptions import RecordError
 from esdedup.models import MARKS as MARKS
@@ -15,6 +18,7 @@ from esdedup.sketch.sketch import Sketches, sketch, token_fields, token_json
 from esdedup.stores.fields import has_field, text_at, text_of, value_at
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.to_json import to_json
+from esdedup.text.arrays import U64
 
 Made = TypeVar("Made")
 _SKETCHED_AT_ONCE = 2_000
@@ -24,6 +28,8 @@ TAKEN_BY_LINE = (
     "another text was indexed from this line of this file before; give the documents ids of their"
     " own (--id-field)"
 )
+_MOST_MERGED = 1 << 24
+"""Hashes in one sorted array. Merging two arrays takes as much memory again."""
 OURS = ("scheme", "digest", "wordless", *TOKEN_KINDS)
 """Fields made of a text."""
 
@@ -79,7 +85,7 @@ def text_given(fields: Mapping[str, Any], meta: IndexMeta) -> Literal["wholly", 
     return "wholly" if all(given) else "partly" if any(given) else "no"
 
 
-class Item(NamedTuple):
+class NewDocument(NamedTuple):
     """A record as a document. own_id: the id is not made of the record's line."""
 
     record: Record
@@ -88,7 +94,7 @@ class Item(NamedTuple):
     text: str
 
 
-def encoded(items: Sequence[Item], meta: IndexMeta) -> list[Encoded]:
+def encoded(items: Sequence[NewDocument], meta: IndexMeta) -> list[Encoded]:
     """Return the items with tokens. meta: that their texts were read for.
 
     While an index changes its text fields, a document may lack the text of one of them. It gets no
@@ -108,7 +114,7 @@ def encoded(items: Sequence[Item], meta: IndexMeta) -> list[Encoded]:
     return [*map(Encoded, (item.id for item in items), sources, ours)]
 
 
-def _json_of(item: Item, but: frozenset[str]) -> str:
+def _json_of(item: NewDocument, but: frozenset[str]) -> str:
     """Return the fields of an item as JSON, without some."""
     record = item.record
     if record.json is not None and but.isdisjoint(record.source):
@@ -119,12 +125,12 @@ def _json_of(item: Item, but: frozenset[str]) -> str:
 
 def items_of(
     records: Iterable[Record | BadRecord], text_fields: Sequence[str], id_field: str | None
-) -> tuple[list[Item], list[BadRecord]]:
+) -> tuple[list[NewDocument], list[BadRecord]]:
     """Return the records that are documents, and those that are not.
 
     id_field: the field of the id, or None for `id`, without which the id is "path:line".
     """
-    items: list[Item] = []
+    items: list[NewDocument] = []
     bad: list[BadRecord] = []
     for record in records:
         if isinstance(record, BadRecord):
@@ -132,7 +138,7 @@ def items_of(
             continue
         try:
             text = text_of(record.source, text_fields)
-            items.append(Item(record, *_id_of(record, id_field), text))
+            items.append(NewDocument(record, *_id_of(record, id_field), text))
         except RecordError as error:
             bad.append(bad_record(record, str(error)))
     return items, bad
@@ -180,3 +186,42 @@ def bad_record(record: Record, reason: str) -> BadRecord:
         # A program gave a value that JSON can't hold.
         raw = repr(record.source)
     return BadRecord(record.file, record.line, raw, reason)
+
+
+class RepeatedIds:
+    """The ids of an input so far, as 64-bit hashes, 8 bytes an id.
+
+    count: number of records with the id of an earlier record. first: the first of them and its
+    place, or None.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.first: str | None = None
+        self._sorted: list[U64] = []
+
+    def add(self, ids: Sequence[str], place: Callable[[int], str]) -> int:
+        """Add the ids of the next records; return the number of those that came before.
+
+        place: returns the place of the record of a row.
+        """
+        every = (xxhash.xxh3_64_intdigest(id.encode()) for id in ids)
+        hashes = np.fromiter(every, np.uint64, len(ids))
+        new, first = np.unique(hashes, return_index=True)
+        known = np.zeros(new.size, np.bool_)
+        for each in self._sorted:
+            known |= each[np.minimum(np.searchsorted(each, new), each.size - 1)] == new
+        rows = np.delete(np.arange(len(ids)), first[~known])
+        if rows.size and self.first is None:
+            self.first = f"{ids[rows[0]]!r} ({place(int(rows[0]))})"
+        self._merge(new[~known])
+        self.count += rows.size
+        return int(rows.size)
+
+    def _merge(self, hashes: U64) -> None:
+        """Add an array. Each stays more than twice as long as the next one, or very long."""
+        while self._sorted and self._sorted[-1].size <= min(2 * hashes.size, _MOST_MERGED):
+            hashes = np.concatenate([self._sorted.pop(), hashes])
+            hashes.sort()
+        if hashes.size:
+            self._sorted.append(hashes)

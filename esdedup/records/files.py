@@ -76,7 +76,7 @@ OnBytes = Callable[[int], None]
 class Record(NamedTuple):
     """A record of an input.
 
-    file: path of the file as it was given, with forward slashes. line: number of its first line,
+    file: path of the file as passed, with forward slashes. line: number of its first line,
     or of an element of a JSON array, from 1. spare_id: the id if the record has none of its own, or
     None for its place. json: the source as JSON in one line that every store takes as it is, or
     None if it must be written first.
@@ -96,7 +96,7 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True)
 class BadRecord:
-    """A record that can't be used. raw: the record as it was read. reason: why not."""
+    """A record that can't be used. raw: the record as read. reason: why not."""
 
     file: str
     line: int
@@ -106,7 +106,7 @@ class BadRecord:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Records of a part of a file, which are read when asked for, also by another process.
+    """Records of a part of a file, which are read on request, maybe by another process.
 
     fields: names of all fields of a table's records, also those that are not read.
     """
@@ -138,7 +138,7 @@ def check_file(
     encoding: str | None = None,
     columns: Sequence[str] = (),
 ) -> None:
-    """Raise UsageError if a file can't be read as asked for. Only a table is opened.
+    """Raise UsageError if a file can't be read as requested. Only tables are opened.
 
     columns: those that the file must have. Raises MissingExtra for a table without pyarrow.
     """
@@ -147,7 +147,7 @@ def check_file(
         _check_table(path, encoding)
         check_columns(path, kind, columns)
     elif columns:
-        raise UsageError(f"{path}: --column goes with Parquet and Arrow files")
+        raise UsageError(f"{path}: --column requires Parquet or Arrow files")
 
 
 def _check_table(path: str, encoding: str | None) -> None:
@@ -156,7 +156,7 @@ def _check_table(path: str, encoding: str | None) -> None:
     if PurePath(path.lower()).suffix in COMPRESSED:
         raise UsageError(f"{path}: unpack it first; Parquet and Arrow files are packed within")
     if encoding is not None:
-        raise UsageError(f"{path}: --encoding goes with files of text")
+        raise UsageError(f"{path}: --encoding requires text files")
 
 
 def read_records(
@@ -227,7 +227,7 @@ def _chunks(name: str, kind: TextFormat, stream: io.BufferedReader) -> Iterator[
 def _read_whole(
     name: str, kind: TextFormat, stream: io.BufferedReader
 ) -> Iterator[Record | BadRecord]:
-    """Yield records that can only be told apart from the beginning of the file on."""
+    """Yield records whose boundaries are only known from the beginning of the file."""
     return _read_array(name, stream) if kind == "jsonl" else _read_rows(name, kind, stream)
 
 
@@ -326,7 +326,7 @@ def _has_each_key_once(raw: str, source: dict[str, Any]) -> bool:
 
 
 def _keys_in(value: dict[str, Any] | list[Any]) -> int:
-    """The number of keys of all objects in a JSON value."""
+    """Return the number of keys of all objects in a JSON value."""
     keys = 0
     if isinstance(value, dict):
         keys, value = len(value), list(value.values())
@@ -345,9 +345,9 @@ def _is_array(stream: io.BufferedReader) -> bool:
 def _read_array(name: str, stream: io.BufferedReader) -> Iterator[Record | BadRecord]:
     """Yield the elements of one JSON array. Their lines are their numbers.
 
-    Raises InputError where the array is not valid JSON: nothing can be told apart after that.
+    Raises InputError where the array is not valid JSON, as no further element can be found.
     """
-    text = _Text(stream)
+    text = _ArrayText(stream)
     text.skip("[")
     decoder = _decoder()
     for number in itertools.count(1):
@@ -367,7 +367,7 @@ def _read_array(name: str, stream: io.BufferedReader) -> Iterator[Record | BadRe
         raise InputError(f"{name}: there is more after the array: give one array, or lines of JSON")
 
 
-class _Text:
+class _ArrayText:
     """The text of a stream, of which a part is in memory."""
 
     def __init__(self, stream: io.BufferedReader) -> None:
@@ -381,7 +381,7 @@ class _Text:
         self._decoder = json.JSONDecoder(parse_int=str, parse_float=str)
 
     def next(self) -> str:
-        """The next character that is not a space, or nothing at the end."""
+        """Return the next character that is not a space, or nothing at the end."""
         while True:
             self._at = _SPACES.match(self._text, self._at).end()  # type: ignore[union-attr]
             if self._at < len(self._text) or self._ended:
@@ -389,13 +389,13 @@ class _Text:
             self._read()
 
     def skip(self, character: str) -> bool:
-        """Leave out the next character if it is this one, and tells whether it was."""
+        """Skip the next character if it is this one, and return whether it is."""
         found = self.next() == character
         self._at += found
         return found
 
     def value(self) -> str:
-        """The text of the next JSON value. Raises ValueError if it is not valid or too long."""
+        """Return the text of the next JSON value. Raise ValueError if it is invalid or too long."""
         self.next()
         while True:
             try:

@@ -20,18 +20,18 @@ from esdedup.records.streams import STDIN
 
 _SPLITS, _STATE = "dataset_dict.json", "state.json"
 _ABOUT = (_SPLITS, _STATE, "dataset_info.json", "dataset_infos.json")
-"""Files of the library `datasets` that tell of the documents, and hold none."""
+"""Files of the library `datasets` that describe the documents, and hold none."""
 
 
 @dataclass
-class Named:
+class NamedFiles:
     """Files to read, in order, and those of folders that are left out: no format is known."""
 
     files: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
 
 
-def files_named(arguments: Sequence[str], format: Format | None = None) -> Named:
+def files_named(arguments: Sequence[str], format: Format | None = None) -> NamedFiles:
     """Return the files that arguments name, each once.
 
     A pattern such as "data/*.parquet" (also "**") and a folder stand for files in natural order of
@@ -42,7 +42,7 @@ def files_named(arguments: Sequence[str], format: Format | None = None) -> Named
     Raises UsageError for an argument without files, a folder with several formats, an unknown
     ending, and a file that is named twice.
     """
-    named = Named()
+    named = NamedFiles()
     seen: set[Path] = set()
     for argument in arguments:
         for path in _matching(argument):
@@ -85,11 +85,11 @@ def _matching(argument: str) -> list[str]:
 
 
 def _in_order(path: str) -> list[Any]:
-    """A key of natural order: "a2/x" before "a10/x"."""
+    """Return a key of natural order: "a2/x" before "a10/x"."""
     return [natural(part) for part in PurePath(path).parts]
 
 
-def _add_folder(named: Named, folder: str, format: Format | None) -> None:
+def _add_folder(named: NamedFiles, folder: str, format: Format | None) -> None:
     splits, state = (_described(Path(folder, name)) for name in (_SPLITS, _STATE))
     if splits is not None:
         for split in splits:
@@ -119,7 +119,7 @@ def _add_folder(named: Named, folder: str, format: Format | None) -> None:
         raise UsageError(f"{folder}: it holds files of several formats, {listed}: name one kind")
 
 
-def _data_in(named: Named, folder: str) -> Iterator[str]:
+def _data_in(named: NamedFiles, folder: str) -> Iterator[str]:
     def fail(error: OSError) -> None:
         raise UsageError(f"{error.filename}: {error.strerror}") from error
 
@@ -136,7 +136,7 @@ def _data_in(named: Named, folder: str) -> Iterator[str]:
 
 
 def _is_data(path: str) -> bool:
-    """Tells the files of data from those that programs, as Spark, put beside them."""
+    """Return whether a file holds data; programs such as Spark put other files beside it."""
     name = PurePath(path).name
     about = name.startswith((".", "_")) or name.partition(".")[0].upper() == "README"
     return not about and name not in _ABOUT and not name.endswith((".crc", ".dead-letter.jsonl"))

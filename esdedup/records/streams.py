@@ -23,8 +23,8 @@ from esdedup.exceptions import InputError, UsageError
 STDIN = "-"
 COMPRESSED = (".gz", ".zst")
 MOST_BYTES = 64 << 20
-"""The longest line. It is in memory several times while it is read, and a server takes no request
-of more than 100 MB."""
+"""The longest line. It is in memory several times while it is read, and servers reject requests of
+more than 100 MB."""
 
 Each = TypeVar("Each")
 _HEAD_BYTES = 1_000
@@ -221,7 +221,7 @@ class _Made(io.RawIOBase):
 
 
 class _Unpacked(_Made):
-    """The content of a .zst, of several frames perhaps. The library takes a cut one for whole."""
+    """The content of a .zst file of any number of frames. The library accepts truncated ones."""
 
     def __init__(self, file: BinaryIO) -> None:
         super().__init__()

@@ -33,7 +33,7 @@ class Ragged:
 
     @staticmethod
     def joined(parts: Sequence[Ragged]) -> Ragged:
-        """The rows of all parts, in order. There is at least one part."""
+        """Return the rows of all parts, in order. There is at least one part."""
         if len(parts) == 1:
             return parts[0]
         counts = np.concatenate([part.counts for part in parts])
@@ -46,7 +46,7 @@ class Ragged:
         return self.offsets[1:] - self.offsets[:-1]
 
     def only(self, keep: Mask) -> Ragged:
-        """The same rows without some of their hashes. keep: shape (total,)."""
+        """Return the same rows without some of their hashes. keep: shape (total,)."""
         return Ragged(self.hashes[keep], offsets_of(keep)[self.offsets])
 
     def rows(self, chosen: Mask) -> Ragged:
@@ -55,7 +55,7 @@ class Ragged:
         return Ragged(self.hashes[np.repeat(chosen, counts)], offsets_of(counts[chosen]))
 
     def slice(self, first: int, last: int) -> Ragged:
-        """The rows first .. last - 1, without a copy of their hashes."""
+        """Return the rows first .. last - 1, without a copy of their hashes."""
         bounds = self.offsets[first : last + 1]
         return Ragged(self.hashes[bounds[0] : bounds[-1]], bounds - bounds[0])
 

@@ -47,7 +47,7 @@ def _table(runs: str) -> NDArray[np.uint8]:
 
 
 def character_classes() -> NDArray[np.uint8]:
-    """The class of every code point: shape (0x110000,), read-only."""
+    """Return the class of every code point: shape (0x110000,), read-only."""
     return _table("class_runs")
 
 
@@ -57,7 +57,7 @@ def unassigned() -> Mask:
 
 
 def code_points(text: str) -> U32:
-    """The code points of a text, shape (len(text),). Lone surrogates are kept."""
+    """Return the code points of a text, shape (len(text),). Lone surrogates are kept."""
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
 
 
@@ -70,7 +70,7 @@ def utf8_lengths(points: U32) -> I64:
 
 
 def visible(text: str) -> str:
-    """The text with control characters shown, which a terminal or a page would obey.
+    """Return the text with control characters shown, which a terminal or a page would obey.
 
     Tabs and line ends are kept. Every text for people goes through this or `message_of`.
     """

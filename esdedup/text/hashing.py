@@ -136,7 +136,7 @@ def _rotate(h: U64, bits: int) -> U64:
 
 
 def _multiply_fold(a: U64, b: U64) -> U64:
-    """The two halves of the 128-bit product, xored."""
+    """Return the two halves of the 128-bit product, xored."""
     shift = np.uint64(32)
     a_low, a_high = a & _LOW32, a >> shift
     b_low, b_high = b & _LOW32, b >> shift

@@ -120,7 +120,7 @@ class MarkedText:
     shared: tuple[Span, ...]
 
     def pieces(self, context: int | None = None, most: int | None = None) -> list[Piece]:
-        """The text in pieces, in order, each shared or not.
+        """Return the text in pieces, in order, each shared or not.
 
         context: keep this many words at either end of a long run of shared words; None: all.
         most: end after this many characters; None: all.
@@ -145,7 +145,7 @@ class MarkedText:
         yield len(self.text), len(self.text), 0
 
     def _split(self, start: int, end: int) -> Iterator[Piece]:
-        """The pieces of text[start:end], without gaps."""
+        """Return the pieces of text[start:end], without gaps."""
         first = bisect.bisect_right(self.shared, start, key=lambda span: span[1])
         for span in itertools.islice(self.shared, first, None):
             if span[0] >= end:
@@ -231,7 +231,7 @@ def _blocks(count: int) -> Iterator[slice]:
 def _original(
     text: str, normalised: str, normalisation: Normalisation, starts: I64, ends: I64
 ) -> tuple[I64, I64] | None:
-    """The places of words in the original text, from those in the normalised one.
+    """Return the places of words in the original text, from those in the normalised one.
 
     None if the units of the text, each normalised by itself, do not give the normalised text.
     """
@@ -270,7 +270,7 @@ def _acts_backwards(character: str) -> bool:
 
 
 def _cuts(words: Words, context: int) -> Iterator[tuple[int, int, int]]:
-    """The middles of long runs of shared words: (start, end, words)."""
+    """Return the middles of long runs of shared words: (start, end, words)."""
     for first, last, shared in words.runs():
         left_out = last - first - 2 * context
         if shared and left_out >= _FEWEST_WORDS_CUT:
@@ -291,7 +291,7 @@ def differing(text: MarkedText) -> list[Span]:
 
 
 def excerpts(text: MarkedText, most: int) -> tuple[Excerpt, ...]:
-    """The text in pieces, in order, cut to about `most` characters.
+    """Return the text in pieces, in order, cut to about `most` characters.
 
     The middles of long runs of shared words are left out, then the middles of long pieces, then all
     that follows `most` characters. Every gap tells how many characters it leaves out.

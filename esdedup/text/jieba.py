@@ -11,7 +11,7 @@ from esdedup.exceptions import MissingExtra, UsageError
 
 
 def installed_version() -> str:
-    """The version of jieba. Raises MissingExtra if it is not installed."""
+    """Return the version of jieba. Raises MissingExtra if it is not installed."""
     return str(_jieba().__version__)
 
 
@@ -42,7 +42,7 @@ def _jieba() -> Any:
 
 @functools.cache
 def _segmenter() -> Any:
-    """A segmenter of our own. A user may have added words to the global one of jieba."""
+    """Return a segmenter of our own. A user may have added words to the global one of jieba."""
     # jieba logs to standard error that it loads its dictionary.
     logging.getLogger("jieba").setLevel(logging.WARNING)
     segmenter = _jieba().Tokenizer()

@@ -44,7 +44,7 @@ class Normalisation:
 
 
 def normalise(texts: Sequence[str], normalisation: Normalisation) -> list[str]:
-    """The normalised texts, in order. Normalising twice changes nothing."""
+    """Return the normalised texts, in order. Normalising twice changes nothing."""
     # ASCII is in every normal form, and folding it is lowering it.
     fold = normalisation.casefold
     normalised = [text.lower() if fold and text.isascii() else text for text in texts]
@@ -139,7 +139,7 @@ def _replacements(normalisation: Normalisation) -> _Replacements:
 
 
 def _acting(characters: list[str]) -> set[str]:
-    """The characters that change their place, or compose with one before them."""
+    """Return the characters that change their place, or compose with one before them."""
     moving = {each for each in characters if unicodedata.combining(each)}
     pairs = [unicodedata.decomposition(each).split() for each in characters]
     composing = {int(pair[1], 16) for pair in pairs if len(pair) == 2 and pair[0][0] != "<"}

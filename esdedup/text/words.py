@@ -142,7 +142,7 @@ def _drop_ignored(text: str, bounds: I64) -> tuple[U32, I64]:
 
 
 def _hash_spans(points: U32, starts: I64, ends: I64, seed: int) -> U64:
-    """The hash of each span of characters: shape (spans,)."""
+    """Return the hash of each span of characters: shape (spans,)."""
     data = points.tobytes().decode("utf-32-le", "surrogatepass").encode("utf-8", "surrogatepass")
     if len(data) != len(points):
         # Every byte but a continuation byte (10xxxxxx) begins a character.
@@ -290,7 +290,7 @@ def _are_signs(hyphens: I64, values: NDArray[Any], classes: NDArray[np.uint8]) -
 
 @functools.cache
 def _byte_classes(beyond: int) -> bytes:
-    """The class of each byte value: of its ASCII character, or `beyond`."""
+    """Return the class of each byte value: of its ASCII character, or `beyond`."""
     kinds = character_classes()[:128].tolist()
     for byte, kind in enumerate(kinds):
         if kind == SYMBOL or byte == _HYPHEN:

@@ -336,7 +336,7 @@ def test_two_columns_of_a_name_are_refused() -> None:
     ("arguments", "said"),
     [
         (["-", "--format", "parquet"], "standard input can't be Parquet or Arrow"),
-        (["rows.parquet", "--encoding", "latin-1"], "--encoding goes with files of text"),
+        (["rows.parquet", "--encoding", "latin-1"], "--encoding requires text files"),
         (["rows.parquet.gz"], "unpack it first"),
         (["rows.parquet", "--text-field", "body"], "There are: id, text, bytes"),
     ],

@@ -20,7 +20,7 @@ from esdedup.exceptions import PermissionDenied, UsageError
 from esdedup.ingest.ingest import IngestReport, ingest
 from esdedup.ingest.policies import DuplicatePolicy, OnDuplicate
 from esdedup.records.dead_letters import dead_letter_path
-from esdedup.records.repeated_ids import RepeatedIds
+from esdedup.records.documents import RepeatedIds
 from esdedup.search.limits import ACTING, Limits, require_minhash
 from esdedup.search.warnings import lacking_recall
 from esdedup.sketch.banding import expected_recall
