@@ -26,6 +26,8 @@ _STREAM_END = b"\xff\xff\xff\xff\0\0\0\0"
 """The last bytes of a stream. Its first four also begin a stream, since Arrow 0.15."""
 _BUFFER_BYTES = 1 << 20
 """Bytes of a column to read at a time. Parquet's reader reads whole columns by default."""
+_Place = tuple[str, ...]
+"""The name of a column, and those of the parts of structs that lead to a value within."""
 _NAMES = 20
 """Names of columns in a message."""
 _NOT_TEXT = "holds bytes that are not text in UTF-8"
@@ -72,7 +74,7 @@ def check_columns(path: str, kind: TableFormat, columns: Sequence[str] = ()) -> 
     Raises MissingExtra without pyarrow, and UsageError if two columns have one name.
     """
     with _opened(path, kind) as table:
-        if missing := [name for name in columns if _column_of(table.schema, name) is None]:
+        if missing := [name for name in columns if _place(table.schema, name) is None]:
             there = table.schema.names[:_NAMES] + ["..."] * (len(table.schema.names) > _NAMES)
             said = f"{path}: there is no column {missing[0]!r}"
             raise UsageError(f"{said}. There are: {', '.join(there) or 'none'}")
@@ -83,14 +85,16 @@ def rows_in(
 ) -> Iterator[TableRows]:
     """Yield the rows of a file in pieces of at most `most` rows and about `size` bytes.
 
-    columns: the columns to read, None for all; for "a.b", a part of the struct "a", all of it is
-    read. Those that the file lacks are ignored. Raises the errors of `check_columns`, and
-    InputError if the file breaks off.
+    columns: the columns to read, None for all; "a.b" is a part of the struct "a". Columns that the
+    file lacks are ignored. Raises the errors of `check_columns`, and InputError if the file breaks
+    off.
     """
     with _opened(path, kind) as table:
         first = 1
-        places = columns and (_column_of(table.schema, column) for column in columns)
-        chosen = None if places is None else [*dict.fromkeys(filter(None, places))]
+        chosen: list[_Place] | None = None
+        if columns is not None:
+            places = (_place(table.schema, column) for column in columns)
+            chosen = [*dict.fromkeys(place for place in places if place)]
         parts = _parts(table.batches(chosen, size, most), chosen, size, most)
         for group in grouped(parts, lambda part: (_weight(part[0]), len(part[0])), size, most):
             rows = group[0][0]
@@ -112,7 +116,7 @@ class _Table:
     """An open file. batches: yields its record batches, each with the bytes read for it."""
 
     schema: Any
-    batches: Callable[[list[str] | None, int, int], Iterator[tuple[Any, float]]]
+    batches: Callable[[list[_Place] | None, int, int], Iterator[tuple[Any, float]]]
 
 
 @contextmanager
@@ -158,7 +162,8 @@ def _parquet(file: BinaryIO) -> _Table:
     )
     metadata, size_of_file = opened.metadata, _size_of(file)
 
-    def batches(columns: list[str] | None, size: int, most: int) -> Iterator[tuple[Any, float]]:
+    def batches(places: list[_Place] | None, size: int, most: int) -> Iterator[tuple[Any, float]]:
+        columns = None if places is None else [*map(".".join, places)]
         for number in range(metadata.num_row_groups):
             group = metadata.row_group(number)
             # Of all columns: pyarrow ends the process if the sizes of one column are damaged.
@@ -183,10 +188,11 @@ def _arrow(file: BinaryIO) -> _Table:
     size = _size_of(file)
     opened = (pa.ipc.open_file if is_file else pa.ipc.open_stream)(file)
 
-    def batches(columns: list[str] | None, *_: int) -> Iterator[tuple[Any, float]]:
+    def batches(places: list[_Place] | None, *_: int) -> Iterator[tuple[Any, float]]:
         options = pa.ipc.IpcReadOptions(use_threads=False)
-        if columns:
-            options.included_fields = [opened.schema.get_field_index(each) for each in columns]
+        if places:
+            tops = {place[0] for place in places}
+            options.included_fields = [*map(opened.schema.get_field_index, tops)]
         file.seek(0)
         if is_file:
             table = pa.ipc.open_file(file, options=options)
@@ -223,29 +229,40 @@ def _sound(batch: Any) -> Any:
     return batch
 
 
-def _column_of(fields: Iterable[Any], path: str) -> str | None:
-    """Return the column that holds a path such as "a.b", or None if there is none."""
+def _place(fields: Iterable[Any], path: str) -> _Place | None:
+    """Return the place of a column, or of a part such as "a.b"; None if there is none."""
     types = require_pyarrow().types
     kinds = {field.name: field.type for field in fields}
     if path in kinds:
-        return path
+        return (path,)
     for cut, character in enumerate(path):
         kind = kinds.get(path[:cut]) if character == "." else None
-        # What a list of structs or a map holds is not known before it is read.
         if kind is None or not types.is_nested(kind):
             continue
-        if not types.is_struct(kind) or _column_of(kind, path[cut + 1 :]) is not None:
-            return path[:cut]
+        # A list of structs, or a map, is read as a whole.
+        inner = _place(kind, path[cut + 1 :]) if types.is_struct(kind) else ()
+        if inner is not None:
+            return (path[:cut], *inner)
     return None
 
 
+def _chosen(batch: Any, places: list[_Place]) -> Any:
+    """Return some columns of a batch. A part of a struct is named by its path."""
+    pa = require_pyarrow()
+    columns = [batch.column(top) for top, *_ in places]
+    for at, (_, *path) in enumerate(places):
+        columns[at] = pa.compute.struct_field(columns[at], path) if path else columns[at]
+    names = [*map(".".join, places)]
+    return pa.record_batch(columns, names) if names else batch.select([])
+
+
 def _parts(
-    batches: Iterable[tuple[Any, float]], columns: list[str] | None, size: int, most: int
+    batches: Iterable[tuple[Any, float]], places: list[_Place] | None, size: int, most: int
 ) -> Iterator[tuple[Any, float]]:
     """Yield the columns in parts of at most `most` rows, and about `size` bytes."""
     for batch, read in batches:
         for part in _cut(batch, most, lambda _: True):
-            chosen = _plain(part if columns is None else part.select(columns))
+            chosen = _plain(part if places is None else _chosen(part, places))
             for rows in _cut(chosen, most, lambda rows: rows.nbytes <= size):
                 yield rows, read * len(rows) / len(batch)
 
