@@ -129,13 +129,13 @@ def _opened(path: str, kind: TableFormat) -> Iterator[_Table]:
     with file:
         try:
             table = _parquet(file) if kind == "parquet" else _arrow(file)
+            names = table.schema.names
         except _damage() as error:
             file.seek(0)
             if file.read(4) == b"FEA1":
                 raise UsageError(f"{path}: it is Feather of version 1: write version 2") from error
             article = "a Parquet" if kind == "parquet" else "an Arrow"
             raise UsageError(f"{path} is not {article} file, or was cut: {_said(error)}") from error
-        names = table.schema.names
         if repeated := [name for name in names if names.count(name) > 1]:
             raise UsageError(f"{path}: two columns have the name {repeated[0]!r}")
         try:
