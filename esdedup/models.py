@@ -40,14 +40,6 @@ class Share:
         if not 1 <= self.number <= self.of:
             raise UsageError(f"slice {self.number}/{self.of}: the first number is 1 to {self.of}")
 
-    @staticmethod
-    def parse(text: str) -> Share:
-        """Read a share from a text like "3/16". Raises UsageError for another form."""
-        number, slash, of = text.partition("/")
-        if not (slash and number.isdecimal() and of.isdecimal()):
-            raise UsageError(f"slice {text!r}: use a form like 3/16")
-        return Share(int(number), int(of))
-
 
 WHOLE = Share()
 

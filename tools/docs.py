@@ -52,7 +52,7 @@ _BLOCK = re.compile(
 )
 _GENERATED = re.compile(r"(<!-- commands -->\n).*(<!-- /commands -->)", re.DOTALL)
 _FAILS = re.compile(r"\s+# exit status (\d+)$")
-_INDEX = re.compile(r'(?:--index|-i|--sidecar|--to|open\(url,|index=)[ "]*([a-z][\w-]*)')
+_INDEX = re.compile(r'(?:--index|-i|--to|open\(url,|index=)[ "]*([a-z][\w-]*)')
 _INSTALLS = ("python -m pip ", "python -m pytest")
 _TERMINAL = {"TERM": "dumb", "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"}
 

@@ -1,8 +1,7 @@
-"""Gives the documents that an index holds already their tokens.
+"""Add tokens to the documents that an index already holds.
 
-Only documents without the scheme's id are read, so that a run that was killed goes on where it
-was. Processes share the work by slices of a point in time. Machines share it by slices of sequence
-numbers, which are the same for every machine that asks.
+Only documents without the scheme's id are read, so that a killed run resumes where it stopped.
+Processes share the work by slices of a point in time.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from esdedup.admin.preflight import Obstacle, hindrances, searchable_text
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.ingest.parallel import in_pieces
 from esdedup.ingest.renew import fields_to_read, forget, renew
-from esdedup.models import MOST_SLICES, WHOLE, Share
+from esdedup.models import MOST_SLICES
 from esdedup.stores import BulkPolicy, Cluster, Target, connect, reached
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.connection import Connection
@@ -31,52 +30,32 @@ from esdedup.stores.elastic.queries import not_sketched, scan_body, sketched, wi
 from esdedup.stores.elastic.store import ClusterStore
 from esdedup.stores.mapping import TOKEN_PATHS, IndexMeta
 
-_LANES = 8
-"""Slices of a machine's share, for any number of workers."""
-
 
 @dataclass(frozen=True)
 class Effort:
-    """How hard to work: processes, machines, and documents a second.
+    """How many processes work, and how fast.
 
-    workers: number of processes. share: this machine's part of the work. rate: maximum number of
-    documents a second, of all workers of this machine together; None for no limit. Raises
-    UsageError for values out of range.
+    workers: number of processes, 1 to `MOST_SLICES`. rate: maximum number of documents a second, of
+    all workers together; None for no limit. Raises UsageError for values out of range.
     """
 
     workers: int = 1
-    share: Share = WHOLE
     rate: float | None = None
 
     def __post_init__(self) -> None:
-        if self.workers < 1:
-            raise UsageError(f"workers {self.workers}: use at least 1")
+        if not 1 <= self.workers <= MOST_SLICES:
+            raise UsageError(f"workers {self.workers}: use 1 to {MOST_SLICES}")
         if self.rate is not None and not (self.rate > 0 and math.isfinite(self.rate)):
             raise UsageError(f"rate {self.rate}: use a number of documents a second above 0")
-
-
-def _slices(effort: Effort) -> list[list[dict[str, Any]]]:
-    """The parameters of the searches that each worker makes, one after the other."""
-    workers, share = effort.workers, effort.share
-    if share.of > 1:
-        # A machine's share does not depend on the number of workers, here or on other machines.
-        lanes = max(1, min(_LANES, MOST_SLICES // share.of))
-        first, most = (share.number - 1) * lanes, share.of * lanes
-        fields = [{"field": "_seq_no", "id": first + lane, "max": most} for lane in range(lanes)]
-        mine = [{"slice": each} for each in fields]
-        return [mine[worker::workers] for worker in range(min(workers, lanes))]
-    if workers > 1:
-        return [[{"slice": {"id": worker, "max": workers}}] for worker in range(workers)]
-    return [[{}]]
 
 
 log = logging.getLogger("esdedup")
 _PAGE_DOCUMENTS = 1_000
 _PAGE_CHARACTERS = 8_000_000
 Work = Literal["fill", "renew", "forget"]
-"""Give tokens to documents without; renew them if the text changed; or remove them."""
+"""Add missing tokens, renew those whose text has changed, or remove a former scheme's."""
 _Done = ChangeReport | PointInTimeLost
-"""The counts of a page, or the error that ended the pages early."""
+"""The counts of a page, or the error that ended a worker's pages early."""
 OnUpdate = Callable[[ChangeReport], None]
 
 
@@ -84,9 +63,9 @@ OnUpdate = Callable[[ChangeReport], None]
 class BackfillPlan:
     """The indices to fill, those that can't be filled, and the documents to read.
 
-    query: finds the documents. work: the change to make. waiting: about the number of documents in
-    this share. marks_in: the field whose groups and marks are taken over, or None. whole: by index,
-    the `_source` to ask for documents that are written again whole.
+    query: matches the documents. work: the change to make. waiting: number of documents that
+    match. marks_in: the field whose groups and marks are copied, or None. whole: by index, the
+    `_source` to request of documents that are written again whole.
     """
 
     named: Named
@@ -107,15 +86,13 @@ def plan_backfill(
     stale: bool = False,
     following: bool = False,
     former: bool = False,
-    effort: Effort = Effort(),
 ) -> BackfillPlan:
-    """Return what there is to fill; nothing is changed yet.
+    """Return the documents to fill, without changing anything.
 
-    name: an index, alias or data stream. stale: renew tokens that no longer fit their text,
+    name: an index, alias or data stream. stale: renew tokens that no longer fit their text
     instead. following: fill the scheme that the index is changing to. former: remove the field of
-    the scheme before, instead. effort: says this machine's share. Raises IndexNotFound if the
-    name does not exist or is not attached, and StoreError if the following or former scheme is
-    missing.
+    the previous scheme instead. Raises IndexNotFound if the name does not exist or is not attached,
+    and StoreError if the following or former scheme is missing.
     """
     with reached(target) as cluster:
         named, found, meta = attached(cluster, name)
@@ -137,8 +114,7 @@ def plan_backfill(
         left_out = tuple(each for state in found for each in hindrances(state, meta))
         hindered = {each.index for each in left_out}
         chosen = tuple(state.name for state in found if state.name not in hindered)
-        count = sum(cluster.count(path_of(index), query) for index in chosen)
-        waiting = math.ceil(count / effort.share.of)
+        waiting = sum(cluster.count(path_of(index), query) for index in chosen)
         whole = {
             state.name: whole_source(cluster, path_of(state.name), {state.name: state.mapping})
             for state in found
@@ -155,23 +131,23 @@ def backfill(
     *,
     stale: bool = False,
 ) -> ChangeReport:
-    """Return documents their tokens until none waits, or only some that others keep writing.
+    """Add tokens to documents until none is left, or only some that other clients keep writing.
 
-    A document that somebody changes at the same time is read again, never overwritten. If a point
-    in time is lost with a node, another one is opened.
+    A document that another client changes at the same time is read again, never overwritten. If a
+    point in time is lost with a node, another one is opened.
 
     what: the name of an index, alias or data stream, or a plan of `plan_backfill`. on_update:
     called with the counts of each page of documents. stale: renew tokens that no longer fit their
-    text, instead; a plan says that itself.
+    text instead; ignored with a plan.
 
     Returns the counts of all documents; the ids of failures are "index/id". Raises the errors of
-    the store and of `plan_backfill`, and StoreError if an index can't be filled, before anything is
-    changed, unless a plan was given. After an error the same call goes on from there.
+    the store and of `plan_backfill`, and, unless a plan is given, StoreError before any change if
+    an index can't be filled. After an error the same call resumes.
     """
     total = ChangeReport()
     with reached(target) as cluster:
         if isinstance(what, str):
-            what = plan_backfill(cluster, what, stale=stale, effort=effort)
+            what = plan_backfill(cluster, what, stale=stale)
             if what.left_out:
                 raise StoreError("; ".join(map(str, what.left_out)))
         for index in what.indices:
@@ -182,13 +158,13 @@ def backfill(
 def _fill(
     cluster: Cluster, plan: BackfillPlan, index: str, effort: Effort, on_update: OnUpdate
 ) -> ChangeReport:
-    """Read one index pass after pass, because others may write during a pass."""
+    """Read one index pass after pass, because other clients may write during a pass."""
     total, before = ChangeReport(), math.inf
     attempts = cluster.retries.attempts()
     while True:
         done, lost = ChangeReport(), None
         with cluster.point_in_time(path_of(index)) as point:
-            jobs = [_Job(index, point, plan, some, effort) for some in _slices(effort)]
+            jobs = [_Job(index, point, plan, effort, n) for n in range(effort.workers)]
             with closing(_done(cluster, jobs)) as pages:
                 for page in pages:
                     if isinstance(page, PointInTimeLost):
@@ -209,7 +185,9 @@ def _fill(
             return total
         if done.written > before / 2:
             # Every pass would find some, and no pass would be the last.
-            log.warning("Others keep writing documents to %r that need this: run it again", index)
+            log.warning(
+                "Other clients keep writing documents to %r without tokens: run it again", index
+            )
             return total
         before = done.written
 
@@ -218,21 +196,21 @@ def _fill(
 class _Job:
     """The pages that one worker has yet to read.
 
-    slices: of `_slices`, the one to read now, and those after it. after: in `search_after`, the
-    sort values of the last document that was read of the first slice. size: of the next page.
+    number: of the worker, from 0. after: in `search_after`, the sort values of the last document
+    read. size: of the next page.
     """
 
     index: str
     point: str
     plan: BackfillPlan
-    slices: Sequence[dict[str, Any]]
     effort: Effort
+    number: int
     after: Mapping[str, Any] = field(default_factory=dict)
     size: int = _PAGE_DOCUMENTS
 
 
 def _done(cluster: Cluster, jobs: Sequence[_Job]) -> Generator[_Done]:
-    """Yield what became of each page. Several jobs are done by a process each."""
+    """Yield the counts of each page. A single job runs here, several in a process each."""
     if len(jobs) > 1:
         work = partial(_page_in_a_process, cluster.connection, cluster.policy)
         yield from in_pieces(len(jobs), work, jobs)
@@ -256,9 +234,9 @@ def _cluster(connection: Connection, policy: BulkPolicy) -> Cluster:
 
 
 def _page(cluster: Cluster, job: _Job) -> tuple[_Done, _Job | None]:
-    """Update a page of documents. Returns their counts, and the rest of the job.
+    """Update a page of documents. Return their counts, and the rest of the job.
 
-    A lost point in time is returned, not raised: it must not stop the other workers.
+    A lost point in time is returned, not raised, because it must not stop the other workers.
     """
     plan, began = job.plan, time.monotonic()
     rate = (job.effort.rate or math.inf) / job.effort.workers
@@ -268,12 +246,13 @@ def _page(cluster: Cluster, job: _Job) -> tuple[_Done, _Job | None]:
     # At most the documents of one second.
     size = job.size if rate > job.size else math.ceil(rate)
     body = scan_body(plan.query, asked, size)
-    body |= {"seq_no_primary_term": True, **job.slices[0], **job.after}
+    body |= {"seq_no_primary_term": True, **job.after}
+    if job.effort.workers > 1:
+        body["slice"] = {"id": job.number, "max": job.effort.workers}
     try:
         hits, point = cluster.page(job.point, body)
         if not hits:
-            left = replace(job, point=point, slices=job.slices[1:], after={})
-            return ChangeReport(), left if left.slices else None
+            return ChangeReport(), None
         store, held = ClusterStore(cluster, job.index), list(map(held_of, hits))
         if forgotten:
             done = forget(store, held, forgotten, whole=job.index in plan.whole)

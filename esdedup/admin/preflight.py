@@ -1,4 +1,4 @@
-"""Finds obstacles to adding our fields to an index, or to filling them in its documents."""
+"""Find obstacles to adding our fields to an index, or to filling them in its documents."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any, Literal
 from esdedup.models import FIELD
 from esdedup.records.documents import OURS
 from esdedup.stores.elastic.indices import IndexState, source_limits
-from esdedup.stores.fields import quoted
 from esdedup.stores.mapping import IndexMeta, field_mapping, meta_of
 
 Kind = Literal["closed", "blocked", "taken", "room", "source", "no updates", "no text", "odd text"]
@@ -19,7 +18,7 @@ _Found = tuple[Kind, Stops, str]
 
 _TEXTS = ("text", "match_only_text", "annotated_text", "keyword", "wildcard", "constant_keyword",
           "search_as_you_type", "semantic_text")  # fmt: skip
-_SIDECAR = "fill a sidecar index (--sidecar)"
+_COPY = "copy its texts to another index (_reindex) and search that"
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ def _closed_or_blocked(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:
     for block in ("read_only", "read_only_allow_delete", "metadata", "write"):
         if state.setting(f"blocks.{block}") == "true" and not _mounted(state):
             full = " (set by the server when its disk is full)" if "allow" in block else ""
-            advice = f"the index is read-only; set it to null, or {_SIDECAR}"
+            advice = f"the index is read-only; set it to null, or {_COPY}"
             stops: Stops = "backfill" if block == "write" else "attach"
             yield "blocked", stops, f"index.blocks.{block} is set{full}: {advice}"
 
@@ -117,14 +116,10 @@ def _source(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:
     disabled, hidden = source_limits(state.mapping, mode)
     mode = state.mapping.get("_source", {}).get("mode") or mode
     if disabled:
-        reason = (
-            "_source is disabled: documents can be neither read nor updated; a sidecar index"
-            f" (--sidecar) can be filled only where {quoted(meta.text_fields)} is stored"
-        )
-        yield "source", "backfill", reason
+        yield "source", "backfill", "_source is disabled: documents can't be read or updated"
     elif hidden:
         lost = "an update would lose the fields that are left out"
-        yield "source", "backfill", f"_source has {' and '.join(hidden)}: {lost}; {_SIDECAR}"
+        yield "source", "backfill", f"_source has {' and '.join(hidden)}: {lost}; {_COPY}"
     elif mode == "synthetic" or state.setting("mode") == "logsdb":
         reason = "_source is synthetic: tokens come back sorted, which changes nothing for searches"
         yield "source", "nothing", reason
@@ -140,7 +135,7 @@ def _unchangeable(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:
     }
     for what, is_so in found.items():
         if is_so:
-            yield "no updates", "backfill", f"{what} takes no updates: {_SIDECAR}"
+            yield "no updates", "backfill", f"{what} takes no updates: {_COPY}"
 
 
 def _mounted(state: IndexState) -> bool:

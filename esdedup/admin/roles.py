@@ -168,7 +168,6 @@ ROLES: Mapping[str, Needs] = {
     "attach": Needs((SEE, MAP)),
     "template": Needs((SEE, TEMPLATES)),
     "backfill": Needs((SEE, READ, WRITE, REFRESH)),
-    "backfill-sidecar": Needs((SEE, READ), (SEE, READ, CREATE, WRITE, REFRESH)),
     "switch": Needs((SEE, READ, WRITE, REFRESH, MAP)),
     "check": _LOOK,
     "proxy": Needs((LOOK_UP, WRITE, GROW)),
@@ -181,9 +180,9 @@ def role(name: str, product: Product, index: str, other: str | None = None) -> d
     """Return a role, as `PUT _security/role/NAME` of Elasticsearch and
     `PUT _plugins/_security/api/roles/NAME` of OpenSearch take it.
 
-    name: one of `ROLES`. index: a name, or a pattern such as logs-*. other: the target of a move,
-    or the sidecar. Raises UsageError for an unknown role, and if it needs another index and none is
-    given, or the reverse.
+    name: one of `ROLES`. index: a name, or a pattern such as logs-*. other: the target of a move.
+    Raises UsageError for an unknown role, and if it needs another index and none is given, or the
+    reverse.
     """
     if name not in ROLES:
         raise UsageError(f"there is no role {name!r}: name one of {', '.join(ROLES)}")

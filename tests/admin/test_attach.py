@@ -98,20 +98,15 @@ def test_an_index_from_bare_to_searched(url: str, name: str) -> None:
     assert esdedup_command(url, "check", "-i", name).json[0]["stale"]["count"] == 0
 
 
-def test_slices_of_several_machines_are_the_whole(url: str, name: str) -> None:
+def test_several_workers_do_the_whole(url: str, name: str) -> None:
     settings = {"number_of_shards": 3, "number_of_replicas": 0}
     call(url, "PUT", f"/{name}", {"settings": settings})
     fill(url, name, {f"d{n}": {"text": words(n, 5)} for n in range(900)})
     esdedup_command(url, "attach", "-i", name)
-    written = []
-    for share, workers in (("1/3", "2"), ("2/3", "1"), ("3/3", "1")):
-        arguments = ("backfill", "-i", name, "--slice", share, "--workers", workers)
-        written.append(esdedup_command(url, *arguments).json[0]["written"])
-    assert sum(written) == 900
-    assert min(written) > 150
+    done = esdedup_command(url, "backfill", "-i", name, "--workers", "2")
+    assert done.json[0]["written"] == 900
     assert esdedup_command(url, "check", "-i", name).status == 0
-    for wrong in ("0/3", "4/3", "x", "1/0"):
-        assert esdedup_command(url, "backfill", "-i", name, "--slice", wrong).status == 2
+    assert esdedup_command(url, "backfill", "-i", name, "--workers", "1025").status == 2
 
 
 @pytest.mark.on_every_server
@@ -404,51 +399,6 @@ def call_root(url: str) -> Any:
         return call(url, "GET", "/")
     except AssertionError as error:
         return error
-
-
-def test_a_sidecar_for_what_takes_no_updates(url: str, name: str) -> None:
-    stored = {
-        "_source": {"enabled": False},
-        "properties": {"text": {"type": "text", "store": True}},
-    }
-    part = {"_source": {"excludes": ["secret"]}}
-    alias = f"{name}-all"
-    for kind, mapping in (("none", stored), ("part", part), ("blocked", {})):
-        call(url, "PUT", f"/{name}-{kind}", {"mappings": mapping, "aliases": {alias: {}}})
-        texts = {f"{kind}{n}": {"text": words(n), "secret": "s"} for n in range(30)}
-        fill(url, f"{name}-{kind}", texts)
-    call(url, "PUT", f"/{name}-blocked/_settings", {"index.blocks.write": True})
-    beside = f"{name}-sidecar"
-    ran = esdedup_command(url, "backfill", "-i", alias, "--sidecar", beside)
-    assert (ran.status, ran.json[0]["written"]) == (0, 90), ran.err
-    found = esdedup_command(url, "similar", "-i", beside, "--id", "none7").json[0]
-    assert sorted(match["id"] for match in found["matches"]) == ["blocked7", "part7"]
-    assert all_documents(url, beside)["part3"]["esdedup"] == {
-        **expected(words(3)),
-        "origin": f"{name}-part",
-    }
-    fill(url, f"{name}-none", {"none7": {"text": words(100)}})
-    again = esdedup_command(url, "backfill", "-i", alias, "--sidecar", beside).json[0]
-    assert (again["written"], again["unchanged"]) == (1, 89)
-    assert esdedup_command(url, "similar", "-i", beside, "--id", "none7").json[0]["matches"] == []
-    fill(url, f"{name}-own", {"1": {"text": words(1), "price": 5}})
-    call(url, "PUT", f"/{name}-own/_alias/{name}-alias")
-    for wrong in (alias, f"{name}-part", f"{name}-own", f"{name}-alias", "A*"):
-        ran = esdedup_command(url, "backfill", "-i", alias, "--sidecar", wrong)
-        assert ran.status == 2, ran.err
-    assert all_documents(url, f"{name}-own") == {"1": {"text": words(1), "price": 5}}
-    fill(url, f"{name}-part", {"none3": {"text": words(200)}})
-    ran = esdedup_command(url, "backfill", "-i", alias, "--sidecar", beside)
-    assert (ran.status, ran.json[0]["failed"], ran.json[0]["written"]) == (1, 1, 0)
-    assert f"a document of this id, from {name}-none" in ran.err
-    call(url, "PUT", f"/{name}-lost", {"mappings": {"_source": {"enabled": False}}})
-    fill(url, f"{name}-lost", {"1": {"text": words(1)}})
-    ran = esdedup_command(
-        url, "backfill", "-i", f"{name}-lost", "--sidecar", f"{beside}2", "--text-field", "text"
-    )
-    assert ran.status == 1
-    assert "the field 'text' can't be read" in ran.err
-    call(url, "DELETE", f"/{beside}2")
 
 
 def test_a_cluster_is_spared(url: str, name: str) -> None:

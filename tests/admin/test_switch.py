@@ -246,8 +246,4 @@ def test_the_same_in_python(url: str, name: str, monkeypatch: pytest.MonkeyPatch
     call(url, "PUT", f"/{name}/_settings", {"index.blocks.write": True})
     with pytest.raises(esdedup.StoreError, match=r"blocks\.write is set"):
         admin.backfill(url, name, stale=True)
-    beside = admin.plan_sidecar(url, name, f"{name}-beside")
-    assert admin.fill_sidecar(url, beside).written == 20
-    assert admin.fill_sidecar(url, beside).unchanged == 20
     call(url, "PUT", f"/{name}/_settings", {"index.blocks.write": False})
-    delete_index(url, f"{name}-beside")

@@ -25,8 +25,7 @@ def name(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     monkeypatch.chdir(tmp_path)
     made = f"esdedup-texts-{uuid.uuid4().hex[:10]}"
     yield made
-    for each in (made, f"{made}-beside"):
-        delete_index(url, each)
+    delete_index(url, made)
 
 
 def digest(text: str) -> str:
@@ -70,25 +69,6 @@ def test_strings_of_arrays_and_fields(url: str, name: str) -> None:
     assert esdedup_command(url, "backfill", "-i", name, "--stale").json[0]["written"] == 1
     expected = digest("\n".join([words(7), words(1), words(2)]))
     assert all_documents(url, name)["array"]["esdedup"]["digest"] == expected
-    esdedup_command(url, "backfill", "-i", name, "--sidecar", f"{name}-beside")
-    beside = all_documents(url, f"{name}-beside")
-    assert sorted(beside) == ["array", "body", "string"]
-    assert beside["array"]["esdedup"]["digest"] == expected
-    pairs = esdedup_command(url, "pairs", "-i", f"{name}-beside").json
-    assert [(pair["left"], pair["right"]) for pair in pairs] == [("body", "string")]
-
-
-def test_a_sidecar_of_what_source_lacks(url: str, name: str) -> None:
-    body = {"properties": {"body": {"type": "text", "store": True}}}
-    mapping = {"_source": {"excludes": ["n"]}, "properties": {"title": {"type": "text"}, "n": body}}
-    call(url, "PUT", f"/{name}", {"mappings": mapping})
-    fill(url, name, {"array": PARTS})
-    ran = esdedup_command(url, "backfill", "-i", name, "--sidecar", f"{name}-beside", *OPTIONS)
-    assert ran.status == 0, ran.err
-    assert all_documents(url, f"{name}-beside")["array"]["esdedup"]["digest"] == digest(WHOLE)
-    plan = admin.plan_sidecar(url, name, f"{name}-beside", text_field=["title", "n.other"])
-    assert plan.chosen == ()
-    assert "the field 'n.other' can't be read" in plan.left_out[0].reason
 
 
 def test_a_missing_field_is_told(url: str, name: str) -> None:

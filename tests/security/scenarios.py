@@ -138,7 +138,6 @@ SCENARIOS = (
     Scenario("attach", plain, ["attach -i INDEX"]),
     Scenario("template", filled, ["template -i INDEX", "template -i INDEX --install"]),
     Scenario("backfill", attached, ["backfill -i INDEX", "backfill -i INDEX --stale"]),
-    Scenario("backfill-sidecar", attached, ["backfill -i INDEX --sidecar INDEX-to"] * 2),
     Scenario("switch", filled, ["switch -i INDEX --scheme new.json --yes"]),
     reading("check", "check -i INDEX"),
 )

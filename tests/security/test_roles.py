@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from esdedup.admin.roles import MAP, READ, ROLES, ROLES_PATHS, WRITE, Grant, Right, role, role_of
+from esdedup.admin.roles import MAP, ROLES, ROLES_PATHS, WRITE, Grant, Right, role, role_of
 from tests.helpers.commands import run_command
-from tests.security.scenarios import DOCUMENTS, SCENARIOS, Scenario, attached, filled, nothing
+from tests.security.scenarios import DOCUMENTS, SCENARIOS, Scenario, filled, nothing
 from tests.security.users import Secured
 
 RIGHTS = tuple(dict.fromkeys(right for each in SCENARIOS for right in ROLES[each.role].index))
@@ -146,12 +146,10 @@ def test_index_without_the_right_to_refresh_warns(secured: Secured, name: str) -
 
 
 def test_a_right_that_items_of_an_answer_lack_is_told_at_once(secured: Secured, name: str) -> None:
-    attached(secured, name)
-    needs = ROLES["backfill-sidecar"]
-    blind = replace(needs, other=tuple(each for each in needs.other if each is not READ))
-    secured.make_user(name, role_of(blind, secured.product, name, f"{name}-to"))
-    command = f"backfill -i {name} --sidecar {name}-to --retry-for 0"
-    ran = secured.run(*command.split(), user=name)
+    filled(secured, name)
+    elsewhere = role("similar", secured.product, f"{name}-to")
+    secured.make_user(name, elsewhere, role("query", secured.product, name))
+    ran = secured.run("similar", "--id", "d1", "-i", name, "--retry-for", "0", user=name)
     assert ran.status == 1
     assert "lacks a privilege (403)" in ran.err
 

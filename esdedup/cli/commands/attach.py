@@ -123,7 +123,7 @@ def check_command(
         ),
     ] = None,
     to: Annotated[
-        str | None, Option(metavar="INDEX", help="With --role: the index to move to, or a sidecar.")
+        str | None, Option(metavar="INDEX", help="With --role: the index to move to.")
     ] = None,
     product: Annotated[
         Product | None, Option(help="With --role: whose.", show_default="the cluster's")
