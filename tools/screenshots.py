@@ -1,10 +1,10 @@
-"""Makes the pictures of `esdedup review` in the documentation.
+"""Write the pictures of `esdedup review` in the documentation.
 
     python -m tools.screenshots [PAGE...]
 
-Makes an index of the articles in `examples/`, edited copies of them, and two texts in Arabic. Opens
-each page in Chromium, and writes a light, a dark and a phone's picture of it to
-`docs/how-to/review/`. Needs the packages of the extra `test` and of the group `docs`.
+Index the articles in `examples/`, edited copies of them, and two texts in Arabic, open each page
+in Chromium, and write its picture to `docs/how-to/review/`. This needs the packages of the extra
+`test` and of the group `docs`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from PIL import Image
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, ViewportSize, expect
 
 from tests.review.browser import running_browser
 from tests.review.documents import articles, index
@@ -27,11 +27,7 @@ from tests.review.reviewing import Reviewing
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "how-to" / "review"
 COLOURS = 64
-VIEWS: dict[str, dict[str, Any]] = {
-    "light": {"viewport": {"width": 1100, "height": 800}},
-    "dark": {"viewport": {"width": 1100, "height": 800}, "color_scheme": "dark"},
-    "phone": {"viewport": {"width": 390, "height": 800}, "has_touch": True, "is_mobile": True},
-}
+VIEW: ViewportSize = {"width": 1100, "height": 800}
 _SENTENCE = re.compile(r"[^.!?。！？]+[.!?。！？]+\s*")
 
 ARABIC = (
@@ -42,7 +38,7 @@ ARABIC = (
 
 
 def documents() -> list[dict[str, Any]]:
-    """The articles, and after each of them copies that were edited more and more."""
+    """Return the articles, each followed by copies with more and more edits."""
     made = articles()
     rng = random.Random(17)
     for number, article in enumerate([*made]):
@@ -66,7 +62,7 @@ def documents() -> list[dict[str, Any]]:
 
 
 def judge(page: Page, app: Reviewing) -> None:
-    """Judge 60 pairs. Copies with a sentence in place of others are no duplicates."""
+    """Judge 60 pairs. Copies with a sentence replaced are not duplicates."""
     page.goto(f"{app.origin}/judge")
     said, sides = page.get_by_role("status"), page.get_by_role("heading", level=3)
     for number in range(60):
@@ -77,10 +73,9 @@ def judge(page: Page, app: Reviewing) -> None:
 
 
 def pages() -> dict[str, str]:
-    """The address of each page, by the name of its pictures."""
+    """Return the address of each page, by the name of its picture."""
     return {
         "search": "/search?id=en-08&threshold=0.6",
-        "compare": "/compare?left=zh-16&right=zh-17",
         "groups": "/groups?sort=likeness",
         "group": "/group?id=en-08",
         "right-to-left": "/compare?left=ar-01&right=ar-02",
@@ -109,7 +104,7 @@ def photograph(page: Page, folder: Path, file: Path) -> None:
 
 
 def main(wanted: Sequence[str]) -> None:
-    """Make the pictures of these pages, or of all if none is named."""
+    """Write the pictures of these pages, or of all if none is named."""
     FOLDER.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as name, running_browser() as browser:
         folder = Path(name)
@@ -123,21 +118,18 @@ def main(wanted: Sequence[str]) -> None:
             judge(page, app)
             page.goto(f"{app.origin}/groups")
             expect(page.get_by_role("table")).to_be_visible()
-            for view, given in VIEWS.items():
-                context = browser.new_context(**given)
-                page = context.new_page()
-                page.goto(app.url)
-                for name, address in pages().items():
-                    if wanted and name not in wanted:
-                        continue
-                    page.goto(app.origin + address)
-                    photograph(page, folder, FOLDER / f"{name}-{view}.png")
-                    if name == "decide":
-                        page.get_by_role("radio", name="Delete duplicates").check()
-                        page.get_by_role("button", name="Continue").click()
-                        expect(page.get_by_role("button", name="Delete")).to_be_visible()
-                        photograph(page, folder, FOLDER / f"confirm-{view}.png")
-                context.close()
+            page = browser.new_page(viewport=VIEW)
+            page.goto(app.url)
+            for name, address in pages().items():
+                if wanted and name not in wanted:
+                    continue
+                page.goto(app.origin + address)
+                photograph(page, folder, FOLDER / f"{name}.png")
+                if name == "decide":
+                    page.get_by_role("radio", name="Delete duplicates").check()
+                    page.get_by_role("button", name="Continue").click()
+                    expect(page.get_by_role("button", name="Delete")).to_be_visible()
+                    photograph(page, folder, FOLDER / "confirm.png")
 
 
 if __name__ == "__main__":
