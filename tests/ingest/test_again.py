@@ -27,12 +27,6 @@ DOCUMENTS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 @pytest.fixture
 def store(place: Place) -> Iterator[Store]:
     store = place.open()

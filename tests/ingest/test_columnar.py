@@ -56,12 +56,6 @@ WRITERS = [
 every_kind = pytest.mark.parametrize(("write", "name"), WRITERS)
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def sources(path: str, columns: list[str] | None = None) -> list[Any]:
     """The objects of records, and the reasons of bad ones."""
     found = read_records(path, columns=columns)

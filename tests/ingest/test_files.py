@@ -19,12 +19,6 @@ SAME = "the council met on monday and voted for the bridge"
 CHINESE = "今天下午三点，市图书馆举行读书会"
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lines may have 4,000 bytes."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,29 +24,10 @@ from esdedup.sketch.sketch import shingle_sets
 from esdedup.stores import LocalStore
 from esdedup.stores.mapping import IndexMeta
 from esdedup.text.jaccard import jaccard
-from tests.conftest import delete_index
-from tests.helpers.commands import all_documents, call, esdedup_command, words
+from tests.helpers.commands import run_command, words, write_lines
+from tests.helpers.places import Place, clusters
 
 SCHEME = esdedup.Scheme()
-STORES = ["local", "elasticsearch", "opensearch"]
-
-
-@pytest.fixture(params=STORES)
-def target(request: pytest.FixtureRequest, tmp_path: Path) -> str | Path:
-    if request.param == "local":
-        return tmp_path / "documents.db"
-    url: str = request.getfixturevalue(f"{request.param}_url")
-    return url
-
-
-@pytest.fixture
-def index(target: str | Path) -> Iterator[esdedup.Index]:
-    name = f"esdedup-duplicates-{uuid.uuid4().hex[:10]}"
-    with esdedup.open(target, name) as opened:
-        opened.create()
-        yield opened
-    if isinstance(target, str):
-        delete_index(target, name)
 
 
 def edited(text: str, edits: int, seed: int) -> str:
@@ -161,10 +141,9 @@ def test_failed(index: esdedup.Index) -> None:
         add(index, {"copy": texts["d0"]}, DuplicatePolicy("fail"))
 
 
-@pytest.mark.parametrize("target", STORES[1:], indirect=True)
-def test_a_duplicate_of_what_was_refused_is_not_lost(index: esdedup.Index, target: str) -> None:
-    name = index.store.where.split("'")[1]
-    call(target, "PUT", f"/{name}/_mapping", {"properties": {"day": {"type": "date"}}})
+@clusters
+def test_a_duplicate_of_what_was_refused_is_not_lost(index: esdedup.Index, place: Place) -> None:
+    place.call("PUT", "/_mapping", {"properties": {"day": {"type": "date"}}})
     text = words(1)
     given = [
         {"id": "refused", "text": text, "day": "no day"},
@@ -264,64 +243,49 @@ def test_any_order_in_any_batches(tmp_path: Path, members: list[int], sizes: lis
     assert kept == texts.keys() - expected.keys()
 
 
-def test_enrich(elasticsearch_url: str) -> None:
-    name = f"esdedup-duplicates-{uuid.uuid4().hex[:10]}"
+@pytest.mark.parametrize("place", ["elasticsearch"], indirect=True)
+def test_enrich(index: esdedup.Index, place: Place) -> None:
     texts = corpus(400)
-    expected = leaders(texts, 0.8)
-    actions = [{"_index": name, "_id": id, "text": text} for id, text in texts.items()]
-    with esdedup.open(elasticsearch_url, name) as index:
-        index.create()
-        policy = DuplicatePolicy("skip")
-        enriched = esdedup.enrich(actions, index=index, on_duplicate=policy)
-        with elasticsearch.Elasticsearch(elasticsearch_url) as client:
-            elasticsearch.helpers.bulk(client, enriched)
-        documents = all_documents(elasticsearch_url, name)
-        assert documents.keys() == texts.keys() - expected.keys()
-        copies = [{"_index": name, "text": texts["d0"]}, {"_index": name, "text": texts["d0"]}]
-        marked = list(esdedup.enrich(copies, index=index, on_duplicate=DuplicatePolicy("mark")))
-        assert {action["esdedup"]["original"] for action in marked} <= {"d0", marked[0]["_id"]}
-        assert {action["esdedup"]["group"] for action in marked} == {"d0"}
-        with pytest.raises(DuplicateFound, match="is like 'd0'"):
-            list(esdedup.enrich(copies, index=index, on_duplicate=DuplicatePolicy("fail")))
-        with pytest.raises(esdedup.UsageError, match="index="):
-            esdedup.enrich(copies, on_duplicate=policy)
-    delete_index(elasticsearch_url, name)
+    actions = [{"_index": place.index, "_id": id, "text": text} for id, text in texts.items()]
+    policy = DuplicatePolicy("skip")
+    enriched = esdedup.enrich(actions, index=index, on_duplicate=policy)
+    with elasticsearch.Elasticsearch(str(place.target)) as client:
+        elasticsearch.helpers.bulk(client, enriched)
+    index.store.refresh()
+    assert stored(index, texts).keys() == texts.keys() - leaders(texts, 0.8).keys()
+    copies = [{"_index": place.index, "text": texts["d0"]}] * 2
+    marked = list(esdedup.enrich(copies, index=index, on_duplicate=DuplicatePolicy("mark")))
+    assert {action["esdedup"]["original"] for action in marked} <= {"d0", marked[0]["_id"]}
+    assert {action["esdedup"]["group"] for action in marked} == {"d0"}
+    with pytest.raises(DuplicateFound, match="is like 'd0'"):
+        list(esdedup.enrich(copies, index=index, on_duplicate=DuplicatePolicy("fail")))
+    with pytest.raises(esdedup.UsageError, match="index="):
+        esdedup.enrich(copies, on_duplicate=policy)
 
 
-def test_the_command(
-    elasticsearch_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    name = f"esdedup-duplicates-{uuid.uuid4().hex[:10]}"
+@pytest.mark.parametrize("place", ["elasticsearch"], indirect=True)
+def test_the_command(place: Place, target: list[str]) -> None:
     texts = corpus(10)
-    lines = [json.dumps({"id": id, "text": text}) + "\n" for id, text in texts.items()]
-    Path("some.jsonl").write_text("".join(lines))
+    write_lines(Path("some.jsonl"), [{"id": id, "text": text} for id, text in texts.items()])
     found = len(leaders(texts, 0.8))
-    arguments = ("index", "some.jsonl", "-i", name, "--on-duplicate")
-    ran = esdedup_command(elasticsearch_url, *arguments, "skip")
+    arguments = ("index", "some.jsonl", "--json", *target, "--on-duplicate")
+    ran = run_command(*arguments, "skip")
     assert (ran.status, ran.json[0]["skipped"]) == (0, found)
-    ran = esdedup_command(elasticsearch_url, *arguments, "fail")
+    ran = run_command(*arguments, "fail")
     assert (ran.status, ran.json[0]["failed"]) == (1, found)
     assert "it is like 'd0'" in ran.err
-    ran = esdedup_command(elasticsearch_url, *arguments, "mark", "--threshold", "0.3")
+    ran = run_command(*arguments, "mark", "--threshold", "0.3")
     assert ran.json[0]["duplicates"] > found
+    place.call("POST", "/_refresh")
     body = {"collapse": {"field": "esdedup.group"}, "size": 20}
-    call(elasticsearch_url, "POST", f"/{name}/_refresh")
-    hits = call(elasticsearch_url, "POST", f"/{name}/_search", body)["hits"]["hits"]
+    hits = place.call("POST", "/_search", body)["hits"]["hits"]
     groups = [hit["_source"]["esdedup"]["group"] for hit in hits]
     assert len(groups) == len(set(groups)) < 10
-    assert esdedup_command(elasticsearch_url, *arguments, "drop").status == 2
-    delete_index(elasticsearch_url, name)
+    assert run_command(*arguments, "drop").status == 2
 
 
-def test_an_index_without_minhash_is_told_before_anything_is_written(
-    target: str | Path, request: pytest.FixtureRequest
-) -> None:
-    name = f"esdedup-duplicates-{uuid.uuid4().hex[:10]}"
-    scheme = esdedup.Scheme(minhash=None)
-    if isinstance(target, str):
-        request.addfinalizer(lambda: delete_index(str(target), name))
-    with esdedup.open(target, name, scheme=scheme) as index:
+def test_an_index_without_minhash_is_told_before_anything_is_written(place: Place) -> None:
+    with esdedup.open(place.target, place.index, scheme=esdedup.Scheme(minhash=None)) as index:
         with pytest.raises(esdedup.UsageError, match=r"to skip .*needs MinHash") as e:
             add(index, {"": "", "a": "one two three"}, DuplicatePolicy("skip"))
         assert "metric" not in str(e.value)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +26,8 @@ from esdedup.records.files import BadRecord, Record
 from esdedup.search.limits import Limits
 from esdedup.sketch.sketch import shingle_sets, sketch
 from esdedup.text.jaccard import hamming, jaccard
-from tests.conftest import delete_index
-from tests.helpers.commands import call, esdedup_command, run_command
+from tests.helpers.commands import run_command, write_lines
+from tests.helpers.places import Place
 from tests.helpers.processes import await_true, start_command
 
 SCHEME = esdedup.Scheme()
@@ -147,43 +146,16 @@ def take(
     return report
 
 
-@pytest.fixture(params=["local", "elasticsearch", "opensearch"])
-def target(request: pytest.FixtureRequest, tmp_path: Path) -> str | Path:
-    if request.param == "local":
-        return tmp_path / "documents.db"
-    url: str = request.getfixturevalue(f"{request.param}_url")
-    return url
-
-
-@pytest.fixture
-def open_index(target: str | Path) -> Iterator[Callable[[], esdedup.Index]]:
-    name = f"esdedup-stream-{uuid.uuid4().hex[:10]}"
-    opened: list[esdedup.Index] = []
-
-    def open_one() -> esdedup.Index:
-        opened.append(esdedup.open(target, name))
-        return opened[-1]
-
-    yield open_one
-    for index in opened:
-        index.close()
-    if isinstance(target, str):
-        delete_index(target, name)
-
-
 @pytest.mark.on_every_server
 @pytest.mark.parametrize("policy", [JACCARD, HAMMING], ids=["jaccard", "hamming"])
 def test_groups_are_those_of_the_rule(
-    open_index: Callable[[], esdedup.Index],
-    policy: DuplicatePolicy,
-    monkeypatch: pytest.MonkeyPatch,
+    index: esdedup.Index, place: Place, policy: DuplicatePolicy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts = corpus(300)
     expected = by_brute_force(texts, policy)
     assert sum("original" in mark for mark in expected.values()) > 30
     monkeypatch.setattr("esdedup.records.files.BATCH_DOCUMENTS", 70)
     monkeypatch.setattr(duplicates, "_RECENT_DOCUMENTS", 100)
-    index = open_index()
     with pytest.raises(Killed):
         take(index, texts.items(), policy, dies_at=190)
     report = take(index, texts.items(), policy)
@@ -192,7 +164,8 @@ def test_groups_are_those_of_the_rule(
     assert report.duplicates == sum("original" in mark for mark in expected.values())
     # All again changes nothing, also in one batch of another client.
     monkeypatch.setattr("esdedup.records.files.BATCH_DOCUMENTS", 1_000)
-    again = take(open_index(), texts.items(), policy)
+    with esdedup.open(place.target, place.index) as another:
+        again = take(another, texts.items(), policy)
     assert (again.unchanged, again.exact) == (300, 0)
     assert stored(index, texts) == expected
 
@@ -246,15 +219,12 @@ def test_a_batch_that_was_written_in_part(tmp_path: Path) -> None:
             assert stored(index, texts) == expected
 
 
-def test_a_giant_group_leaves_room_for_other_leaders(
-    open_index: Callable[[], esdedup.Index],
-) -> None:
+def test_a_giant_group_leaves_room_for_other_leaders(index: esdedup.Index) -> None:
     """Followers share as many tokens with what comes as its leader does, and are many more."""
     policy = DuplicatePolicy("group", 0.5, candidates=5)
     giant = {f"g{n}": family(100 + n, min(n, 3)) for n in range(60)}
-    index = open_index()
     assert take(index, giant.items(), policy).duplicates == 59
-    report = take(open_index(), {"late": family(190, 3)}.items(), policy)
+    report = take(index, {"late": family(190, 3)}.items(), policy)
     assert (report.duplicates, report.truncated) == (1, 0)
     assert stored(index, ["late"])["late"]["original"] == "g0"
 
@@ -272,34 +242,35 @@ def test_ties_go_to_the_first_id_in_natural_order(tmp_path: Path) -> None:
         assert stored(index, ["new"])["new"]["group"] == "a9"
 
 
-def test_a_leader_with_followers_gets_another_text(open_index: Callable[[], esdedup.Index]) -> None:
-    index = open_index()
-    old, new = family(100, 0), family(500, 0, chinese=True)
-    take(index, [("a", old), ("b", old), ("other", new)], JACCARD)
-    take(index, [("a", new), ("c", old), ("d", family(101, 1)), ("e", new)], JACCARD)
-    marks = stored(index, "abcde")
+OLD, NEAR, FAR = family(100, 0), family(101, 1), family(500, 0, chinese=True)
+LEADERS: dict[str, tuple[dict[str, str], str, dict[str, str], dict[str, str]]] = {
     # It follows what it is like now; those that followed it keep their group, in which equal texts
     # still come. What is only like them finds no leader any more.
-    assert marks["a"]["group"] == marks["e"]["group"] == "other"
-    assert marks["b"]["group"] == marks["c"]["group"] == "a"
-    assert marks["d"] == {"group": "d"}
+    "gets another text": (
+        {"a": OLD, "b": OLD, "other": FAR},
+        "",
+        {"a": FAR, "c": OLD, "d": NEAR, "e": FAR},
+        {"a": "other", "b": "a", "c": "a", "d": "d", "e": "other"},
+    ),
+    "gets the text of its follower": ({"a": OLD, "b": NEAR}, "", {"a": NEAR}, {"a": "a"}),
+    "is deleted": (
+        {"a": OLD, "b": NEAR},
+        "a",
+        {"b": NEAR, "c": family(102, 2), "d": NEAR},
+        {"b": "a", "c": "c", "d": "a"},
+    ),
+}
 
 
-def test_a_leader_is_no_follower_of_its_own(open_index: Callable[[], esdedup.Index]) -> None:
-    index = open_index()
-    take(index, [("a", family(100, 0)), ("b", family(101, 1))], JACCARD)
-    take(index, [("a", family(101, 1))], JACCARD)
-    assert stored(index, "ab")["a"] == {"group": "a"}
-
-
-def test_a_leader_is_deleted(open_index: Callable[[], esdedup.Index]) -> None:
-    index = open_index()
-    take(index, [("a", family(100, 0)), ("b", family(101, 1))], JACCARD)
-    index.delete(["a"])
-    take(index, [("b", family(101, 1)), ("c", family(102, 2)), ("d", family(101, 1))], JACCARD)
-    marks = stored(index, "bcd")
-    assert marks["b"]["group"] == marks["d"]["group"] == "a"
-    assert marks["c"] == {"group": "c"}
+@pytest.mark.parametrize("what", LEADERS)
+def test_a_leader(index: esdedup.Index, what: str) -> None:
+    before, gone, after, groups = LEADERS[what]
+    take(index, before.items(), JACCARD)
+    index.delete([*gone])
+    take(index, after.items(), JACCARD)
+    marks = stored(index, groups)
+    assert {id: marks[id]["group"] for id in groups} == groups
+    assert all(("original" in marks[id]) == (groups[id] != id) for id in groups)
 
 
 def test_equal_texts_are_sketched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -328,68 +299,48 @@ def test_equal_texts_are_sketched_once(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_digest_of_a_text_that_others_changed_is_not_believed(
-    open_index: Callable[[], esdedup.Index], target: str | Path
+    index: esdedup.Index, place: Place
 ) -> None:
-    index = open_index()
     take(index, [("a", family(100, 0))], JACCARD)
     changed = {"text": family(300, 0)}
-    if isinstance(target, Path):
+    if isinstance(place.target, Path):
         index.store.update([esdedup.Document("a", changed)])
     else:
-        call(target, "POST", f"/{index.store.where.split(chr(39))[1]}/_update/a", {"doc": changed})
+        place.call("POST", "/_update/a", {"doc": changed})
     index.store.refresh()
     report = take(index, [("b", family(100, 0))], DuplicatePolicy("skip"))
     assert (report.created, report.exact) == (1, 0)
 
 
-def test_followers_of_what_was_refused_are_judged_again(
-    elasticsearch_url: str,
-) -> None:
-    name = f"esdedup-stream-{uuid.uuid4().hex[:10]}"
-    with esdedup.open(elasticsearch_url, name) as index:
-        index.create()
-        call(
-            elasticsearch_url, "PUT", f"/{name}/_mapping", {"properties": {"day": {"type": "date"}}}
-        )
-        texts = {f"d{n}": family(100 + edits, edits) for n, edits in enumerate((0, 1, 1, 2))}
-        given: list[dict[str, Any]] = [{"id": id, "text": text} for id, text in texts.items()]
-        given[0]["day"] = "no day"
-        letters: list[BadRecord] = []
-        ingest.ingest(
-            index.store,
-            index.meta,
-            [Record("f", n, source) for n, source in enumerate(given)],
-            letters.append,
-            on_duplicate=JACCARD,
-        )
-        index.store.refresh()
-        rest = {id: text for id, text in texts.items() if id != "d0"}
-        assert len(letters) == 1
-        assert stored(index, texts) == by_brute_force(rest, JACCARD)
-    delete_index(elasticsearch_url, name)
+@pytest.mark.parametrize("place", ["elasticsearch"], indirect=True)
+def test_followers_of_what_was_refused_are_judged_again(index: esdedup.Index, place: Place) -> None:
+    place.call("PUT", "/_mapping", {"properties": {"day": {"type": "date"}}})
+    texts = {f"d{n}": family(100 + edits, edits) for n, edits in enumerate((0, 1, 1, 2))}
+    given: list[dict[str, Any]] = [{"id": id, "text": text} for id, text in texts.items()]
+    given[0]["day"] = "no day"
+    letters: list[BadRecord] = []
+    made = [Record("f", n, source) for n, source in enumerate(given)]
+    ingest.ingest(index.store, index.meta, made, letters.append, on_duplicate=JACCARD)
+    index.store.refresh()
+    del texts["d0"]
+    assert len(letters) == 1
+    assert stored(index, ["d0", *texts]) == by_brute_force(texts, JACCARD)
 
 
-def test_enrich(elasticsearch_url: str) -> None:
-    name = f"esdedup-stream-{uuid.uuid4().hex[:10]}"
+@pytest.mark.parametrize("place", ["elasticsearch"], indirect=True)
+def test_enrich(index: esdedup.Index, place: Place) -> None:
     texts = corpus(500)
-    with esdedup.open(elasticsearch_url, name) as index:
-        index.create()
-        actions = [{"_index": name, "_id": id, "text": text} for id, text in texts.items()]
-        with elasticsearch.Elasticsearch(elasticsearch_url) as client:
-            for _ in range(2):
-                enriched = esdedup.enrich(actions, index=index, on_duplicate=JACCARD)
-                elasticsearch.helpers.bulk(client, enriched)
-        assert stored(index, texts) == by_brute_force(texts, JACCARD)
-    delete_index(elasticsearch_url, name)
+    actions = [{"_index": place.index, "_id": id, "text": text} for id, text in texts.items()]
+    with elasticsearch.Elasticsearch(str(place.target)) as client:
+        for _ in range(2):
+            enriched = esdedup.enrich(actions, index=index, on_duplicate=JACCARD)
+            elasticsearch.helpers.bulk(client, enriched)
+    assert stored(index, texts) == by_brute_force(texts, JACCARD)
 
 
-def test_a_killed_command_is_completed_by_the_same_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_killed_command_is_completed_by_the_same_command(tmp_path: Path) -> None:
     texts = corpus(3_000)
-    lines = [json.dumps({"id": id, "text": text}) + "\n" for id, text in texts.items()]
-    (tmp_path / "some.jsonl").write_text("".join(lines), "utf-8")
+    write_lines(Path("some.jsonl"), [{"id": id, "text": text} for id, text in texts.items()])
     command = ["index", "some.jsonl", "--group", "--threshold", "0.6"]
     index = esdedup.open(tmp_path / "killed.db")
     process = start_command(*command, "--db", "killed.db", cwd=tmp_path)
@@ -410,30 +361,27 @@ def _documents(index: esdedup.Index) -> int:
         return 0
 
 
-def test_the_command(elasticsearch_url: str, tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.chdir(tmp_path)
-    name = f"esdedup-stream-{uuid.uuid4().hex[:10]}"
+@pytest.mark.parametrize("place", ["elasticsearch"], indirect=True)
+def test_the_command(place: Place, target: list[str]) -> None:
     texts = corpus(60)
-    lines = [json.dumps({"id": id, "text": text}) + "\n" for id, text in texts.items()]
-    Path("some.jsonl").write_text("".join(lines), "utf-8")
-    arguments = ("index", "some.jsonl", "-i", name)
+    write_lines(Path("some.jsonl"), [{"id": id, "text": text} for id, text in texts.items()])
+    arguments = ("index", "some.jsonl", "--json", *target, "--group")
     for options in (
-        ("--group", "--on-duplicate", "skip"),
-        ("--group", "--distance", "3"),
-        ("--group", "--metric", "hamming", "--distance", "60"),
-        ("--group", "--metric", "hamming", "--threshold", "0.5"),
+        ("--on-duplicate", "skip"),
+        ("--distance", "3"),
+        ("--metric", "hamming", "--distance", "60"),
+        ("--metric", "hamming", "--threshold", "0.5"),
     ):
-        ran = esdedup_command(elasticsearch_url, *arguments, *options)
+        ran = run_command(*arguments, *options)
         assert (ran.status, ran.out) == (2, "")
-    ran = esdedup_command(elasticsearch_url, *arguments, "--group", "--metric", "hamming")
+    ran = run_command(*arguments, "--metric", "hamming")
     assert ran.status == 0
-    with esdedup.open(elasticsearch_url, name) as index:
-        expected = by_brute_force(texts, HAMMING)
+    expected = by_brute_force(texts, HAMMING)
+    with esdedup.open(place.target, place.index) as index:
         assert stored(index, texts) == expected
-        mapping = call(elasticsearch_url, "GET", f"/{name}/_mapping")[name]["mappings"]
-        assert mapping["properties"]["esdedup"]["properties"]["distance"] == {"type": "integer"}
+    mapping = place.call("GET", "/_mapping")[place.index]["mappings"]
+    assert mapping["properties"]["esdedup"]["properties"]["distance"] == {"type": "integer"}
     assert ran.json[0]["duplicates"] == sum("original" in mark for mark in expected.values())
-    delete_index(elasticsearch_url, name)
 
 
 WORD = st.sampled_from(["alpha", "beta", "gamma", "delta", "喊", "你", "回", "家"])

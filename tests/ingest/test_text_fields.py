@@ -31,9 +31,8 @@ BAD: list[dict[str, Any]] = [{"id": "e", "body": []}, {"id": "f", "title": [5], 
 
 
 @pytest.fixture(autouse=True)
-def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    write_lines(tmp_path / "documents.jsonl", [*DOCUMENTS, *BAD])
+def _documents(folder: Path) -> None:
+    write_lines(folder / "documents.jsonl", [*DOCUMENTS, *BAD])
 
 
 def tokens(text: str) -> dict[str, Any]:
