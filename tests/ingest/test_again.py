@@ -80,69 +80,65 @@ def test_equal_documents_are_not_written_and_keep_their_groups(
 
 
 @pytest.mark.parametrize("action", ["mark", "skip", "group"])
-def test_with_policies(place: Place, store: Store, action: Any) -> None:
-    with esdedup.open(place.target, place.index) as index:
-        index.add(DOCUMENTS, on_duplicate=action)
-        before = held(store)
-        again = index.add(DOCUMENTS, on_duplicate=action)
-        kept = 3 if action == "skip" else 4
-        assert (again.unchanged, again.updated, again.skipped) == (kept, 0, 4 - kept)
-        assert held(store) == before
-        # Without a policy, the marks stay too.
-        assert index.add(DOCUMENTS[:1]).unchanged == 1
-        assert held(store) == before
+def test_with_policies(index: esdedup.Index, store: Store, action: Any) -> None:
+    index.add(DOCUMENTS, on_duplicate=action)
+    before = held(store)
+    again = index.add(DOCUMENTS, on_duplicate=action)
+    kept = 3 if action == "skip" else 4
+    assert (again.unchanged, again.updated, again.skipped) == (kept, 0, 4 - kept)
+    assert held(store) == before
+    # Without a policy, the marks stay too.
+    assert index.add(DOCUMENTS[:1]).unchanged == 1
+    assert held(store) == before
 
 
 @pytest.mark.parametrize("place", ["local", "elasticsearch"], indirect=True)
-def test_marks_come_to_documents_that_have_none(place: Place, store: Store) -> None:
-    with esdedup.open(place.target, place.index) as index:
-        index.add(DOCUMENTS)
-        assert index.add(DOCUMENTS, on_duplicate="mark").updated == 4
-        assert sum("original" in ours for _, ours in held(store).values()) == 1
+def test_marks_come_to_documents_that_have_none(index: esdedup.Index, store: Store) -> None:
+    index.add(DOCUMENTS)
+    assert index.add(DOCUMENTS, on_duplicate="mark").updated == 4
+    assert sum("original" in ours for _, ours in held(store).values()) == 1
 
 
 @pytest.mark.parametrize("place", ["local", "elasticsearch"], indirect=True)
-def test_tokens_that_are_missing_or_old_are_written(place: Place, store: Store) -> None:
-    with esdedup.open(place.target, place.index) as index:
-        index.add(DOCUMENTS)
-        index.group()
-        before = held(store)
-        a, b = store.hold(["a", "b"])
-        old = {**b.document.tokens, "scheme": "another", "minhash": None}
-        store.change(
-            [
-                Change(a, {n: a.document.source[n] for n in ("id", "text", "n", "tags")}, True),
-                Change(b, {"esdedup": old}),
-            ]
-        )
-        report = index.add(DOCUMENTS)
-        assert (report.updated, report.unchanged) == (2, 2)
-        after = held(store)
-        assert after["a"][1]["digest"] == before["a"][1]["digest"]
-        assert after["b"][1] == before["b"][1]
-        assert {match.id for match in index.similar(id="a").matches} == {"b"}
+def test_tokens_that_are_missing_or_old_are_written(index: esdedup.Index, store: Store) -> None:
+    index.add(DOCUMENTS)
+    index.group()
+    before = held(store)
+    a, b = store.hold(["a", "b"])
+    old = {**b.document.tokens, "scheme": "another", "minhash": None}
+    store.change(
+        [
+            Change(a, {n: a.document.source[n] for n in ("id", "text", "n", "tags")}, True),
+            Change(b, {"esdedup": old}),
+        ]
+    )
+    report = index.add(DOCUMENTS)
+    assert (report.updated, report.unchanged) == (2, 2)
+    after = held(store)
+    assert after["a"][1]["digest"] == before["a"][1]["digest"]
+    assert after["b"][1] == before["b"][1]
+    assert {match.id for match in index.similar(id="a").matches} == {"b"}
 
 
 @pytest.mark.parametrize("place", ["local", "elasticsearch"], indirect=True)
 def test_a_change_that_comes_in_between_is_seen(
-    place: Place, store: Store, monkeypatch: pytest.MonkeyPatch
+    index: esdedup.Index, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another client gives a document a group after it was read and before it is written."""
-    with esdedup.open(place.target, place.index) as index:
-        index.add(DOCUMENTS)
-        real = type(index.store).change
+    index.add(DOCUMENTS)
+    real = type(index.store).change
 
-        def first_another(self: Store, changes: Any) -> Any:
-            monkeypatch.setattr(type(index.store), "change", real)
-            (one,) = store.hold(["a"])
-            assert store.change([Change(one, {"esdedup": {"group": "g"}})]).updated == 1
-            return real(self, changes)
+    def first_another(self: Store, changes: Any) -> Any:
+        monkeypatch.setattr(type(index.store), "change", real)
+        (one,) = store.hold(["a"])
+        assert store.change([Change(one, {"esdedup": {"group": "g"}})]).updated == 1
+        return real(self, changes)
 
-        monkeypatch.setattr(type(index.store), "change", first_another)
-        report = index.add([{**DOCUMENTS[0], "n": 2}])
-        assert (report.updated, report.failed) == (1, 0)
-        (found,) = store.get(["a"])
-        assert (found.source["n"], found.tokens["group"]) == (2, "g")
+    monkeypatch.setattr(type(index.store), "change", first_another)
+    report = index.add([{**DOCUMENTS[0], "n": 2}])
+    assert (report.updated, report.failed) == (1, 0)
+    (found,) = store.get(["a"])
+    assert (found.source["n"], found.tokens["group"]) == (2, "g")
 
 
 @pytest.mark.parametrize("place", ["opensearch"], indirect=True)
@@ -173,24 +169,21 @@ def test_an_index_that_hides_a_part_of_its_documents(place: Place) -> None:
 
 
 @pytest.mark.parametrize("place", ["elasticsearch"], indirect=True)
-def test_what_comes_in_goes_through_the_pipeline(place: Place) -> None:
+def test_what_comes_in_goes_through_the_pipeline(place: Place, index: esdedup.Index) -> None:
     # One that there is not fails every document that would go through it.
-    with esdedup.open(place.target, place.index) as index:
-        index.add([{"id": "a", "text": "some words", "n": 1}])
-        place.call("PUT", "/_settings", {"index.default_pipeline": "none-of-this-name"})
-        for changed in ({"n": 2}, {"text": "other words"}):
-            with pytest.raises(esdedup.RecordError, match="none-of-this-name"):
-                index.add([{"id": "a", "text": "some words", "n": 1, **changed}])
+    index.add([{"id": "a", "text": "some words", "n": 1}])
+    place.call("PUT", "/_settings", {"index.default_pipeline": "none-of-this-name"})
+    for changed in ({"n": 2}, {"text": "other words"}):
+        with pytest.raises(esdedup.RecordError, match="none-of-this-name"):
+            index.add([{"id": "a", "text": "some words", "n": 1, **changed}])
 
 
-def test_the_last_of_an_id_stays(place: Place, store: Store) -> None:
-    with esdedup.open(place.target, place.index) as index:
-        index.create()
-        records = (Record("f", n, {"id": "a", "text": f"text {n}"}) for n in range(5))
-        letters: list[Any] = []
-        report = ingest(store, index.meta, records, letters.append)
-        assert (report.created, report.updated, report.duplicate_ids) == (1, 4, 4)
-        assert index.get("a").source["text"] == "text 4"
+def test_the_last_of_an_id_stays(index: esdedup.Index, store: Store) -> None:
+    records = (Record("f", n, {"id": "a", "text": f"text {n}"}) for n in range(5))
+    letters: list[Any] = []
+    report = ingest(store, index.meta, records, letters.append)
+    assert (report.created, report.updated, report.duplicate_ids) == (1, 4, 4)
+    assert index.get("a").source["text"] == "text 4"
 
 
 @pytest.mark.on_every_server

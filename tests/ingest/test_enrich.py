@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 import itertools
 import json
-import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +15,8 @@ import pytest
 import esdedup
 from esdedup.models import FIELD
 from esdedup.sketch.sketch import sketch, token_fields
-from tests.conftest import delete_index
 from tests.helpers.commands import words
+from tests.helpers.places import Place
 
 TEXT = "one two three four five"
 TOKENS = token_fields(sketch([TEXT], esdedup.Scheme()), esdedup.Scheme())[0]
@@ -78,35 +76,23 @@ def test_many_actions_are_compared_with_a_local_file(tmp_path: Path) -> None:
         assert [each["_id"] for each in got] == [str(n) for n in range(0, 1_000, 2)]
 
 
-@pytest.fixture(params=["elasticsearch", "opensearch"])
-def url(request: pytest.FixtureRequest) -> str:
-    found: str = request.getfixturevalue(f"{request.param}_url")
-    return found
+products = pytest.mark.parametrize("place", ["elasticsearch", "opensearch"], indirect=True)
 
 
-@pytest.fixture
-def index(url: str) -> Iterator[esdedup.Index]:
-    name = f"esdedup-test-{uuid.uuid4().hex[:12]}"
-    with esdedup.open(url, name) as made:
-        made.create()
-        yield made
-    delete_index(url, name)
-
-
-def client_of(url: str, index: esdedup.Index) -> tuple[Any, Any]:
-    """The product's own client, and its module of helpers."""
+def client_of(place: Place, index: esdedup.Index) -> tuple[Any, Any]:
+    """Return the product's own client, and its module of helpers."""
     if "OpenSearch" in index.statistics().store:
-        return opensearchpy.OpenSearch(url), opensearchpy.helpers
-    return elasticsearch.Elasticsearch(url), elasticsearch.helpers
+        return opensearchpy.OpenSearch(str(place.target)), opensearchpy.helpers
+    return elasticsearch.Elasticsearch(str(place.target)), elasticsearch.helpers
 
 
+@products
 @pytest.mark.on_every_server
 @pytest.mark.parametrize("helper", ["bulk", "streaming_bulk", "parallel_bulk"])
-def test_bulk_helpers_of_the_clients(url: str, index: esdedup.Index, helper: str) -> None:
-    name = index.store.where.split("'")[1]
+def test_bulk_helpers_of_the_clients(place: Place, index: esdedup.Index, helper: str) -> None:
     texts = {f"d{number}": f"{TEXT} {number // 2}" for number in range(40)}
-    given = [{"_index": name, "_id": id, "text": text} for id, text in texts.items()]
-    client, helpers = client_of(url, index)
+    given = [{"_index": place.index, "_id": id, "text": text} for id, text in texts.items()]
+    client, helpers = client_of(place, index)
     done = getattr(helpers, helper)(client, esdedup.enrich(given, scheme=index.scheme))
     if helper != "bulk":
         assert all(ok for ok, _ in done)
@@ -120,13 +106,13 @@ def test_bulk_helpers_of_the_clients(url: str, index: esdedup.Index, helper: str
     assert pairs == {tuple(sorted((f"d{n}", f"d{n + 1}"))) for n in range(0, 40, 2)}
 
 
+@products
 def test_a_partial_update_to_an_empty_text_takes_the_tokens_away(
-    url: str, index: esdedup.Index
+    place: Place, index: esdedup.Index
 ) -> None:
-    name = index.store.where.split("'")[1]
     index.add([{"id": "1", "text": TEXT}])
-    update = {"_op_type": "update", "_index": name, "_id": "1", "doc": {"text": ""}}
-    client, helpers = client_of(url, index)
+    update = {"_op_type": "update", "_index": place.index, "_id": "1", "doc": {"text": ""}}
+    client, helpers = client_of(place, index)
     helpers.bulk(client, esdedup.enrich([update], scheme=index.scheme))
     client.close()
     index.store.refresh()

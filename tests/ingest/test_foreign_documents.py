@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import uuid
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +14,9 @@ from esdedup import DuplicatePolicy
 from esdedup.models import FIELD, CandidateQuery, Candidates, Document, tokens_in
 from esdedup.stores import LocalStore
 from esdedup.stores.elastic.store import ClusterStore
-from tests.conftest import delete_index
 from tests.helpers.commands import fill, words
 from tests.helpers.documents import with_tokens
-
-
-@pytest.fixture
-def index(url: str) -> Iterator[esdedup.Index]:
-    name = f"esdedup-foreign-{uuid.uuid4().hex[:12]}"
-    with esdedup.open(url, name) as opened:
-        opened.create()
-        yield opened
-    delete_index(url, name)
+from tests.helpers.places import Place, clusters
 
 
 def foreign(index: esdedup.Index) -> dict[str, dict[str, Any]]:
@@ -45,10 +35,10 @@ def foreign(index: esdedup.Index) -> dict[str, dict[str, Any]]:
     return {id: {"text": words(1), FIELD: form} for id, form in forms.items()}
 
 
-def test_tokens_in_other_forms(url: str, index: esdedup.Index) -> None:
-    assert isinstance(index.store, ClusterStore)
+@clusters
+def test_tokens_in_other_forms(place: Place, index: esdedup.Index) -> None:
     documents = foreign(index)
-    fill(url, index.store.index, documents)
+    fill(str(place.target), place.index, documents)
     result = index.similar(words(1), metric="hamming")
     assert [(match.id, match.distance) for match in result.matches] == [("array", 0), ("plain", 0)]
     assert result.candidates == len(documents)
@@ -57,11 +47,11 @@ def test_tokens_in_other_forms(url: str, index: esdedup.Index) -> None:
     assert report.skipped == 1
 
 
-def test_the_group_is_read_in_an_array(url: str, index: esdedup.Index) -> None:
-    assert isinstance(index.store, ClusterStore)
+@clusters
+def test_the_group_is_read_in_an_array(place: Place, index: esdedup.Index) -> None:
     source = foreign(index)["plain"]
     grouped = {"text": source["text"], FIELD: [{**source[FIELD], "group": "first"}]}
-    fill(url, index.store.index, {"second": grouped})
+    fill(str(place.target), place.index, {"second": grouped})
     index.add([{"id": "third", "text": words(1)}], on_duplicate=DuplicatePolicy("mark"))
     tokens = index.get("third").tokens
     assert (tokens["original"], tokens["group"]) == ("second", "first")
@@ -112,6 +102,7 @@ def test_candidates_are_verified_before_the_next_are_fetched(tmp_path: Path, met
         assert not any(result.truncated for result in truncated)
 
 
+@clusters
 def test_a_search_of_many_takes_as_few_requests_as_before(
     index: esdedup.Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
