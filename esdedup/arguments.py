@@ -105,6 +105,8 @@ def setting(default: Any, help: str, *names: str, **shown: Any) -> Any:
     the kinds of work that it is for, or, on a field that holds other options, which of these count.
     """
     metadata = {"help": help, "names": names, **shown}
+    if default is ...:
+        return field(metadata=metadata)
     if callable(default):
         return field(default_factory=default, metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -149,10 +151,13 @@ def from_settings(
         if parse is not None and not isinstance(value, type(setting.default)):
             value = parse(value)
         (own if setting.path is None else inner.setdefault(setting.path, {}))[name] = value
-    made: Any = kind() if base is None else base
-    own |= {path: replace(getattr(made, path), **values) for path, values in inner.items()}
-    changed: _Made = replace(made, **own) if own else made
-    return changed
+    if base is not None:
+        defaults: Any = base
+        own |= {path: replace(getattr(defaults, path), **some) for path, some in inner.items()}
+        changed: _Made = replace(defaults, **own) if own else base
+        return changed
+    held: dict[str, Any] = {each.name: each.default for each in fields(wanted)}
+    return kind(**own, **{path: replace(held[path], **some) for path, some in inner.items()})
 
 
 def accepts(kind: Any, use: str | None = None) -> Callable[[_Call], _Call]:

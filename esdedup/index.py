@@ -533,6 +533,16 @@ class Index:
         """The store of another index in the same place; None for no name."""
         return None if name is None else self.store.beside(name)
 
+    def drop(self) -> None:
+        """Delete the index with its documents and its judgements; nothing restores them.
+
+        Raises IndexNotFound if it does not exist, UsageError for an alias or a data stream.
+        """
+        self.store.drop()
+        beside = self.store.beside(PREFIX + self.store.index)
+        if beside.meta() is not None:
+            beside.drop()
+
     def judge(
         self,
         left: str,
@@ -678,6 +688,40 @@ def open(
     opened = Index(place.store(), scheme, text_field, place)
     opened._folder = folder
     return opened
+
+
+@dataclass(frozen=True)
+class ListedIndex:
+    """An index of a file or a cluster: its name, number of documents, and the id of its scheme.
+
+    The last two are None if this esdedup can't read the index.
+    """
+
+    name: str
+    documents: int | None
+    scheme: str | None
+
+
+def indices(
+    target: str | Path | Connection = DEFAULT_FILE, **credentials: Any
+) -> list[ListedIndex]:
+    """Return the indices of a file or a cluster that have esdedup's fields, by name.
+
+    Accepts the arguments of `open`, and raises what that raises.
+    """
+    with open(target, **credentials) as opened:
+        names = [name for name in opened.store.indices() if not name.startswith(PREFIX)]
+        return [_listed(opened.store.beside(name)) for name in names]
+
+
+def _listed(store: Store) -> ListedIndex:
+    try:
+        meta = store.meta()
+    except UsageError:
+        meta = None
+    if meta is None:
+        return ListedIndex(store.index, None, None)
+    return ListedIndex(store.index, store.statistics(meta).documents, meta.scheme.id)
 
 
 @contextmanager

@@ -40,7 +40,10 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import click
+
 from esdedup.cli import main as esdedup
+from esdedup.exceptions import UsageError
 from tools.commands import COMMANDS, commands_page
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -338,15 +341,14 @@ def check_command(command: str) -> None:
     _, name, *arguments = shlex.split(command)
     if name == "--help" or name == "--version":
         return
-    if name not in COMMANDS.commands:
+    if name not in COMMANDS:
         raise ExampleFailed(f"{command}: there is no command {name}")
     try:
-        COMMANDS.commands[name].make_context(name, arguments)
-    except Exception as error:
-        # Which class a usage error has depends on typer's version.
-        if type(error).__name__ == "Exit":
-            return
-        raise ExampleFailed(f"{command}: {getattr(error, 'message', error)}") from error
+        COMMANDS[name].make_context(name, arguments)
+    except click.exceptions.Exit:
+        return
+    except (click.ClickException, UsageError) as error:
+        raise ExampleFailed(f"{command}: {error}") from error
 
 
 def main() -> None:

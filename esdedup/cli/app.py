@@ -3,155 +3,106 @@
 from __future__ import annotations
 
 import errno
-import inspect
 import io
 import os
-import re
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
 
-import typer
-from typer.core import TyperGroup
+import click
 
-from esdedup.admin.roles import roles_of
-from esdedup.cli.commands import (
-    attach,
-    backfill,
-    dedup,
-    explain,
-    group,
-    index,
-    pairs,
-    proxy,
-    report,
-    review,
-    scheme,
-    similar,
-    stats,
-    switch,
-    tune,
-)
-from esdedup.cli.output import message, only_plain
-from esdedup.exceptions import EsdedupError, PermissionDenied, UsageError
-from esdedup.ingest.parallel import be_a_program
-from esdedup.text.characters import visible
+from esdedup.cli.command import Commands
+from esdedup.exceptions import EsdedupError, UsageError
 
-
-@contextmanager
-def _visible_errors() -> Iterator[None]:
-    """Show control characters of arguments in typer's own messages."""
-    try:
-        yield
-    except Exception as error:
-        if isinstance(said := getattr(error, "message", None), str):
-            error.message = visible(said)  # type: ignore[attr-defined]
-        raise
-
-
-class _Commands(TyperGroup):
-    def make_context(self, *arguments: Any, **options: Any) -> Any:
-        with _visible_errors():
-            return super().make_context(*arguments, **options)
-
-    def invoke(self, ctx: Any) -> Any:
-        with _visible_errors():
-            try:
-                return super().invoke(ctx)
-            except PermissionDenied as error:
-                raise PermissionDenied(f"{error}{_roles(ctx.invoked_subcommand)}") from error
-
-
-def _roles(command: str) -> str:
-    """Tells how to see the rights of a command."""
-    first, *others = roles_of(command)
-    more = f", or {', '.join(others)}" if others else ""
-    return f"\nThe rights that it needs: esdedup check --role {first}{more}"
-
-
-app = typer.Typer(
-    cls=_Commands,
-    name="esdedup",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+COMMANDS = {
+    "Commands": {
+        "index": ("index", "Index documents with their near-duplicate tokens."),
+        "similar": ("similar", "Find the documents most similar to a text."),
+        "pairs": ("pairs", "Find all pairs of similar documents, each once."),
+        "group": ("group", "Group similar documents, and write the groups."),
+        "explain": ("explain", "Show why two documents are similar, or not."),
+        "report": ("report", "Write a page on the duplicates of an index."),
+        "review": ("review", "Open a page to look at duplicates, judge them, and undo."),
+        "dedup": ("dedup", "Show the duplicates of an index, or remove them."),
+        "undo": ("dedup", "Restore what a run of esdedup dedup removed."),
+        "list": ("list", "List the indices of a file or a cluster."),
+        "stats": ("stats", "Show the documents, scheme and size of an index."),
+        "stop": ("stats", "Show or change the stop list of an index."),
+        "drop": ("list", "Delete an index with its documents, after asking."),
+        "scheme": ("scheme", "Choose the parameters of an index, and show their recall and cost."),
+        "tune": ("tune", "Choose bands and rows, and show their recall and cost."),
+        "help": ("help", "Show all options of a command, or those of connections."),
+    },
+    "For an index that other programs write to": {
+        "attach": ("attach", "Add the token fields to an index that exists."),
+        "backfill": ("backfill", "Give the documents of an attached index their tokens."),
+        "check": ("attach", "Find documents of an index without tokens."),
+        "switch": ("switch", "Change the scheme or text field of an index in use."),
+        "template": ("attach", "Show or install the template for the next indices of a name."),
+        "query": ("similar", "Print the search for a text's candidates as JSON."),
+        "proxy": ("proxy", "Pass requests on, and add tokens to their documents."),
+    },
+}
+"""The modules and summaries of the commands: their help is shown without importing them."""
 _OF_OUTPUT = {errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
-"""The errors of a standard output that takes no more."""
-_COMMANDS = {
-    "index": index.index,
-    "similar": similar.similar,
-    "pairs": pairs.pairs,
-    "group": group.group_command,
-    "explain": explain.explain,
-    "report": report.report_command,
-    "review": review.review_command,
-    "dedup": dedup.dedup_command,
-    "undo": dedup.undo_command,
-    "stats": stats.stats,
-    "stop": stats.stop,
-    "scheme": scheme.scheme,
-    "tune": tune.tune,
-}
-_FOR_INDICES_OF_OTHERS = {
-    "attach": attach.attach_command,
-    "backfill": backfill.backfill_command,
-    "check": attach.check_command,
-    "switch": switch.switch_command,
-    "template": attach.template_command,
-    "query": similar.query,
-    "proxy": proxy.proxy,
-}
+"""The errors of a standard output that can't be written to."""
 
 
-def _help(command: Callable[..., None]) -> str:
-    """The docstring of a command, a line a paragraph: the terminal breaks the lines."""
-    return re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.cleandoc(command.__doc__ or ""))
-
-
-for name, command in _COMMANDS.items():
-    app.command(name, help=_help(command))(command)
-for name, command in _FOR_INDICES_OF_OTHERS.items():
-    panel = "For an index that others write to"
-    app.command(name, help=_help(command), rich_help_panel=panel)(command)
-
-
-def _version(value: bool) -> None:
-    if value:
+def _show_version(context: click.Context, _: object, wanted: bool) -> None:
+    if wanted:
         from importlib.metadata import version
 
-        typer.echo(version("esdedup"))
-        raise typer.Exit
+        click.echo(version("esdedup"))
+        context.exit()
 
 
-@app.callback()
-def _options(
-    version: bool = typer.Option(
-        False, "--version", callback=_version, is_eager=True, help="Show the version and exit."
-    ),
-) -> None:
-    """Near-duplicate search for Elasticsearch, OpenSearch, or a local file."""
+app = Commands(
+    COMMANDS,
+    name="esdedup",
+    help="Near-duplicate search for Elasticsearch, OpenSearch, or a local file.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    params=[
+        click.Option(
+            ["--version"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_show_version,
+            help="Show the version and exit.",
+        )
+    ],
+)
 
 
 def main() -> None:
     """Run the command line; the exit status is 2 for wrong usage and 1 for any other failure."""
-    be_a_program()
+    _set_up()
     if sys.stdout is None:
         _fail("standard output is closed", 1)
-    if only_plain() and isinstance(sys.stdout, io.TextIOWrapper):
+    plain = not (sys.stdout.encoding or "utf-8").lower().startswith("utf")
+    if plain and isinstance(sys.stdout, io.TextIOWrapper):
         # Tables lose characters; JSON escapes them.
         sys.stdout.reconfigure(errors="replace")
     try:
         with _other_signals_interrupt():
             try:
-                app(prog_name="esdedup")
+                with app.make_context("esdedup", sys.argv[1:]) as context:
+                    app.invoke(context)
             finally:
                 # Later, Python could only print a traceback.
                 sys.stdout.flush()
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+    except click.ClickException as error:
+        _fail(error.format_message(), error.exit_code)
+    except click.exceptions.Exit as end:
+        sys.exit(end.exit_code)
+    except click.Abort:
+        _fail("interrupted", 130)
     except UsageError as error:
         _fail(error, 2)
     except EsdedupError as error:
@@ -168,6 +119,15 @@ def main() -> None:
             # The reader of the output has gone, as `head` does.
             sys.exit(1)
         _fail(f"standard output: {error.strerror}", 1)
+
+
+def _set_up() -> None:
+    """Set up the process, unless it only shows the list of commands."""
+    if not sys.argv[1:] or sys.argv[1] in ("-h", "--help", "--version"):
+        return
+    from esdedup.ingest.parallel import be_a_program
+
+    be_a_program()
 
 
 @contextmanager
@@ -214,5 +174,7 @@ def _other_signals_interrupt() -> Iterator[None]:
 
 
 def _fail(error: object, status: int) -> None:
-    message(f"Error: {error}")
+    from esdedup.text.characters import message_of
+
+    click.echo(message_of(f"Error: {error}"), err=True)
     sys.exit(status)

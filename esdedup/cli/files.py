@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from esdedup.cli.options import SchemeOption, TextField, Workers, option_of
+from esdedup.arguments import setting
+from esdedup.cli import options
+from esdedup.cli.command import option_of
 from esdedup.cli.output import Advance, count, message
 from esdedup.exceptions import UsageError
 from esdedup.records.dead_letters import DeadLetterFile
@@ -22,41 +21,12 @@ from esdedup.stores.fields import quoted, value_at
 
 _SHOWN = 5
 _NAMES = 20
+FORMATS = (
+    "JSON lines or an array, CSV, TSV, plain text with one text a line (also .gz, .zst), Parquet or"
+    " Arrow; also folders and patterns of one format. - is standard input."
+)
 _ENOUGH = 1_000
-"""Records without a text, to tell that the name of the field is wrong."""
-Files = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="FILES",
-        help="JSON lines or an array, CSV, TSV, plain text with one text a line (also .gz, .zst),"
-        " Parquet or Arrow; also folders and patterns of one format. - is standard input.",
-        show_default=False,
-    ),
-]
-FormatOption = Annotated[
-    Format | None,
-    typer.Option("--format", show_default="by the file's ending", help="Format of the files."),
-]
-EncodingOption = Annotated[
-    str | None,
-    typer.Option(
-        "--encoding",
-        show_default="UTF-8",
-        help="Encoding of the files, such as utf-16, latin-1 or gb18030.",
-    ),
-]
-IdField = Annotated[
-    str | None,
-    typer.Option(show_default="id, else path:line", help="Field with the document's id."),
-]
-DeadLetterPath = Annotated[
-    Path | None,
-    typer.Option(
-        "--dead-letter",
-        show_default="INDEX.dead-letter.jsonl, or pairs.dead-letter.jsonl",
-        help="File for records that can't be taken.",
-    ),
-]
+"""Records without a text, after which the name of the field must be wrong."""
 
 
 def named_files(
@@ -76,7 +46,7 @@ def named_files(
         check_file(file, format, encoding, columns)
     if named.left_out:
         some = count(len(named.left_out), "file is", "files are")
-        message(f"{some} left out, of unknown ending or a link: first {named.left_out[0]}")
+        message(f"{some} skipped, a link or of unknown ending: first {named.left_out[0]}")
     return named.files
 
 
@@ -87,15 +57,21 @@ def total_bytes(files: list[str]) -> int | None:
 
 @dataclass(frozen=True)
 class FileOptions:
-    """The options of a command that takes files of documents."""
+    """The options of a command that reads files of documents."""
 
-    format: FormatOption = None
-    encoding: EncodingOption = None
-    text_field: TextField = None
-    id_field: IdField = None
-    scheme: SchemeOption = None
-    dead_letter: DeadLetterPath = None
-    workers: Workers = 1
+    format: Format | None = setting(
+        None, "Format of the files.", show_default="by the file's ending"
+    )
+    encoding: str | None = setting(
+        None, "Encoding of the files, such as utf-16 or gb18030.", show_default="UTF-8"
+    )
+    text_field: list[str] | None = options.text_field()
+    id_field: str | None = setting(
+        None, "Field with the document's id.", show_default="id, else path:line"
+    )
+    scheme: Path | None = options.scheme()
+    dead_letter: Path | None = options.dead_letter()
+    workers: int = options.workers()
 
     def named(self, arguments: list[str], columns: Sequence[str] = ()) -> list[str]:
         """Return the files that arguments name, as `named_files` does."""
@@ -131,30 +107,30 @@ class FileOptions:
         """Raise UsageError if an option is given, for a command without files."""
         for option in fields(self):
             if getattr(self, option.name) != option.default:
-                raise UsageError(f"{option_of(option.name)} goes with FILES")
+                raise UsageError(f"{option_of(option.name)} requires FILES")
 
 
 def warn_of_repeated(records: int, first: str | None) -> None:
-    """Tells the number of records whose id an earlier record had, and the first of them."""
+    """Warn of records whose id an earlier record had."""
     if first is not None:
         have = count(records, "record has", "records have")
-        message(f"{have} the id of an earlier record, and took its place: first {first}")
+        message(f"{have} the id of an earlier record, and replaced it: first {first}")
 
 
 def warn_without_words(documents: int) -> None:
-    """Tells the number of documents without words, if there are any."""
+    """Warn of documents without words."""
     if documents:
         have = count(documents, "document has", "documents have")
-        message(f"{have} no words, such as punctuation only: they are found as equal only")
+        message(f"{have} no words: only exact copies of these can be found")
 
 
 def with_text(chunks: Iterator[Chunk], text_fields: Sequence[str], advice: str) -> Iterator[Chunk]:
-    """Return the same chunks after a look at the first records.
+    """Return the same chunks after a check of the first records.
 
     advice: what to do if none has the fields.
 
-    Raises UsageError if the first thousand records, or all of fewer, lack all of the fields: their
-    names are wrong, and all records would be thrown out. Warns if they lack one of several.
+    Raises UsageError if none of the first thousand records has any of the fields: their names are
+    wrong, and all records would be rejected. Warns if one of several fields is missing.
     """
     begun: list[Chunk] = []
     names: dict[str, None] = {}
@@ -183,14 +159,14 @@ def with_text(chunks: Iterator[Chunk], text_fields: Sequence[str], advice: str) 
 
 
 class Reasons:
-    """Tells why records were left out, of the first few of them. more: the message after these."""
+    """Report why records were skipped, for the first few. more: the message after these."""
 
     def __init__(self, more: str) -> None:
         self.count = 0
         self._more = more
 
     def show(self, record: Record | BadRecord, reason: str) -> None:
-        """Tells the reason of the next record."""
+        """Report the reason of the next record."""
         self.count += 1
         if self.count <= _SHOWN:
             message(f"{record.file}:{record.line}: {reason}")

@@ -1,209 +1,116 @@
-"""Options that several commands share: the index, its cluster, the metric, the grouping.
-
-Each option is an annotated type. Options that belong together are a dataclass; `with_target` puts
-them in the place of the parameter that names it.
-"""
+"""Options that several commands share: the index, its cluster, and files of schemes."""
 
 from __future__ import annotations
 
-import functools
-import inspect
 import json
 import os
-from collections import ChainMap
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from typer import Option
-
-from esdedup.arguments import from_settings
+from esdedup.arguments import setting
+from esdedup.cli.command import option_of
 from esdedup.exceptions import UsageError
-from esdedup.groups.groups import Grouping, Method
 from esdedup.index import DEFAULT_FILE, DEFAULT_INDEX, Index, open
-from esdedup.models import Metric
-from esdedup.search.limits import ACTING, LOOKING, MAX_PER_BUCKET, RECALL
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores import Cluster, reached
 from esdedup.stores.connection import Connection, connection_to, seconds
 from esdedup.stores.to_json import json_fault
 
-
-def _place(variable: str, help: str, *names: str, panel: str = "Connection", **more: Any) -> Any:
-    """An option that says where an index is, with its environment variable."""
-    return Option(*names, envvar=f"ESDEDUP_{variable}", rich_help_panel=panel, help=help, **more)
-
-
-_index = functools.partial(_place, panel="Index")
-Db = Annotated[
-    Path | None, _index("DB", "A local file.", dir_okay=False, show_default=DEFAULT_FILE)
-]
-Url = Annotated[
-    str | None, _index("URL", "A cluster, http(s)://host:port; more nodes with commas.")
-]
-IndexName = Annotated[str, _index("INDEX", "Its name there.", "--index", "-i")]
-AttachedName = Annotated[
-    str, _index("INDEX", "An index, an alias, or a data stream.", "--index", "-i")
-]
-Username = Annotated[str | None, _place("USERNAME", "User name.")]
-Password = Annotated[
-    str | None, _place("PASSWORD", "Password; the variable keeps it private.", show_default=False)
-]
-ApiKey = Annotated[str | None, _place("API_KEY", "API key, encoded or id:key.", show_default=False)]
-BearerToken = Annotated[str | None, _place("BEARER_TOKEN", "Bearer token.", show_default=False)]
-CaCerts = Annotated[str | None, _place("CA_CERTS", "File of authorities to trust.")]
-CertFingerprint = Annotated[
-    str | None, _place("CERT_FINGERPRINT", "SHA-256 of the certificate to trust instead.")
-]
-CloudId = Annotated[str | None, _place("CLOUD_ID", "Elastic Cloud's id.")]
-Timeout = Annotated[float, _place("TIMEOUT", "Seconds that a request may take.", min=0.1)]
-RetryFor = Annotated[
-    str,
-    _place(
-        "RETRY_FOR",
-        "Send failed requests again for this time: 30s, 5m, 1h, 0.",
-        metavar="TIME",
-    ),
-]
-
-FieldOption = Annotated[
-    str | None,
-    Option(
-        "--field",
-        show_default="the index's own; esdedup for a new one",
-        help="Field for the tokens; begins with esdedup.",
-    ),
-]
-SchemeOption = Annotated[
-    Path | None,
-    Option(
-        "--scheme",
-        show_default="the index's own; the default one for a new index",
-        help="Scheme file, as esdedup scheme makes it.",
-    ),
-]
-TextField = Annotated[
-    list[str] | None,
-    Option(
-        show_default="the index's own; text for a new one",
-        help="Field of the text; may be repeated.",
-    ),
-]
-FilterOption = Annotated[
-    list[str] | None,
-    Option(
-        "--filter",
-        metavar="JSON",
-        show_default=False,
-        help='A query that matches must meet too, such as {"term": {"tenant": "a"}}; may be'
-        " repeated.",
-    ),
-]
-Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask.")]
-DryRun = Annotated[bool, Option("--dry-run", help="Show what would be done, and change nothing.")]
-Workers = Annotated[int, Option(min=1, help="Processes on this machine.")]
-MaxRate = Annotated[float | None, Option(help="Most documents a second, to spare the cluster.")]
-Work = Annotated[
-    str | None,
-    Option(
-        "--work",
-        metavar="DIRECTORY",
-        show_default="FILE.INDEX.group, or INDEX@HOST.group",
-        help="Folder to go on from after a stop; for Spark, a URI.",
-    ),
-]
-DeadLetterPath = Annotated[
-    Path | None,
-    Option(
-        "--dead-letter",
-        show_default="INDEX.dead-letter.jsonl",
-        help="File to append documents to that failed.",
-    ),
-]
-AsJson = Annotated[
-    bool | None,
-    Option(
-        "--json/--table",
-        show_default="a table on a terminal, else JSON",
-        help="Print JSON lines, or a table.",
-    ),
-]
-MetricOption = Annotated[Metric, Option("--metric", "-m", help="What similar means.")]
-Looking = Annotated[
-    float | None,
-    Option("--threshold", "-t", show_default=str(LOOKING), help="Least Jaccard similarity."),
-]
-Acting = Annotated[
-    float | None,
-    Option("--threshold", "-t", show_default=str(ACTING), help="Least Jaccard similarity."),
-]
-Distance = Annotated[
-    int | None,
-    Option(
-        "--distance",
-        "-d",
-        show_default="what the segments guarantee",
-        help="Most differing bits, with --metric hamming.",
-    ),
-]
-Recall = Annotated[
-    float, Option(help="Share to find at the threshold; less is quicker, above 0, below 1.")
-]
-MaxPerBucket = Annotated[
-    int, Option(min=1, metavar="N", help="Compare a document with at most N others of a bucket.")
-]
-MethodOption = Annotated[
-    Method,
-    Option(
-        help="leader: duplicates are within the threshold of their representative; components: a"
-        " chain of similar documents makes one group."
-    ),
-]
-KeepOption = Annotated[
-    str,
-    Option(
-        "--keep",
-        metavar="RULE",
-        help="The representative: first or last (by id), first:FIELD or last:FIELD (also oldest:,"
-        " newest:), longest, shortest.",
-    ),
-]
-Exact = Annotated[bool, Option("--exact", help="Only equal texts, after normalisation.")]
-SplitTemplates = Annotated[
-    bool,
-    Option("--split-templates", help="Take apart documents that fill one template differently."),
-]
+field = partial(
+    setting,
+    None,
+    "Object field for the tokens; begins with esdedup.",
+    show_default="the index's own; esdedup for a new one",
+)
+scheme = partial(
+    setting,
+    None,
+    "Scheme file, written by esdedup scheme.",
+    show_default="the index's own; the default scheme for a new index",
+)
+text_field = partial(
+    setting,
+    None,
+    "Field of the text; may be repeated.",
+    show_default="the index's own; text for a new one",
+)
+yes = partial(setting, False, "Confirm without asking.", "-y")
+dry_run = partial(setting, False, "Show the changes without making them.")
+workers = partial(setting, 1, "Processes on this machine.", min=1)
+max_rate = partial(setting, None, "Maximum documents a second, to spare the cluster.")
+work = partial(
+    setting,
+    None,
+    "Folder to resume from after an interruption; for Spark, a URI.",
+    metavar="DIRECTORY",
+    rare=True,
+    show_default="FILE.INDEX.COMMAND, or INDEX@HOST.COMMAND",
+)
+dead_letter = partial(
+    setting,
+    None,
+    "File to append rejected documents to.",
+    rare=True,
+    show_default="INDEX.dead-letter.jsonl",
+)
+as_json = partial(
+    setting,
+    None,
+    "Print JSON lines, or a table.",
+    "--json/--table",
+    show_default="a table on a terminal, else JSON",
+)
 
 
-@dataclass(frozen=True, kw_only=True)
+def _variable_of(name: str) -> str:
+    return f"ESDEDUP_{name.upper()}"
+
+
+def _connection(variable: str, default: Any, help: str, *names: str, **shown: Any) -> Any:
+    """Return a setting of a place, with its environment variable."""
+    shown = {"envvar": _variable_of(variable), "panel": "connection", **shown}
+    return setting(default, help, *names, **shown)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
 class _Cluster:
-    """The options that say how to reach a cluster."""
+    """The options of a connection to a cluster."""
 
-    url: Url = None
-    timeout: Timeout = 60.0
-    retry_for: RetryFor = "5m"
-    username: Username = None
-    password: Password = field(default=None, repr=False)
-    api_key: ApiKey = field(default=None, repr=False)
-    bearer_token: BearerToken = field(default=None, repr=False)
-    ca_certs: CaCerts = None
-    cert_fingerprint: CertFingerprint = None
-    cloud_id: CloudId = None
+    url: str | None = _connection(
+        "url", None, "A cluster, http(s)://host:port; several nodes with commas."
+    )
+    timeout: float = _connection("timeout", 60.0, "Seconds to wait for an answer.", min=0.1)
+    retry_for: str = _connection(
+        "retry_for", "5m", "Retry failed requests for this time: 30s, 5m, 1h, 0.", metavar="TIME"
+    )
+    username: str | None = _connection("username", None, "User name.")
+    password: str | None = _connection(
+        "password", None, "Password; the environment variable keeps it private."
+    )
+    api_key: str | None = _connection("api_key", None, "API key, encoded or id:key.")
+    bearer_token: str | None = _connection("bearer_token", None, "Bearer token.")
+    ca_certs: str | None = _connection("ca_certs", None, "File of authorities to trust.")
+    cert_fingerprint: str | None = _connection(
+        "cert_fingerprint", None, "SHA-256 of the certificate to trust instead."
+    )
+    cloud_id: str | None = _connection("cloud_id", None, "Elastic Cloud id.")
 
     def __post_init__(self) -> None:
         """Raise UsageError for an empty value, which may be a failed expansion in a script."""
         for each in fields(self):
             value, variable = getattr(self, each.name), _variable_of(each.name)
-            # Variables that are empty count as absent before they come here.
-            given = _variable(each.name)
+            # click treats empty variables as unset.
+            given = os.environ.get(variable)
             if value == each.default and given is not None and not given.strip():
                 raise UsageError(f"{variable} is set, but empty: unset it, or give it a value")
             require_value(f"{option_of(each.name)} or {variable}", value)
 
     def connection(self) -> Connection:
-        """The connection to the cluster. Raises UsageError if no address is given."""
+        """Return the connection to the cluster. Raises UsageError if no address is given."""
         if not self.url and not self.cloud_id:
             raise UsageError("name the cluster: --url or ESDEDUP_URL")
         given = {each.name: getattr(self, each.name) for each in fields(_Cluster)}
@@ -214,11 +121,13 @@ class _Cluster:
         return connection_to(fingerprint=given.pop("cert_fingerprint"), **given)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class ClusterTarget(_Cluster):
-    """The options of a command on an index that others write to."""
+    """The options of a command on an index that other programs write to."""
 
-    index: AttachedName
+    index: str = _connection(
+        "index", ..., "An index, an alias, or a data stream.", "--index", "-i", panel=""
+    )
 
     @property
     def address(self) -> str:
@@ -226,73 +135,40 @@ class ClusterTarget(_Cluster):
         return self.connection().shown
 
     def connected(self) -> AbstractContextManager[Cluster]:
-        """The cluster, closed at the end."""
+        """Return the cluster, closed at the end."""
         return reached(self.connection())
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Target(_Cluster):
     """The options of a command on an index in a cluster or a file."""
 
-    index: IndexName = DEFAULT_INDEX
-    db: Db = None
+    index: str = _connection("index", DEFAULT_INDEX, "Name of the index there.", "--index", "-i")
+    db: Path | None = _connection(
+        "db", None, "A local file.", dir_okay=False, show_default=DEFAULT_FILE
+    )
 
     @property
     def where(self) -> Connection | Path:
         """The cluster or the file that holds the index.
 
-        An option counts before an environment variable. Raises UsageError if both are named alike.
+        An option counts before an environment variable. Raises UsageError if both are options, or
+        both are variables.
         """
         cluster = "url" if self.url else "cloud_id"
         address = self.url or self.cloud_id
         if self.db is None or address is None:
             return self.connection() if address else self.db or Path(DEFAULT_FILE)
-        typed = [str(self.db) != _variable("db"), address != _variable(cluster)]
+        variables = os.environ.get(_variable_of("db")), os.environ.get(_variable_of(cluster))
+        typed = [str(self.db) != variables[0], address != variables[1]]
         if typed[0] == typed[1]:
             names = map(option_of if typed[0] else _variable_of, ("db", cluster))
             raise UsageError(f"{' and '.join(names)} name two places: leave one out")
         return self.db if typed[0] else self.connection()
 
     def open(self, scheme: Scheme | None = None, text_field: Sequence[str] | None = None) -> Index:
-        """The index that the options name."""
+        """Open the index that the options name."""
         return open(self.where, self.index, scheme=scheme, text_field=text_field)
-
-
-@dataclass(frozen=True)
-class GroupingOptions:
-    """The options of a command that groups documents."""
-
-    threshold: Acting = None
-    method: MethodOption = "leader"
-    keep: KeepOption = "first"
-    exact: Exact = False
-    split_templates: SplitTemplates = False
-    metric: MetricOption = "jaccard"
-    distance: Distance = None
-    recall: Recall = RECALL
-    max_per_bucket: MaxPerBucket = MAX_PER_BUCKET
-
-    def grouping(self) -> Grouping:
-        """The grouping that the options name. Raises UsageError if one is out of range."""
-        given = self.metric, self.threshold, self.distance
-        if self.exact and given != ("jaccard", None, None):
-            raise UsageError("--exact can't be combined with --metric, --threshold or --distance")
-        check_metric_options(*given)
-        threshold = ACTING if self.threshold is None else self.threshold
-        return from_settings(Grouping, {**asdict(self), "threshold": threshold})
-
-
-def option_of(name: str) -> str:
-    """The option that an argument comes from."""
-    return f"--{name.replace('_', '-')}"
-
-
-def _variable_of(name: str) -> str:
-    return f"ESDEDUP_{name.upper()}"
-
-
-def _variable(name: str) -> str | None:
-    return os.environ.get(_variable_of(name))
 
 
 def require_value(option: str, value: object) -> None:
@@ -303,16 +179,22 @@ def require_value(option: str, value: object) -> None:
         raise UsageError(f"{option} is empty: leave it out, or name it")
 
 
-def check_metric_options(metric: str, threshold: float | None, distance: int | None) -> None:
-    """Raise UsageError if a limit belongs to the other metric."""
-    if metric == "jaccard" and distance is not None:
-        raise UsageError("--distance goes with --metric hamming")
-    if metric == "hamming" and threshold is not None:
-        raise UsageError("--threshold goes with --metric jaccard")
+def check_given(given: Mapping[str, Any]) -> None:
+    """Raise UsageError for an empty value, and for limits of another metric than --metric's."""
+    for name, value in given.items():
+        if name not in _Cluster.__dataclass_fields__ and name not in ("index", "db"):
+            require_value(option_of(name), value)
+    if given.get("exact") and (others := given.keys() & {"metric", "threshold", "distance"}):
+        raise UsageError(f"--exact can't be combined with {option_of(min(others))}")
+    metric = given.get("metric", "jaccard")
+    if metric == "jaccard" and "distance" in given:
+        raise UsageError("--distance requires --metric hamming")
+    if metric == "hamming" and "threshold" in given:
+        raise UsageError("--threshold requires --metric jaccard")
 
 
 def scheme_in(path: Path | None) -> Scheme | None:
-    """The scheme in a file, if one is named. Raises UsageError if it can't be read."""
+    """Return the scheme in a file, if one is named. Raises UsageError if it can't be read."""
     if path is None:
         return None
     try:
@@ -326,31 +208,3 @@ def scheme_in(path: Path | None) -> Scheme | None:
         raise UsageError(f"scheme file {path}: {json_fault(error)} at {place}") from error
     except (ValueError, RecursionError) as error:
         raise UsageError(f"scheme file {path}: {json_fault(error)}") from error
-
-
-def with_target(command: Callable[..., None]) -> Callable[..., None]:
-    """A command as typer takes it: a set of options becomes its options, the target's the last."""
-    first, *others = inspect.signature(command, eval_str=True).parameters.values()
-    kinds = {each.name: each.annotation for each in (first, *others)}
-    kinds = {name: kind for name, kind in kinds.items() if is_dataclass(kind)}
-    options: list[inspect.Parameter] = []
-    for each in (*others, first):
-        kind = kinds.get(each.name)
-        own = inspect.signature(kind, eval_str=True).parameters.values() if kind else [each]
-        options += [option.replace(kind=inspect.Parameter.KEYWORD_ONLY) for option in own]
-
-    def run(**arguments: Any) -> None:
-        sets = {
-            name: kind(**{option.name: arguments.pop(option.name) for option in fields(kind)})
-            for name, kind in kinds.items()
-        }
-        others = [vars(each) for each in sets.values() if not isinstance(each, _Cluster)]
-        for name, value in {**arguments, **dict(ChainMap(*others))}.items():
-            require_value(option_of(name), value)
-        command(**sets, **arguments)
-
-    run.__doc__ = command.__doc__
-    # Typer reads the options from the signature and from the annotations.
-    run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
-    run.__annotations__ = {option.name: option.annotation for option in options}
-    return run

@@ -1,4 +1,4 @@
-"""Tables for people, JSON lines for programs, messages and progress to standard error.
+"""Tables, JSON lines, messages and progress.
 
 Texts and ids of documents may hold anything: control characters are shown, not sent.
 """
@@ -12,27 +12,15 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-import typer
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    Progress,
-    TaskProgressColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-from rich.table import Table
-from rich.text import Text
+import click
 
 from esdedup.exceptions import EsdedupError, InputError, UsageError
 from esdedup.groups.constraints import JudgedCounts
 from esdedup.index import Index
 from esdedup.models import Metric
-from esdedup.pairing.comparison import Basis
 from esdedup.search.buckets import Capped
 from esdedup.search.limits import Limits
-from esdedup.search.warnings import cut_buckets, lacking_recall, percent, without_tokens
+from esdedup.search.warnings import cut_buckets, lacking_recall, without_tokens
 from esdedup.stores.private_files import open_private
 from esdedup.stores.stop_list import stopped_tokens
 from esdedup.text.characters import JSON_ESCAPES, message_of, visible
@@ -40,9 +28,9 @@ from esdedup.text.characters import JSON_ESCAPES, message_of, visible
 Kind = Literal["number", "key", "line", "text"]
 Advance = Callable[[int], None]
 Documents = Callable[[int], None]
-WIDTH_WITHOUT_TERMINAL = 120
+WIDTH_WITHOUT_TERMINAL = 80
 _ENCODERS = {plain: json.JSONEncoder(ensure_ascii=plain) for plain in (False, True)}
-_KEPT_WIDTH = 40
+_KEPT_WIDTH = 22
 _LEAST_LINE = 10
 _SNIPPET = 80
 
@@ -68,10 +56,14 @@ def print_json(document: dict[str, Any]) -> None:
 def print_table(
     columns: list[tuple[str, Kind]], rows: Iterable[Iterable[str]], title: str | None = None
 ) -> None:
-    """A table on standard output. columns: titles and kinds.
+    """Print a table. columns: titles and kinds.
 
-    A "number" and a "key" keep their width, a "line" is cut to the room, a "text" is wrapped.
+    A "number" keeps its width, a long "key" or "text" is wrapped, a "line" is truncated to fit.
     """
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     # Texts may hold anything, also rich's own markup.
     cells = [[Text(visible(cell)) for cell in row] for row in rows]
     console = Console(width=None if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL)
@@ -92,8 +84,8 @@ def print_table(
         table.add_column(
             name,
             justify="right" if kind == "number" else "left",
-            no_wrap=kind != "text",
-            overflow="fold" if kind == "text" else "ellipsis",
+            no_wrap=kind in ("number", "line"),
+            overflow="ellipsis" if kind == "line" else "fold",
             min_width=kept.get(name),
             max_width=room if kind == "line" else None,
         )
@@ -112,6 +104,8 @@ def only_plain() -> bool:
 
 def snippet(text: Any) -> str:
     """The beginning of a text, on one line, cut by the room that its characters take."""
+    from rich.text import Text
+
     line = Text(visible(" ".join(text.split())) if isinstance(text, str) else "")
     line.truncate(_SNIPPET, overflow="ellipsis")
     return line.plain
@@ -151,7 +145,7 @@ def write_page(option: str, path: Path, page: str) -> None:
 
 def message(text: str) -> None:
     """A message to standard error."""
-    typer.echo(message_of(text), err=True)
+    click.echo(message_of(text), err=True)
 
 
 def place_of(index: Index) -> dict[str, str]:
@@ -174,6 +168,11 @@ def print_counts(
     print_table([(of, "text"), ("", "number")], rows, title=title)
 
 
+def shown(rows: int, of: int, noun: str, more: str) -> str | None:
+    """Return how many rows of how many a table shows, if not all. more: how to see the rest."""
+    return None if rows == of else f"{rows:,} of {count(of, noun)} shown; {more}"
+
+
 def capital(text: str) -> str:
     """The text with a capital letter."""
     return text[:1].upper() + text[1:]
@@ -187,57 +186,47 @@ def warn(*sentences: str | None) -> None:
 
 
 def warn_before(index: Index, metric: Metric) -> None:
-    """Warns of documents without tokens, and of the stop list, before documents are compared."""
+    """Warn of documents without tokens, and of the stop list, before a comparison."""
     warn(without_tokens(index.statistics()))
     kind = "minhash" if metric == "jaccard" else "simhash"
     if stopped := stopped_tokens(index.meta.stop, kind):
         message(
-            f"{len(stopped):,} tokens are in the index's stop list: documents that share only these"
-            " are not compared, unless their texts are equal"
+            f"{len(stopped):,} tokens are in the stop list of the index: documents that share only"
+            " these are not compared, unless their texts are equal"
         )
 
 
 def warn_after(recall: float | None, capped: Capped, limits: Limits) -> None:
-    """Warns of pairs that were not found: by the scheme's recall, or in large buckets."""
+    """Warn of pairs that can be missing: by the scheme's recall, or in large buckets."""
     warn(
         lacking_recall(recall, limits),
         cut_buckets(capped, limits.max_per_bucket),
     )
 
 
-def tell_reading(basis: Basis, limits: Limits) -> None:
-    """Tells that texts were read in place of the index's tokens, if they were."""
-    if basis.read == "texts":
-        message(
-            f"The index's bands find less than {percent(limits.recall)} of documents at Jaccard"
-            f" {limits.threshold:g}: its texts were compared, with {basis.bands} bands of"
-            f" {count(basis.rows or 0, 'row')}"
-        )
-
-
-def tell_judged(judged: JudgedCounts) -> None:
-    """Tells which judgements were respected, and which were not, if there are any."""
-    if told := str(judged):
-        message(f"Judged pairs: {told}")
+def report_judged(judged: JudgedCounts) -> None:
+    """Report which judgements were respected, and which were not, if there are any."""
+    if counted := str(judged):
+        message(f"Judged pairs: {counted}")
 
 
 def can_answer() -> bool:
-    """Tells if somebody can answer a question. A service may have no standard input at all."""
+    """Return whether a question can be answered. A service may have no standard input at all."""
     return sys.stdin is not None and sys.stdin.isatty()
 
 
 def agreed(question: str, yes: bool) -> bool:
-    """Ask a question on a terminal. Returns True at once if `yes` is set, else the answer."""
-    return yes or (can_answer() and typer.confirm(message_of(question), err=True))
+    """Ask a question on a terminal, and return the answer; True without asking if `yes` is set."""
+    return yes or (can_answer() and click.confirm(message_of(question), err=True))
 
 
 @contextmanager
 def resumable(before: Callable[[], str], otherwise: str = "") -> Iterator[None]:
-    """Tells the counts so far, and how to go on, if the work fails or is interrupted.
+    """Report the counts so far, and how to resume, if the work fails or is interrupted.
 
-    before: returns the counts in words. otherwise: another way than to go on.
+    before: returns the counts in words. otherwise: another way than to resume.
     """
-    advice = "Before this: {}. Run the same command again to go on{}"
+    advice = "Before this: {}. Run the same command again to resume{}"
     try:
         yield
     except (UsageError, InputError) as error:
@@ -263,6 +252,16 @@ def progress(
     if not sys.stderr.isatty():
         yield (lambda _: None), (lambda _: None)
         return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),

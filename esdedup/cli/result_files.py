@@ -11,10 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import IO, Any
 
-from typer import Option
-
+from esdedup.arguments import setting
 from esdedup.cli.output import check_page
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.records.columnar import TableFormat, require_pyarrow, write_table
@@ -28,15 +27,9 @@ _FORMATS: dict[str, TableFormat | None] = {".parquet": "parquet", ".arrow": "arr
 class ResultFile:
     """The option that names a file for the results, in place of standard output."""
 
-    output: Annotated[
-        Path | None,
-        Option(
-            "--output",
-            "-o",
-            show_default=False,
-            help="Write the results to this file: .parquet, .arrow or .jsonl.",
-        ),
-    ] = None
+    output: Path | None = setting(
+        None, "Write the results to this file: .parquet, .arrow or .jsonl.", "-o"
+    )
 
     def check(self, inputs: Iterable[str] = ()) -> None:
         """Raise UsageError if the file can't be written, before the work that it takes.

@@ -61,7 +61,7 @@ class Limits:
     candidates: int = setting(
         1_000, "Maximum number of documents to verify.", use="query", rare=True
     )
-    recall: float = setting(RECALL, "Share to find of documents at the threshold.")
+    recall: float = setting(RECALL, "Share to find of documents at the threshold.", rare=True)
     max_bucket: int | None = setting(
         None, "Skip buckets of more documents.", show_default="no limit", use="query", rare=True
     )

@@ -19,9 +19,6 @@ from esdedup.models import (
 )
 from esdedup.stores.mapping import IndexMeta
 
-QUERIES_AT_ONCE = 50
-"""Number of queries in one request, whose candidates are in memory at the same time."""
-
 KEPT = ["*"]
 """The paths of all fields that the index keeps of a document, with its tokens if it keeps them."""
 
@@ -148,6 +145,15 @@ class Store(Protocol):
 
     def names(self) -> list[str]:
         """Return the other names of the index: its aliases, or the indices behind an alias."""
+
+    def indices(self) -> list[str]:
+        """Return the names of all indices in the same place that have our fields, sorted."""
+
+    def drop(self) -> None:
+        """Delete the index with its documents.
+
+        Raises IndexNotFound if there is none, UsageError if the name is not that of one index.
+        """
 
     def beside(self, index: str) -> Store:
         """Return another index in the same place, with the connections of this one."""

@@ -119,7 +119,7 @@ def test_a_switch_that_was_stopped_goes_on(url: str, name: str) -> None:
     assert esdedup_command(url, "switch", "-i", name, "--text-field", "other").status == 2
     ran = esdedup_command(url, "switch", "-i", name)
     assert ran.status == 0, ran.err
-    assert "Not without a yes" in ran.err
+    assert "pass --yes to confirm" in ran.err
     with esdedup.open(url, name) as index:
         assert index.scheme == NEW
         index.add([{"id": "copy", "text": words(3)}])

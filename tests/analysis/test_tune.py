@@ -273,9 +273,7 @@ def test_plain_characters_where_there_are_no_others(monkeypatch: pytest.MonkeyPa
     shown = io.TextIOWrapper(io.BytesIO(), "ascii")
     monkeypatch.setattr(sys, "stdout", shown)
     monkeypatch.setattr(sys, "argv", ["esdedup", "tune", "--table"])
-    with pytest.raises(SystemExit) as left:
-        esdedup.cli.main()
-    assert left.value.code in (0, None)
+    esdedup.cli.main()
     shown.seek(0)
     text = shown.read()
     assert "0.80 to 0.85 <" in text
@@ -374,5 +372,5 @@ def test_weights_from_an_index_that_has_none(place: Place, store: Store) -> None
 def test_weights_of_one_kind_only() -> None:
     done = run_command("scheme", "--idf-from-index", "--idf-from", "x.jsonl")
     assert done.status == 2
-    assert "give one of" in done.err
-    assert "--sample goes with" in run_command("scheme", "--sample", "5").err
+    assert "use one of" in done.err
+    assert "--sample requires" in run_command("scheme", "--sample", "5").err

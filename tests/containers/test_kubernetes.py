@@ -28,7 +28,7 @@ def test_objects_are_valid(kind: str, version: str) -> None:
 
 
 def test_settings_are_options_of_the_proxy() -> None:
-    known = {option.name for option in COMMANDS.commands["proxy"].params}
+    known = {option.name for option in COMMANDS["proxy"].params}
     assert SETTINGS.keys() <= known
 
 

@@ -80,12 +80,12 @@ def check_mention(code: str) -> None:
     options = re.findall(r"(?<![\w-])--[a-z][\w-]*", " ".join([first, *words]))
     if first == "esdedup":
         name = next((word for word in words if re.fullmatch("[a-z]+", word)), None)
-        assert name is None or name in COMMANDS.commands, code
+        assert name is None or name in COMMANDS, code
         known = options_of(name) if name else {"--help", "--version"}
-    elif first in COMMANDS.commands and options:
+    elif first in COMMANDS and options:
         known = options_of(first)
     elif first.startswith("--"):
-        known = set().union(*(options_of(name) for name in COMMANDS.commands))
+        known = set().union(*(options_of(name) for name in COMMANDS))
         known |= {found for path in SCRIPTS for found in re.findall(r'"(--[\w-]+)"', text(path))}
     else:
         return
@@ -93,7 +93,7 @@ def check_mention(code: str) -> None:
 
 
 def options_of(command: str) -> set[str]:
-    found = COMMANDS.commands[command].params
+    found = COMMANDS[command].params
     return {name for each in found for name in (*each.opts, *each.secondary_opts)} | {"--help"}
 
 

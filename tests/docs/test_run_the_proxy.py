@@ -50,5 +50,5 @@ def test_each_outcome_is_counted_from_zero() -> None:
 
 
 def test_settings_are_options() -> None:
-    options = {option.name for option in COMMANDS.commands["proxy"].params}
+    options = {option.name for option in COMMANDS["proxy"].params}
     assert set(tomllib.loads(file("proxy.toml").body)) <= options

@@ -370,7 +370,7 @@ def test_the_only_node_is_killed(killable_elasticsearch: Node, bare: Sources, st
     assert status == 1
     assert f"{node.url}: can't be reached" in run.err
     assert "documents read" in run.err
-    assert "Run the same command again to go on" in run.err
+    assert "Run the same command again to resume" in run.err
     assert "Traceback" not in run.err
     node.restart()
     status, report = start(node.url, *SLOWLY).end()

@@ -637,8 +637,8 @@ def test_a_folder_that_goes_away_is_told(tmp_path: Path) -> None:
     ("options", "said"),
     [
         (["--keep", "best"], "newest:FIELD"),
-        (["--metric", "hamming", "--threshold", "0.8"], "--threshold goes with --metric jaccard"),
-        (["--distance", "3"], "--distance goes with --metric hamming"),
+        (["--metric", "hamming", "--threshold", "0.8"], "--threshold requires --metric jaccard"),
+        (["--distance", "3"], "--distance requires --metric hamming"),
         (["--threshold", "0"], "similarity above 0"),
         (["--exact", "--threshold", "0.5"], "--exact can't be combined with"),
         (["--exact", "--metric", "hamming"], "--exact can't be combined with"),

@@ -155,4 +155,4 @@ def test_spark_does_not_split_templates() -> None:
         "group", "--split-templates", "--engine", "spark", "--url", "http://localhost:1"
     )
     assert ran.status == 2
-    assert "--split-templates goes with --engine local" in ran.err
+    assert "--split-templates requires --engine local" in ran.err

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import gc
 import io
 import json
@@ -20,7 +19,6 @@ from typing import Any, TextIO
 from unittest import mock
 
 import numpy as np
-import typer.main
 
 from esdedup.cli import main
 
@@ -99,7 +97,6 @@ def run_command(
         _process_settings_kept(),
         mock.patch.dict(os.environ, environment or {}),
         mock.patch.object(sys, "argv", ["esdedup", *arguments]),
-        mock.patch.object(typer.main, "get_command", _get_command),
         mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(input.encode()))),
         contextlib.redirect_stdout(out or kept),
         contextlib.redirect_stderr(err),
@@ -109,10 +106,6 @@ def run_command(
         except SystemExit as exit:
             status = exit.code
     return Ran(int(status or 0), kept.getvalue(), err.getvalue())
-
-
-_get_command = functools.cache(typer.main.get_command)
-"""Makes the commands once for all tests, and not for each of them."""
 
 
 class _Output(io.StringIO):

@@ -74,7 +74,7 @@ def test_they_write_what_one_process_writes(
     "options",
     [
         ["--on-duplicate", "mark"],
-        ["--group"],
+        ["--on-duplicate", "group"],
         pytest.param(["--on-duplicate", "skip"], marks=pytest.mark.nightly),
         pytest.param(["--on-duplicate", "fail"], marks=pytest.mark.nightly),
     ],

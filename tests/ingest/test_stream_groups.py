@@ -341,7 +341,7 @@ def test_enrich(index: esdedup.Index, place: Place) -> None:
 def test_a_killed_command_is_completed_by_the_same_command(tmp_path: Path) -> None:
     texts = corpus(3_000)
     write_lines(Path("some.jsonl"), [{"id": id, "text": text} for id, text in texts.items()])
-    command = ["index", "some.jsonl", "--group", "--threshold", "0.6"]
+    command = ["index", "some.jsonl", "--on-duplicate", "group", "--threshold", "0.6"]
     index = esdedup.open(tmp_path / "killed.db")
     process = start_command(*command, "--db", "killed.db", cwd=tmp_path)
     await_true("documents are written", lambda: _documents(index) > 0)
@@ -365,7 +365,7 @@ def _documents(index: esdedup.Index) -> int:
 def test_the_command(place: Place, target: list[str]) -> None:
     texts = corpus(60)
     write_lines(Path("some.jsonl"), [{"id": id, "text": text} for id, text in texts.items()])
-    arguments = ("index", "some.jsonl", "--json", *target, "--group")
+    arguments = ("index", "some.jsonl", "--json", *target, "--on-duplicate", "group")
     for options in (
         ("--on-duplicate", "skip"),
         ("--distance", "3"),

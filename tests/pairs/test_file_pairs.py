@@ -87,7 +87,7 @@ def test_bad_records_are_counted_and_kept() -> None:
     done = run_command("pairs", "a.jsonl", "--json")
     assert done.status == 1
     assert done.json == [{"left": "a", "right": "c", "similarity": 1.0, "equal": True}]
-    assert "2 of 4 records were left out: see pairs.dead-letter.jsonl" in done.err
+    assert "2 of 4 records were skipped: see pairs.dead-letter.jsonl" in done.err
     letters = Path("pairs.dead-letter.jsonl").read_text("utf-8").splitlines()
     assert [json.loads(line)["line"] for line in letters] == [2, 3]
 
@@ -112,7 +112,7 @@ def test_files_of_one_name_in_several_folders_keep_all_their_lines() -> None:
 def test_ids_that_come_again_are_counted() -> None:
     write_lines(Path("a.jsonl"), [{"id": n, "text": f"text {n} of a"} for n in range(40)])
     write_lines(Path("b.jsonl"), [{"id": n, "text": f"text {n} of b"} for n in (50, 7, 9, 50)])
-    said = "3 records have the id of an earlier record, and took its place: first '7' (b.jsonl:2)"
+    said = "3 records have the id of an earlier record, and replaced it: first '7' (b.jsonl:2)"
     for workers in ("1", "2"):
         target = ["--db", f"{workers}.db", "--workers", workers, "--json"]
         done = run_command("index", "a.jsonl", "b.jsonl", *target)
@@ -143,10 +143,10 @@ def test_a_scheme_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--workers", "2"], "--workers goes with FILES"),
-        (["--id-field", "n"], "--id-field goes with FILES"),
-        (["a.jsonl", "--db", "some.db"], "--db goes with an index: leave it out, or FILES"),
-        (["a.jsonl", "-i", "some"], "--index goes with an index"),
+        (["--workers", "2"], "--workers requires FILES"),
+        (["--id-field", "n"], "--id-field requires FILES"),
+        (["a.jsonl", "--db", "some.db"], "--db can't be combined with FILES"),
+        (["a.jsonl", "-i", "some"], "--index can't be combined with FILES"),
         (["none.jsonl"], "there is no such file"),
         (["a.doc"], "unknown ending"),
     ],

@@ -785,7 +785,7 @@ def test_a_person_is_asked(place: Place, store: Store, answer: str) -> None:
     assert (len(whole(store)), len(logs)) == ((4, 1) if answer == "y" else (8, 0))
     if logs:
         shown, status = in_terminal(["undo", logs[0], *here], "y\n")
-        assert (status, "Put them back, in index" in shown) == (0, True)
+        assert (status, "Restore them, in index" in shown) == (0, True)
         assert whole(store) == before
 
 

@@ -143,7 +143,7 @@ def test_a_stop_list_makes_queries_cheaper_and_says_so(filled: Filled) -> None:
         assert (result.candidates > 300) == (n % 3 != 2)
     ran = filled.run("stop", "--over", "100")
     assert ran.status == 0
-    assert "Not without a yes" in ran.err
+    assert "pass --yes to confirm" in ran.err
     assert filled.run("stop").json == []
     ran = filled.run("stop", "--over", "100", "--yes")
     shown = {line["token"] for line in ran.json}
@@ -209,7 +209,7 @@ def test_a_text_of_which_all_is_stopped(filled: Filled) -> None:
         assert (report.skipped, report.duplicates, report.truncated) == (1, 1, 0)
     ran = filled.run("similar", "--text", ENGLISH)
     assert "Nothing could be looked for" in ran.err
-    assert "23 tokens are in the index's stop list" in filled.run("pairs", "-t", "0.9").err
+    assert "23 tokens are in the stop list of the index" in filled.run("pairs", "-t", "0.9").err
     # Another index would find no more.
     assert "make one" not in ran.err
     lines = [{"id": "d2", "text": TEXTS["d2"]}, {"text": ENGLISH}]

@@ -79,11 +79,11 @@ def of(url: str, name: str) -> dict[str, dict[str, Any]]:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--master", "local[1]"), "--master goes with --engine spark"),
+        (("--master", "local[1]"), "--master requires --engine spark"),
         (("--engine", "spark", "--db", "a.db"), "--engine spark needs a cluster (--url)"),
         (
             ("--engine", "spark", "--url", "http://localhost:1", "--metric", "hamming"),
-            "--engine spark goes with --metric jaccard",
+            "--engine spark requires --metric jaccard",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""esdedup attach, template, check: token fields in an index that others write to."""
+"""esdedup attach, template, check: token fields in an index that other programs write to."""
 
 from __future__ import annotations
 
@@ -6,29 +6,39 @@ import json
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Any
 
-from typer import Exit, Option, echo
+from click import echo
+from click.exceptions import Exit
 
 from esdedup.admin.attach import attach, plan_attach, plan_next
 from esdedup.admin.check import Check, IndexCheck, Tally, check
 from esdedup.admin.preflight import Obstacle
 from esdedup.admin.roles import ROLES_PATHS, Product
 from esdedup.admin.roles import role as role_of
-from esdedup.cli import options
+from esdedup.arguments import setting
+from esdedup.cli.options import (
+    ClusterTarget,
+    as_json,
+    dry_run,
+    field,
+    scheme,
+    scheme_in,
+    text_field,
+)
 from esdedup.cli.output import count, message, print_json, print_table, progress, wants_json
 from esdedup.exceptions import UsageError
 from esdedup.stores.elastic.templates import TemplatePlan, install_template
 
 
-@options.with_target
 def attach_command(
-    target: options.ClusterTarget,
-    text_field: options.TextField = None,
-    scheme: options.SchemeOption = None,
-    field: options.FieldOption = None,
-    dry_run: options.DryRun = False,
-    as_json: options.AsJson = None,
+    target: ClusterTarget,
+    text_field: list[str] | None = text_field(),
+    scheme: Path | None = scheme(),
+    field: str | None = field(),
+    dry_run: bool = dry_run(),
+    as_json: bool | None = as_json(),
 ) -> None:
     """Add the token fields to an index that exists.
 
@@ -37,7 +47,7 @@ def attach_command(
     An alias or a data stream stands for all its indices. The change is shown before it is made.
     Nothing else in the mapping changes, and no document.
     """
-    wanted = options.scheme_in(scheme)
+    wanted = scheme_in(scheme)
     with target.connected() as cluster:
         plan = plan_attach(cluster, target.index, wanted, text_field, field)
         for change in plan.changes:
@@ -81,23 +91,22 @@ def _plain(obstacles: Iterable[Obstacle]) -> list[dict[str, str]]:
     return [{"stops": each.stops, "reason": each.reason} for each in obstacles]
 
 
-@options.with_target
 def template_command(
-    target: options.ClusterTarget,
-    text_field: options.TextField = None,
-    scheme: options.SchemeOption = None,
-    field: options.FieldOption = None,
-    install: Annotated[bool, Option("--install", help="Install it, and not only show it.")] = False,
-    as_json: options.AsJson = None,
+    target: ClusterTarget,
+    text_field: list[str] | None = text_field(),
+    scheme: Path | None = scheme(),
+    field: str | None = field(),
+    install: bool = setting(False, "Install it, and do not only show it."),
+    as_json: bool | None = as_json(),
 ) -> None:
     """Show or install the template for the next indices of a name.
 
     Example: esdedup template --index logs --install
 
-    It is a component template. Your own index templates are not changed: name it in their
-    composed_of. Before the first index is made, --text-field and --scheme describe it.
+    It is a component template. Your own index templates do not change: name it in their
+    composed_of. Before the first index exists, --text-field and --scheme describe it.
     """
-    wanted = options.scheme_in(scheme)
+    wanted = scheme_in(scheme)
     with target.connected() as cluster:
         template = plan_next(cluster, target.index, wanted, text_field, field)
         _show_template(template, wants_json(as_json))
@@ -108,43 +117,33 @@ def template_command(
             message(template.advice)
 
 
-@options.with_target
 def check_command(
-    target: options.ClusterTarget,
-    no_stale: Annotated[
-        bool, Option("--no-stale", help="Do not read texts to find stale tokens: quicker.")
-    ] = False,
-    role: Annotated[
-        str | None,
-        Option(
-            metavar="COMMAND",
-            show_default=False,
-            help="Print instead the role of a user who runs this command.",
-        ),
-    ] = None,
-    to: Annotated[
-        str | None, Option(metavar="INDEX", help="With --role: the index to move to.")
-    ] = None,
-    product: Annotated[
-        Product | None, Option(help="With --role: whose.", show_default="the cluster's")
-    ] = None,
-    as_json: options.AsJson = None,
+    target: ClusterTarget,
+    no_stale: bool = setting(False, "Skip the search for stale tokens, which reads all texts."),
+    role: str | None = setting(
+        None, "Print instead the role of a user who runs this command.", metavar="COMMAND"
+    ),
+    to: str | None = setting(None, "With --role: the index to move to.", metavar="INDEX"),
+    product: Product | None = setting(
+        None, "With --role: the product.", show_default="the cluster's"
+    ),
+    as_json: bool | None = as_json(),
 ) -> None:
-    """Find documents of an index that lack their tokens.
+    """Find documents of an index without tokens.
 
     Example: esdedup check --index news
 
-    Documents without tokens, with stale ones, or with those of another scheme are counted, and the
-    mapping is checked. The exit status is 1 if there is something to do.
+    Counts documents without tokens, with stale ones, or with those of another scheme, and checks
+    the mapping. The exit status is 1 if there is something to do.
 
-    With --role, the least rights of a command are printed as a role, to send to the server.
-    --index is a name there, or a pattern such as logs-*.
+    With --role, prints the least rights of a command as a role, to send to the server. --index is a
+    name there, or a pattern such as logs-*.
     """
     if role is not None:
         _show_role(target, role, to, product, wants_json(as_json))
         return
     if to is not None or product is not None:
-        raise UsageError("--to and --product go with --role")
+        raise UsageError("--to and --product require --role")
     with target.connected() as cluster, progress("Checking", None) as (_, documents):
         read = 0
 
@@ -165,7 +164,7 @@ def check_command(
 
 
 def _show_role(
-    target: options.ClusterTarget, name: str, to: str | None, product: Product | None, plain: bool
+    target: ClusterTarget, name: str, to: str | None, product: Product | None, plain: bool
 ) -> None:
     if product is None:
         if not target.url and not target.cloud_id:
@@ -224,7 +223,7 @@ def _tally(tally: Tally) -> str:
 
 
 def _advise(found: Check, name: str) -> None:
-    """Say what to do."""
+    """Advise what to do."""
     if any(each.meta is None for each in found.indices):
         message(f"To add the fields: esdedup attach --index {name}")
     if any(each.bare.count or each.other.count for each in found.indices):

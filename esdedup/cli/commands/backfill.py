@@ -1,48 +1,47 @@
-"""esdedup backfill: tokens for the documents that an index already holds."""
+"""esdedup backfill: compute the tokens of documents that an index holds already."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated
+from pathlib import Path
 
-from typer import Exit, Option
+from click.exceptions import Exit
 
 from esdedup.admin.backfill import Effort, OnUpdate, backfill, plan_backfill
-from esdedup.cli import options, output
+from esdedup.arguments import setting
+from esdedup.cli import output
 from esdedup.cli.files import dead_letters
+from esdedup.cli.options import ClusterTarget, as_json, dead_letter, dry_run, max_rate, workers
 from esdedup.exceptions import StoreError
 from esdedup.records.dead_letters import DeadLetterFile, dead_letter_path
 from esdedup.records.files import BadRecord
 from esdedup.stores.changes import ChangeReport
 
 
-@options.with_target
 def backfill_command(
-    target: options.ClusterTarget,
-    stale: Annotated[
-        bool, Option("--stale", help="Renew tokens that don't fit their text: reads all texts.")
-    ] = False,
-    workers: options.Workers = 1,
-    max_rate: options.MaxRate = None,
-    dry_run: options.DryRun = False,
-    dead_letter: options.DeadLetterPath = None,
-    as_json: options.AsJson = None,
+    target: ClusterTarget,
+    stale: bool = setting(False, "Renew tokens that don't fit their text: reads all texts."),
+    workers: int = workers(),
+    max_rate: float | None = max_rate(),
+    dry_run: bool = dry_run(),
+    dead_letter: Path | None = dead_letter(),
+    as_json: bool | None = as_json(),
 ) -> None:
-    """Add tokens to the documents of an attached index.
+    """Give the documents of an attached index their tokens.
 
     Example: esdedup backfill --index news --workers 4
 
-    Run it again after it was stopped, and it resumes. A document that another client changes at
-    the same time is read again, never overwritten.
+    Run the same command again to resume an interrupted run. A document that another client changes
+    at the same time is read again, never overwritten.
     """
     effort = Effort(workers, max_rate)
     with target.connected() as cluster:
         plan = plan_backfill(cluster, target.index, stale=stale)
         for obstacle in plan.left_out:
-            output.message(f"Left out: {obstacle}")
+            output.message(f"Skipped: {obstacle}")
         if not plan.indices:
-            raise StoreError(f"no index behind {plan.named.name!r} can be filled")
+            raise StoreError(f"no index behind {plan.named.name!r} can be filled as it is")
         if dry_run:
             output.print_json({"waiting": plan.waiting, "indices": list(plan.indices)})
             return
@@ -50,8 +49,7 @@ def backfill_command(
         with dead_letters(path) as letters:
             report = run(partial(backfill, cluster, plan, effort), plan.waiting, letters)
     left_out = {obstacle.index for obstacle in plan.left_out}
-    name = f"{plan.named.kind.capitalize()} {plan.named.name!r}"
-    title = f"{name}, scheme {plan.meta.scheme.id}"
+    title = f"{plan.named.kind.capitalize()} {plan.named.name!r}, scheme {plan.meta.scheme.id}"
     show(report, title, len(left_out), target, as_json)
     if report.failures:
         output.message(f"{output.count(report.failed, 'document')} not updated: see {path}")
@@ -62,7 +60,7 @@ def backfill_command(
 def run(
     work: Callable[[OnUpdate], ChangeReport], waiting: int, letters: DeadLetterFile
 ) -> ChangeReport:
-    """Run work under a progress bar, and log its counts if it stops early."""
+    """Run with a progress bar, and report the counts if it stops early."""
     total = ChangeReport()
     with output.progress("Filling", waiting) as (advance, documents):
 
@@ -85,7 +83,7 @@ def show(
     report: ChangeReport,
     title: str,
     left_out: int,
-    target: options.ClusterTarget,
+    target: ClusterTarget,
     as_json: bool | None,
 ) -> None:
     """Print the report on standard output."""

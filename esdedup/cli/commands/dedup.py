@@ -1,4 +1,4 @@
-"""esdedup dedup, undo: takes duplicates out of an index, and puts them back."""
+"""esdedup dedup, undo: remove the duplicates of an index, and restore them."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import TypeVar
 
-from typer import Argument, Exit, Option
+from click.exceptions import Exit
 
 from esdedup.analysis.templates import template_warnings
+from esdedup.arguments import setting
 from esdedup.cli import output
-from esdedup.cli.options import AsJson, GroupingOptions, Target, Yes, with_target
+from esdedup.cli.options import Target, as_json, yes
 from esdedup.cli.output import capital, count, message
 from esdedup.exceptions import UsageError
-from esdedup.groups.groups import Group, Groups, joined_though_unlike
+from esdedup.groups.groups import Group, Grouping, Groups, joined_though_unlike
 from esdedup.models import Failure, Statistics
 from esdedup.removal.log import Action, LogReader
 from esdedup.removal.remove import DedupReport
@@ -25,61 +26,53 @@ from esdedup.removal.undo import UndoReport
 
 _DONE = {"delete": "deleted", "mark": "marked", "move": "moved"}
 _FAILURES_SHOWN = 5
-_GROUPS_SHOWN = 20
+_IDS = 20
 _Report = TypeVar("_Report", DedupReport, UndoReport)
 
 
-@with_target
 def dedup_command(
     target: Target,
-    group_options: GroupingOptions,
-    apply: Annotated[
-        bool, Option("--apply", help="Do what --action says, and not only show duplicates.")
-    ] = False,
-    action: Annotated[
-        Action | None,
-        Option(help="Delete duplicates, mark them as group does, or move them (--to)."),
-    ] = None,
-    to: Annotated[
-        str | None, Option(metavar="INDEX", help="Index to move to; made if there is none.")
-    ] = None,
-    log: Annotated[
-        Path | None,
-        Option(
-            show_default="INDEX.dedup-TIME.jsonl.zst",
-            help="New file for all that is changed, for esdedup undo.",
-        ),
-    ] = None,
-    yes: Yes = False,
-    as_json: AsJson = None,
+    grouping: Grouping,
+    apply: bool = setting(False, "Apply --action to the duplicates, and do not only show them."),
+    action: Action | None = setting(
+        None, "Delete duplicates, mark them as group does, or move them (--to)."
+    ),
+    to: str | None = setting(None, "Index to move to; created if there is none.", metavar="INDEX"),
+    log: Path | None = setting(
+        None,
+        "New file that logs all changes, for esdedup undo.",
+        rare=True,
+        show_default="INDEX.dedup-TIME.jsonl.zst",
+    ),
+    k: int = setting(20, "Maximum number of groups to show.", "-k", min=1),
+    yes: bool = yes(),
+    as_json: bool | None = as_json(),
 ) -> None:
-    """Show the duplicates of an index, or take them out.
+    """Show the duplicates of an index, or remove them.
 
     Example: esdedup dedup -i news --apply --action delete
 
-    Of each group of similar documents the representative stays (--keep). The others are deleted,
-    marked, or moved. Each is written to a log before it is changed, and esdedup undo puts it back.
-    A document that somebody changes at the same time is left as it is.
+    The representative of each group stays (--keep). The others are deleted, marked, or moved. Each
+    is written to a log before it is changed, and esdedup undo restores it. A document that another
+    client changes at the same time is skipped.
     """
     if apply and action is None:
-        raise UsageError("say what --apply shall do: --action delete, mark, or move (with --to)")
+        raise UsageError("--apply requires --action: delete, mark, or move (with --to)")
     if not apply and (to or log):
-        raise UsageError("--to and --log go with --apply")
+        raise UsageError("--to and --log require --apply")
     if apply:
         _require_answer(yes, "--apply")
-    grouping = group_options.grouping()
     wanted: Action = action if apply and action is not None else "delete"
     with target.open() as index:
-        output.warn_before(index, group_options.metric)
+        output.warn_before(index, grouping.limits.metric)
         with output.steps() as on_step:
             plan = index.dedup(wanted, to=to, log=log, on_step=on_step, grouping=grouping)
         groups = plan.groups
         duplicates, heads = groups.duplicates, int(groups.sizes.size)
-        output.tell_reading(groups.basis, groups.grouping.limits)
-        output.tell_judged(groups.judged)
+        output.report_judged(groups.judged)
         output.warn_after(groups.recall, groups.capped, groups.grouping.limits)
         if not output.wants_json(as_json):
-            _show_groups(groups, index.store.where)
+            _show_groups(groups, index.store.where, k)
         elif not apply:
             measure = "distance" if groups.grouping.by_distance else "similarity"
             for group in groups:
@@ -101,7 +94,7 @@ def dedup_command(
             capital(wanted),
             duplicates + (heads if wanted == "mark" else 0),
             lambda so_far: f"{count(so_far.done, 'document')} {_DONE[wanted]}",
-            f", or put them back: esdedup undo {plan.log}",
+            f", or restore them: esdedup undo {plan.log}",
         ) as on_report:
             done = plan.apply(on_report)
     report = done.report or DedupReport()
@@ -126,7 +119,7 @@ def dedup_command(
         )
     _tell_failures(report.failures, f"all in {done.log}")
     if done.log is not None:
-        message(f"The log, from which esdedup undo puts them back: {done.log}")
+        message(f"To restore them: esdedup undo {done.log}")
     if report.failures:
         raise Exit(1)
 
@@ -135,7 +128,7 @@ def dedup_command(
 def _totalling(
     total: _Report, title: str, most: int, in_words: Callable[[_Report], str], otherwise: str = ""
 ) -> Iterator[Callable[[_Report], None]]:
-    """A bar of the documents in reports. It tells their total in words if the work fails."""
+    """Show a bar of the documents in reports, and their total in words if the work fails."""
     with output.steps() as on_step, output.resumable(lambda: in_words(total), otherwise):
 
         def on_report(report: _Report) -> None:
@@ -146,10 +139,10 @@ def _totalling(
         yield on_report
 
 
-def _show_groups(groups: Groups, where: str) -> None:
+def _show_groups(groups: Groups, where: str, k: int) -> None:
     rows = []
-    for group in itertools.islice(groups, _GROUPS_SHOWN):
-        ids = ", ".join(member.id for member in group.members[:_GROUPS_SHOWN])
+    for group in itertools.islice(groups, k):
+        ids = ", ".join(member.id for member in group.members[:_IDS])
         rows.append((f"{len(group.members):,}", _farthest(group), group.representative, ids))
     if not rows:
         return
@@ -163,15 +156,13 @@ def _show_groups(groups: Groups, where: str) -> None:
         rows,
         title=capital(where),
     )
-    if groups.sizes.size > len(rows):
-        smaller = count(groups.sizes.size - len(rows), "smaller group")
-        message(f"... and {smaller}: --json lists all")
+    output.warn(output.shown(len(rows), len(groups), "group", "-k N shows more, --json all"))
     # The duplicates are seen before they are changed.
     sys.stdout.flush()
 
 
 def _farthest(group: Group) -> str:
-    """The similarity, or distance, of the duplicate that is least like the representative."""
+    """Return the similarity or distance of the duplicate farthest from the representative."""
     distances = [each.distance for each in group.members if each.distance is not None]
     similarities = [each.similarity for each in group.members if each.similarity is not None]
     return str(max(distances)) if distances else f"{min(similarities):.3f}"
@@ -190,27 +181,24 @@ def _summary(groups: Groups, statistics: Statistics) -> str:
 
 
 def _tell_chained(groups: Groups) -> None:
-    """Warns of duplicates that are less like their representative than the threshold."""
+    """Warn of duplicates that are below the threshold with their representative."""
     if unlike := int(groups.unlike.sum()):
         message(f"{unlike:,} of them are {joined_though_unlike(groups.grouping, groups.judged)}")
 
 
-@with_target
 def undo_command(
     target: Target,
-    log: Annotated[Path, Argument(metavar="LOG", help="The log of a run of esdedup dedup.")],
-    force: Annotated[
-        bool, Option("--force", help="Also into another address or scheme than the log's.")
-    ] = False,
-    yes: Yes = False,
-    as_json: AsJson = None,
+    log: Path = setting(..., "The log of a run of esdedup dedup.", argument=True, metavar="LOG"),
+    force: bool = setting(False, "Also if the address or the scheme is not that of the log."),
+    yes: bool = yes(),
+    as_json: bool | None = as_json(),
 ) -> None:
-    """Put back what a run of esdedup dedup took out.
+    """Restore what a run of esdedup dedup removed.
 
     Example: esdedup undo -i news news.dedup-20260101T120000.000000Z.jsonl.zst
 
-    Deleted and moved documents are put back whole, and marks are taken away. A document that
-    somebody has changed since is left as it is.
+    Deleted and moved documents are restored whole, and marks are removed. A document that another
+    client has changed since is skipped.
     """
     _require_answer(yes, "undo")
     reader = LogReader(log)
@@ -223,13 +211,13 @@ def undo_command(
         changed = f"{count(documents, 'document')} {_DONE[header.action]}{into}"
         message(f"{log}: {changed} at {header.began}")
         if reader.damage is not None:
-            message(f"{reader.damage}; what follows can't be put back")
-        _ask(f"Put them back, in {index.store.where}?", yes)
+            message(f"{reader.damage}; what follows can't be restored")
+        _ask(f"Restore them, in {index.store.where}?", yes)
         with _totalling(
             UndoReport(),
-            "Putting back",
+            "Restoring",
             documents,
-            lambda so_far: f"{count(so_far.restored, 'document')} put back",
+            lambda so_far: f"{count(so_far.restored, 'document')} restored",
         ) as on_report:
             report = index.undo(reader, force=force, on_report=on_report)
     left = [{"id": each.id, "reason": each.reason} for each in report.failures]
@@ -254,9 +242,9 @@ def undo_command(
 
 
 def _require_answer(yes: bool, what: str) -> None:
-    """Raise UsageError if a question will be asked and nobody can answer."""
+    """Raise UsageError if a question can't be answered."""
     if not yes and not output.can_answer():
-        raise UsageError(f"{what} asks before it changes anything, and nobody can answer: --yes")
+        raise UsageError(f"{what} asks before it changes anything; not a terminal: pass --yes")
 
 
 def _ask(question: str, yes: bool) -> None:
@@ -266,13 +254,13 @@ def _ask(question: str, yes: bool) -> None:
 
 
 def _failed(failures: Sequence[Failure]) -> dict[str, int]:
-    """The counts of documents left as they are: changed by others, and for other reasons."""
+    """Return the counts of skipped documents: changed meanwhile, and for other reasons."""
     conflicts = sum(each.conflict for each in failures)
     return {"changed_meanwhile": conflicts, "failed": len(failures) - conflicts}
 
 
 def _tell_failures(failures: Sequence[Failure], others: str) -> None:
-    """Name some of the documents that were left as they are. others: where the rest is."""
+    """Report some of the skipped documents. others: where the rest is."""
     for each in failures[:_FAILURES_SHOWN]:
         message(f"{each.id}: {each.reason}")
     if len(failures) > _FAILURES_SHOWN:

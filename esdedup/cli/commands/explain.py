@@ -1,18 +1,17 @@
-"""esdedup explain: why two documents are similar, or not."""
+"""esdedup explain: show why two documents are similar, or not."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
 
-import typer
 from rich.console import Console
 from rich.text import Text
 
 from esdedup.analysis.explain import CONTEXT, MOST_ON_PAGE, ExplainedSegments, Explanation
+from esdedup.arguments import setting
 from esdedup.cli import output
-from esdedup.cli.options import AsJson, Target, with_target
+from esdedup.cli.options import Target, as_json
 from esdedup.text.characters import visible
 from esdedup.text.highlight import MarkedText
 
@@ -22,17 +21,13 @@ _SHARED = "black on green"
 _DIFFERS = "bold red"
 _BITS_A_LINE = 64
 
-Left = Annotated[str, typer.Argument(metavar="ID1", help="The id of a document.")]
-Right = Annotated[str, typer.Argument(metavar="ID2", help="The id of another.")]
-Html = Annotated[
-    Path | None,
-    typer.Option("--html", metavar="FILE", help="Write a page with the texts too."),
-]
 
-
-@with_target
-def explain(
-    target: Target, left: Left, right: Right, html: Html = None, as_json: AsJson = None
+def explain_command(
+    target: Target,
+    left: str = setting(..., "The id of a document.", argument=True, metavar="ID1"),
+    right: str = setting(..., "The id of another.", argument=True, metavar="ID2"),
+    html: Path | None = setting(None, "Write a page with the texts too.", metavar="FILE"),
+    as_json: bool | None = as_json(),
 ) -> None:
     """Show why two documents are similar, or not.
 
@@ -84,7 +79,7 @@ def _show(pair: Explanation) -> None:
 
 
 def _warn_of_rest(where: str, pair: Explanation, most: int) -> None:
-    """Tells on standard error how much is not shown of texts that are too long."""
+    """Warn how much of long texts is not shown."""
     for side in (pair.left, pair.right):
         if (count := len(side.text.text)) > most:
             output.message(

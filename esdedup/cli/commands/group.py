@@ -1,4 +1,4 @@
-"""esdedup group: groups of similar documents, written into the index."""
+"""esdedup group: write the groups of similar documents into the index."""
 
 from __future__ import annotations
 
@@ -7,21 +7,20 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
-import typer
-from typer import Option
+from click.exceptions import Exit
 
+from esdedup.arguments import setting
 from esdedup.cli import options, output
 from esdedup.cli.files import (
-    EncodingOption,
     FileOptions,
-    FormatOption,
     dead_letters,
     named_files,
     total_bytes,
 )
+from esdedup.cli.options import Target
 from esdedup.cli.output import Documents, capital, count, message
 from esdedup.cli.result_files import ResultFile, write_rows
 from esdedup.exceptions import StoreError, UsageError
@@ -31,7 +30,7 @@ from esdedup.groups.marks import wanted_marks
 from esdedup.pairing.comparison import Basis
 from esdedup.pairing.edges import EDGE_FIELDS, EdgeCounts, Edges, edges_in
 from esdedup.records.dead_letters import DeadLetterFile, dead_letter_path
-from esdedup.records.files import BadRecord, Record
+from esdedup.records.files import BadRecord, Format, Record
 from esdedup.search.buckets import Capped
 from esdedup.search.limits import Limits
 from esdedup.search.warnings import without_tokens
@@ -42,57 +41,37 @@ _LARGEST = 10
 _IDS = 20
 _EDGE_FIELDS = ",".join(EDGE_FIELDS)
 
-CollapseReady = Annotated[
-    bool, Option("--collapse-ready", help="Give single documents a group too: their own id.")
-]
-Engine = Annotated[
-    Literal["local", "spark"],
-    Option(help="local: this process; spark: the executors of Spark."),
-]
-Master = Annotated[
-    str | None,
-    Option(
-        metavar="URL",
-        show_default="what spark-submit sets",
-        help="Spark's master, such as yarn or local[*].",
-    ),
-]
-EdgesOption = Annotated[
-    list[str] | None,
-    Option(
-        "--edges",
-        metavar="FILE",
-        show_default=False,
-        help="Compare only these pairs of ids; - is standard input; may be repeated.",
-    ),
-]
-EdgeFields = Annotated[
-    str, Option("--edge-fields", metavar="LEFT,RIGHT", help="Fields of the two ids of an edge.")
-]
-
 
 @dataclass(frozen=True)
 class EdgeOptions:
     """The options that name files of edges."""
 
-    edges: EdgesOption = None
-    edge_fields: EdgeFields = _EDGE_FIELDS
-    format: FormatOption = None
-    encoding: EncodingOption = None
+    edges: list[str] | None = setting(
+        None,
+        "Compare only these pairs of ids; - is standard input; may be repeated.",
+        metavar="FILE",
+    )
+    edge_fields: str = setting(
+        _EDGE_FIELDS, "Fields of the two ids of an edge.", metavar="LEFT,RIGHT", rare=True
+    )
+    format: Format | None = setting(
+        None, "Format of the edges.", rare=True, show_default="by the file's ending"
+    )
+    encoding: str | None = setting(None, "Encoding of the edges.", rare=True, show_default="UTF-8")
 
     def check(self, grouping: Grouping) -> list[str]:
-        """The files. Raises UsageError if one can't be read, or options do not go together."""
+        """Return the files. Raises UsageError if one can't be read, or options conflict."""
         if self.edges:
             check_for_edges(grouping)
             if len(set(self._fields)) != 2:
                 raise UsageError(f"--edge-fields {self.edge_fields}: name two, as {_EDGE_FIELDS}")
             return named_files(self.edges, self.format, self.encoding)
         if self != EdgeOptions(edges=self.edges):
-            raise UsageError("--edge-fields, --format and --encoding go with --edges")
+            raise UsageError("--edge-fields, --format and --encoding require --edges")
         return []
 
     def read(self, files: list[str], letters: DeadLetterFile) -> tuple[Edges | None, int]:
-        """The edges, if files are named, and the number of records without two ids."""
+        """Return the edges, if files are named, and the number of records without two ids."""
         if not files:
             return None, 0
         failed = 0
@@ -106,7 +85,7 @@ class EdgeOptions:
             records = self._records(files, advance, done)
             edges = edges_in(records, dead_letter, self._fields)
         if not len(edges):
-            # All groups would be taken away because of a file that another program left empty.
+            # An empty file would remove all groups.
             raise UsageError("--edges: the files hold no pair of ids: nothing was changed")
         return edges, failed
 
@@ -127,36 +106,42 @@ class EdgeOptions:
             done(read_so_far)
 
 
-@options.with_target
 def group_command(
-    target: options.Target,
-    group_options: options.GroupingOptions,
+    target: Target,
+    grouping: Grouping,
     edge_options: EdgeOptions,
     results: ResultFile,
-    collapse_ready: CollapseReady = False,
-    engine: Engine = "local",
-    master: Master = None,
-    work: options.Work = None,
-    dry_run: options.DryRun = False,
-    dead_letter: options.DeadLetterPath = None,
-    as_json: options.AsJson = None,
+    collapse_ready: bool = setting(False, "Give single documents a group too: their own id."),
+    engine: Literal["local", "spark"] = setting(
+        "local", "local: this process; spark: the executors of Spark."
+    ),
+    master: str | None = setting(
+        None,
+        "Spark's master, such as yarn or local[*].",
+        metavar="URL",
+        rare=True,
+        show_default="what spark-submit sets",
+    ),
+    work: str | None = options.work(),
+    dry_run: bool = options.dry_run(),
+    dead_letter: Path | None = options.dead_letter(),
+    as_json: bool | None = options.as_json(),
 ) -> None:
     """Group similar documents, and write the groups.
 
     Example: esdedup group -i news --threshold 0.9
 
     Documents of a group get the id of its representative, and duplicates the similarity to it. A
-    document that is similar to no other gets nothing, and loses the group that it had. Run it again
-    after it was stopped: it goes on where it was (Spark begins again). Edges may come from any
-    program, in files as index takes them: each is compared, and counts if it reaches --threshold.
+    document that is similar to no other gets no group, and loses the one that it had. Run the same
+    command again to resume an interrupted run (Spark starts over). Edges may come from any program,
+    in files as index reads them: each pair is compared, and counts if it reaches --threshold.
     """
-    grouping = group_options.grouping()
     edge_files = edge_options.check(grouping)
     results.check(edge_files)
     if engine == "spark":
-        _check_for_spark(target, group_options, edge_files, results)
+        _check_for_spark(target, grouping, edge_files, results)
     elif master is not None:
-        raise UsageError("--master goes with --engine spark")
+        raise UsageError("--master requires --engine spark")
     wants_json = output.wants_json(as_json)
     with (
         target.open() as index,
@@ -165,7 +150,7 @@ def group_command(
         if edge_files:
             output.warn(without_tokens(index.statistics()))
         else:
-            output.warn_before(index, group_options.metric)
+            output.warn_before(index, grouping.limits.metric)
         where, place = index.store.where, output.place_of(index)
         edges, failed = edge_options.read(edge_files, letters)
         if engine == "spark":
@@ -178,7 +163,7 @@ def group_command(
                     groups = index.groups(
                         edges=edges, work=folder, on_step=on_step, grouping=grouping
                     )
-                    found = _Found.of(groups, None, index.missed(groups))
+                    found = _Summary.of(groups, None, index.missed(groups))
                 else:
                     report = index.group(
                         collapse_ready=collapse_ready,
@@ -188,12 +173,11 @@ def group_command(
                         grouping=grouping,
                     )
                     groups = report.groups
-                    found = _Found.of(groups, report.marks, report.missed)
+                    found = _Summary.of(groups, report.marks, report.missed)
         marks = found.marks
         for failure in marks.failures if marks is not None else ():
             letters(BadRecord(failure.id, 0, "", failure.reason))
-    output.tell_reading(found.basis, found.limits)
-    output.tell_judged(found.judged)
+    output.report_judged(found.judged)
     output.warn_after(found.recall, found.capped, found.limits)
     unwritten: StoreError | None = None
     if results.output is not None:
@@ -201,7 +185,7 @@ def group_command(
             _write(groups, results.output, collapse_ready)
             place["output"] = str(results.output.resolve())
         except StoreError as error:
-            # The index may have been changed already, which is told first.
+            # The index may have been changed already, which is reported first.
             unwritten = error
     if wants_json:
         output.print_json({**_as_json(found, failed), **place})
@@ -212,16 +196,15 @@ def group_command(
         message(f"{written} written, {marks.unchanged:,} unchanged")
         if marks.stale:
             message(
-                f"{count(marks.stale, 'document')} changed or deleted by others while documents"
-                " were grouped, and left as they are: run this again"
+                f"{count(marks.stale, 'document')} skipped, changed or deleted while documents were"
+                " grouped: run this again"
             )
         if marks.untold:
             message(f"{marks.failed:,} failed, of which {letters.path} has {len(marks.failures):,}")
     if found.missed:
         message(
-            f"{count(found.missed, 'document')} not looked at: they came, or changed, after the"
-            " others had been read (run this again), or several indices behind the name have their"
-            " ids"
+            f"{count(found.missed, 'document')} missed: they were added or changed after the others"
+            " had been read (run this again), or several indices behind the name have their ids"
         )
     _tell_edges(found, failed)
     if failed:
@@ -229,16 +212,15 @@ def group_command(
     if unwritten is not None:
         raise unwritten
     if failed or (marks is not None and marks.failed):
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Summary:
     """The groups that an engine found, in numbers.
 
     sizes: numbers of groups, by their number of documents. largest: the number of documents, the
-    representative and some duplicates. marks: what became of the documents, unless nothing was to
-    be written.
+    representative and some duplicates. marks: what was written, None for a dry run.
     """
 
     documents: int
@@ -254,7 +236,7 @@ class _Found:
     judged: JudgedCounts = JudgedCounts()  # noqa: RUF009
 
     @staticmethod
-    def of(groups: Groups, marks: ChangeReport | None, missed: int) -> _Found:
+    def of(groups: Groups, marks: ChangeReport | None, missed: int) -> _Summary:
         """The numbers of groups that this process found."""
         largest = [
             (len(group.members) + 1, group.representative, [each.id for each in group.members])
@@ -262,7 +244,7 @@ class _Found:
         ]
         numbers = len(groups.ids), Counter(groups.sizes.tolist()), largest, groups.grouping.limits
         loss = groups.capped, groups.recall, groups.basis
-        return _Found(*numbers, *loss, marks, missed, groups.edges, groups.judged)
+        return _Summary(*numbers, *loss, marks, missed, groups.edges, groups.judged)
 
     @property
     def duplicates(self) -> int:
@@ -270,35 +252,35 @@ class _Found:
 
 
 def _check_for_spark(
-    target: options.Target,
-    group_options: options.GroupingOptions,
+    target: Target,
+    grouping: Grouping,
     edge_files: list[str],
     results: ResultFile,
 ) -> None:
-    """Raise UsageError for options that Spark does not take."""
-    if group_options.metric != "jaccard":
-        raise UsageError("--engine spark goes with --metric jaccard")
+    """Raise UsageError for options that Spark does not support."""
+    if grouping.limits.metric != "jaccard":
+        raise UsageError("--engine spark requires --metric jaccard")
     local_only = {
         "--edges": edge_files,
         "--output": results.output,
-        "--split-templates": group_options.split_templates,
+        "--split-templates": grouping.split_templates,
     }
     for name, given in local_only.items():
         if given:
-            raise UsageError(f"{name} goes with --engine local")
+            raise UsageError(f"{name} requires --engine local")
     if not isinstance(target.where, Connection):
-        raise UsageError("--engine spark needs a cluster (--url): one process reads a local file")
+        raise UsageError("--engine spark requires a cluster (--url)")
 
 
 def _on_spark(
-    target: options.Target,
+    target: Target,
     grouping: Grouping,
     collapse_ready: bool,
     work: str | None,
     dry_run: bool,
     master: str | None,
     largest: int,
-) -> _Found:
+) -> _Summary:
     # It takes half a second, and may not be installed.
     from esdedup.spark.group_index import group_index
     from esdedup.spark.session import started
@@ -317,11 +299,11 @@ def _on_spark(
     compared = found.compared
     loss = compared.capped, compared.recall, compared.basis
     numbers = compared.documents, found.sizes, found.largest
-    return _Found(*numbers, grouping.limits, *loss, found.marks, found.missed)
+    return _Summary(*numbers, grouping.limits, *loss, found.marks, found.missed)
 
 
-def _tell_edges(found: _Found, failed: int) -> None:
-    """Tells what became of the edges, if they were given."""
+def _tell_edges(found: _Summary, failed: int) -> None:
+    """Report what became of the edges, if there are any."""
     if (edges := found.edges) is None:
         return
     counts = {
@@ -349,7 +331,7 @@ def _write(groups: Groups, path: Path, collapse_ready: bool) -> None:
     write_rows(path, {"id": str, "group": str, "original": str, measure: kind}, rows())
 
 
-def _as_json(found: _Found, failed: int) -> dict[str, Any]:
+def _as_json(found: _Summary, failed: int) -> dict[str, Any]:
     numbers: dict[str, Any] = {
         "documents": found.documents,
         "groups": sum(found.sizes.values()),
@@ -368,7 +350,7 @@ def _as_json(found: _Found, failed: int) -> dict[str, Any]:
     return numbers
 
 
-def _show(found: _Found, where: str) -> None:
+def _show(found: _Summary, where: str) -> None:
     output.print_table(
         [("documents per group", "number"), ("groups", "number")],
         [(f"{size:,}", f"{number:,}") for size, number in sorted(found.sizes.items())],
@@ -384,3 +366,5 @@ def _show(found: _Found, where: str) -> None:
             [("documents", "number"), ("representative", "key"), ("ids of duplicates", "line")],
             rows,
         )
+        groups = sum(found.sizes.values())
+        output.warn(output.shown(len(rows), groups, "group", "--output writes all"))

@@ -1,24 +1,26 @@
-"""esdedup index: documents from files into an index."""
+"""esdedup index: index the documents of files."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
 
-from typer import Exit, Option
+from click.exceptions import Exit
 
-from esdedup.cli import options, output
+from esdedup.arguments import setting
+from esdedup.cli import output
 from esdedup.cli.files import (
+    FORMATS,
     FileOptions,
-    Files,
     dead_letters,
     total_bytes,
     warn_of_repeated,
     warn_without_words,
 )
-from esdedup.exceptions import PermissionDenied, UsageError
+from esdedup.cli.options import Target, as_json, scheme_in
+from esdedup.exceptions import PermissionDenied
 from esdedup.ingest.ingest import IngestReport, ingest
-from esdedup.ingest.policies import DuplicatePolicy, OnDuplicate
+from esdedup.ingest.policies import DuplicatePolicy, PolicyAction
+from esdedup.models import Metric
 from esdedup.records.dead_letters import dead_letter_path
 from esdedup.records.documents import RepeatedIds
 from esdedup.search.limits import ACTING, Limits, require_minhash
@@ -27,51 +29,40 @@ from esdedup.sketch.banding import expected_recall
 from esdedup.stores import Store
 
 
-@options.with_target
-def index(
-    target: options.Target,
-    files: Files,
+def index_command(
+    target: Target,
     reading: FileOptions,
-    on_duplicate: Annotated[
-        OnDuplicate,
-        Option(
-            help="With a near-duplicate of an earlier document: keep it as any other, mark it with"
-            " the original's id and the similarity, skip it, or fail it into the dead letters."
-        ),
-    ] = "keep",
-    column: Annotated[
-        list[str] | None,
-        Option(
-            metavar="NAME",
-            show_default="all",
-            help="Of Parquet and Arrow files: a column to index, with the text's and the id's; may"
-            " be repeated.",
-        ),
-    ] = None,
-    group: Annotated[
-        bool, Option("--group", help="Let each document join a group as it comes in.")
-    ] = False,
-    metric: options.MetricOption = "jaccard",
-    threshold: options.Acting = None,
-    distance: options.Distance = None,
-    as_json: options.AsJson = None,
+    files: list[str] = setting(..., FORMATS, argument=True, metavar="FILES..."),
+    on_duplicate: PolicyAction = setting(
+        "keep",
+        "A near-duplicate of an earlier document: keep it, mark it with the original's id and the"
+        " similarity, skip it, fail it into the dead letters, or let it join a group.",
+    ),
+    column: list[str] | None = setting(
+        None,
+        "Of Parquet and Arrow files: a column to index, with the text's and the id's; may be"
+        " repeated.",
+        metavar="NAME",
+        rare=True,
+        show_default="all",
+    ),
+    metric: Metric = setting("jaccard", "Measure of similarity.", "-m"),
+    threshold: float = setting(ACTING, "Minimum Jaccard similarity of duplicates.", "-t"),
+    distance: int | None = setting(
+        None, "Maximum Hamming distance in bits, with --metric hamming.", "-d"
+    ),
+    as_json: bool | None = as_json(),
 ) -> None:
     """Index documents with their near-duplicate tokens.
 
     Example: esdedup index news.jsonl -i news --on-duplicate mark
 
-    The index is made if there is none. A document with the id of an indexed one replaces it. One
-    that the index has already is not written, so that the same command again completes a run that
-    was stopped.
+    The index is created if there is none. A document with the id of an indexed one replaces it. One
+    that is indexed already is not written, so the same command again completes an interrupted run.
     """
     files = reading.named(files, column or ())
-    if group and on_duplicate != "keep":
-        raise UsageError(f"--group marks near-duplicates: leave out --on-duplicate {on_duplicate}")
-    options.check_metric_options(metric, threshold, None)
-    least = ACTING if threshold is None else threshold
-    action = "group" if group else on_duplicate
-    policy = DuplicatePolicy(action, least, metric=metric, distance=distance)
-    scheme = options.scheme_in(reading.scheme)
+    policy = DuplicatePolicy(on_duplicate, threshold, metric=metric, distance=distance)
+    scheme = scheme_in(reading.scheme)
     last, ids = IngestReport(), RepeatedIds()
     path = reading.dead_letter or dead_letter_path(target.index)
     with (
@@ -121,8 +112,10 @@ def index(
     warn_of_repeated(ids.count, ids.first)
     warn_without_words(report.without_words)
     if policy.action != "keep" and metric == "jaccard":
-        limits, minhash = Limits(threshold=least), require_minhash(used)
-        expected = expected_recall(least, minhash.bands, minhash.rows, swaps=limits.swaps_for(used))
+        limits, minhash = Limits(threshold=threshold), require_minhash(used)
+        expected = expected_recall(
+            threshold, minhash.bands, minhash.rows, swaps=limits.swaps_for(used)
+        )
         output.warn(lacking_recall(expected, limits))
     if report.truncated:
         output.message(
@@ -138,7 +131,7 @@ def index(
 
 
 def _refresh(store: Store) -> None:
-    """Let searches see the documents, or tells that they will later: all are written."""
+    """Let searches see the documents, or report that they will later: all are written."""
     try:
         store.refresh()
     except PermissionDenied as error:

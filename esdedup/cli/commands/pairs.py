@@ -1,4 +1,4 @@
-"""esdedup pairs: all similar pairs of an index, or of files."""
+"""esdedup pairs: list all similar pairs of an index, or of files."""
 
 from __future__ import annotations
 
@@ -8,106 +8,83 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated
 
-import typer
+import click
+from click.core import ParameterSource
+from click.exceptions import Exit
 
-from esdedup.cli import options, output
+from esdedup.arguments import setting
+from esdedup.cli import output
+from esdedup.cli.command import option_of
 from esdedup.cli.files import (
+    FORMATS,
     FileOptions,
     dead_letters,
     total_bytes,
     warn_of_repeated,
     warn_without_words,
 )
+from esdedup.cli.options import Target, as_json, scheme_in
 from esdedup.cli.output import count, message
 from esdedup.cli.result_files import ResultFile, write_rows
 from esdedup.exceptions import UsageError
 from esdedup.models import Pair
 from esdedup.pairing.file_pairs import pairs_in_files
-from esdedup.pairing.pairs import SimilarPairs, similar_pairs
+from esdedup.pairing.pairs import SimilarPairs
 from esdedup.pairing.scan import WorkFolder
 from esdedup.pairing.verify import texts_in
-from esdedup.search.limits import (
-    LOOKING,
-    MAX_PER_BUCKET,
-    RECALL,
-    Limits,
-    comparing_scheme,
-)
+from esdedup.search.limits import Limits, comparing_scheme
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores.mapping import IndexMeta
 
-_FETCHED = 1_000
-Files = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="FILES",
-        help="Files of documents, as index takes them, instead of an index.",
-        show_default=False,
-    ),
-]
 
-AllEqual = Annotated[
-    bool,
-    typer.Option("--all-equal", help="List every pair of equal texts, and with each of these."),
-]
-
-
-@options.with_target
-def pairs(
-    target: options.Target,
-    context: typer.Context,
-    *,
-    files: Files = None,
-    metric: options.MetricOption = "jaccard",
-    threshold: options.Looking = None,
-    distance: options.Distance = None,
-    recall: options.Recall = RECALL,
-    max_per_bucket: options.MaxPerBucket = MAX_PER_BUCKET,
-    all_equal: AllEqual = False,
+def pairs_command(
+    target: Target,
+    limits: Annotated[Limits, "pairs"],
     of_files: FileOptions,
     results: ResultFile,
-    as_json: options.AsJson = None,
+    files: list[str] | None = setting(
+        None, f"Read these instead of an index. {FORMATS}", argument=True, metavar="[FILES]..."
+    ),
+    all_equal: bool = setting(False, "List every pair of equal texts."),
+    k: int = setting(100, "Maximum number of pairs in a table.", "-k", min=1, rare=True),
+    as_json: bool | None = as_json(),
 ) -> None:
     """Find all pairs of similar documents, each once.
 
     Example: esdedup pairs news.jsonl --threshold 0.8
 
     Similarities are exact. Documents of equal text are listed once each, with the first of them.
-    With FILES no index is made, and the bands are chosen for --threshold and --recall, unless
-    --scheme gives them.
+    With FILES no index is created, and the bands are chosen for --threshold and --recall, unless
+    --scheme sets them.
     """
-    options.check_metric_options(metric, threshold, distance)
-    least = LOOKING if threshold is None else threshold
-    limits = Limits(metric, least, distance, recall=recall, max_per_bucket=max_per_bucket)
-    answer = _Answer(limits, all_equal, results, output.wants_json(as_json))
+    answer = _Answer(limits, all_equal, results, output.wants_json(as_json), k)
     if files:
-        _refuse_target(context)
+        _refuse_target()
         _in_files(files, of_files, answer)
         return
     of_files.refuse()
     results.check()
     with target.open() as index:
-        output.warn_before(index, metric)
+        output.warn_before(index, limits.metric)
         with output.steps() as on_step:
-            found = similar_pairs(index.store, index.meta, limits, on_step)
-        output.tell_reading(found.basis, limits)
+            found = index.pairs(limits=limits, on_step=on_step)
         answer.show(found, texts_in(index.store, index.meta.text_fields))
 
 
-def _refuse_target(context: typer.Context) -> None:
+def _refuse_target() -> None:
     """Raise UsageError if an option names an index; the environment may name one."""
-    for option in fields(options.Target):
-        source = context.get_parameter_source(option.name)
-        if source is not None and source.name == "COMMANDLINE":
-            name = options.option_of(option.name)
-            raise UsageError(f"{name} goes with an index: leave it out, or FILES")
+    context = click.get_current_context()
+    for option in fields(Target):
+        if context.get_parameter_source(option.name) is ParameterSource.COMMANDLINE:
+            name = option_of(option.name)
+            raise UsageError(f"{name} can't be combined with FILES")
 
 
 def _in_files(files: list[str], of: FileOptions, answer: _Answer) -> None:
-    """Show the pairs of files. The exit status is 1 if records could not be compared."""
+    """Show the pairs of files. The exit status is 1 if records were skipped."""
     files, limits = of.named(files), answer.limits
     answer.results.check(files)
-    scheme = options.scheme_in(of.scheme) or comparing_scheme(Scheme(), limits)
+    scheme = scheme_in(of.scheme) or comparing_scheme(Scheme(), limits)
     meta = IndexMeta(scheme, tuple(of.text_field or ["text"]))
     dead_letter = of.dead_letter or Path("pairs.dead-letter.jsonl")
     with dead_letters(dead_letter) as letters, WorkFolder.temporary() as folder:
@@ -128,21 +105,22 @@ def _in_files(files: list[str], of: FileOptions, answer: _Answer) -> None:
         warn_without_words(read.without_words)
         answer.show(found, read.texts_of)
         if read.failed:
-            message(f"{read.failed} of {read.read} records were left out: see {letters.path}")
-            raise typer.Exit(1)
+            message(f"{read.failed} of {read.read} records were skipped: see {letters.path}")
+            raise Exit(1)
 
 
 @dataclass(frozen=True)
 class _Answer:
     """Prints the pairs, or writes them to a file and prints their number.
 
-    results: says which file, if any. as_json: print JSON, not tables.
+    results: the file, if any. as_json: print JSON, not tables. most: pairs of a table.
     """
 
     limits: Limits
     all_equal: bool
     results: ResultFile
     as_json: bool
+    most: int
 
     @property
     def measure(self) -> str:
@@ -180,20 +158,22 @@ class _Answer:
         self, pairs: Iterator[Pair], texts_of: Callable[[list[str]], list[str]]
     ) -> None:
         rows: list[tuple[str, str, str]] = []
-        while some := list(itertools.islice(pairs, _FETCHED)):
-            ids = sorted({id for pair in some for id in (pair.left, pair.right)})
-            texts = dict(zip(ids, map(output.snippet, texts_of(ids)), strict=True))
-            for pair in some:
-                value = f"{pair.similarity:.3f}" if pair.distance is None else str(pair.distance)
-                shown = f"{texts[pair.left]}\n{texts[pair.right]}"
-                rows.append((value, f"{pair.left}\n{pair.right}", shown))
-        if not rows:
+        some = list(itertools.islice(pairs, self.most))
+        if not some:
             message("No similar pairs")
             return
-        title = count(len(rows), "near-duplicate pair")
+        ids = sorted({id for pair in some for id in (pair.left, pair.right)})
+        texts = dict(zip(ids, map(output.snippet, texts_of(ids)), strict=True))
+        for pair in some:
+            value = f"{pair.similarity:.3f}" if pair.distance is None else str(pair.distance)
+            shown = f"{texts[pair.left]}\n{texts[pair.right]}"
+            rows.append((value, f"{pair.left}\n{pair.right}", shown))
+        total = len(rows) + sum(1 for _ in pairs)
+        title = count(total, "near-duplicate pair")
         columns: list[tuple[str, output.Kind]] = [
             (self.measure, "number"),
             ("documents", "key"),
             ("text", "line"),
         ]
         output.print_table(columns, rows, title)
+        output.warn(output.shown(len(rows), total, "pair", "-k N shows more, --json all"))

@@ -6,11 +6,11 @@ import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-import typer
+import click
 
-from esdedup.cli.options import CaCerts, with_target
+from esdedup.arguments import setting
 from esdedup.exceptions import MissingExtra, UsageError
 from esdedup.stores.to_json import json_fault
 
@@ -21,19 +21,18 @@ _TYPES: dict[type, tuple[tuple[type, ...], str]] = {
     float: ((int, float), "a number"),
 }
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30}
-_TLS, _LIMITS, _PROCESS = "TLS to clients", "Limits", "Process"
 
 
 def _size(text: str | int) -> int:
-    """The bytes of a size such as 256MB; a KB is 1024 bytes."""
+    """Return the bytes of a size such as 256MB; a KB is 1024 bytes."""
     found = _SIZE.fullmatch(str(text).strip())
     if found is None or not int(found[1]):
-        raise typer.BadParameter(f"{text!r} is not a size such as 256MB or 1GB")
+        raise click.BadParameter(f"{text!r} is not a size such as 256MB or 1GB")
     return int(found[1]) << _UNITS[found[2].upper()]
 
 
-def _read_settings(context: typer.Context, path: Path | None) -> Path | None:
-    """Take a file's values as the defaults of the other options. Raises UsageError."""
+def _read_settings(context: click.Context, _: object, path: Path | None) -> Path | None:
+    """Use a file's values as the defaults of the other options. Raises UsageError."""
     if path is None:
         return None
     place = f"settings file {path}"
@@ -54,81 +53,60 @@ def _read_settings(context: typer.Context, path: Path | None) -> Path | None:
             raise UsageError(f"{place}: {key} must be {name}, and is {value!r}")
         try:
             option.process_value(context, value)
-        except typer.BadParameter as error:
+        except click.BadParameter as error:
             raise UsageError(f"{place}: {key}: {error.message}") from error
     context.default_map = given
     return path
-
-
-def _limit(help: str, **more: Any) -> Any:
-    return typer.Option(rich_help_panel=_LIMITS, help=help, **more)
-
-
-def _size_option(help: str, default: str) -> Any:
-    return _limit(help, parser=_size, metavar="SIZE", show_default=default)
-
-
-def _file(help: str) -> Any:
-    return typer.Option(rich_help_panel=_TLS, help=help, dir_okay=False, show_default=False)
-
-
-UpstreamUrl = Annotated[
-    str,
-    typer.Option(
-        "--upstream",
-        envvar="ESDEDUP_UPSTREAM",
-        show_default=False,
-        help="Elasticsearch or OpenSearch, http(s)://host:port.",
-    ),
-]
-SettingsFile = Annotated[
-    Path | None,
-    typer.Option(
-        callback=_read_settings,
-        is_eager=True,
-        show_default=False,
-        help="TOML file of options, such as max_memory.",
-    ),
-]
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Options:
     """The options; the names are those of `Settings`."""
 
-    upstream: UpstreamUrl
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1"
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 9280
-    ca_certs: CaCerts = None
-    timeout: Annotated[
-        float, typer.Option(min=0.1, help="Seconds that the upstream may stay silent.")
-    ] = 3600.0
-    certificate: Annotated[Path | None, _file("Certificate chain for clients, PEM.")] = None
-    key: Annotated[Path | None, _file("Its key, if not in the same file.")] = None
-    client_ca: Annotated[Path | None, _file("Require client certificates of these.")] = None
-    max_memory: Annotated[
-        int, _size_option("Memory of all processes; bodies wait for it.", "256MB")
-    ] = 256 << 20
-    max_text: Annotated[
-        int | None, _size_option("Longest text that gets tokens.", "1/256 of the memory")
-    ] = None
-    max_connections: Annotated[int, _limit("Most clients at a time.", min=1)] = 1000
-    head_timeout: Annotated[float, _limit("Seconds to send a request's head.", min=0.1)] = 10.0
-    body_timeout: Annotated[float, _limit("Seconds of silence in a body.", min=0.1)] = 60.0
-    processes: Annotated[
-        int, typer.Option(min=1, rich_help_panel=_PROCESS, help="Processes on this machine.")
-    ] = 1
-    grace_seconds: Annotated[
-        int,
-        typer.Option(min=0, rich_help_panel=_PROCESS, help="Time to finish requests."),
-    ] = 30
-    log_format: Annotated[
-        Literal["text", "json"], typer.Option(rich_help_panel=_PROCESS, help="Form of the log.")
-    ] = "text"
+    upstream: str = setting(
+        ...,
+        "Elasticsearch or OpenSearch, http(s)://host:port.",
+        "--upstream",
+        envvar="ESDEDUP_UPSTREAM",
+    )
+    host: str = setting("127.0.0.1", "Address to listen on.")
+    port: int = setting(9280, "Port to listen on.", min=1, max=65535)
+    ca_certs: str | None = setting(None, "File of authorities to trust.", envvar="ESDEDUP_CA_CERTS")
+    timeout: float = setting(3600.0, "Seconds that the upstream may be silent.", min=0.1)
+    certificate: Path | None = setting(None, "Certificate chain for clients, PEM.", dir_okay=False)
+    key: Path | None = setting(None, "Its key, if not in the same file.", dir_okay=False)
+    client_ca: Path | None = setting(
+        None, "Require client certificates of these.", dir_okay=False, rare=True
+    )
+    max_memory: int = setting(
+        256 << 20,
+        "Memory of all processes; bodies wait for it.",
+        parser=_size,
+        metavar="SIZE",
+        show_default="256MB",
+    )
+    max_text: int | None = setting(
+        None,
+        "Longest text that gets tokens.",
+        parser=_size,
+        metavar="SIZE",
+        rare=True,
+        show_default="1/256 of the memory",
+    )
+    max_connections: int = setting(1000, "Maximum number of clients.", min=1)
+    head_timeout: float = setting(10.0, "Seconds to send a request's head.", min=0.1, rare=True)
+    body_timeout: float = setting(60.0, "Seconds of silence in a body.", min=0.1, rare=True)
+    processes: int = setting(1, "Processes on this machine.", min=1)
+    grace_seconds: int = setting(30, "Seconds to finish requests at the end.", min=0, rare=True)
+    log_format: Literal["text", "json"] = setting("text", "Format of the log.")
 
 
-@with_target
-def proxy(options: _Options, settings: SettingsFile = None) -> None:
+def proxy_command(
+    options: _Options,
+    settings: Path | None = setting(
+        None, "TOML file of options, such as max_memory.", callback=_read_settings, is_eager=True
+    ),
+) -> None:
     """Pass requests on, and add tokens to their documents.
 
     Example: esdedup proxy --upstream http://localhost:9200

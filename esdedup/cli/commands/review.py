@@ -1,4 +1,4 @@
-"""esdedup review: a local page to look at duplicates, judge them, and take them out."""
+"""esdedup review: open a local page to look at duplicates, judge and remove them."""
 
 from __future__ import annotations
 
@@ -8,43 +8,26 @@ import webbrowser
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated
 
-import typer
-from typer import Option
+import click
 
-from esdedup.cli.options import GroupingOptions, Target, with_target
+from esdedup.arguments import setting
+from esdedup.cli.options import Target, work
 from esdedup.cli.output import message
 from esdedup.exceptions import MissingExtra
+from esdedup.groups.groups import Grouping
 
 
-@with_target
 def review_command(
     target: Target,
-    group_options: GroupingOptions,
-    port: Annotated[
-        int, Option(min=0, max=65535, help="Port on this machine; 0 for a free one.")
-    ] = 9281,
-    write: Annotated[
-        bool, Option("--write", help="Let the page judge, delete, mark, move and undo.")
-    ] = False,
-    show: Annotated[
-        list[str] | None,
-        Option(
-            metavar="FIELD", show_default=False, help="Field beside each text; may be repeated."
-        ),
-    ] = None,
-    work: Annotated[
-        Path | None,
-        Option(
-            metavar="DIRECTORY",
-            show_default=False,
-            help="Folder that keeps unfinished work, to go on from.",
-        ),
-    ] = None,
-    browser: Annotated[
-        bool, Option("--browser/--no-browser", help="Open a browser, on a terminal.")
-    ] = True,
+    grouping: Grouping,
+    port: int = setting(9281, "Port on this machine; 0 for a free one.", min=0, max=65535),
+    write: bool = setting(False, "Let the page judge, delete, mark, move and undo."),
+    show: list[str] | None = setting(
+        None, "Field to show beside each text; may be repeated.", metavar="FIELD"
+    ),
+    work: Path | None = work(),
+    browser: bool = setting(True, "Open a browser, on a terminal."),
 ) -> None:
     """Open a page to look at duplicates, judge them, and undo.
 
@@ -59,7 +42,6 @@ def review_command(
         from esdedup.review.server import serve
     except ImportError as error:
         raise MissingExtra("the page needs more: pip install 'esdedup[review]'") from error
-    grouping = group_options.grouping()
     with target.open() as index:
         place = index.place
     review = review_of(place, grouping, write=write, show=show or (), work=work)
@@ -67,7 +49,7 @@ def review_command(
     with ExitStack() as stack:
 
         def started(url: str) -> None:
-            typer.echo(url)
+            click.echo(url)
             sys.stdout.flush()
             message("Ctrl-C ends it")
             if browser and sys.stdout.isatty():

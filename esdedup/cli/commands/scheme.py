@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from esdedup.analysis.describe import CHANCE_SIMILARITY, describe
+from esdedup.analysis.describe import describe
 from esdedup.analysis.feature_weights import count_corpus, weighted_by_corpus, weighted_by_table
 from esdedup.analysis.sampling import texts_of_index
+from esdedup.arguments import setting
 from esdedup.cli.files import named_files
-from esdedup.cli.options import AsJson, Target, with_target
+from esdedup.cli.options import Target, as_json
 from esdedup.cli.output import message, print_json, print_table, steps, wants_json, write_page
 from esdedup.exceptions import UsageError
 from esdedup.models import MOST_SAMPLED
@@ -31,79 +30,44 @@ from esdedup.text.shingles import Shingling
 
 _CORPUS_BATCH = 2_000
 MOST_DOCUMENTS = 1e15
-Output = Annotated[Path | None, typer.Option("--output", "-o", help="File to write the scheme to.")]
-Threshold = Annotated[
-    float, typer.Option("--threshold", "-t", help="Jaccard similarity to find ...")
-]
-Recall = Annotated[float, typer.Option(help="... with this probability.")]
-Chance = Annotated[
-    float, typer.Option(min=0, max=1, help="Similarity of unrelated texts, for the cost.")
-]
+output = setting(None, "File to write the scheme to.", "-o")
 
 
-def option(help: str, *names: str, panel: str | None = None, **checks: Any) -> Any:
-    """An option of a command. panel: heading under which it stands."""
-    return typer.Option(*names, rich_help_panel=panel, help=help, **checks)
-
-
-_text, _minhash, _simhash, _weights = (
-    functools.partial(option, panel=panel)
-    for panel in ("Text", "MinHash", "SimHash", "Weights of features")
-)
-
-
-@with_target
-def scheme(
+def scheme_command(
     target: Target,
-    output: Output = None,
-    threshold: Threshold = 0.5,
+    output: Path | None = output,
+    threshold: float = setting(0.5, "Jaccard similarity to find ...", "-t"),
     # With one swap, the bands of the default scheme find this share.
-    recall: Recall = 0.94,
-    shingle: Annotated[
-        str, typer.Option(help="word:N, char:N or jieba:N (Chinese words).")
-    ] = "word:3",
-    documents: Annotated[
-        float, typer.Option(min=1, max=MOST_DOCUMENTS, help="Tell the cost at this many documents.")
-    ] = 1e6,
-    chance: Chance = CHANCE_SIMILARITY,
-    form: Annotated[Form, _text("Unicode normal form.", "--normalise")] = "NFKC",
-    casefold: Annotated[bool, _text("Fold case.", "--casefold/--no-casefold")] = True,
-    stop_words: Annotated[Path | None, _text("File of stop words, one a line.")] = None,
-    seed: Annotated[int, _text("Key of all hashes.")] = 1,
-    minhash: Annotated[bool, _minhash("Make bands.", "--minhash/--no-minhash")] = True,
-    permutations: Annotated[int, _minhash("Length of a signature.")] = 128,
-    bands: Annotated[int | None, _minhash("Number of bands; with --rows.")] = None,
-    rows: Annotated[int | None, _minhash("Rows of a band; with --bands.")] = None,
-    token_bits: Annotated[int, _minhash("Bits of a band's token.")] = 30,
-    signature: Annotated[int, _minhash("Single values as tokens, for similar --nearest: 128.")] = 0,
-    simhash: Annotated[bool, _simhash("Make segments.", "--simhash/--no-simhash")] = True,
-    segments: Annotated[
-        str, _simhash("Segments x bits: 4x16, 2x32, 4x32; or blocks: 6c3.")
-    ] = "4x16",
-    bits: Annotated[int, _simhash("64 or 128, for blocks such as 6c3.")] = 64,
-    features: Annotated[int, _simhash("Tokens of a feature.")] = 2,
-    weighting: Annotated[Weighting, _simhash("Weigh by occurrences, or each once.")] = "tf",
-    weights: Annotated[Path | None, _weights("JSON file of weights or of frequencies.")] = None,
-    idf_from: Annotated[
-        list[str] | None, _weights("Files to count document frequencies in.")
-    ] = None,
-    text_field: Annotated[
-        list[str] | None,
-        _weights("Field of these files with the text; may be repeated.", show_default="text"),
-    ] = None,
-    encoding: Annotated[
-        str | None, _weights("Encoding of these files.", show_default="UTF-8")
-    ] = None,
-    idf_from_index: Annotated[
-        bool, _weights("Count document frequencies in the index.", "--idf-from-index")
-    ] = False,
-    sample: Annotated[
-        int | None,
-        _weights(
-            "Count in this many random documents.", min=1, max=MOST_SAMPLED, show_default="all"
-        ),
-    ] = None,
-    as_json: AsJson = None,
+    recall: float = setting(0.94, "... with this probability."),
+    shingle: str = setting("word:3", "word:N, char:N or jieba:N (Chinese words)."),
+    documents: float = setting(
+        1e6, "Show the cost at this many documents.", min=1, max=MOST_DOCUMENTS
+    ),
+    form: Form = setting("NFKC", "Unicode normal form.", "--normalise", rare=True),
+    casefold: bool = setting(True, "Fold case.", rare=True),
+    stop_words: Path | None = setting(None, "File of stop words, one a line."),
+    seed: int = setting(1, "Key of all hashes.", rare=True),
+    minhash: bool = setting(True, "Compute bands.", rare=True),
+    permutations: int = setting(128, "Length of a signature.", rare=True),
+    bands: int | None = setting(None, "Number of bands; with --rows.", rare=True),
+    rows: int | None = setting(None, "Rows of a band; with --bands.", rare=True),
+    token_bits: int = setting(30, "Bits of a band's token.", rare=True),
+    signature: int = setting(0, "Single values as tokens, for similar --nearest: 128."),
+    simhash: bool = setting(True, "Compute segments."),
+    segments: str = setting("4x16", "Segments x bits: 4x16, 2x32, 4x32."),
+    features: int = setting(2, "Tokens of a feature.", rare=True),
+    weighting: Weighting = setting("tf", "Weigh by occurrences, or each once.", rare=True),
+    weights: Path | None = setting(None, "JSON file of weights or of frequencies."),
+    idf_from: list[str] | None = setting(None, "Files to count document frequencies in."),
+    text_field: list[str] | None = setting(
+        None, "Field of these files with the text; may be repeated.", rare=True
+    ),
+    encoding: str | None = setting(None, "Encoding of these files.", rare=True),
+    idf_from_index: bool = setting(False, "Count document frequencies in the index."),
+    sample: int | None = setting(
+        None, "Count in this many random documents.", min=1, max=MOST_SAMPLED, rare=True
+    ),
+    as_json: bool | None = as_json(),
 ) -> None:
     """Choose the parameters of an index, and show their recall and cost.
 
@@ -112,16 +76,16 @@ def scheme(
     With --output, or in a pipe, the scheme is written for esdedup index --scheme. A file for
     --weights holds {"weights": {FEATURE: WEIGHT}}, or
     {"documents": N, "frequencies": {FEATURE: DOCUMENTS}}.
-    """  # fmt: skip
+    """
     normalisation = Normalisation(form, casefold)
     others: dict[str, Any] = {
         "normalisation": normalisation,
         "shingling": _shingling(shingle, stop_words, normalisation),
-        "simhash": SimHash(parse_layout(segments, bits), features, weighting) if simhash else None,
+        "simhash": SimHash(parse_layout(segments), features, weighting) if simhash else None,
         "seed": seed,
     }
     if (bands is None) != (rows is None):
-        raise UsageError("--bands and --rows go together")
+        raise UsageError("--bands and --rows require each other")
     if not minhash:
         made = Scheme(minhash=None, **others)
     elif bands is not None and rows is not None:
@@ -130,9 +94,9 @@ def scheme(
         others |= {"permutations": permutations, "token_bits": token_bits, "signature": signature}
         made = Scheme.for_threshold(threshold, recall=recall, **others)
     if [weights is not None, bool(idf_from), idf_from_index].count(True) > 1:
-        raise UsageError("give one of --weights, --idf-from and --idf-from-index")
+        raise UsageError("use one of --weights, --idf-from and --idf-from-index")
     if sample is not None and not idf_from_index:
-        raise UsageError("--sample goes with --idf-from-index")
+        raise UsageError("--sample requires --idf-from-index")
     if idf_from_index:
         made = _with_frequencies(made, _counted_in(target, made, sample))
     elif idf_from:
@@ -144,7 +108,7 @@ def scheme(
     if wants_json(as_json):
         print_json(made.to_json())
     else:
-        print_table([("", "text"), ("", "text")], describe(made, documents, chance))
+        print_table([("", "text"), ("", "text")], describe(made, documents))
 
 
 def write_scheme(path: Path | None, scheme: Scheme) -> None:
@@ -207,7 +171,7 @@ def _texts(files: list[str], text_fields: list[str], encoding: str | None) -> It
     """The texts of files, in batches. Records without a text are counted and left out."""
     skipped = 0
     files = named_files(files, encoding=encoding)
-    read = functools.partial(read_records, encoding=encoding, columns=text_fields)
+    read = partial(read_records, encoding=encoding, columns=text_fields)
     records = itertools.chain.from_iterable(map(read, files))
     while batch := list(itertools.islice(records, _CORPUS_BATCH)):
         found = [text_at(each.source, text_fields) for each in batch if isinstance(each, Record)]

@@ -1,4 +1,4 @@
-"""esdedup similar, query: the documents most like a text, and the search that finds them."""
+"""esdedup similar, query: find the documents most similar to a text, or print the search."""
 
 from __future__ import annotations
 
@@ -6,21 +6,25 @@ import functools
 import itertools
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from typer import Exit, Option
+import click
+from click.core import ParameterSource
+from click.exceptions import Exit
 
-from esdedup.cli import options
-from esdedup.cli.files import EncodingOption, Reasons, named_files
+from esdedup.arguments import setting
+from esdedup.cli.command import option_of
+from esdedup.cli.files import Reasons, named_files
+from esdedup.cli.options import Target, as_json
 from esdedup.cli.output import count, message, print_json, print_table, snippet, wants_json, warn
 from esdedup.exceptions import RecordError, UsageError
 from esdedup.index import Index
-from esdedup.models import FIELD, Metric, Query, Result
+from esdedup.models import Metric, Query, Result
 from esdedup.records.files import BadRecord, Record, read_records
 from esdedup.records.streams import STDIN, check_encoding, standard_input
-from esdedup.search.limits import LOOKING, MAX_CANDIDATES, RECALL, Limits
+from esdedup.search.limits import Limits
 from esdedup.search.warnings import lacking, percent
 from esdedup.stores.fields import text_at, text_of, value_at
 
@@ -31,83 +35,60 @@ _QUERIES_AT_ONCE = 500
 class SearchOptions:
     """The options that say which documents to look for."""
 
-    text: Annotated[str | None, Option(help="The text itself.")] = None
-    file: Annotated[str | None, Option(help="A file that holds the text; - is standard input.")] = (
-        None
+    text: str | None = setting(None, "The text itself.")
+    file: str | None = setting(None, "A file that holds the text; - is standard input.")
+    encoding: str | None = setting(None, "Encoding of files.", rare=True, show_default="UTF-8")
+    id: str | None = setting(None, "The id of an indexed document.")
+    nearest: bool = setting(False, "Find the k nearest documents: no threshold.")
+    filter: list[str] | None = setting(
+        None,
+        'A query that matches must meet too, such as {"term": {"tenant": "a"}}; may be repeated.',
+        metavar="JSON",
     )
-    encoding: EncodingOption = None
-    id: Annotated[str | None, Option(help="The id of an indexed document.")] = None
-    metric: options.MetricOption = "jaccard"
-    threshold: options.Looking = None
-    nearest: Annotated[
-        bool, Option("--nearest", help="Find the k nearest, however unlike: no threshold.")
-    ] = False
-    distance: options.Distance = None
-    recall: options.Recall = RECALL
-    candidates: Annotated[
-        int, Option(min=1, max=MAX_CANDIDATES, help="Maximum number of documents to verify.")
-    ] = 1_000
-    filter: options.FilterOption = None
 
     def check(self, **more: str | None) -> None:
-        """Raise UsageError unless one text is given. more: other options that give one."""
+        """Raise UsageError unless one option names a text. more: other options that name one."""
         given = {"text": self.text, "file": self.file, "id": self.id, **more}
         if sum(value is not None for value in given.values()) != 1:
             *names, last = (f"--{name}" for name in given)
             raise UsageError(f"give one of {', '.join(names)} and {last}")
 
-    def limits(self, matches: int = 10, max_bucket: int | None = None) -> Limits:
-        """The limits that the options name. Raises UsageError if options contradict each other."""
-        options.check_metric_options(self.metric, self.threshold, self.distance)
-        if self.nearest:
-            if self.metric == "hamming":
-                raise UsageError("--nearest goes with --metric jaccard")
-            if self.threshold is not None:
-                raise UsageError("give one of --threshold and --nearest")
-            if max_bucket is not None:
-                raise UsageError("--max-bucket goes without --nearest")
-        default = None if self.nearest else LOOKING
-        least = default if self.threshold is None else self.threshold
-        how_far = (self.distance, matches, self.candidates, self.recall, max_bucket)
-        return Limits(self.metric, least, *how_far)
+    def limits(self, limits: Limits) -> Limits:
+        """Return the limits, without the threshold for --nearest. Raises UsageError."""
+        if not self.nearest:
+            return limits
+        if limits.metric == "hamming":
+            raise UsageError("--nearest requires --metric jaccard")
+        context = click.get_current_context()
+        for name in ("threshold", "max_bucket"):
+            if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+                raise UsageError(f"--nearest can't be combined with {option_of(name)}")
+        return replace(limits, threshold=None)
 
     def query(self, index: Index) -> Query:
-        """The query by the text, the file, or the id."""
+        """Return the query by the text, the file, or the id."""
         text = _read(self.file, self.encoding) if self.file is not None else self.text
         return index.query(text, self.id, _read_filters(self.filter))
 
 
-@options.with_target
-def similar(
-    target: options.Target,
+def similar_command(
+    target: Target,
     search: SearchOptions,
-    batch: Annotated[
-        str | None,
-        Option(metavar="FILE", help="Texts: a file, folder or pattern, as index takes it."),
-    ] = None,
-    k: Annotated[int, Option("-k", min=1, help="Maximum number of matches.")] = 10,
-    max_bucket: Annotated[
-        int | None,
-        Option(
-            min=1,
-            metavar="N",
-            show_default="no limit",
-            help="Leave out buckets that hold more than N documents.",
-        ),
-    ] = None,
-    source: Annotated[
-        bool, Option("--source", help="With JSON: the fields of each match too.")
-    ] = False,
-    as_json: options.AsJson = None,
+    limits: Annotated[Limits, "query"],
+    batch: str | None = setting(
+        None, "Many texts: a file, folder or pattern, as index reads it.", metavar="FILE"
+    ),
+    source: bool = setting(False, "With JSON: include the fields of each match."),
+    as_json: bool | None = as_json(),
 ) -> None:
     """Find the documents most similar to a text.
 
     Example: esdedup similar -i news --text "The council met on Monday"
 
-    Give the text, a file that holds it, the id of a document, or many texts (--batch).
+    Name the text, a file that holds it, the id of a document, or many texts (--batch).
     """
     search.check(batch=batch)
-    limits = search.limits(k, max_bucket)
+    limits = search.limits(limits)
     with target.open() as index:
         if batch is not None:
             filters = _read_filters(search.filter)
@@ -133,27 +114,25 @@ def similar(
         _show(result, limits, text_fields)
 
 
-@options.with_target
-def query(
-    target: options.Target,
+def query_command(
+    target: Target,
     search: SearchOptions,
-    collapse: Annotated[
-        bool, Option("--collapse", help="Return only the best document of each group.")
-    ] = False,
+    limits: Annotated[Limits, "query"],
+    collapse: bool = setting(False, "Return only the best document of each group."),
 ) -> None:
     """Print the search for a text's candidates as JSON.
 
     Example: esdedup query -i news --id 17 --collapse
 
-    Any client can send it. A hit's score is the number of tokens that it shares with the text.
-    Hits share as many as the recall at the threshold allows to ask for.
+    Any client can send it. The score of a hit is the number of tokens that it shares with the text.
+    Hits share as many as the recall at the threshold requires.
     """
     search.check()
-    limits = search.limits()
+    limits = search.limits(limits)
     with target.open() as index:
         print_json(index.request_body(search.query(index), limits, collapse=collapse))
         if stop := index.meta.stop:
-            message(f"The index's stop list ({count(len(stop), 'token')}) is not looked for")
+            message(f"The search skips the stop list of the index ({count(len(stop), 'token')})")
 
 
 def _as_json(result: Result, id: str | None, with_source: bool) -> dict[str, Any]:
@@ -162,7 +141,7 @@ def _as_json(result: Result, id: str | None, with_source: bool) -> dict[str, Any
         measure = "distance" if match.similarity is None else "similarity"
         found = {"id": match.id, measure: getattr(match, measure), "matched": match.matched}
         if with_source:
-            found["source"] = {name: value for name, value in match.source.items() if name != FIELD}
+            found["source"] = dict(match.source)
         matches.append(found)
     return {
         "query": id,
@@ -197,7 +176,7 @@ def _show(result: Result, limits: Limits, text_fields: Sequence[str]) -> None:
 
 
 def _stopped(result: Result, metric: Metric) -> str | None:
-    """A warning if bands or segments were left out, else None."""
+    """Return a warning if bands or segments were skipped, else None."""
     if not result.stopped:
         return None
     parts, missing = "bands", "a match that shares only these is missing"
@@ -212,7 +191,7 @@ def _stopped(result: Result, metric: Metric) -> str | None:
 
 
 def _read_filters(filters: list[str] | None) -> list[dict[str, Any]]:
-    """The queries that --filter gives. Raises UsageError if one is not a JSON object."""
+    """Return the queries of --filter. Raises UsageError if one is not a JSON object."""
     read = []
     for text in filters or ():
         try:
@@ -282,7 +261,7 @@ def _answer_all(
 def _query_of(
     record: Record | BadRecord, text_fields: Sequence[str], filters: list[dict[str, Any]]
 ) -> tuple[str, Query]:
-    """The query of a record, with its name: its id, which is left out of its own matches."""
+    """Return the query of a record, with its name: its id, which its own matches leave out."""
     if isinstance(record, BadRecord):
         raise RecordError(record.reason)
     text, id = text_of(record.source, text_fields), value_at(record.source, "id")

@@ -1,48 +1,34 @@
-"""esdedup stats, stop: what an index holds, and its stop list."""
+"""esdedup stats, stop: show what an index holds, and change its stop list."""
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Annotated, Any, Literal
-
-import typer
+from typing import Any, Literal
 
 from esdedup.analysis.describe import describe
+from esdedup.arguments import setting
 from esdedup.cli import output
-from esdedup.cli.options import AsJson, Target, Yes, with_target
+from esdedup.cli.options import Target, as_json, yes
 from esdedup.cli.output import capital, count, message
 from esdedup.exceptions import UsageError
 from esdedup.index import Index
 from esdedup.search.hot_buckets import MOST_COUNTED, HotBucket, HotBuckets
 from esdedup.stores.stop_list import stop_entries, stopped_tokens
 
-_size = functools.partial(typer.Option, min=1, metavar="N", show_default=False)
-Hot = Annotated[
-    int | None,
-    _size(max=MOST_COUNTED, help="Also the N largest buckets: tokens of most documents."),
-]
-Tokens = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="[TOKEN]...", show_default=False, help="Tokens to add, as stats --hot shows them."
+
+def stats_command(
+    target: Target,
+    hot: int | None = setting(
+        None,
+        "Also the N largest buckets: tokens of most documents.",
+        metavar="N",
+        min=1,
+        max=MOST_COUNTED,
     ),
-]
-Over = Annotated[int | None, _size(help="Add buckets of more than N documents, after asking.")]
-TokenKind = Annotated[
-    Literal["minhash", "simhash"], typer.Option("--kind", help="With --over: which tokens.")
-]
-Remove = Annotated[
-    list[str] | None,
-    typer.Option(metavar="TOKEN", show_default=False, help="Take a token out; may be repeated."),
-]
-Clear = Annotated[bool, typer.Option("--clear", help="Take all tokens out.")]
-
-
-@with_target
-def stats(target: Target, hot: Hot = None, as_json: AsJson = None) -> None:
+    as_json: bool | None = as_json(),
+) -> None:
     """Show the documents, scheme and size of an index.
 
     Example: esdedup stats -i news --hot 10
@@ -74,7 +60,7 @@ def stats(target: Target, hot: Hot = None, as_json: AsJson = None) -> None:
     output.print_table([("", "text"), ("", "text")], rows, title=capital(where))
     if largest is not None:
         _show_buckets(largest.buckets, "Largest buckets")
-        _tell_what_is_sure(largest)
+        _warn_of_small(largest)
 
 
 def _as_json(bucket: HotBucket) -> dict[str, Any]:
@@ -93,33 +79,36 @@ def _show_buckets(buckets: Sequence[HotBucket], title: str) -> None:
     output.print_table(columns, rows, title)
 
 
-def _tell_what_is_sure(found: HotBuckets) -> None:
+def _warn_of_small(found: HotBuckets) -> None:
     message(
         f"Found in a sample of {count(found.sampled, 'document')}: a bucket of fewer than"
         f" {found.sure:,} may be missed"
     )
 
 
-@with_target
-def stop(
+def stop_command(
     target: Target,
-    tokens: Tokens = None,
-    over: Over = None,
-    kind: TokenKind = "minhash",
-    remove: Remove = None,
-    clear: Clear = False,
-    yes: Yes = False,
-    as_json: AsJson = None,
+    tokens: list[str] | None = setting(
+        None, "Tokens to add, as stats --hot shows them.", argument=True, metavar="[TOKEN]..."
+    ),
+    over: int | None = setting(
+        None, "Add buckets of more than N documents, after asking.", metavar="N", min=1
+    ),
+    kind: Literal["minhash", "simhash"] = setting("minhash", "With --over: which tokens."),
+    remove: list[str] | None = setting(None, "Remove a token; may be repeated.", metavar="TOKEN"),
+    clear: bool = setting(False, "Remove all tokens."),
+    yes: bool = yes(),
+    as_json: bool | None = as_json(),
 ) -> None:
     """Show or change the stop list of an index.
 
     Example: esdedup stop -i news --over 10000
 
-    Searches and pairs leave out the tokens of the stop list, because boilerplate gives very many
+    Searches and pairs skip the tokens of the stop list, because boilerplate gives very many
     documents the same token. Documents keep their tokens, and the list can be changed at any time.
     """
     if sum(map(bool, (tokens, over, remove, clear))) > 1:
-        raise UsageError("give one of tokens to add, --over, --remove and --clear")
+        raise UsageError("use one of tokens to add, --over, --remove and --clear")
     with target.open() as index:
         scheme, before = index.scheme, index.meta.stop
         after = {*before, *stop_entries(tokens or (), scheme)}
@@ -129,7 +118,7 @@ def stop(
             buckets = f"{'this' if len(found) == 1 else 'these'} {count(len(found), 'bucket')}"
             question = f"Leave {buckets} out of all searches of {target.index!r}?"
             if found and not output.agreed(question, yes):
-                message(f"{question} Not without a yes: --yes")
+                message(f"{question} Not a terminal: pass --yes to confirm")
                 return
         if remove:
             gone = set(stop_entries(remove, scheme))
@@ -162,7 +151,7 @@ def _large(index: Index, over: int, kind: str, as_json: bool) -> list[HotBucket]
     if not fresh:
         message(f"No bucket of more than {count(over, 'document')} that is not stopped was found")
     if over < found.sure:
-        _tell_what_is_sure(found)
+        _warn_of_small(found)
     return fresh
 
 

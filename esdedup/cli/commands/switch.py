@@ -4,41 +4,48 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import Annotated
-
-from typer import Option
+from pathlib import Path
 
 from esdedup.admin.backfill import BackfillPlan, Effort, backfill, plan_backfill
 from esdedup.admin.switch import complete, empty_former, fill_next, plan_switch
-from esdedup.cli import options
+from esdedup.arguments import setting
 from esdedup.cli.commands.backfill import run, show
 from esdedup.cli.files import dead_letters
+from esdedup.cli.options import (
+    ClusterTarget,
+    as_json,
+    max_rate,
+    scheme,
+    scheme_in,
+    text_field,
+    workers,
+    yes,
+)
 from esdedup.cli.output import agreed, count, message
 from esdedup.records.dead_letters import dead_letter_path
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.mapping import index_mapping
 
 
-@options.with_target
 def switch_command(
-    target: options.ClusterTarget,
-    scheme: options.SchemeOption = None,
-    text_field: options.TextField = None,
-    workers: options.Workers = 1,
-    max_rate: options.MaxRate = None,
-    keep: Annotated[bool, Option("--keep", help="Leave the old tokens in place for now.")] = False,
-    yes: options.Yes = False,
-    as_json: options.AsJson = None,
+    target: ClusterTarget,
+    scheme: Path | None = scheme(),
+    text_field: list[str] | None = text_field(),
+    workers: int = workers(),
+    max_rate: float | None = max_rate(),
+    keep: bool = setting(False, "Leave the old tokens in place for now."),
+    yes: bool = yes(),
+    as_json: bool | None = as_json(),
 ) -> None:
     """Change the scheme or text field of an index in use.
 
     Example: esdedup switch --index news --scheme new.json
 
     The new tokens are filled in beside the old ones. Searches use them when all are there. Then
-    the old ones are removed, after asking. Run it again after it was stopped: it goes on.
+    the old ones are removed, after asking. Run the same command again to resume an interrupted run.
     """
-    wanted = options.scheme_in(scheme)
-    effort = Effort(workers, rate=max_rate)
+    wanted = scheme_in(scheme)
+    effort = Effort(workers, max_rate)
     path = dead_letter_path(target.index)
     with target.connected() as cluster, dead_letters(path) as letters:
         plan = plan_switch(cluster, target.index, wanted, text_field)
@@ -73,7 +80,7 @@ def switch_command(
         field, documents = forgetting.meta.former, count(forgetting.waiting, "document")
         question = f"Remove the old tokens, in the field {field!r}, from {documents}?"
         if not agreed(question, yes):
-            message(f"{question} Not without a yes: esdedup switch --index {plan.name} --yes")
+            message(f"{question} Not a terminal: pass --yes to confirm")
             return
         report = empty_former(cluster, plan, forgetting, fill, message)
         show(report, f"Field {field!r} of {plan.name!r}, emptied", 0, target, as_json)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 
@@ -13,16 +12,9 @@ from esdedup.analysis.distribution import BINS, bars, similarity_histogram
 from esdedup.analysis.sampling import Sampled, sample_neighbours
 from esdedup.analysis.to_json import to_json
 from esdedup.analysis.tuning import LAYOUTS, Choice, Neighbours, choices, meeting, unrelated
-from esdedup.cli.commands.scheme import (
-    MOST_DOCUMENTS,
-    Chance,
-    Output,
-    Recall,
-    Threshold,
-    option,
-    write_scheme,
-)
-from esdedup.cli.options import AsJson, Target, scheme_in, with_target
+from esdedup.arguments import setting
+from esdedup.cli.commands.scheme import MOST_DOCUMENTS, output, write_scheme
+from esdedup.cli.options import Target, as_json, scheme_in
 from esdedup.cli.output import Kind, message, only_plain, print_json, print_table, steps, wants_json
 from esdedup.exceptions import UsageError
 from esdedup.models import MOST_SAMPLED
@@ -35,61 +27,59 @@ _BINS = 50
 _PERCENT_A_BLOCK = 6.25
 
 
-@with_target
-def tune(
+def tune_command(
     target: Target,
-    threshold: Threshold = 0.8,
-    recall: Recall = 0.95,
-    sample: Annotated[
-        int | None,
-        option(
-            "Learn from this many documents of the index.",
-            min=2,
-            max=MOST_SAMPLED,
-            show_default="none: no index is read",
-        ),
-    ] = None,
-    output: Output = None,
-    documents: Annotated[
-        float | None,
-        option(
-            "Tell the cost at this many documents.",
-            min=1,
-            max=MOST_DOCUMENTS,
-            show_default="the index's, with --sample; else a million",
-        ),
-    ] = None,
-    rows: Annotated[
-        int | None,
-        option("Choose this number of rows.", show_default="the most that the permutations allow"),
-    ] = None,
-    permutations: Annotated[
-        int | None,
-        option("Length of a signature.", min=1, max=MOST_PERMUTATIONS, show_default="the scheme's"),
-    ] = None,
-    scheme: Annotated[
-        Path | None,
-        option(
-            "Scheme file to change the bands and rows of.",
-            show_default="the index's, with --sample; else the default one",
-        ),
-    ] = None,
-    chance: Chance = CHANCE_SIMILARITY,
-    candidates: Annotated[
-        int, option("Verify at most this many per sampled text.", min=1, max=10_000)
-    ] = 1_000,
-    # Servers take seeds of 64 bits.
-    seed: Annotated[int, option("Choose another random sample.", min=-(2**63), max=2**63 - 1)] = 1,
-    as_json: AsJson = None,
+    threshold: float = setting(0.8, "Jaccard similarity to find ...", "-t"),
+    recall: float = setting(0.95, "... with this probability."),
+    sample: int | None = setting(
+        None,
+        "Learn from this many documents of the index.",
+        min=2,
+        max=MOST_SAMPLED,
+        show_default="none: no index is read",
+    ),
+    output: Path | None = output,
+    documents: float | None = setting(
+        None,
+        "Show the cost at this many documents.",
+        min=1,
+        max=MOST_DOCUMENTS,
+        show_default="the index's, with --sample; else a million",
+    ),
+    rows: int | None = setting(
+        None, "Choose this number of rows.", show_default="the most that the permutations allow"
+    ),
+    permutations: int | None = setting(
+        None,
+        "Length of a signature.",
+        min=1,
+        max=MOST_PERMUTATIONS,
+        rare=True,
+        show_default="the scheme's",
+    ),
+    scheme: Path | None = setting(
+        None,
+        "Scheme file to change the bands and rows of.",
+        show_default="the index's, with --sample; else the default one",
+    ),
+    chance: float = setting(
+        CHANCE_SIMILARITY, "Similarity of unrelated texts, for the cost.", min=0, max=1, rare=True
+    ),
+    candidates: int = setting(
+        1_000, "Maximum documents to verify for a sampled text.", min=1, max=10_000, rare=True
+    ),
+    # Servers accept seeds of 64 bits.
+    seed: int = setting(1, "Choose another random sample.", min=-(2**63), max=2**63 - 1, rare=True),
+    as_json: bool | None = as_json(),
 ) -> None:
     """Choose bands and rows, and show their recall and cost.
 
     Example: esdedup tune --sample 2000 --threshold 0.8 -o scheme.json
 
     With --sample, the figures are of the documents of an index, which --url, --db and --index name.
-    """  # fmt: skip
+    """
     if sample is not None and scheme is not None:
-        raise UsageError("--sample takes the index's own scheme: leave --scheme out")
+        raise UsageError("--sample uses the index's own scheme: leave --scheme out")
     if sample is not None:
         base, sampled = _sampled(target, sample, seed, candidates)
         neighbours = sampled.neighbours.of(documents or sampled.neighbours.documents)

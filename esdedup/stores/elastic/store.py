@@ -15,6 +15,7 @@ from typing import Any
 
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.models import (
+    FIELD,
     WHOLE,
     CandidateQuery,
     Candidates,
@@ -346,6 +347,21 @@ class ClusterStore:
 
     def names(self) -> list[str]:
         return indices.other_names(self.cluster, self.index)
+
+    def indices(self) -> list[str]:
+        params = {"filter_path": "*.mappings._meta", "expand_wildcards": "open"}
+        _, answer = self.cluster.ask("GET", "/_mapping", params=params)
+        with self.cluster.reading():
+            return sorted(
+                name for name, found in answer.items() if FIELD in found["mappings"]["_meta"]
+            )
+
+    def drop(self) -> None:
+        named = indices.resolve(self.cluster, self.index)
+        if named.kind != "index":
+            listed = ", ".join(named.indices)
+            raise UsageError(f"{self.index!r} is an {named.kind} of {listed}: name an index")
+        self.cluster.ask("DELETE", self._path)
 
     def beside(self, index: str) -> ClusterStore:
         return ClusterStore(self.cluster, index)

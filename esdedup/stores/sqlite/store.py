@@ -237,6 +237,20 @@ class LocalStore:
     def names(self) -> list[str]:
         return []
 
+    def indices(self) -> list[str]:
+        if not self._database.exists:
+            return []
+        with self._database.reading() as db:
+            if not db.execute("PRAGMA user_version").fetchone()[0]:
+                return []
+            found = db.execute("SELECT name FROM esdedup_indices ORDER BY name").fetchall()
+        return [name for (name,) in found]
+
+    def drop(self) -> None:
+        with self._writing() as tables:
+            tables.drop()
+            tables.db.execute("DELETE FROM esdedup_indices WHERE name = ?", (self.index,))
+
     def beside(self, index: str) -> LocalStore:
         other = LocalStore(self._database.path, index)
         other._database = self._database

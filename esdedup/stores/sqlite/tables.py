@@ -151,6 +151,11 @@ class Tables:
         self.db.execute(f"CREATE TABLE {self._name('listed')}(number INTEGER NOT NULL)")
         self.db.execute(f"INSERT INTO {self._name('listed')} VALUES(0)")
 
+    def drop(self) -> None:
+        """Delete the tables."""
+        for name in ("documents", "groups", *_LISTED, "listed"):
+            self.db.execute(f"DROP TABLE {self._name(name)}")
+
     def last(self) -> int:
         """The highest number of a document, or 0."""
         last = f"SELECT coalesce(max(number), 0) FROM {self.documents}"
