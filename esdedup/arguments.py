@@ -131,10 +131,7 @@ def settings_of(kind: type[Any], use: str | None = None) -> Mapping[str, Setting
 
 
 def from_settings(
-    kind: type[_Made],
-    given: Mapping[str, Any],
-    base: _Made | None = None,
-    use: str | None = None,
+    kind: type[_Made], given: Mapping[str, Any], base: _Made | None = None, use: str | None = None
 ) -> _Made:
     """Make a dataclass from its settings by name. base: has the values of the others.
 

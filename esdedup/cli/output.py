@@ -198,10 +198,7 @@ def warn_before(index: Index, metric: Metric) -> None:
 
 def warn_after(recall: float | None, capped: Capped, limits: Limits) -> None:
     """Warn of pairs that can be missing: by the scheme's recall, or in large buckets."""
-    warn(
-        lacking_recall(recall, limits),
-        cut_buckets(capped, limits.max_per_bucket),
-    )
+    warn(lacking_recall(recall, limits), cut_buckets(capped, limits.max_per_bucket))
 
 
 def report_judged(judged: JudgedCounts) -> None:

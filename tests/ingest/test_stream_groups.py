@@ -367,7 +367,6 @@ def test_the_command(place: Place, target: list[str]) -> None:
     write_lines(Path("some.jsonl"), [{"id": id, "text": text} for id, text in texts.items()])
     arguments = ("index", "some.jsonl", "--json", *target, "--on-duplicate", "group")
     for options in (
-        ("--on-duplicate", "skip"),
         ("--distance", "3"),
         ("--metric", "hamming", "--distance", "60"),
         ("--metric", "hamming", "--threshold", "0.5"),

@@ -45,7 +45,13 @@ def test_types_of_public_calls_are_public(module: ModuleType, name: str) -> None
     assert not private
 
 
-@pytest.mark.parametrize("program", ["import esdedup; esdedup.UsageError, esdedup.__version__"])
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import esdedup; esdedup.UsageError, esdedup.__version__",
+        "import esdedup.cli; sys.argv[1:] = ['--help']; esdedup.cli.main()",
+    ],
+)
 def test_heavy_modules_are_imported_when_they_are_used(program: str) -> None:
     code = f"import sys\n{program}\nprint([name for name in {HEAVY} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -80,11 +80,7 @@ def run(
 
 
 def show(
-    report: ChangeReport,
-    title: str,
-    left_out: int,
-    target: ClusterTarget,
-    as_json: bool | None,
+    report: ChangeReport, title: str, left_out: int, target: ClusterTarget, as_json: bool | None
 ) -> None:
     """Print the report on standard output."""
     place = {"index": target.index, "address": target.address}

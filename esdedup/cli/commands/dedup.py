@@ -227,12 +227,7 @@ def undo_command(
         counts,
         output.wants_json(as_json),
         title=capital(index.store.where),
-        more={
-            **output.place_of(index),
-            "log": str(log),
-            "damage": reader.damage,
-            "failures": left,
-        },
+        more={**output.place_of(index), "log": str(log), "damage": reader.damage, "failures": left},
     )
     _tell_failures(report.failures, "listed by --json")
     if header.scheme != scheme:

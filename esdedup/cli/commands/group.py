@@ -14,12 +14,7 @@ from click.exceptions import Exit
 
 from esdedup.arguments import setting
 from esdedup.cli import options, output
-from esdedup.cli.files import (
-    FileOptions,
-    dead_letters,
-    named_files,
-    total_bytes,
-)
+from esdedup.cli.files import FileOptions, dead_letters, named_files, total_bytes
 from esdedup.cli.options import Target
 from esdedup.cli.output import Documents, capital, count, message
 from esdedup.cli.result_files import ResultFile, write_rows
@@ -252,10 +247,7 @@ class _Summary:
 
 
 def _check_for_spark(
-    target: Target,
-    grouping: Grouping,
-    edge_files: list[str],
-    results: ResultFile,
+    target: Target, grouping: Grouping, edge_files: list[str], results: ResultFile
 ) -> None:
     """Raise UsageError for options that Spark does not support."""
     if grouping.limits.metric != "jaccard":

@@ -9,10 +9,7 @@ from esdedup.cli.output import agreed, capital, count, message, print_json, prin
 from esdedup.index import indices
 
 
-def list_command(
-    target: Target,
-    as_json: bool | None = as_json(),
-) -> None:
+def list_command(target: Target, as_json: bool | None = as_json()) -> None:
     """List the indices of a file or a cluster.
 
     Example: esdedup list --db news.db
@@ -35,10 +32,7 @@ def list_command(
         message("No index")
 
 
-def drop_command(
-    target: Target,
-    yes: bool = yes(),
-) -> None:
+def drop_command(target: Target, yes: bool = yes()) -> None:
     """Delete an index with its documents, after asking.
 
     Example: esdedup drop -i news
