@@ -1,4 +1,4 @@
-"""Addresses and credentials of a cluster; credentials are never shown."""
+"""Parse addresses and credentials of a cluster; credentials never appear in messages."""
 
 from __future__ import annotations
 
@@ -23,12 +23,11 @@ class Connection:
     """Addresses and credentials of a cluster.
 
     urls: one or more nodes, http or https; empty with a cloud id. Give at most one of user name and
-    password, API key (encoded, or "id:key"), and bearer token.
-    ca_certs: a file of certificate authorities to trust. fingerprint: the SHA-256 of the server's
-    certificate, in hexadecimal, with or without colons; it replaces verification. timeout: seconds
-    that one request may take. retry_for: seconds in which a failed request is sent again; 0 for
-    never.
-    Raises UsageError for values that contradict each other or have another form.
+    password, API key (encoded, or "id:key"), and bearer token. ca_certs: a file of certificate
+    authorities to trust. fingerprint: the SHA-256 of the server's certificate, in hexadecimal, with
+    or without colons; it replaces verification. timeout: of one request, in seconds. retry_for:
+    seconds in which a failed request is retried; 0 for never. Raises UsageError for values that
+    contradict each other or have another form.
     """
 
     urls: tuple[str, ...] = ()
@@ -89,7 +88,7 @@ def connection_to(url: str | None, **options: Any) -> Connection:
 
 
 def split_address(address: str, given: str) -> SplitResult:
-    """The parts of an address. given: contains it, for messages. Raises UsageError if wrong."""
+    """Return the parts of an address, or raise UsageError. given: contains it, for messages."""
     try:
         parts = urlsplit(address)
         host, port = parts.hostname or "", parts.port
@@ -113,7 +112,7 @@ def check_file_name(name: str) -> None:
 
 
 def masked(address: str) -> str:
-    """The address for messages, without what may be a secret: up to the last @, and after a ?."""
+    """Mask what may be a secret in an address: up to the last @, and after a ?."""
     before, at, host = address.rpartition("@")
     host = re.sub(r"\?.*", "?***", host)
     if not at:

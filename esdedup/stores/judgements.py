@@ -1,11 +1,11 @@
-"""Judgements: what people decided about pairs of documents, and about the document that stays.
+"""Store judgements of people: on pairs of documents, and on the representatives of groups.
 
-They lie in an index of their own, beside the index that they are about and named for it. So its
-mapping and its documents stay as they are, and a new index of the same name has them still.
+They are stored in an index of their own, named for the index that they are about. That index's
+mapping and documents don't change, and a new index of the same name keeps the judgements.
 
-A judgement is about two texts, so that it holds only while both documents have the text that was
-judged. A text is known by its digest. If the index changes to a scheme that normalises texts in
-another way, the digests are made again from texts that are still the same.
+A judgement is about two texts and holds only while both documents have the text that was judged,
+which is identified by its digest. If the index changes to a scheme with another normalisation, the
+digests are computed again from texts that have not changed.
 """
 
 from __future__ import annotations
@@ -32,19 +32,17 @@ from esdedup.text.normalise import Normalisation
 Verdict = Literal["duplicate", "different", "unsure"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 PREFIX = "esdedup-judgements-"
-"""Before the name of an index, the name of the index of its judgements. A suffix would match the
-patterns of others' templates."""
+"""The prefix of an index of judgements. A suffix would match patterns of other templates."""
 
 
 @dataclass(frozen=True)
 class Judgement:
     """A verdict on two documents.
 
-    left, right: their ids, in natural order. verdict: "duplicate", "different", or "unsure", which
-    has no effect. digests: of both texts when they were judged, as `text_digests` makes them.
-    normalisation: of the texts, for the digests. similarity: exact Jaccard similarity, 0 to 1, or
-    None. judged: ISO 8601, UTC. drawn: the pair was drawn at random, so that it speaks for others,
-    and was not chosen by eye. Raises UsageError for another verdict or similarity.
+    left, right: their ids, in natural order. verdict: "unsure" has no effect. digests: of both
+    texts when they were judged. normalisation: of the texts, for the digests. similarity: exact
+    Jaccard similarity, 0 to 1, or None. judged: ISO 8601, UTC. drawn: the pair was drawn at random
+    and so represents others. Raises UsageError for another verdict or similarity.
     """
 
     left: str
@@ -72,15 +70,14 @@ class Judgement:
         """The inverse of `to_json`. Raises UsageError for another form."""
         if not isinstance(found, Mapping):
             raise UsageError("it is not a JSON object")
-        if missing := [each.name for each in fields(Judgement) if each.name not in found]:
-            raise UsageError(f"it has no {missing[0]}")
         try:
-            names = [each.name for each in fields(Judgement)]
-            given = {name: found[name] for name in names}
+            given = {each.name: found[each.name] for each in fields(Judgement)}
             left, right = given.pop("digests")
             digest_words([left, right])
             normalisation = Normalisation(**given.pop("normalisation"))
             made = Judgement(**given, digests=(left, right), normalisation=normalisation)
+        except KeyError as error:
+            raise UsageError(f"it has no {error.args[0]}") from error
         except (TypeError, ValueError) as error:
             raise UsageError(str(error)) from error
         if made.left == made.right:
@@ -95,8 +92,8 @@ _PATHS = [*(each.name for each in fields(Judgement)), "representative"]
 class Judgements:
     """All judgements about an index.
 
-    pairs: in the order in which they were made. representatives: ids of the documents that were
-    chosen to represent their groups.
+    pairs: in the order of their times. representatives: ids of the documents that were chosen to
+    represent their groups.
     """
 
     pairs: tuple[Judgement, ...] = ()
@@ -116,7 +113,7 @@ class Judgements:
 
     @property
     def acting(self) -> str:
-        """A digest of all that changes groups, to tell these judgements from others; "" if none."""
+        """A digest of the judgements that change groups; "" if none does."""
         acting = [each for each in self.pairs if each.verdict != "unsure"]
         if not acting and not self.representatives:
             return ""
@@ -126,10 +123,10 @@ class Judgements:
 
 
 def read_judgements(store: Store, meta: IndexMeta) -> Judgements:
-    """Return the judgements about the index of a store, with digests as its scheme makes them.
+    """Return the judgements about the index of a store, with digests of its scheme.
 
-    Judgements of another normalisation are left out if a text of theirs is gone or has changed.
-    Raises the errors of the store: who may not read judgements must not act without them.
+    Judgements of another normalisation are skipped if a text is gone or has changed. Raises the
+    errors of the store: a user who can't read judgements must not act without them.
     """
     beside = store.beside(PREFIX + store.index)
     if (own := beside.meta()) is None:
@@ -155,10 +152,7 @@ def read_judgements(store: Store, meta: IndexMeta) -> Judgements:
 
 
 def judged_elsewhere(store: Store) -> tuple[str, ...]:
-    """Return other names of the index of a store for which there are judgements.
-
-    Names whose judgements may not be read are left out.
-    """
+    """Return other names of the index that have judgements, if the user may read these."""
     found = []
     with suppress(PermissionDenied):
         for name in store.names():
@@ -176,7 +170,7 @@ def judge(
     similarity: float | None,
     drawn: bool = False,
 ) -> Judgement:
-    """Keep a judgement on two documents, given by id, in place of an earlier one on them.
+    """Store a judgement on two documents, given by id, and replace an earlier one.
 
     Raises UsageError for equal ids, and StoreError if a document does not exist or has no text.
     """
@@ -194,7 +188,7 @@ def judge(
 
 
 def stored_judgement(store: Store, one: str, other: str) -> Judgement | None:
-    """Return the judgement on two documents, given by id, as it is kept; None if none.
+    """Return the stored judgement on two documents, given by id, or None.
 
     Raises UsageError if it has another form, and the errors of the store.
     """
@@ -218,7 +212,7 @@ def forget_judgement(store: Store, one: str, other: str) -> None:
 
 
 def choose_representative(store: Store, id: str, instead_of: Sequence[str] = ()) -> None:
-    """Let a document represent its group from now on. instead_of: ids that are not to any more."""
+    """Let a document represent its group. instead_of: ids that represent theirs no longer."""
     _write(store, _id(id), {"representative": id, "judged": _now()})
     _remove(store, [_id(each) for each in instead_of if each != id])
 
@@ -237,7 +231,7 @@ def _write(store: Store, id: str, source: dict[str, Any]) -> None:
         meta = beside.meta() or IndexMeta(Scheme())
     report = beside.write([Document(id, {**source, FIELD: {"scheme": meta.scheme.id}})])
     for failure in report.failures:
-        raise StoreError(f"{beside.where}: the judgement was not kept: {failure.reason}")
+        raise StoreError(f"{beside.where}: the judgement was not stored: {failure.reason}")
     beside.refresh()
 
 
@@ -249,23 +243,19 @@ def _remove(store: Store, ids: Sequence[str]) -> None:
 
 
 def _renewed(pairs: Sequence[Judgement], store: Store, meta: IndexMeta) -> tuple[Judgement, ...]:
-    """The judgements, with digests of the index's normalisation."""
+    """Convert the judgements to digests of the index's normalisation."""
     wanted = meta.scheme.normalisation
-    others = {each.normalisation for each in pairs} - {wanted}
-    found: dict[Normalisation, dict[str, str]] = {}
-    for one in others:
-        same = [each for each in pairs if each.normalisation == one]
-        ids = {id for each in same for id in (each.left, each.right)}
-        found[one] = _digests(store, meta, ids, one)
-        found[wanted] = found.get(wanted, {}) | _digests(store, meta, ids, wanted)
+    former = [each for each in pairs if each.normalisation != wanted]
+    ids = {id for each in former for id in (each.left, each.right)}
+    used = {wanted, *(each.normalisation for each in former)} if former else ()
+    digest_of = {each: _digests(store, meta, ids, each) for each in used}
     kept = []
     for each in pairs:
         if each.normalisation != wanted:
-            former, now = found[each.normalisation], found[wanted]
-            unchanged = (former.get(each.left), former.get(each.right)) == each.digests
-            if not unchanged or each.left not in now or each.right not in now:
+            found = digest_of[each.normalisation]
+            if (found.get(each.left), found.get(each.right)) != each.digests:
                 continue
-            digests = now[each.left], now[each.right]
+            digests = digest_of[wanted][each.left], digest_of[wanted][each.right]
             each = replace(each, digests=digests, normalisation=wanted)
         kept.append(each)
     return tuple(kept)

@@ -1,9 +1,8 @@
-"""Sends bulk requests: chunks by bytes and count, and retries of single items.
+"""Send bulk requests: chunk by bytes and count, and retry single items.
 
-An item that was refused for load (429, 503) is sent again after a wait, and only such an item; the
-clients' own helpers do not do that by default. Every item ends as written, or as a failure with its
-reason. A document that is created again after an answer was lost conflicts with itself: `unsure`
-marks that.
+Only items that were refused for load (429, 503) are retried, after a wait; the clients' own helpers
+don't do that by default. Every item ends as written, or as a failure with its reason. A document
+that is created again after an answer was lost conflicts with itself: `unsure` marks that.
 """
 
 from __future__ import annotations
@@ -23,24 +22,21 @@ _FATAL = (
     "index_not_found_exception",
     "security_exception",
 )
-"""Types of errors with which an index refuses every document, and not only this one."""
+"""Types of errors with which an index refuses every document."""
 
 Send = Callable[[bytes], Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
 class BulkPolicy:
-    """The largest bulk request.
-
-    actions: their number. bytes: of the body; a larger document goes alone.
-    """
+    """The largest bulk request: number of actions, and bytes. A larger document goes alone."""
 
     actions: int = 1_000
     bytes: int = 5_000_000
 
 
 class CreatesOnly(StoreError):
-    """The name is of a data stream, which only takes new documents."""
+    """The name is of a data stream, which accepts only new documents."""
 
 
 @dataclass(frozen=True)
@@ -57,11 +53,9 @@ def write_actions(
     """Send actions until each one is written or has failed.
 
     send: sends one body. It raises StoreUnavailable if the body may be sent again, TooLarge if it
-    must be sent in pieces.
-
-    Raises StoreUnavailable when the server stays away; the message says how many documents were
-    acknowledged before. Raises the error of `errors.error_of` if the index refuses every document:
-    it is closed, blocked, or the user may not write to it.
+    must be split. Raises StoreUnavailable, with the number of documents acknowledged, when the
+    retries run out, and the error of `errors.error_of` if the index refuses every document: it is
+    closed, blocked, or the user may not write to it.
     """
     report = WriteReport()
     for chunk in _chunks(actions, policy):
@@ -114,19 +108,22 @@ def _write_chunk(pending: list[Action], send: Send, retries: Retries, where: str
         if not rejected:
             return report
         if len(rejected) < len(pending):
-            # The server is busy, and does its work.
+            # The server is busy, but makes progress.
             attempts = retries.attempts()
         pending = [action for action, _ in rejected]
         many = f"{where}: {len(pending)} documents rejected: {rejected[0][1]}"
         if not attempts.wait(StoreUnavailable(many)):
-            late = [(one, attempts.given_up(StoreUnavailable(why))) for one, why in rejected]
-            return report + WriteReport(failures=[Failure(one.id, str(why)) for one, why in late])
+            failures = [
+                Failure(one.id, str(attempts.given_up(StoreUnavailable(why))))
+                for one, why in rejected
+            ]
+            return report + WriteReport(failures=failures)
 
 
 def _sort_items(
     actions: Sequence[Action], items: Sequence[Mapping[str, Any]], where: str
 ) -> tuple[WriteReport, list[tuple[Action, str]]]:
-    """Counts of the settled items, and the actions to send again with the reason of each."""
+    """Return the counts of settled items, and the actions to retry with the reason of each."""
     created = updated = 0
     failures: list[Failure] = []
     rejected: list[tuple[Action, str]] = []
@@ -143,7 +140,7 @@ def _sort_items(
         elif isinstance(error, Mapping) and error.get("type") in _FATAL:
             raise error_of(status, result, where)
         elif "op_type of create are allowed in data streams" in reason:
-            raise CreatesOnly(f"{where} is a data stream, which takes only new documents")
+            raise CreatesOnly(f"{where} is a data stream, which accepts only new documents")
         elif "no write index is defined for alias" in reason:
             raise UsageError(
                 f"{where} is an alias of several indices, none of which is its write index: name"

@@ -1,4 +1,4 @@
-"""A cluster: requests that are sent again while it is not ready, and searches page by page."""
+"""Send requests to a cluster, retry them while it is not ready, and read pages of searches."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 _KEEP_ALIVE = "10m"
 _ITEM = ("status", "error", "result", "_index")
 _BULK = {"filter_path": ",".join(["error", "status", *(f"items.*.{name}" for name in _ITEM)])}
-"""Leaves the unread two thirds of the bytes out of answers."""
+"""Leaves unread values, two thirds of the bytes, out of answers."""
 NEEDS_ROUTING = "routing_missing_exception"
 """The error type for a document that is not found without its routing."""
 
 
 class Cluster:
-    """A cluster; requests are sent again while it is not ready."""
+    """A cluster. Requests are retried while it is not ready."""
 
     def __init__(
         self, client: Client, connection: Connection, policy: BulkPolicy | None = None
@@ -44,7 +44,7 @@ class Cluster:
         return self.retries.until_answered(call)
 
     def count(self, path: str, query: Mapping[str, Any] | None = None) -> int:
-        """Return the number of documents of an index that match."""
+        """Return the number of documents that match."""
 
         def count() -> int:
             body = {"query": query} if query else {}
@@ -67,7 +67,7 @@ class Cluster:
     ) -> Iterator[Mapping[str, Any]]:
         """Yield the answers to searches, in order. where: the index, for messages."""
         waiting = iter(bodies)
-        # An answer from a part of the shards would lack documents without telling.
+        # Answers from a part of the shards would silently lack documents.
         header = line({"allow_partial_search_results": False})
 
         def search() -> list[Mapping[str, Any]]:
@@ -86,7 +86,7 @@ class Cluster:
     def get_many(
         self, body: Mapping[str, Any], path: str = "", params: Mapping[str, str] | None = None
     ) -> list[Mapping[str, Any]]:
-        """Return the documents of a multi-get that exist; asks again while a shard is away."""
+        """Return the documents of a multi-get that exist; retry while a shard is away."""
 
         def get() -> list[Mapping[str, Any]]:
             _, answer = self.client.request("POST", f"{path}/_mget", body, params)
@@ -99,14 +99,11 @@ class Cluster:
         return self.retries.until_answered(get)
 
     def open_point(self, path: str, keep_alive: str = _KEEP_ALIVE) -> str:
-        """Open a point in time over an index, which others may read too.
-
-        keep_alive: the time after its last use, such as "1h", after which it ends by itself.
-        """
+        """Open a point in time over an index. keep_alive: time from its last use until it ends."""
         points, params = "/_pit", {"keep_alive": keep_alive}
         if self.client.is_opensearch:
             points = "/_search/point_in_time"
-            # By default a shard that is away is left out without telling.
+            # By default OpenSearch silently leaves out a shard that is away.
             params["allow_partial_pit_creation"] = "false"
         _, answer = self.ask("POST", f"{path}{points}", params=params)
         return str(answer["pit_id" if self.client.is_opensearch else "id"])
@@ -115,7 +112,7 @@ class Cluster:
         """Close a point in time, if it is still open."""
         by_opensearch = self.client.is_opensearch
         points = "/_search/point_in_time" if by_opensearch else "/_pit"
-        # It ends by itself after a while, so that an error here does no harm.
+        # It ends by itself after a while, so an error here does no harm.
         with suppress(StoreError):
             closing = {"pit_id": [point]} if by_opensearch else {"id": point}
             self.client.request("DELETE", points, closing)
@@ -137,9 +134,9 @@ class Cluster:
             hits, point = self.page(point, {**body, "search_after": hits[-1]["sort"]})
 
     def page(self, point: str, body: Mapping[str, Any]) -> tuple[list[dict[str, Any]], str]:
-        """Return the hits of one page, and the point in time to get the next page from."""
+        """Return the hits of one page, and the point in time of the next page."""
         search = {**body, "pit": {"id": point, "keep_alive": _KEEP_ALIVE}}
-        # A part of the shards would be a silent truncation.
+        # Answers from a part of the shards would silently lack documents.
         partial = {"allow_partial_search_results": "false"}
         _, answer = self.ask("POST", "/_search", search, partial)
         with self.reading():
@@ -156,7 +153,7 @@ class Cluster:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Raise StoreError if an answer has not the form of these servers' answers."""
+        """Raise StoreError if an answer has another form than these servers' answers."""
         try:
             yield
         except EsdedupError:
@@ -169,7 +166,7 @@ class Cluster:
 
 
 def _status_of(item: Mapping[str, Any]) -> int:
-    """The status that an item of a multi-get lacks. A shard that moves is no deleted document."""
+    """Return the status of an item of a multi-get. A shard that moves is no missing document."""
     reason = reason_of(item)
     if "security_exception" in reason:
         return 403

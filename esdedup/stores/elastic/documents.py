@@ -1,6 +1,6 @@
-"""Documents of a cluster: from the hits of searches, with versions, and to lines of bulk bodies.
+"""Convert hits of searches to documents, and documents to lines of bulk bodies.
 
-A version is a document's sequence number and primary term.
+The version of a document is its sequence number and primary term.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from esdedup.stores.elastic.client import line
 from esdedup.stores.to_json import to_json
 
 _AS_IT_IS = {"pipeline": "_none"}
-"""Keeps a document out of the index's own pipeline, which it has been through already."""
+"""Bypasses the index's own pipeline, which the document has passed already."""
 
 
 def documents_of(hits: Iterable[Mapping[str, Any]]) -> list[Document]:
@@ -32,9 +32,9 @@ def held_of(hit: Mapping[str, Any]) -> Held:
 
 
 def place_of(held: Held) -> dict[str, Any]:
-    """Return what names a document in a bulk request or a multi-get.
+    """Return the index, id and routing that identify a document in a bulk request or multi-get.
 
-    Through an alias or data stream a change must name the document's own index, and a document
+    A change through an alias or data stream must name the document's own index, and a document
     that was written with a routing is found only with it.
     """
     place: dict[str, Any] = {"_index": held.index, "_id": held.document.id}
@@ -42,7 +42,7 @@ def place_of(held: Held) -> dict[str, Any]:
 
 
 def document_line(document: Document | Encoded) -> bytes:
-    """Return the line of a document that is written. Raises RecordError if JSON can't hold it."""
+    """Return the line of a document. Raises RecordError if JSON can't hold it."""
     of = f"document {document.id!r}"
     if isinstance(document, Document):
         return line(document.source, of)
@@ -53,7 +53,7 @@ def document_line(document: Document | Encoded) -> bytes:
 
 
 def lines_to_create(held: Held, index: str | None) -> bytes:
-    """Return the lines that put a document back. index: where to; None for the request's own."""
+    """Return the lines that restore a document. index: None for the request's own."""
     target = {**place_of(held), "_index": index, **_AS_IT_IS}
     if index is None:
         del target["_index"]

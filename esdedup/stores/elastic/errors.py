@@ -1,4 +1,4 @@
-"""Turns a server's refusal, HTTP status and body, into our errors, for both products."""
+"""Turn an answer with an error status into our errors, for both products."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 from esdedup import exceptions
 
 RETRIED = frozenset({429, 502, 503, 504})
-"""Statuses that pass by themselves: too many requests, or a server or proxy is not ready."""
+"""Statuses to retry: too many requests, or a server or proxy is not ready."""
 
-# OpenSearch answers 500 between the end of a node and the moment that other nodes know of it.
+# OpenSearch answers 500 until other nodes notice that a node has ended.
 _NODE_GONE = ("node_not_connected_", "node_disconnected_", "node_closed_", "connect_transport_")
 
 # The first is of Elasticsearch after a node came back, the second of OpenSearch without the node.
@@ -18,7 +18,7 @@ _CONTEXT_GONE = ("search_context_missing", "no node found for id")
 
 
 class TooLarge(exceptions.StoreError):
-    """The request was larger than the server takes (413)."""
+    """The request was larger than the server accepts (413)."""
 
 
 class PointInTimeLost(exceptions.StoreError):
@@ -51,7 +51,7 @@ def error_of(status: int, body: Any, where: str) -> exceptions.EsdedupError:
         name = error.get("index") or cause.get("index") or "?"
         return exceptions.IndexNotFound(f"{where}: there is no such index: {name}")
     if status == 413:
-        return TooLarge(f"{where}: the request is larger than the server takes (413)")
+        return TooLarge(f"{where}: the request is larger than the server accepts (413)")
     if passes(status, body):
         return exceptions.StoreUnavailable(f"{where}: the server is not ready ({status}): {reason}")
     if any(gone in reason for gone in _CONTEXT_GONE):
@@ -73,9 +73,9 @@ def reason_of(body: Any) -> str:
 
 
 def _deepest(error: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The deepest cause of an error; of an error of many shards, the cause of the first shard.
+    """Return the deepest cause of an error; of several shards, that of the first.
 
-    Both products give `root_cause` with every error; mostly it repeats the error itself.
+    Both products add `root_cause` to every error; mostly it repeats the error itself.
     """
     cause = error
     if not isinstance(error.get("caused_by"), Mapping):

@@ -1,9 +1,9 @@
-"""Changes the `IndexMeta` of indices, and tells if another client changes it at the same time.
+"""Change the `IndexMeta` of indices, and detect concurrent changes.
 
-The servers put a mapping without any condition, and the last one stays. So each client reads the
-mapping just before it puts its own, and again when every other client that had read before has put.
-Of two clients, either the later one sees the change of the earlier one before it puts, or the
-earlier one sees afterwards that its change was replaced.
+The servers put a mapping unconditionally, and the last one wins. So each client reads the mapping
+just before it puts its own, and again when every other client that had read before has put. Of two
+clients, either the later one sees the change of the earlier one before it puts, or the earlier one
+sees afterwards that its change was replaced.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def put_metas(cluster: Cluster, changes: Mapping[str, tuple[IndexMeta | None, In
         longest = max(longest, time.monotonic() - began)
     if longest > _SLOW:
         log.warning(
-            "To change the mapping took %.0f s. If another client changed it at the same time, that"
-            " client may not know that its change was replaced",
+            "Changing the mapping took %.0f s. If another client changed it at the same time, that"
+            " client may not notice that its change was replaced",
             longest,
         )
     # Other clients are as slow if the cluster is.

@@ -1,4 +1,4 @@
-"""Sends a request again, after a wait, if it got no answer or the server is not ready.
+"""Retry a request, with backoff, that got no answer or that the server was not ready for.
 
 Not ready are the statuses 429, 502, 503 and 504, of a request or of an item of a bulk request
 (`errors.error_of` makes them StoreUnavailable). Every request may be sent twice without harm:
@@ -21,21 +21,21 @@ log = logging.getLogger("esdedup")
 
 _FIRST_WAIT = 0.5
 _LONGEST_WAIT = 10.0
-_TOLD_EVERY = 30.0
+_LOG_EVERY = 30.0
 """Seconds between two messages about waiting."""
 
 Answer = TypeVar("Answer")
 
 
 class Retries:
-    """Sends the requests of one connection again, and tells of it now and then.
+    """The retries of one connection.
 
-    total: seconds after the first failure of a request in which it is sent again; 0 for never.
+    total: seconds from the first failure of a request in which it is retried; 0 for never.
     """
 
     def __init__(self, total: float) -> None:
         self.total = total
-        self._told_at = -math.inf
+        self.logged_at = -math.inf
 
     def attempts(self) -> Attempts:
         """Return the attempts at one request."""
@@ -44,9 +44,9 @@ class Retries:
     def until_answered(
         self, call: Callable[[], Answer], but_not: tuple[type[StoreError], ...] = ()
     ) -> Answer:
-        """Make a call, again while it raises StoreUnavailable, until the time is up.
+        """Retry a call while it raises StoreUnavailable, until the time is up.
 
-        but_not: errors to raise at once.
+        but_not: errors to raise immediately.
         """
         attempts = self.attempts()
         while True:
@@ -58,13 +58,6 @@ class Retries:
                 if not attempts.wait(error):
                     raise attempts.given_up(error) from error
 
-    def tell(self, reason: str, left: float) -> None:
-        """Logs that a request is sent again, unless that was logged just before."""
-        now = time.monotonic()
-        if now >= self._told_at + _TOLD_EVERY:
-            self._told_at = now
-            log.warning("%s; trying again for up to %s", reason, span(left))
-
 
 class Attempts:
     """The attempts at one request, from its first failure on."""
@@ -72,32 +65,42 @@ class Attempts:
     def __init__(self, retries: Retries) -> None:
         self._retries = retries
         self._failures = 0
-        self._until: float | None = None
+        self._until = math.inf
 
     def wait(self, error: StoreError) -> bool:
-        """Wait before the next attempt. Returns False, and wait not at all, if time is up.
+        """Sleep before the next attempt. Return False without sleeping if the time is up.
 
-        The wait doubles, and is drawn from its upper half, so that clients do not come all at once.
-        It is at least the time that the server asked for (Retry-After).
+        The wait doubles, and is drawn from its upper half, so that clients do not retry together.
+        It is at least the time that the server asks for (Retry-After).
         """
-        now = time.monotonic()
-        if self._until is None:
-            self._until = now + self._retries.total
-        left = self._until - now
-        asked = getattr(error, "retry_after", None) or 0.0
+        now, retries = time.monotonic(), self._retries
+        if not self._failures:
+            self._until = now + retries.total
+        left, asked = self._until - now, _asked(error)
         if left <= 0 or asked > left:
             return False
+        if now >= retries.logged_at + _LOG_EVERY:
+            retries.logged_at = now
+            log.warning("%s; trying again for up to %s", error, span(left))
         delay = min(_LONGEST_WAIT, _FIRST_WAIT * 2.0**self._failures) * random.uniform(0.5, 1.0)
         self._failures += 1
-        self._retries.tell(str(error), left)
         # The last attempt comes when the time is up.
         time.sleep(min(max(delay, asked), left))
         return True
 
     def given_up(self, error: StoreError) -> StoreUnavailable:
         """Return the error to raise after the last attempt."""
-        asked, total = getattr(error, "retry_after", None) or 0.0, self._retries.total
-        why = f"Gave up after {span(total)}"
-        if asked > total:
-            why = f"It asks to wait for {span(asked)}"
-        return StoreUnavailable(f"{error}. {why} (--retry-for)" if total else str(error))
+        if not (total := self._retries.total):
+            return StoreUnavailable(str(error))
+        asked = _asked(error)
+        why = (
+            f"It asks to wait for {span(asked)}"
+            if asked > total
+            else f"Gave up after {span(total)}"
+        )
+        return StoreUnavailable(f"{error}. {why} (--retry-for)")
+
+
+def _asked(error: StoreError) -> float:
+    """The seconds that the server asks to wait, or 0."""
+    return getattr(error, "retry_after", None) or 0.0

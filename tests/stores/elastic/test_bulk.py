@@ -49,7 +49,7 @@ def test_what_a_server_refuses(killable: Node, index: esdedup.Index) -> None:
     report = ingest(index.store, index.meta, records, letters.append)
     assert (report.read, report.created, report.failed) == (62, 60, 2)
     reasons = {json.loads(letter.raw)["id"]: letter.reason for letter in letters}
-    assert "larger than the server takes" in reasons["giant"]
+    assert "larger than the server accepts" in reasons["giant"]
     assert "day" in reasons["wrong"]
     index.store.refresh()
     assert index.statistics().documents == 60
