@@ -16,8 +16,8 @@ from typing import IO, Any
 from esdedup.arguments import setting
 from esdedup.cli.output import check_page
 from esdedup.exceptions import StoreError, UsageError
-from esdedup.records.columnar import TableFormat, require_pyarrow, write_table
 from esdedup.stores.private_files import open_private, sync_folder
+from esdedup.tabular import TableFormat, require_pyarrow, write_table
 
 _ROWS_AT_ONCE = 1 << 16
 _FORMATS: dict[str, TableFormat | None] = {".parquet": "parquet", ".arrow": "arrow", ".jsonl": None}

@@ -1,4 +1,4 @@
-"""Reads and writes tables: Parquet, and Arrow files and streams (`esdedup[parquet]`).
+"""Reads tables: Parquet, and Arrow files and streams (`esdedup[parquet]`).
 
 Only the requested columns are read, in pieces, so memory does not grow with the file. Values become
 those of JSON: dates and times are ISO 8601, in UTC if they have a zone; durations are integers in
@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, BinaryIO, Literal
+from typing import Any, BinaryIO
 
-from esdedup.exceptions import EsdedupError, InputError, MissingExtra, RecordError, UsageError
+from esdedup.exceptions import EsdedupError, InputError, RecordError, UsageError
 from esdedup.records.streams import grouped
+from esdedup.tabular import TableFormat, require_pyarrow
 
-TableFormat = Literal["parquet", "arrow"]
 _ARROW_FILE = b"ARROW1"
 """The first bytes of an Arrow file. A stream begins with the size of its schema."""
 _STREAM_END = b"\xff\xff\xff\xff\0\0\0\0"
@@ -55,17 +55,6 @@ class BadRow:
 
     raw: str
     reason: str
-
-
-def require_pyarrow(use: str = "Parquet and Arrow files need") -> Any:
-    """Return pyarrow. Raises MissingExtra if it is not installed."""
-    try:
-        import pyarrow.compute
-        import pyarrow.ipc
-        import pyarrow.parquet
-    except ImportError as error:
-        raise MissingExtra(f"{use} pyarrow: pip install 'esdedup[parquet]'") from error
-    return pyarrow
 
 
 def check_columns(path: str, kind: TableFormat, columns: Sequence[str] = ()) -> None:
@@ -443,27 +432,3 @@ def _decimals(array: Any) -> list[Any]:
     elif kind.precision <= _DIGITS_OF_A_FLOAT:
         form = float
     return [None if value is None else form(value) for value in array.to_pylist()]
-
-
-def write_table(
-    file: IO[bytes],
-    kind: TableFormat,
-    columns: Mapping[str, type],
-    batches: Iterable[Sequence[tuple[Any, ...]]],
-) -> None:
-    """Write rows to a file, with a few batches in memory.
-
-    columns: types by names: str, float, int or bool. batches: rows of as many values; None is null.
-    Raises MissingExtra without pyarrow, OSError if the file can't be written.
-    """
-    pa = require_pyarrow()
-    types = {str: pa.string(), float: pa.float64(), int: pa.int64(), bool: pa.bool_()}
-    schema = pa.schema([(name, types[each]) for name, each in columns.items()])
-    make = pa.parquet.ParquetWriter if kind == "parquet" else pa.ipc.new_file
-    with make(file, schema) as writer:
-        for rows in batches:
-            arrays = [
-                pa.array(values, field.type)
-                for values, field in zip(zip(*rows, strict=True), schema, strict=True)
-            ]
-            writer.write_batch(pa.record_batch(arrays, schema=schema))

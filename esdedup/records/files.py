@@ -23,7 +23,6 @@ from typing import Any, BinaryIO, Literal, NamedTuple, NoReturn
 from esdedup.exceptions import InputError, RecordError, UsageError
 from esdedup.records.columnar import (
     BadRow,
-    TableFormat,
     TableRows,
     check_columns,
     objects_of,
@@ -41,6 +40,7 @@ from esdedup.records.streams import (
     opened,
 )
 from esdedup.stores.to_json import ENCODER, json_fault
+from esdedup.tabular import TableFormat
 
 TextFormat = Literal["jsonl", "csv", "tsv", "text"]
 Format = Literal[TextFormat, TableFormat]

@@ -12,7 +12,7 @@ import pyarrow.parquet
 import pytest
 
 import esdedup.cli.result_files
-import esdedup.records.columnar
+import esdedup.tabular
 from tests.helpers.commands import run_command, write_lines
 
 ENDINGS = ["parquet", "arrow", "jsonl"]
