@@ -8,7 +8,7 @@ import inspect
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from esdedup.exceptions import UsageError
 
@@ -50,9 +50,13 @@ def check_type(name: str, value: object, annotation: str) -> None:
 
 
 def check_fields(made: Any) -> None:
-    """Raise UsageError if a field of a dataclass is not of its plain type, such as float."""
+    """Raise UsageError if a field of a dataclass is not of its plain type, or its dataclass."""
     for name, annotation in _plain_fields(made.__class__):
         check_type(name, getattr(made, name), annotation)
+    for name, kinds in _nested_fields(made.__class__):
+        if not isinstance(value := getattr(made, name), kinds):
+            words = f"use {kinds[0].__name__}(...), not {type(value).__name__}"
+            raise UsageError(f"{name}: {words}")
 
 
 @functools.cache
@@ -65,6 +69,20 @@ def _plain_fields(kind: Any) -> list[tuple[str, str]]:
     """The names and annotations of the fields of a dataclass whose types are plain."""
     annotations = [(each.name, str(each.type)) for each in fields(kind)]
     return [each for each in annotations if set(each[1].split(" | ")) <= _WORDS.keys()]
+
+
+@functools.cache
+def _nested_fields(kind: Any) -> list[tuple[str, tuple[type, ...]]]:
+    """The fields of a dataclass that hold another dataclass, or may, with the types allowed."""
+    hints = get_type_hints(kind)
+    found = (
+        (each.name, get_args(hints[each.name]) or (hints[each.name],)) for each in fields(kind)
+    )
+    return [
+        (name, kinds)
+        for name, kinds in found
+        if is_dataclass(kinds[0]) and all(one is type(None) for one in kinds[1:])
+    ]
 
 
 def check_names(given: Iterable[str], known: Collection[str]) -> None:

@@ -49,7 +49,7 @@ def test_types_of_public_calls_are_public(module: ModuleType, name: str) -> None
     "program",
     [
         "import esdedup; esdedup.UsageError, esdedup.__version__",
-        "import esdedup.cli; sys.argv[1:] = ['--help']; esdedup.cli.main()",
+        "import esdedup.cli; sys.argv[1:] = []; esdedup.cli.main()",
     ],
 )
 def test_heavy_modules_are_imported_when_they_are_used(program: str) -> None:

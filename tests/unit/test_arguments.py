@@ -27,6 +27,16 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return opened
 
 
+def test_a_field_of_another_dataclass_is_named() -> None:
+    for made, named in (
+        (lambda: Scheme(shingling=some("word:2")), r"shingling: use Shingling\(...\), not str"),
+        (lambda: Scheme(minhash=some(5)), "minhash: use MinHash"),
+        (lambda: esdedup.Grouping(some(0.8)), "limits: use Limits"),
+    ):
+        with pytest.raises(UsageError, match=named):
+            made()
+
+
 @pytest.mark.parametrize(
     ("named", "call"),
     [

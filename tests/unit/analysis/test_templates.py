@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import esdedup
+import esdedup.analysis.to_json
 from esdedup.analysis.templates import Template, looks_like_template
 from esdedup.groups.templates import FEWEST, split_templates
 from esdedup.text.arrays import I64
