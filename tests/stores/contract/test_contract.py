@@ -725,27 +725,6 @@ def test_two_processes_that_write_lose_nothing(place: Place, store: Store, creat
     assert len(ask(store, query("all"), 2_000).found) == 1_212
 
 
-def test_threads_with_stores_of_their_own_lose_nothing(place: Place, store: Store) -> None:
-    problems: list[Exception] = []
-
-    def work(name: str) -> None:
-        own = place.open()
-        try:
-            for batch in range(10):
-                ids = [f"{name}-{batch}-{n}" for n in range(20)]
-                assert own.write([document(id, ["a"]) for id in ids]).created == 20
-        except Exception as error:
-            problems.append(error)
-        finally:
-            own.close()
-
-    run_together([functools.partial(work, name) for name in ("a", "b", "c")])
-    assert problems == []
-    store.refresh()
-    assert store.statistics(META).documents == 600
-    assert len(ask(store, query("a"), 1_000).found) == 600
-
-
 @local
 def test_readers_see_whole_commits(place: Place, store: Store) -> None:
     """A batch becomes visible all at once, tokens and documents together."""

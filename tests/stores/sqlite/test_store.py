@@ -70,15 +70,6 @@ def test_what_was_acknowledged_survives_a_kill(path: Path) -> None:
     assert sqlite3.connect(path).execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
-def test_two_writers_lose_nothing(path: Path) -> None:
-    writers = [start_writer(path, name, 25) for name in ("a", "b")]
-    for writer in writers:
-        writer.communicate(timeout=120)
-        assert writer.returncode == 0
-    with esdedup.open(path) as index:
-        assert index.statistics().documents == 2 * 25 * 200
-
-
 def test_a_writer_waits_and_readers_see_whole_commits(path: Path) -> None:
     first, second = LocalStore(path, "x"), LocalStore(path, "x")
     first.create(META)
@@ -95,29 +86,6 @@ def test_a_writer_waits_and_readers_see_whole_commits(path: Path) -> None:
     for store in (first, second):
         store.close()
     other.close()
-
-
-def test_a_scan_sees_the_index_as_it_was(path: Path) -> None:
-    store, writer = LocalStore(path, "x"), LocalStore(path, "x")
-    store.create(META)
-    store.write(documents("a", 2_500))
-    scan = store.scan([], META)
-    seen = [document.id for document in next(scan)]
-    writer.write(documents("a", 2_500))
-    writer.write(documents("b", 100))
-    seen += [document.id for batch in scan for document in batch]
-    assert sorted(seen) == sorted(f"a-{n}" for n in range(2_500))
-    assert store.statistics(META).documents == 2_600
-    for opened in (store, writer):
-        opened.close()
-
-
-def test_several_indices_share_a_file(path: Path) -> None:
-    with esdedup.open(path, "one") as one, esdedup.open(path, "zwei 二") as two:
-        one.add([{"id": "1", "text": "a b c"}])
-        two.add([{"id": "1", "text": "d e f"}, {"id": "2", "text": "d e f"}])
-        assert (one.statistics().documents, two.statistics().documents) == (1, 2)
-        assert [(pair.left, pair.right) for pair in two.pairs()] == [("1", "2")]
 
 
 def test_what_is_no_database_is_told_so(path: Path, tmp_path: Path) -> None:
