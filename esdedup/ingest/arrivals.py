@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -128,7 +128,7 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Near:
+class Original:
     """An earlier document that a new one resembles or equals."""
 
     id: str
@@ -159,25 +159,27 @@ class Earlier:
     def __init__(self, rows: Sequence[Row], *, leaders: bool) -> None:
         self._leaders = leaders
         self._rows = [row for row in rows if row.column is not None]
-        self._all: dict[str, deque[tuple[Near, int]]] = {}
-        self._compared: dict[str, deque[tuple[Near, int]]] = {}
-        self._near: dict[str, list[tuple[str, Measure]]] = {}
-        self._last: dict[str, int] = {}
+        # Ids and verdicts by digest, in the order of arrival; of all documents, and of those to
+        # compare with.
+        self._all: dict[str, dict[str, Verdict]] = defaultdict(dict)
+        self._compared: dict[str, dict[str, Verdict]] = defaultdict(dict)
+        self._digests: dict[str, str] = {}
+        self._near: dict[str, list[tuple[str, Measure]]] = defaultdict(list)
         self.columns = {row.digest: row.column for row in self._rows}
         for row in rows:
             self.add(row.digest, row.id, row.verdict)
 
     def __contains__(self, id: str) -> bool:
-        return id in self._last
+        return id in self._digests
 
     def add(self, digest: str, id: str, verdict: Verdict) -> None:
         """Add a document that is written, in place of an earlier one of its id."""
-        # Of a document that came twice, the last version counts.
-        self._last[id] = self._last.get(id, 0) + 1
-        version = Near(id, verdict), self._last[id]
-        self._all.setdefault(digest, deque()).append(version)
-        if self._acts(verdict):
-            self._compared.setdefault(digest, deque()).append(version)
+        former = self._digests.get(id, digest)
+        self._digests[id] = digest
+        for documents, counts in ((self._all, True), (self._compared, self._acts(verdict))):
+            documents[former].pop(id, None)
+            if counts:
+                documents[digest][id] = verdict
 
     def compare(
         self,
@@ -188,7 +190,7 @@ class Earlier:
     ) -> None:
         """Find the texts similar to new ones, for `near`.
 
-        texts, columns: by digest, of the documents that may come. new: digests to be asked for.
+        texts, columns: by digest, of the documents that may arrive. new: digests of new texts.
         """
         if not new:
             return
@@ -203,32 +205,30 @@ class Earlier:
             np.array([digest in new for digest in digests]),
         )
         for left, right, measure in found:
-            self._near.setdefault(digests[left], []).append((digests[right], measure))
-            self._near.setdefault(digests[right], []).append((digests[left], measure))
+            self._near[digests[left]].append((digests[right], measure))
+            self._near[digests[right]].append((digests[left], measure))
 
-    def equal(self, digest: str, id: str, but: Collection[str] = ()) -> Near | None:
-        """Return a document before of the same text, or None. but: ids to leave out."""
-        return self._first(self._all.get(digest), id, but)
+    def equal(self, digest: str, id: str, but: Collection[str] = ()) -> Original | None:
+        """Return the first earlier document of the same text, or None. but: ids to ignore."""
+        return _first(self._all.get(digest, {}), id, but)
 
-    def near(self, digest: str, id: str, but: Collection[str] = ()) -> list[Near]:
-        """Return similar documents before, one of each other text. but: ids to leave out."""
-        firsts = (
-            (self._first(self._compared.get(other), id, but), measure)
+    def near(self, digest: str, id: str, but: Collection[str] = ()) -> list[Original]:
+        """Return the first earlier document of each similar text. but: ids to ignore."""
+        firsts = [
+            _first(self._compared.get(other, {}), id, but, measure)
             for other, measure in self._near.get(digest, ())
-        )
-        return [replace(first, measure=measure) for first, measure in firsts if first is not None]
-
-    def _first(
-        self, versions: deque[tuple[Near, int]] | None, id: str, but: Collection[str] = ()
-    ) -> Near | None:
-        # A version that was replaced never counts again.
-        while versions and self._last[versions[0][0].id] != versions[0][1]:
-            versions.popleft()
-        for near, number in versions or ():
-            stands = self._last[near.id] == number and near.id not in but
-            if stands and near.id != id and not near.verdict.follows(id):
-                return near
-        return None
+        ]
+        return [first for first in firsts if first is not None]
 
     def _acts(self, verdict: Verdict) -> bool:
         return verdict.original is None or not self._leaders
+
+
+def _first(
+    documents: Mapping[str, Verdict], id: str, but: Collection[str], measure: Measure = (None, None)
+) -> Original | None:
+    """Return the first document that may be the original of the one with an id."""
+    for other, verdict in documents.items():
+        if other != id and other not in but and not verdict.follows(id):
+            return Original(other, verdict, measure)
+    return None

@@ -17,7 +17,7 @@ from typing import Literal, get_args
 
 from esdedup.arguments import check_fields
 from esdedup.exceptions import UsageError
-from esdedup.ingest.arrivals import Earlier, Likeness, Measure, Near, Row, Verdict
+from esdedup.ingest.arrivals import Earlier, Likeness, Measure, Original, Row, Verdict
 from esdedup.models import Metric, Query, natural, tokens_in
 from esdedup.records.documents import MARKS
 from esdedup.search.candidates import equal_text_queries
@@ -255,7 +255,7 @@ class _Arrivals:
             return None
         return verdict
 
-    def _may_follow(self, id: str, text: str, near: Near) -> bool:
+    def _may_follow(self, id: str, text: str, near: Original) -> bool:
         """Return False if a document can't be the duplicate of another one."""
         apart = near.id in self.run.apart(id, text)
         return not (apart or near.verdict.follows(id)) and self.run.may_have(id, text, near.verdict)
@@ -282,7 +282,7 @@ class _Arrivals:
                 kept.add(text)
         return askers, kept
 
-    def _lasting(self, text: str) -> Near | None:
+    def _lasting(self, text: str) -> Original | None:
         """Return a document of an equal text that no document of the batch replaces."""
         if (near := self.earlier.equal(text, "", but=self.counts)) is not None:
             return near
@@ -309,7 +309,7 @@ class _Arrivals:
         found = []
         for match in result.matches:
             verdict = Verdict.stored(match.id, tokens_in(match.source, self.meta.field))
-            found.append(Near(match.id, verdict, (match.similarity, match.distance)))
+            found.append(Original(match.id, verdict, (match.similarity, match.distance)))
         near = self._standing(found, id) + self.earlier.near(text, id, apart)
         near = [each for each in near if self._may_follow(id, text, each)]
         truncated = result.truncated or result.blind
@@ -321,7 +321,7 @@ class _Arrivals:
         )
         return Verdict(best.verdict.group, best.id, *best.measure, truncated)
 
-    def _standing(self, found: Iterable[Near], id: str) -> list[Near]:
+    def _standing(self, found: Iterable[Original], id: str) -> list[Original]:
         """Return the documents that are still as the store has them and may be the original."""
         return [
             near
@@ -344,9 +344,9 @@ class _Arrivals:
         own = [row for row in self.run.before if row.id in self.counts]
         return known | {row.id: (row.digest, row.verdict) for row in own}
 
-    def _of_equal_texts(self, texts: Mapping[str, str]) -> dict[str, list[Near]]:
+    def _of_equal_texts(self, texts: Mapping[str, str]) -> dict[str, list[Original]]:
         """Find documents of the store of equal texts, by the digests of the texts."""
-        near: dict[str, list[Near]] = {}
+        near: dict[str, list[Original]] = {}
         queries = [Query(text) for text in texts.values()]
         scheme = narrowed_scheme(self.meta.scheme, self.policy.metric)
         wanted = equal_text_queries(self.meta, sketch([*texts.values()], scheme), queries)
@@ -359,7 +359,7 @@ class _Arrivals:
                     # Another client may have changed the text, or another text has this digest.
                     if texts.get(digest) == text:
                         verdict = Verdict.stored(document.id, ours)
-                        near.setdefault(digest, []).append(Near(document.id, verdict))
+                        near.setdefault(digest, []).append(Original(document.id, verdict))
         return near
 
 
