@@ -90,7 +90,7 @@ def in_pieces(
 
 @contextmanager
 def _processes(workers: int) -> Iterator[Submit]:
-    """Return a function that has a call made by a process of a pool."""
+    """Return a function that submits a call to a pool of processes."""
     others = set(multiprocessing.active_children())
     # A forked process would hold our files, locks and connections.
     context = multiprocessing.get_context("spawn")
@@ -129,7 +129,7 @@ def _processes(workers: int) -> Iterator[Submit]:
 
 
 def _begin(results: str) -> None:
-    """Prepare a worker process, and ends it when the one that started it ends in any way."""
+    """Prepare a worker process, and end it when its parent ends in any way."""
     parent = multiprocessing.parent_process()
     assert parent is not None
 
@@ -169,7 +169,7 @@ def _stored(work: Callable[[Any], Any], item: Any, folder: str) -> Path:
 
 
 def _ended(futures: Collection[Future[Path]], seconds: float = _LOOK) -> set[Future[Path]]:
-    """Return the futures that have ended, after at most some seconds.
+    """Wait some seconds at most, and return the futures that have ended.
 
     Ctrl-C comes after that. Within, it could leave the lock of a future taken, and the pool would
     wait for that for ever.
@@ -215,7 +215,7 @@ def be_a_program() -> None:
 
 @contextmanager
 def _interrupts_later() -> Iterator[None]:
-    """Delays Ctrl-C until the end of the block. Processes started in it never get it."""
+    """Delay Ctrl-C until the end of the block. Processes started in it never get it."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -49,20 +49,15 @@ BATCH_CHARACTERS = 8_000_000
 CHUNK_BYTES = 2 << 20
 """A chunk ends after about this many bytes, or after BATCH_DOCUMENTS lines."""
 
-_FORMATS: dict[str, Format] = {
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".tab": "tsv",
-    ".txt": "text",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".arrow": "arrow",
-    ".feather": "arrow",
-    ".ipc": "arrow",
+_ENDINGS: dict[Format, str] = {
+    "jsonl": ".jsonl .ndjson .json",
+    "csv": ".csv",
+    "tsv": ".tsv .tab",
+    "text": ".txt",
+    "parquet": ".parquet .pq",
+    "arrow": ".arrow .feather .ipc",
 }
+_FORMATS = {ending: kind for kind, endings in _ENDINGS.items() for ending in endings.split()}
 _TOO_LONG = (
     f"longer than {MOST_BYTES >> 20} MiB: only its beginning is kept here. Is a line feed missing?"
 )

@@ -41,7 +41,7 @@ class Ragged:
 
     @property
     def counts(self) -> I64:
-        """Hash a row: shape (rows,)."""
+        """The number of hashes in each row: shape (rows,)."""
         # Many times as fast as `np.diff` for few rows.
         return self.offsets[1:] - self.offsets[:-1]
 
@@ -50,7 +50,7 @@ class Ragged:
         return Ragged(self.hashes[keep], offsets_of(keep)[self.offsets])
 
     def rows(self, chosen: Mask) -> Ragged:
-        """Some of the rows. chosen: shape (rows,)."""
+        """Return some of the rows. chosen: shape (rows,)."""
         counts = self.counts
         return Ragged(self.hashes[np.repeat(chosen, counts)], offsets_of(counts[chosen]))
 
@@ -87,7 +87,7 @@ def ranges(starts: I64 | int, counts: I64) -> I64:
 
 
 def renumbered(left: I64, right: I64) -> tuple[I64, I64, I64]:
-    """The distinct rows of pairs, ascending, and the position of each left and right row there."""
+    """Return the distinct rows of pairs, ascending, and the positions of left and right there."""
     rows, at = np.unique(np.concatenate([left, right]), return_inverse=True)
     return rows, at[: left.size], at[left.size :]
 
@@ -100,7 +100,7 @@ def run_starts(values: NDArray[np.generic]) -> Mask:
 
 
 def blocks(sizes: I64, budget: int) -> Iterator[slice]:
-    """Slices of consecutive rows whose sizes add up to about `budget`; an empty one for no rows."""
+    """Yield slices of rows whose sizes add up to about `budget`; an empty one for no rows."""
     if sizes.sum() < budget:
         yield slice(0, sizes.size)
         return

@@ -1,8 +1,8 @@
 """Classes of characters (part of a word, mark, separator, ...), pinned at Unicode 14.0.
 
 Python's own tables grow with every release, and tokens must not follow them. So the classes come
-from a file in the package, which `tools/character_classes.py` wrote, and every Python splits a text
-alike.
+from a file in the package, written by `tools/character_classes.py`, and every Python splits a text
+in the same way.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def visible(text: str) -> str:
 
 
 def message_of(text: str) -> str:
-    """The text as one message: `visible`, and no line after the first looks like another one."""
+    """Return the text as one message: `visible`, with all lines after the first indented."""
     return visible(text).replace("\n", "\n  ")
 
 

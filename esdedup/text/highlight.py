@@ -1,6 +1,6 @@
 """Highlights the words that two texts share, and cuts a text to excerpts around its differences.
 
-A word is shared if it lies in a shingle that both texts have. Words are found in the normalised
+A word is shared if it is in a shingle of both texts. Words are found in the normalised
 text, as for every sketch (`words.py`), and their positions are mapped back to the original text.
 Normalisation acts within a unit of one character and the marks behind it (Unicode Standard Annex
 15, section 9.1: what may compose with the character before it). So each unit is normalised by
@@ -139,7 +139,7 @@ class MarkedText:
         return found
 
     def _cuts(self, context: int | None) -> Iterator[tuple[int, int, int]]:
-        """The middles of long shared runs, (start, end, words), and the empty end of the text."""
+        """Yield the middles of long shared runs, (start, end, words), and the end of the text."""
         if context is not None:
             yield from _cuts(self.words, context)
         yield len(self.text), len(self.text), 0
@@ -208,7 +208,7 @@ def _marked(
 
 
 def _stretches(text: str, words: Words, linked: Mask) -> tuple[Span, ...]:
-    """The stretches of shared words. linked: marks words linked to the next, shape (words,)."""
+    """Return the stretches of shared words. linked: marks words linked to the next: (words,)."""
     at = np.flatnonzero(words.shared)
     if not at.size:
         return ()
@@ -294,7 +294,7 @@ def excerpts(text: MarkedText, most: int) -> tuple[Excerpt, ...]:
     """Return the text in pieces, in order, cut to about `most` characters.
 
     The middles of long runs of shared words are left out, then the middles of long pieces, then all
-    that follows `most` characters. Every gap tells how many characters it leaves out.
+    that follows `most` characters. Every gap has the number of characters left out.
     """
     found: list[Excerpt] = []
     kept = 0

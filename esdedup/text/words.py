@@ -53,7 +53,7 @@ def tokenise(texts: Sequence[str], shingling: Shingling, seed: int) -> Ragged:
 
 
 def place(text: str, shingling: Shingling, seed: int) -> tuple[U64, I64, I64]:
-    """The hashed tokens that `tokenise` returns for one text, their starts and their ends in it.
+    """Return the hashed tokens of `tokenise` for one text, their starts and their ends in it.
 
     Each of shape (tokens,). Token i is text[starts[i]:ends[i]], which may also hold ignored
     characters, or several spaces for one.
@@ -74,7 +74,7 @@ def _split(texts: Sequence[str], shingling: Shingling, seed: int) -> Ragged:
 
 
 def _joined(texts: Sequence[str]) -> tuple[str, I64]:
-    """All texts, a line feed before and after each, and where each begins: shape (texts + 1,)."""
+    """Join texts, a line feed before and after each; return their begins too: (texts + 1,)."""
     lengths = np.fromiter(map(len, texts), np.int64, len(texts))
     return "\n" + "\n".join(texts) + "\n", offsets_of(lengths + 1) + 1
 
@@ -99,7 +99,7 @@ def _words(texts: Sequence[str], seed: int) -> Ragged:
 
 
 def _mostly_single(texts: Sequence[str]) -> bool:
-    """Guesses by a few characters. Both ways give the same words; code points suit Chinese."""
+    """Guess by a few characters. Both ways give the same words; code points suit Chinese."""
     some = code_points("".join([text[:32] for text in texts[:: 1 + len(texts) // 32]]))
     return bool(3 * np.count_nonzero(character_classes().take(some) == SINGLE) > some.size)
 
@@ -133,7 +133,7 @@ def _word_spans(points: U32) -> tuple[I64, I64, I64]:
 
 
 def _drop_ignored(text: str, bounds: I64) -> tuple[U32, I64]:
-    """The code points without IGNORED characters, and the bounds of rows among those left."""
+    """Return the code points without IGNORED characters, and the bounds of rows among them."""
     points = code_points(text)
     keep = character_classes().take(points) != IGNORED
     if keep.all():
@@ -153,7 +153,7 @@ def _hash_spans(points: U32, starts: I64, ends: I64, seed: int) -> U64:
 
 
 def _hash_short_spans(points: U32, starts: I64, ends: I64, seed: int) -> U64:
-    """The same as `_hash_spans`, faster if many spans are one character long, as in Chinese."""
+    """Do as `_hash_spans`, faster if many spans are one character long, as in Chinese."""
     first = points.take(starts)
     tabled = (ends - starts == 1) & (first < _TABLED)
     hashes = _character_hashes(seed).take(first, mode="clip")
@@ -232,7 +232,7 @@ _NONE = _Others(np.empty(0, np.uint32), np.empty(0, np.uint8), np.empty(0, np.in
 
 
 def _without_ignored(data: bytes, bounds: I64) -> tuple[bytes, _Others, I64]:
-    """UTF-8 without IGNORED characters, those beyond ASCII, and the bounds in what is left."""
+    """Return UTF-8 without IGNORED characters, those beyond ASCII, and the bounds of rows in it."""
     others = _Others.of(data)
     ignored = others.classes == IGNORED
     if not ignored.any():
