@@ -1,7 +1,7 @@
 """Fixtures that hand out real servers, and the rules of a test run.
 
 A run of folders uses several processes, which share the servers. By default only some tests run
-on Elasticsearch 8 and OpenSearch, and property tests try few examples; --all runs everything.
+on OpenSearch, none on Elasticsearch 8, and property tests try few examples; --all runs everything.
 """
 
 import contextlib
@@ -24,6 +24,7 @@ from tests.servers.jdk import find_jdk
 from tests.servers.node import Node
 from tests.servers.provide import (
     ELASTICSEARCH,
+    ONLY_WITH_ALL,
     OPENSEARCH,
     NodeFactory,
     Provider,
@@ -57,7 +58,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     for marker in (
-        "on_every_server: runs on Elasticsearch 8 and OpenSearch without --all",
+        "on_every_server: runs on OpenSearch too without --all",
         "nightly: runs with --all only",
         "fuzz: takes input of any kind; all these run a minute, and an hour with --all",
         "xdist_group(name): runs in the same process as the rest of the group",
@@ -120,16 +121,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _only_with_all(item: pytest.Item) -> bool:
-    """Tells tests marked as nightly, and most of those on Elasticsearch 8 and OpenSearch.
+    """Return whether only a run with --all runs this test.
 
-    The tests of the stores run there, and tests that are marked to: one or two of each feature.
+    On OpenSearch, a usual run runs the tests of the stores, and one or two marked tests of each
+    feature.
     """
     if item.get_closest_marker("nightly") is not None:
         return True
     chosen = getattr(item, "callspec", None)
     servers = {str(value) for value in chosen.params.values()} if chosen is not None else set()
-    return (
-        not servers.isdisjoint(("elasticsearch8", "opensearch"))
+    return not servers.isdisjoint(ONLY_WITH_ALL) or (
+        "opensearch" in servers
         and "stores" not in item.path.parts
         and item.get_closest_marker("on_every_server") is None
     )

@@ -54,6 +54,9 @@ SERVERS = {
     "secured_opensearch_url": SECURED_OPENSEARCH,
 }
 
+# A usual run tests one major version, and one of the secured products.
+ONLY_WITH_ALL = {"elasticsearch8", "secured_opensearch"}
+
 
 @dataclass
 class Running:
