@@ -13,8 +13,7 @@ from esdedup.models import Document, Query, Result
 from esdedup.search.limits import Limits
 from esdedup.search.similar import similar
 from esdedup.sketch.sketch import shingle_sets
-from esdedup.stores.base import Store
-from esdedup.stores.elastic.queries import QUERIES_AT_ONCE
+from esdedup.stores.base import QUERIES_AT_ONCE, Store
 from esdedup.stores.fields import text_at
 from esdedup.stores.mapping import IndexMeta
 

@@ -24,8 +24,7 @@ from esdedup.search.candidates import equal_text_queries
 from esdedup.search.limits import ACTING, Limits, narrowed_scheme
 from esdedup.search.similar import similar, with_texts
 from esdedup.sketch.sketch import NO_TEXT, normalised_digests, sketch
-from esdedup.stores.base import Store
-from esdedup.stores.elastic.queries import QUERIES_AT_ONCE
+from esdedup.stores.base import QUERIES_AT_ONCE, Store
 from esdedup.stores.fields import value_at
 from esdedup.stores.judgements import Judgements, read_judgements
 from esdedup.stores.mapping import IndexMeta

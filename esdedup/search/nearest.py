@@ -22,8 +22,7 @@ from esdedup.search.limits import Limits, narrowed_scheme, require_minhash
 from esdedup.search.similar import by_similarity, jaccard_matches, of_equal_texts
 from esdedup.sketch.banding import expected_recall, least_bands
 from esdedup.sketch.sketch import sketch
-from esdedup.stores.base import Store
-from esdedup.stores.elastic.queries import QUERIES_AT_ONCE
+from esdedup.stores.base import QUERIES_AT_ONCE, Store
 from esdedup.stores.mapping import IndexMeta
 
 

@@ -36,8 +36,8 @@ from esdedup.sketch.sketch import (
     sketch,
     stored_fingerprints,
 )
-from esdedup.stores.base import Store
-from esdedup.stores.elastic.queries import QUERIES_AT_ONCE, candidates_body
+from esdedup.stores.base import QUERIES_AT_ONCE, Store
+from esdedup.stores.elastic.queries import candidates_body
 from esdedup.stores.fields import text_at
 from esdedup.stores.mapping import IndexMeta
 from esdedup.text.arrays import U64

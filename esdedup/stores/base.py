@@ -19,6 +19,9 @@ from esdedup.models import (
 )
 from esdedup.stores.mapping import IndexMeta
 
+QUERIES_AT_ONCE = 50
+"""Number of queries in one request, whose candidates are in memory at the same time."""
+
 KEPT = ["*"]
 """The paths of all fields that the index keeps of a document, with its tokens if it keeps them."""
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from esdedup.exceptions import EsdedupError, StoreError, StoreUnavailable
 from esdedup.models import WriteReport
+from esdedup.stores.base import QUERIES_AT_ONCE
 from esdedup.stores.connection import Connection
 from esdedup.stores.elastic.bulk import Action, BulkPolicy, write_actions
 from esdedup.stores.elastic.errors import error_of, reason_of
-from esdedup.stores.elastic.queries import QUERIES_AT_ONCE
 from esdedup.stores.to_json import to_json
 
 if TYPE_CHECKING:

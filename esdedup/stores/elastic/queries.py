@@ -14,9 +14,6 @@ from typing import Any
 from esdedup.models import Candidate, CandidateQuery, Candidates, Document
 from esdedup.stores.mapping import TOKEN_PATHS, IndexMeta
 
-QUERIES_AT_ONCE = 50
-"""Number of queries in one request, whose candidates are in memory at the same time."""
-
 
 def candidates_body(query: CandidateQuery, limit: int) -> dict[str, Any]:
     """Return the search for the `limit` documents that share most token groups with a query.
