@@ -175,6 +175,10 @@ def test_a_document_is_no_duplicate_of_its_former_self(index: esdedup.Index) -> 
     tokens = stored(index, "abcd")
     assert "original" not in tokens["c"]
     assert tokens["d"]["original"] == "a"
+    # The same in one batch.
+    documents = [{"id": id, "text": words(n)} for id, n in (("e", 4), ("e", 5), ("f", 4), ("g", 4))]
+    assert index.add(documents, on_duplicate=DuplicatePolicy("skip")).skipped == 1
+    assert set(stored(index, "efg")) == {"e", "f"}
 
 
 def test_no_two_documents_are_each_others_original(index: esdedup.Index) -> None:
@@ -185,13 +189,6 @@ def test_no_two_documents_are_each_others_original(index: esdedup.Index) -> None
         tokens = stored(index, "ab")
         assert len({ours["group"] for ours in tokens.values()}) == 1
         assert sum("original" in ours for ours in tokens.values()) == 1
-
-
-def test_equal_texts_where_the_first_got_another_one(index: esdedup.Index) -> None:
-    documents = [{"id": id, "text": words(n)} for id, n in (("a", 1), ("a", 2), ("c", 1), ("d", 1))]
-    report = index.add(documents, on_duplicate=DuplicatePolicy("skip"))
-    assert report.skipped == 1
-    assert set(stored(index, "acd")) == {"a", "c"}
 
 
 def test_the_scheme_changes_meanwhile(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from esdedup.sketch.sketch import shingle_sets, sketch, token_fields, token_json
 from esdedup.sketch.tokens import ALPHABET, decode, decode_tokens, encode, token_length
 from esdedup.stores.mapping import IndexMeta, index_mapping, meta_of
 from esdedup.text.arrays import Ragged, offsets_of
-from esdedup.text.characters import IGNORED, character_classes, unassigned
+from esdedup.text.characters import IGNORED, character_classes
 from esdedup.text.hashing import PADDING, keys, xxh3_slices
 from esdedup.text.jaccard import hamming, jaccard, jaccard_with
 from esdedup.text.normalise import Normalisation, normalise
@@ -85,25 +85,6 @@ def test_xxh3_of_slices_is_that_of_the_package(strings: list[bytes], seed: int) 
 def test_first_keys_do_not_depend_on_how_many_are_asked_for() -> None:
     assert keys(200, "x", 3)[:10].tolist() == keys(10, "x", 3).tolist()
     assert keys(10, "x", 3).tolist() != keys(10, "x", 4).tolist()
-
-
-@given(TEXTS, st.sampled_from(["NFKC", "NFC"]), st.booleans())
-def test_normalising_twice_changes_nothing(texts: list[str], form: str, casefold: bool) -> None:
-    chosen = Normalisation(form, casefold)  # type: ignore[arg-type]
-    once = normalise(texts, chosen)
-    assert normalise(once, chosen) == once
-    assert once == [normalise([text], chosen)[0] for text in texts]
-
-
-def test_every_assigned_character_is_normalised_as_unicode_has_it() -> None:
-    points = [chr(point) for point in range(0x110000) if not unassigned()[point]]
-    assert normalise(points, Normalisation()) == [reference.normalise(c) for c in points]
-
-
-def test_characters_younger_than_unicode_14_stay_as_they_are() -> None:
-    young = [chr(point) for point in np.flatnonzero(unassigned()).tolist()]
-    assert normalise(young, Normalisation()) == young
-    assert normalise([f"A{young[0]}Ａ"], Normalisation()) == [f"a{young[0]}a"]
 
 
 @given(TEXTS, st.integers(1, 5), st.integers(0, 3))
