@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from esdedup.admin.roles import ROLES, Grant, Right
+from collections.abc import Mapping, Sequence
+
+from esdedup.admin.roles import RIGHTS, ROLES
 from tools.docs import ROOT
 
 PAGE = ROOT / "docs" / "how-to" / "least-privilege.md"
@@ -19,28 +21,23 @@ def test_the_page_has_each_role_and_each_right() -> None:
 
 
 def rows_of_roles() -> list[str]:
-    return [
-        f"| `{name}` | {_named(needs.index)} | {_named(needs.other)} | {_named(needs.judgements)} |"
+    named = [
+        (name, [needs.get("index", ()), needs.get("other", ()), needs.get("judgements", ())])
         for name, needs in ROLES.items()
     ]
+    return [f"| `{name}` | {' | '.join(map('; '.join, parts))} |" for name, parts in named]
 
 
 def rows_of_rights() -> list[str]:
-    every = [right for needs in ROLES.values() for right in (*needs.index, *needs.other)]
+    used = [right for needs in ROLES.values() for rights in needs.values() for right in rights]
     return [
-        f"| {right.name} | {_granted(right.elasticsearch)} | {_granted(right.opensearch)} |"
-        for right in dict.fromkeys(every)
+        f"| {right} | {' | '.join(map(_granted, RIGHTS[right].values()))} |"
+        for right in dict.fromkeys(used)
     ]
 
 
-def _named(rights: tuple[Right, ...]) -> str:
-    return "; ".join(right.name for right in rights)
-
-
-def _granted(grant: Grant) -> str:
-    cluster = f"cluster: {_listed(grant.cluster)}" if grant.cluster else ""
-    return "; ".join(filter(None, (_listed(grant.index), cluster)))
-
-
-def _listed(names: tuple[str, ...]) -> str:
-    return ", ".join(f"`{name}`" for name in names)
+def _granted(grant: Mapping[str, Sequence[str]]) -> str:
+    listed = {part: ", ".join(f"`{name}`" for name in names) for part, names in grant.items()}
+    if "cluster" in listed:
+        listed["cluster"] = f"cluster: {listed['cluster']}"
+    return "; ".join(listed.values())

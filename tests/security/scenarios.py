@@ -34,7 +34,7 @@ class Scenario:
 
     def role_for(self, server: Secured, name: str) -> dict[str, Any]:
         """The role of this scenario, for an index of this name."""
-        other = f"{name}-to" if ROLES[self.role].other else None
+        other = f"{name}-to" if "other" in ROLES[self.role] else None
         return role(self.role, server.product, name, other)
 
     def run(self, server: Secured, name: str, user: str) -> Ran:
