@@ -18,7 +18,7 @@ _Found = tuple[Kind, Stops, str]
 
 _TEXTS = ("text", "match_only_text", "annotated_text", "keyword", "wildcard", "constant_keyword",
           "search_as_you_type", "semantic_text")  # fmt: skip
-_COPY = "copy its texts to another index (_reindex) and search that"
+_COPY = "copy its texts to another index and search that"
 
 
 @dataclass(frozen=True)
