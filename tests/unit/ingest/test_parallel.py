@@ -1,8 +1,7 @@
-"""Worker processes: chunks of files, the order of results, errors."""
+"""Worker processes: the order of results, errors."""
 
 from __future__ import annotations
 
-import gzip
 import itertools
 import multiprocessing
 import signal
@@ -11,53 +10,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-import esdedup.records.files
 from esdedup.exceptions import InputError, StoreError
 from esdedup.ingest.parallel import in_order, in_pieces
-from esdedup.records.files import BATCH_DOCUMENTS, TextFormat, chunks_in, read_records
+from esdedup.records.files import BATCH_DOCUMENTS, chunks_in
 from tests.helpers.work import count_down, fails, slow_square
-
-LINES = [
-    '{"id": "a", "text": "one"}',
-    '{"text": "第二行"}',
-    "",
-    "no JSON",
-    '"quoted, with a comma"\tand\x85odd ends\x0b\u2028',
-    '"a record,\nof two lines",2',
-    "a" * 50,
-]
-
-
-@given(
-    lines=st.lists(st.sampled_from(LINES), max_size=12),
-    end=st.sampled_from(["\n", "\r\n", ""]),
-    size=st.integers(1, 200),
-    format=st.sampled_from(get_args(TextFormat)),
-)
-@settings(deadline=None)
-def test_chunks_hold_the_records_of_their_file(
-    tmp_path_factory: pytest.TempPathFactory,
-    lines: list[str],
-    end: str,
-    size: int,
-    format: TextFormat,
-) -> None:
-    data = (("\ufeffa,b\n" if format == "csv" else "\ufeff") + "\n".join(lines) + end).encode()
-    file = tmp_path_factory.mktemp("chunks") / "some.gz"
-    file.write_bytes(gzip.compress(data + b"\xff\n"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(esdedup.records.files, "CHUNK_BYTES", size)
-        chunks = list(chunks_in(str(file), format))
-    read = list(itertools.chain.from_iterable(chunk.records() for chunk in chunks))
-    assert read == list(read_records(str(file), format))
-    if size == 1 and len(lines) > 1 and format in ("jsonl", "text"):
-        assert len(chunks) > 1
 
 
 @pytest.mark.parametrize("workers", [1, 3])
