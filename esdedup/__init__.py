@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from esdedup import arrow as arrow
     from esdedup import exceptions as exceptions
     from esdedup import spark as spark
-    from esdedup.analysis.explain import Explanation
     from esdedup.analysis.report import Report
     from esdedup.exceptions import (
         EsdedupError,
@@ -28,9 +27,10 @@ if TYPE_CHECKING:
     from esdedup.models import Document, Match, Pair, Query, Result
     from esdedup.pairing.edges import Edges
     from esdedup.pairing.pairs import SimilarPairs
-    from esdedup.search.limits import Limits
     from esdedup.sketch.kinds.minhash import MinHash
+    from esdedup.sketch.kinds.signature import Signature
     from esdedup.sketch.kinds.simhash import SimHash
+    from esdedup.sketch.limits import Limits
     from esdedup.sketch.scheme import Scheme
     from esdedup.stores.connection import Connection
     from esdedup.text.normalise import Normalisation
@@ -40,15 +40,14 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
-    "Connection", "Dedup", "Document", "DuplicatePolicy", "Edges", "EsdedupError", "Explanation",
-    "Group", "GroupReport", "Grouping", "Groups", "Index", "IndexNotFound", "IngestReport",
-    "Limits", "Match", "MinHash", "Normalisation", "Pair", "Query", "RecordError", "Report",
-    "Result", "Scheme", "SchemeMismatch", "Shingling", "SimHash", "SimilarPairs", "StoreError",
-    "UsageError", "enrich", "group", "open", "pairs", "similarity",
+    "Connection", "Dedup", "Document", "DuplicatePolicy", "Edges", "EsdedupError", "Group",
+    "GroupReport", "Grouping", "Groups", "Index", "IndexNotFound", "IngestReport", "Limits",
+    "Match", "MinHash", "Normalisation", "Pair", "Query", "RecordError", "Report", "Result",
+    "Scheme", "SchemeMismatch", "Shingling", "Signature", "SimHash", "SimilarPairs",
+    "StoreError", "UsageError", "enrich", "group", "open", "pairs", "similarity",
 ]  # fmt: skip
 
 _MODULES = {
-    "analysis.explain": "Explanation",
     "analysis.report": "Report",
     "exceptions": "EsdedupError IndexNotFound RecordError SchemeMismatch StoreError UsageError",
     "groups.groups": "Group Grouping Groups",
@@ -59,9 +58,10 @@ _MODULES = {
     "models": "Document Match Pair Query Result",
     "pairing.edges": "Edges",
     "pairing.pairs": "SimilarPairs",
-    "search.limits": "Limits",
     "sketch.kinds.minhash": "MinHash",
     "sketch.kinds.simhash": "SimHash",
+    "sketch.kinds.signature": "Signature",
+    "sketch.limits": "Limits",
     "sketch.scheme": "Scheme",
     "stores.connection": "Connection",
     "text.normalise": "Normalisation",

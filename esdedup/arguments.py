@@ -8,6 +8,7 @@ import inspect
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from types import UnionType
 from typing import Any, TypeVar, get_args, get_type_hints
 
 from esdedup.exceptions import UsageError
@@ -75,9 +76,8 @@ def _plain_fields(kind: Any) -> list[tuple[str, str]]:
 def _nested_fields(kind: Any) -> list[tuple[str, tuple[type, ...]]]:
     """The fields of a dataclass that hold another dataclass, or may, with the types allowed."""
     hints = get_type_hints(kind)
-    found = (
-        (each.name, get_args(hints[each.name]) or (hints[each.name],)) for each in fields(kind)
-    )
+    named = [(each.name, hints[each.name]) for each in fields(kind)]
+    found = ((name, get_args(one) if type(one) is UnionType else (one,)) for name, one in named)
     return [
         (name, kinds)
         for name, kinds in found

@@ -7,16 +7,15 @@ of numpy arrays: neither is copied. Texts become Python's strings.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TypeVar
 
 import numpy as np
 
 from esdedup.exceptions import MissingExtra, UsageError
-from esdedup.sketch.kinds.minhash import VALUE_BITS
-from esdedup.sketch.kinds.segments import segment_values
+from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.scheme import Scheme
-from esdedup.sketch.sketch import Sketches, sketch
+from esdedup.sketch.sketch import sketch
 from esdedup.sketch.tokens import token_length, write_into
 from esdedup.text.arrays import U64, Mask, offsets_of
 
@@ -73,13 +72,13 @@ def _blocks(data: pa.RecordBatch | pa.Table, text_field: str) -> list[pa.RecordB
 def token_fields(scheme: Scheme) -> list[pa.Field]:
     """The columns that `tokens` adds.
 
-    digest: string, of the normalised text. minhash, signature, simhash: lists of strings, as the
-    index holds them, if the scheme has them; null for a text without words. fingerprint: list of
-    int64, the SimHash fingerprint, 64 bits each. All are null if the text is null.
+    digest: string, of the normalised text. A list of strings for each sketch, by its key, as the
+    index holds them; null for a text without words. KEY_values: list of int64, the fingerprint, 64
+    bits each, for each sketch that Hamming distance compares. All are null if the text is null.
     """
-    lists: dict[str, pa.DataType] = {kind: pa.list_(pa.string()) for kind in scheme.kinds}
-    if scheme.simhash is not None:
-        lists["fingerprint"] = pa.list_(pa.int64())
+    lists: dict[str, pa.DataType] = {key: pa.list_(pa.string()) for key in scheme.keys}
+    for each in _stored(scheme):
+        lists[f"{each.key}_values"] = pa.list_(pa.int64())
     columns = {"digest": pa.string(), **lists}
     return [pa.field(name, kind) for name, kind in columns.items()]
 
@@ -109,24 +108,20 @@ def _columns(texts: Sequence[str | None], scheme: Scheme) -> list[pa.Array]:
     filled = np.zeros(given.size, np.bool_)
     filled[rows] = sketches.filled
     kept = sketches.of(np.flatnonzero(sketches.filled))
-    parts = [_tokens(values, count, bits) for values, count, bits in _values(kept, scheme)]
-    if kept.fingerprints is not None:
-        prints = kept.fingerprints
-        parts.append((prints.shape[1], pa.array(prints.view(np.int64).reshape(-1))))
+    parts = [
+        _tokens(each.token_values(kept.values[each.name]), each.tokens, each.bits)
+        for each in scheme.sketches
+    ]
+    for each in _stored(scheme):
+        values = np.ascontiguousarray(kept.values[each.name])
+        parts.append((each.width, pa.array(values.view(np.int64).reshape(-1))))
     lists = [_lists(values, width, filled) for width, values in parts]
     return [pa.array(digests, pa.string()), *lists]
 
 
-def _values(sketches: Sketches, scheme: Scheme) -> Iterator[tuple[U64, int, int]]:
-    """The values of each kind of tokens, in order: (values, tokens a text, bits of a token)."""
-    if scheme.minhash is not None and sketches.bands is not None:
-        yield sketches.bands, scheme.minhash.bands, scheme.minhash.token_bits
-    if scheme.minhash is not None and sketches.values is not None:
-        yield sketches.values, scheme.minhash.signature, VALUE_BITS
-    if scheme.simhash is not None and sketches.fingerprints is not None:
-        layout = scheme.simhash.layout
-        segments = segment_values(sketches.fingerprints, layout)
-        yield segments, len(layout.widths), layout.segment_bits
+def _stored(scheme: Scheme) -> list[Sketch]:
+    """The sketches whose values Hamming distance compares."""
+    return [each for each in scheme.sketches if each.metric == "hamming"]
 
 
 def _tokens(values: U64, count: int, bits: int) -> tuple[int, pa.Array]:

@@ -33,9 +33,9 @@ from esdedup.removal.log import Action, LogReader, LogWriter, RunHeader
 from esdedup.removal.remove import DedupReport, dedup, prepare
 from esdedup.removal.undo import UndoReport, undo
 from esdedup.search.hot_buckets import SAMPLED, HotBuckets, hot_buckets
-from esdedup.search.limits import Limits
 from esdedup.search.nearest import nearest
 from esdedup.search.similar import request_body, similar
+from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme, require_scheme
 from esdedup.stores import BulkPolicy, LocalStore, Store, open_cluster, reached
 from esdedup.stores.changes import ChangeReport
@@ -617,16 +617,17 @@ class Index:
         count: int | None = 10,
         *,
         over: int = 1,
-        kinds: Sequence[str] = ("minhash", "simhash"),
+        sketches: Sequence[str] = (),
         sampled: int = SAMPLED,
     ) -> HotBuckets:
         """The tokens that most documents hold.
 
         count: maximum number of buckets; None for all. over: only buckets of more documents.
-        kinds: of tokens, "minhash" or "simhash" or both. sampled: documents whose tokens are
-        counted.
+        sketches: names of sketches; all by default. sampled: documents whose tokens are counted.
         """
-        return hot_buckets(self.store, self.meta, count, over=over, kinds=kinds, sampled=sampled)
+        return hot_buckets(
+            self.store, self.meta, count, over=over, sketches=sketches, sampled=sampled
+        )
 
     def stop(self, tokens: Sequence[str]) -> tuple[str, ...]:
         """Replace the stop list of the index, and return the list as it is kept.

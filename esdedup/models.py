@@ -6,16 +6,13 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 from esdedup.arguments import check_fields, check_type
 from esdedup.exceptions import UsageError
 from esdedup.tabular import Tabular
 
 Metric = Literal["jaccard", "hamming"]
-TokenKind = Literal["minhash", "signature", "simhash"]
-TOKEN_KINDS: tuple[TokenKind, ...] = get_args(TokenKind)
-"""The names of the fields of tokens, below FIELD."""
 MARKS = ("group", "original", "similarity", "distance")
 """The names of the values, beside the tokens, that an ingest policy or `group` adds."""
 FIELD = "esdedup"
@@ -119,15 +116,16 @@ class Query:
 class CandidateQuery:
     """A query for documents that share tokens, ranked by the number of groups they share.
 
-    kind: the field of the tokens, or "wordless" to look for the digest of a text without words.
+    key: the field of the tokens, or "wordless" to look for the digest of a text without words.
     groups: lists of tokens, one for each band or segment. A document shares a group if it holds any
     of its tokens.
     exclude, filters, originals: as in `Query`. field: the object field that holds the tokens.
     least: number of groups that a document must share, at least 1. stopped: number of groups that
-    lack tokens, because the buckets of these are too large to be looked at.
+    lack tokens, because the buckets of these are too large to be looked at. leads: a group counts
+    only with its first token. kept: return the tokens of documents.
     """
 
-    kind: TokenKind | Literal["wordless"]
+    key: str
     groups: list[list[str]]
     exclude: str | None = None
     field: str = FIELD
@@ -135,6 +133,8 @@ class CandidateQuery:
     least: int = 1
     stopped: int = 0
     originals: bool = False
+    leads: bool = False
+    kept: bool = False
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from esdedup.arguments import accepts, check_list, check_type
 from esdedup.groups.groups import Grouping, Groups
 from esdedup.index import Index, open
 from esdedup.pairing.pairs import SimilarPairs
-from esdedup.search.limits import Limits
+from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import shingle_sets
 from esdedup.text.jaccard import jaccard_with

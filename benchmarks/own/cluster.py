@@ -43,9 +43,9 @@ import esdedup
 from benchmarks.lib import servers
 from benchmarks.lib.texts import CHUNK, Growing
 from esdedup.models import CandidateQuery, Document, Query
-from esdedup.search.candidates import band_queries
-from esdedup.search.limits import Limits
+from esdedup.search.candidates import candidate_queries
 from esdedup.sketch.banding import candidate_probability
+from esdedup.sketch.limits import Limits
 from esdedup.sketch.sketch import shingle_sets, sketch
 from esdedup.stores.elastic.queries import candidates_body
 from esdedup.stores.elastic.store import ClusterStore
@@ -219,8 +219,8 @@ class Bench:
 
     def _recalls(self, texts: list[str]) -> list[CandidateQuery]:
         meta = self.index.meta
-        sketches = sketch(texts, meta.scheme, swaps=Limits().swaps_for(meta.scheme))
-        return band_queries(meta, sketches, [Query(text) for text in texts])
+        sketches = sketch(texts, meta.scheme, limits=Limits())
+        return candidate_queries(meta, meta.scheme.banded, sketches, [*map(Query, texts)])
 
     def recall(self, size: int) -> Figures:
         """The share of originals that are recalled, and the expected one by the S-curve."""
@@ -229,11 +229,10 @@ class Bench:
         sets = shingle_sets(copies + originals, meta.scheme)
         rows = np.arange(COPIES)
         similarities = jaccard(sets, rows, rows + COPIES)
-        minhash = meta.scheme.minhash
-        assert minhash is not None
+        minhash = meta.scheme.banded
         # Every candidate is a match that shares a shingle, whatever its similarity.
         limits = Limits(threshold=1e-9, k=1_000)
-        swaps = limits.swaps_for(meta.scheme)
+        swaps = minhash.swaps(limits)
         expected = np.array(
             [
                 candidate_probability(s, minhash.bands, minhash.rows, swaps)

@@ -11,7 +11,6 @@ Each seed is an index of its own. Shown is the mean over the seeds, with its sta
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ import numpy as np
 from benchmarks.lib import corpora, measuring
 from benchmarks.lib.truth import similarities
 from esdedup.sketch.kinds.minhash import MinHash
+from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import shingle_sets, sketch
 from esdedup.text.arrays import F64, I64
@@ -57,12 +57,11 @@ def measured(texts: list[str], queries: int, seeds: int) -> list[dict[str, Any]]
     rows: dict[tuple[int, int], list[list[float]]] = {setting: [] for setting in SETTINGS}
     for seed in range(1, seeds + 1):
         for bands, swaps in SETTINGS:
-            scheme = replace(Scheme(seed=seed, simhash=None), minhash=MinHash(bands=bands))
-            stored = sketch(texts, scheme).bands
-            made = sketch([texts[row] for row in asked.tolist()], scheme, swaps=swaps)
-            assert stored is not None
-            assert made.bands is not None
-            probes = made.bands[:, :, None] if made.probes is None else made.probes
+            scheme = Scheme([MinHash(bands=bands)], seed=seed)
+            stored = sketch(texts, scheme).values["minhash"]
+            limits = Limits(swaps=swaps)
+            made = sketch([texts[row] for row in asked.tolist()], scheme, limits=limits)
+            probes = made.probes["minhash"].values
             hit = (probes[places] == stored[found][:, :, None]).any(axis=(1, 2))
             rows[bands, swaps].append([float(hit[levels == level].mean()) for level in LEVELS])
     return [

@@ -34,11 +34,11 @@ from esdedup.models import Encoded, Query
 from esdedup.records.documents import NewDocument, encoded, items_of
 from esdedup.records.files import BATCH_DOCUMENTS, BadRecord, read_records
 from esdedup.search.candidates import candidate_queries
-from esdedup.search.limits import Limits, narrowed_scheme
 from esdedup.search.similar import jaccard_matches
 from esdedup.sketch import sketch as sketching
-from esdedup.sketch.kinds.minhash import band_hashes, signatures
-from esdedup.sketch.kinds.simhash import fingerprints
+from esdedup.sketch.kinds.bands import band_hashes, signatures
+from esdedup.sketch.kinds.simhash import SimHash, fingerprints
+from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores.elastic.client import line
 from esdedup.stores.elastic.documents import document_line
@@ -111,9 +111,8 @@ def sketched(items: list[NewDocument], meta: IndexMeta, clock: Clock) -> list[En
 
 
 def _block(texts: list[str], scheme: Scheme, clock: Clock) -> sketching.Sketches:
-    minhash, simhash = scheme.minhash, scheme.simhash
-    assert minhash is not None
-    assert simhash is not None
+    minhash, simhash = scheme.banded, scheme.sketch("simhash")
+    assert isinstance(simhash, SimHash)
     normalised = clock("normalise", normalise, texts, scheme.normalisation)
     tokens = clock("split", tokenise, normalised, scheme.shingling, scheme.seed)
     shingles = clock("shingle", shingle, tokens, scheme.shingling.size)
@@ -123,7 +122,8 @@ def _block(texts: list[str], scheme: Scheme, clock: Clock) -> sketching.Sketches
     features = clock("simhash", shingle, tokens, simhash.feature_size)
     prints = clock("simhash", fingerprints, features, simhash)
     digests = clock("digest", lambda: sketching.text_digests(normalised))
-    return sketching.Sketches(digests, tokens.counts > 0, bands, prints)
+    values = {minhash.name: bands, simhash.name: prints}
+    return sketching.Sketches(digests, tokens.counts > 0, values)
 
 
 def write(documents: list[Encoded], index: Index, clock: Clock) -> None:
@@ -193,11 +193,11 @@ def _query(index: Index, text: str) -> Stages:
     query, seconds = Query(text), {}
     for _ in range(2):  # The second time counts: the whole comes after it, as warm as the stages.
         at = [time.perf_counter()]
-        scheme = narrowed_scheme(meta.scheme, limits.metric)
-        swaps = limits.swaps_for(meta.scheme)
-        sketches = sketching.sketch([text], scheme, with_shingles=True, swaps=swaps)
+        chosen = limits.chosen(meta.scheme)
+        scheme = meta.scheme.only(chosen)
+        sketches = sketching.sketch([text], scheme, with_shingles=True, limits=limits)
         at.append(time.perf_counter())
-        wanted = candidate_queries(meta, sketches, [query], limits)
+        wanted = candidate_queries(meta, chosen, sketches, [query])
         at.append(time.perf_counter())
         (found,) = store.candidates(wanted, limits.candidates)
         at.append(time.perf_counter())

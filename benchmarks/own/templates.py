@@ -44,9 +44,9 @@ from benchmarks.lib.families import CHOOSING, HELD_OUT, ITEMS, Labelled, labelle
 from benchmarks.lib.measuring import Figures
 from benchmarks.peers import environments
 from benchmarks.peers.quality import INSIDE, settings_for
-from esdedup.analysis.feature_weights import count_corpus, weighted_by_corpus
 from esdedup.pairing.union_find import join, singletons
-from esdedup.sketch.sketch import shingle_sets
+from esdedup.sketch.kinds.weights import inverse_document_frequency
+from esdedup.sketch.sketch import features_of, shingle_sets
 
 THRESHOLDS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
 SPLIT = (0.5, 0.6, 0.7, 0.8)
@@ -118,19 +118,20 @@ def by_esdedup(texts: Labelled, folder: Path) -> Iterator[Way]:
         yield f"esdedup, components, buckets over {HOT} stopped", f"{least}", stopped
     index.close()
     for unit, size in (("word", 1), ("word", 5), ("char", 5)):
-        scheme = esdedup.Scheme(shingling=esdedup.Shingling(unit, size), simhash=None)  # type: ignore[arg-type]
+        scheme = esdedup.Scheme([esdedup.MinHash()], shingling=esdedup.Shingling(unit, size))  # type: ignore[arg-type]
         index = indexed(texts, scheme, folder)
         for least in (0.8, 0.9, 0.95):
             chosen = functools.partial(grouped, index, method="components", threshold=least)
             yield f"esdedup, components, shingles {unit}:{size}", f"{least}", chosen
         index.close()
-    simhash = esdedup.Scheme(minhash=None)
-    weighted = weighted_by_corpus(simhash, count_corpus(simhash, [texts.texts]))
+    simhash = esdedup.Scheme([esdedup.SimHash()])
+    table = inverse_document_frequency([features_of(texts.texts, simhash, 2)])
+    weighted = esdedup.Scheme([esdedup.SimHash(table=table)])
     for name, scheme in (("SimHash", simhash), ("SimHash with weights", weighted)):
         index = indexed(texts, scheme, folder)
         for most in (0, 1, 3, 7):
             near = functools.partial(
-                grouped, index, method="components", metric="hamming", distance=most
+                grouped, index, method="components", sketch="simhash", distance=most
             )
             yield f"esdedup, components, {name}", f"{most} bits", near
         index.close()

@@ -40,8 +40,8 @@ from benchmarks.lib.scoring import I64, Truth, keys_of
 from benchmarks.peers import environments
 from benchmarks.peers.quality_tables import tables
 from esdedup.pairing.pairs import SimilarPairs
-from esdedup.search.limits import MAX_PER_BUCKET
 from esdedup.sketch.banding import least_bands
+from esdedup.sketch.limits import MAX_PER_BUCKET
 from esdedup.sketch.sketch import shingle_sets, sketch
 from esdedup.text.arrays import Ragged
 
@@ -75,7 +75,7 @@ class Indexed:
     def near(self, distance: int, most: int) -> tuple[I64, Figures]:
         """Keys of the pairs found, and how long it took."""
         began = time.perf_counter()
-        pairs = self.index.pairs(metric="hamming", distance=distance, max_per_bucket=most)
+        pairs = self.index.pairs(sketch="simhash", distance=distance, max_per_bucket=most)
         return _keys(pairs), {"seconds": round(time.perf_counter() - began, 2)}
 
 
@@ -90,8 +90,7 @@ def by_esdedup(
 ) -> Iterator[Figures]:
     """Rows of results of the product."""
     usual = Indexed(folder, texts, esdedup.Scheme())
-    minhash = usual.index.scheme.minhash
-    assert minhash is not None
+    minhash = usual.index.scheme.banded
     shape = minhash.bands, minhash.rows
     for threshold, bands, rows in settings:
         true = real.at(threshold)
@@ -118,7 +117,7 @@ def equal(setting: Setting, seed: int = 1) -> esdedup.Scheme:
     """A scheme with bands and rows as the peers have them."""
     _, bands, rows = setting
     minhash = esdedup.MinHash(PERMUTATIONS, bands, rows)
-    return esdedup.Scheme(minhash=minhash, simhash=None, seed=seed)
+    return esdedup.Scheme([minhash], seed=seed)
 
 
 def over_seeds(
@@ -195,9 +194,8 @@ def compared(prints: NDArray[np.uint64], distance: int) -> I64:
 
 def by_distance(folder: Path, texts: list[str]) -> Iterator[Figures]:
     """Rows of results by Hamming distance."""
-    scheme = esdedup.Scheme(minhash=None)
-    prints = sketch(texts, scheme).fingerprints
-    assert prints is not None
+    scheme = esdedup.Scheme([esdedup.SimHash()])
+    prints = sketch(texts, scheme).values["simhash"]
     np.save(folder / "prints.npy", prints[:, 0])
     index = Indexed(folder, texts, scheme)
     script = [environments.python_of("sketches"), str(INSIDE / "peer_quality.py"), "simhash"]

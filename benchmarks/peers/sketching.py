@@ -25,7 +25,7 @@ import numpy as np
 from benchmarks.lib import corpora, measuring
 from benchmarks.lib import texts as made_up
 from benchmarks.peers import environments
-from esdedup.sketch.kinds.minhash import estimate_jaccard, signatures
+from esdedup.sketch.kinds.bands import estimate_jaccard, signatures
 from esdedup.text.arrays import Ragged, offsets_of
 from esdedup.text.hashing import xxh3
 from esdedup.text.shingles import shingle

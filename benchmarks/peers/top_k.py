@@ -163,9 +163,7 @@ def with_datasketch(corpus: Corpus) -> Iterator[tuple[str, float, Ask]]:
 
 def with_esdedup(corpus: Corpus, target: str | Path) -> Iterator[tuple[str, float, Ask]]:
     for signature, candidates in ((0, (1_000,)), (PERMUTATIONS, (100, 300, 1_000))):
-        scheme = esdedup.Scheme(
-            minhash=esdedup.MinHash(PERMUTATIONS, signature=signature), simhash=None
-        )
+        scheme = esdedup.Scheme([esdedup.MinHash(PERMUTATIONS), esdedup.Signature(signature)])
         name = f"esdedup-benchmark-{uuid.uuid4().hex[:8]}"
         with esdedup.open(target, name, scheme=scheme) as index:
             start = time.perf_counter()

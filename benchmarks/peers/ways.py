@@ -64,14 +64,13 @@ def with_esdedup(texts: Sequence[str], target: str | Path, where: str) -> Iterat
     target: a folder for files, or a server's address.
     """
     default = esdedup.Scheme()
-    assert default.minhash is not None
-    shape = f"{default.minhash.bands} x {default.minhash.rows}"
+    shape = f"{default.banded.bands} x {default.banded.rows}"
     schemes: list[tuple[str, esdedup.Scheme, tuple[float, ...]]] = [
         (f"{shape}, the default", default, THRESHOLDS)
     ]
     for threshold, (bands, rows) in EQUAL.items():
         minhash = esdedup.MinHash(128, bands, rows)
-        scheme = esdedup.Scheme(minhash=minhash, simhash=None)
+        scheme = esdedup.Scheme([minhash])
         schemes.append((f"{bands} x {rows}", scheme, (threshold,)))
     for setting, scheme, thresholds in schemes:
         place = target / f"{scheme.id}.db" if isinstance(target, Path) else target

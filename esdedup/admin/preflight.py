@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from esdedup.models import FIELD
-from esdedup.records.documents import OURS
+from esdedup.records.documents import is_ours
 from esdedup.stores.elastic.indices import IndexState, source_limits
 from esdedup.stores.mapping import IndexMeta, field_mapping, meta_of
 
@@ -80,7 +80,10 @@ def _taken(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:
         name = differing[0]
         field, how = f"'{meta.field}.{name}'", f", as {kinds[name]}, not {wanted[name]['type']}"
     # Other tools may overwrite `_meta`; then the fields below show whether it is ours.
-    elif meta.field not in names and not {"scheme", "digest"} <= found.keys() <= {*wanted, *OURS}:
+    elif meta.field not in names and not (
+        {"scheme", "digest"} <= found.keys()
+        and all(name in wanted or is_ours(name) for name in found)
+    ):
         how = ", with fields that are not of esdedup"
     if how:
         advice = f"choose another name (--field {FIELD}_tokens)"

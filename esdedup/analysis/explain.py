@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -18,9 +18,9 @@ from esdedup.analysis.html import page
 from esdedup.analysis.to_json import object_of
 from esdedup.exceptions import RecordError, StoreError, UsageError
 from esdedup.sketch.banding import MOST_SWAPS, candidate_probability
-from esdedup.sketch.kinds.minhash import estimate_jaccard, signatures
-from esdedup.sketch.kinds.segments import segment_values
-from esdedup.sketch.kinds.simhash import to_hex
+from esdedup.sketch.kinds.bands import Banded, estimate_jaccard, signatures
+from esdedup.sketch.kinds.segments import Segmented
+from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import NO_TEXT, Sketches, shingle_sets, sketch
 from esdedup.sketch.tokens import encode
@@ -80,16 +80,14 @@ class Meeting:
 
     position: int
     token: str
-    blocks: tuple[int, ...] = ()
 
     def __str__(self) -> str:
-        several = f" (blocks {'+'.join(map(str, self.blocks))})" if len(self.blocks) > 1 else ""
-        return f"{self.position}:{self.token}{several}"
+        return f"{self.position}:{self.token}"
 
 
 @dataclass(frozen=True)
 class ExplainedBands:
-    """The pair by MinHash.
+    """The pair by bands.
 
     estimate: of the Jaccard similarity, from full signatures. standard_error: sqrt(J (1 - J) / k)
     of such an estimate, with the exact similarity J and k permutations. chance: probability that
@@ -119,7 +117,7 @@ class Block:
 
 @dataclass(frozen=True)
 class ExplainedSegments:
-    """The pair by SimHash.
+    """The pair by segments of fingerprints.
 
     bits: of a fingerprint. distance: number of differing bits. left, right: fingerprints, in
     hexadecimal. blocks: the same in binary, as the layout cuts them. segments: their number.
@@ -150,7 +148,7 @@ class Explanation:
 
     index: where the documents are. scheme: its id. unit, size: of a shingle. shared: number of
     shingles in both texts. union: in either. similarity: exact Jaccard similarity, 0 to 1.
-    duplicates: the normalised texts are equal. minhash, simhash: None if the scheme lacks it, or if
+    duplicates: the normalised texts are equal. bands, segments: None if the scheme lacks it, or if
     a text has no shingle and so no token.
     """
 
@@ -165,8 +163,8 @@ class Explanation:
     union: int
     similarity: float
     duplicates: bool
-    minhash: ExplainedBands | None
-    simhash: ExplainedSegments | None
+    bands: ExplainedBands | None
+    segments: ExplainedSegments | None
 
     @property
     def warnings(self) -> list[str]:
@@ -206,14 +204,14 @@ class Explanation:
         """The main figures in words: (name, value, remark)."""
         shingles = f"shingles {self.unit}:{self.size} in both, {self.union:,} in either"
         found = [("Jaccard similarity", f"{self.similarity:.3f}", f"{self.shared:,} {shingles}")]
-        if (bands := self.minhash) is not None:
+        if (bands := self.bands) is not None:
             error = f"standard error {bands.standard_error:.3f}, {bands.permutations} permutations"
             chances = f"{_share(bands.chance)} of pairs this similar have an equal band"
             probed = f"{_share(bands.probed_chance)} of them meet in one"
-            found.append(("MinHash estimate", f"{bands.estimate:.3f}", error))
+            found.append(("estimate by signatures", f"{bands.estimate:.3f}", error))
             found.append(("equal bands", f"{len(bands.met)} of {bands.bands}", chances))
             found.append(("bands met by swaps", f"{bands.probed} of {bands.bands}", probed))
-        if (segments := self.simhash) is not None:
+        if (segments := self.segments) is not None:
             always = f"up to {segments.guarantee}, a segment always meets"
             distance = f"{segments.distance} of {segments.bits} bits"
             found.append(("Hamming distance", distance, always))
@@ -269,8 +267,8 @@ def explain(store: Store, meta: IndexMeta, left: str, right: str) -> Explanation
         union=one.shingles + other.shingles - shared,
         similarity=compared.similarity,
         duplicates=one.digest == other.digest,
-        minhash=compared.minhash,
-        simhash=compared.simhash,
+        bands=compared.bands,
+        segments=compared.segments,
     )
 
 
@@ -281,14 +279,17 @@ class Compared:
     sketches: Sketches = field(repr=False)
     sets: Ragged = field(repr=False)
     similarity: float
-    minhash: ExplainedBands | None
-    simhash: ExplainedSegments | None
+    bands: ExplainedBands | None
+    segments: ExplainedSegments | None
 
 
 def compare(left: str, right: str, scheme: Scheme) -> Compared:
     """Compute the similarity of two texts, and the tokens in which they meet."""
     texts = left, right
-    sketches, sets = sketch(texts, scheme, swaps=MOST_SWAPS), shingle_sets(texts, scheme)
+    sketches, sets = (
+        sketch(texts, scheme, limits=Limits(swaps=MOST_SWAPS)),
+        shingle_sets(texts, scheme),
+    )
     similarity = float(jaccard(sets, np.array([0]), np.array([1]))[0])
     if sketches.digests[0] == sketches.digests[1] != NO_TEXT:
         # Equal texts are similar without words too, as in searches and pairs.
@@ -298,8 +299,8 @@ def compare(left: str, right: str, scheme: Scheme) -> Compared:
         sketches,
         sets,
         similarity,
-        minhash=_bands(scheme, sketches, sets, similarity) if filled else None,
-        simhash=_segments(scheme, sketches) if filled else None,
+        bands=_bands(scheme, sketches, sets, similarity) if filled else None,
+        segments=_segments(scheme, sketches) if filled else None,
     )
 
 
@@ -319,50 +320,50 @@ def _share(chance: float) -> str:
 def _bands(
     scheme: Scheme, sketches: Sketches, sets: Ragged, similarity: float
 ) -> ExplainedBands | None:
-    minhash = scheme.minhash
-    if minhash is None or sketches.bands is None:
+    bands = next((each for each in scheme.sketches if isinstance(each, Banded)), None)
+    if bands is None:
         return None
-    assert sketches.probes is not None
-    assert sketches.probed is not None
-    equal = (sketches.probes[0] == sketches.bands[1, :, None]) & sketches.probed[0]
-    form = minhash.bands, minhash.rows
-    full = signatures(sets, minhash.permutations, scheme.seed)
+    values, probes = sketches.values[bands.name], sketches.probes[bands.name]
+    equal = probes.values[0] == values[1, :, None]
+    if probes.present is not None:
+        equal &= probes.present[0]
+    form = bands.bands, bands.rows
+    full = signatures(sets, bands.permutations, scheme.seed)
     return ExplainedBands(
-        permutations=minhash.permutations,
-        bands=minhash.bands,
-        rows=minhash.rows,
+        permutations=bands.permutations,
+        bands=bands.bands,
+        rows=bands.rows,
         estimate=float(estimate_jaccard(full[:1], full[1:])[0]),
-        standard_error=math.sqrt(similarity * (1.0 - similarity) / minhash.permutations),
+        standard_error=math.sqrt(similarity * (1.0 - similarity) / bands.permutations),
         chance=candidate_probability(similarity, *form),
-        met=_met(sketches.bands, minhash.token_bits),
+        met=_met(values, bands.bits),
         probed=int(equal.any(axis=1).sum()),
         probed_chance=candidate_probability(similarity, *form, MOST_SWAPS),
     )
 
 
 def _segments(scheme: Scheme, sketches: Sketches) -> ExplainedSegments | None:
-    if scheme.simhash is None or sketches.fingerprints is None:
+    segments = next((each for each in scheme.sketches if isinstance(each, Segmented)), None)
+    if segments is None:
         return None
-    layout, prints = scheme.simhash.layout, sketches.fingerprints
-    left, right = to_hex(prints)
-    one, other = (f"{int(fingerprint, 16):0{layout.bits}b}" for fingerprint in (left, right))
-    edges = itertools.accumulate(layout.block_bits, initial=0)
+    prints = sketches.values[segments.name]
+    one, other = ("".join(f"{word:064b}" for word in row) for row in prints.tolist())
+    left, right = ("".join(f"{word:016x}" for word in row) for row in prints.tolist())
+    edges = itertools.accumulate(segments.widths, initial=0)
     return ExplainedSegments(
-        bits=layout.bits,
+        bits=segments.size,
         distance=int(hamming(prints[:1], prints[1:])[0]),
         left=left,
         right=right,
         blocks=tuple(Block(one[a:b], other[a:b]) for a, b in itertools.pairwise(edges)),
-        segments=len(layout.combinations),
-        guarantee=layout.guarantee(),
-        met=_met(segment_values(prints, layout), layout.segment_bits, layout.combinations),
+        segments=segments.segments,
+        guarantee=segments.guarantee(),
+        met=_met(segments.token_values(prints), segments.bits),
     )
 
 
-def _met(
-    values: U64, bits: int, blocks: Sequence[tuple[int, ...]] | None = None
-) -> tuple[Meeting, ...]:
-    """The equal tokens of two rows. values: shape (2, count). blocks: of each segment."""
+def _met(values: U64, bits: int) -> tuple[Meeting, ...]:
+    """The equal tokens of two rows. values: shape (2, count)."""
     tokens, _ = encode(values, bits)
     equal = np.flatnonzero(values[0] == values[1]).tolist()
-    return tuple(Meeting(at, tokens[at], blocks[at] if blocks else ()) for at in equal)
+    return tuple(Meeting(at, tokens[at]) for at in equal)

@@ -21,8 +21,7 @@ import xxhash
 
 from esdedup.analysis.neighbours import Asked, Near, OnStep, compared, met, queried
 from esdedup.models import natural
-from esdedup.search.limits import require_minhash
-from esdedup.sketch.kinds.minhash import MinHash
+from esdedup.sketch.kinds.bands import Banded
 from esdedup.stores.base import Store
 from esdedup.stores.judgements import Judgement, Judgements
 from esdedup.stores.mapping import IndexMeta
@@ -123,11 +122,11 @@ class Pool:
         return float(self.weight[inside].sum())
 
 
-def floor_of(minhash: MinHash) -> float:
+def floor_of(banded: Banded) -> float:
     """The least similarity whose pairs queries find with FLOOR_CHANCE, and at least FLOOR."""
     grid = _edges(FLOOR)
     # Equal texts always meet.
-    return float(grid[np.argmax(met(grid, minhash, FLOOR) >= FLOOR_CHANCE)])
+    return float(grid[np.argmax(met(grid, banded, FLOOR) >= FLOOR_CHANCE)])
 
 
 def make_pool(
@@ -145,9 +144,9 @@ def make_pool(
     on_step: called with the number of documents read or asked so far, and of all. The same seed
     gives the same pool while no document is written.
 
-    Raises UsageError if the index has no MinHash tokens.
+    Raises UsageError if the index has no sketch with bands.
     """
-    minhash = require_minhash(meta.scheme)
+    banded = meta.scheme.banded
     documents = store.sample([*meta.text_fields], meta, sample, seed)
     total = max(store.statistics(meta).sketched, len(documents))
     asked, step = Asked.of(documents, meta), on_step or _no_step
@@ -155,8 +154,8 @@ def make_pool(
         floor, chance = FLOOR, 1.0
         found = compared(store, meta, asked, floor, total, step)
     else:
-        floor = floor_of(minhash)
-        chance = float(met(np.array([floor]), minhash, FLOOR)[0])
+        floor = floor_of(banded)
+        chance = float(met(np.array([floor]), banded, FLOOR)[0])
         found = queried(store, meta, asked, floor, FLOOR, step)
     pool = _Found(total / max(1, len(documents)), seed, _edges(floor))
     for ids, near in zip(asked.ids, found, strict=True):

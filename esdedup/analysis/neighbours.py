@@ -13,9 +13,9 @@ import numpy as np
 from esdedup.analysis.sampling import neighbours_of, with_text
 from esdedup.analysis.tuning import meeting
 from esdedup.models import Document, Query, Result, natural
-from esdedup.search.limits import RECALL, require_minhash
 from esdedup.sketch.banding import swaps_for
-from esdedup.sketch.kinds.minhash import MinHash
+from esdedup.sketch.kinds.bands import Banded
+from esdedup.sketch.limits import RECALL
 from esdedup.sketch.sketch import normalised_digests, shingle_sets
 from esdedup.stores.base import Store
 from esdedup.stores.fields import text_at
@@ -66,13 +66,13 @@ class Near:
     truncated: bool = False
 
 
-def met(similarity: F64, minhash: MinHash, least: float) -> F64:
+def met(similarity: F64, banded: Banded, least: float) -> F64:
     """The chance that `queried` finds a text of each similarity: shape as `similarity`."""
-    return meeting(similarity, minhash, _swaps(minhash, least))
+    return meeting(similarity, banded, _swaps(banded, least))
 
 
-def _swaps(minhash: MinHash, least: float) -> int:
-    return swaps_for(least, RECALL, minhash.bands, minhash.rows)
+def _swaps(banded: Banded, least: float) -> int:
+    return swaps_for(least, RECALL, banded.bands, banded.rows)
 
 
 def queried(
@@ -87,13 +87,13 @@ def queried(
 
     The chance to find one is as `met` tells. least: similarity that swaps are chosen for.
     """
-    minhash = require_minhash(meta.scheme)
+    banded = meta.scheme.banded
     queries = [Query(text, ids[0]) for text, ids in zip(asked.texts, asked.ids, strict=True)]
-    swaps, done = _swaps(minhash, least), 0
+    swaps, done = _swaps(banded, least), 0
     for results in neighbours_of(store, meta, queries, floor, _CANDIDATES, swaps):
         for result in results:
             near = _of_result(asked.ids[done][0], asked.digests[done], result, meta)
-            yield replace(near, met=met(near.similarity, minhash, least))
+            yield replace(near, met=met(near.similarity, banded, least))
             done += 1
         on_step(done, len(queries))
 

@@ -30,7 +30,6 @@ from esdedup.pairing.scan import OnStep, WorkFolder
 from esdedup.pairing.verify import texts_in
 from esdedup.search.buckets import Capped
 from esdedup.search.hot_buckets import HotBuckets, hot_buckets
-from esdedup.search.limits import require_simhash
 from esdedup.search.warnings import cut_buckets, lacking_recall, without_tokens
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores.base import Store
@@ -190,11 +189,12 @@ class Report:
             return f"--exact --keep {grouping.keep}"
         split = " --split-templates" if grouping.split_templates else ""
         limits = grouping.limits
+        sketch = "" if limits.sketch is None else f" --sketch {limits.sketch}"
         limit = f"--threshold {limits.threshold:g} --recall {limits.recall:g} "
         if grouping.by_distance:
             limit = "" if limits.distance is None else f"--distance {limits.distance} "
         return (
-            f"--method {grouping.method} --metric {limits.metric} {limit}"
+            f"--method {grouping.method}{sketch} {limit}"
             f"--keep {grouping.keep} --max-per-bucket {limits.max_per_bucket}{split}"
         )
 
@@ -330,7 +330,7 @@ def _binned(meta: IndexMeta, groups: Groups, rows: I64) -> tuple[tuple[Bin, ...]
     """Bins, and the number of the bin of each row."""
     limits, values = groups.grouping.limits, groups.value[rows]
     if groups.grouping.by_distance:
-        bits = require_simhash(meta.scheme).bits
+        bits = 64 * meta.scheme.sketch(limits.sketch).width
         return distribution.distances_in_bins(values, limits.distance or 0, bits)
     threshold = 1.0 if groups.grouping.exact else limits.least_similarity
     return distribution.similarities_in_bins(values, threshold)
@@ -379,7 +379,7 @@ def _snippet(text: str) -> str:
 
 
 def _all_pairs(store: Store, meta: IndexMeta, count: int, step: OnStep) -> AllPairs | None:
-    if meta.scheme.minhash is None or min(count, store.statistics(meta).sketched) < 2:
+    if meta.scheme.of_metric("jaccard") is None or min(count, store.statistics(meta).sketched) < 2:
         return None
     try:
         found = sample_neighbours(

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from esdedup.analysis.tuning import Neighbours, from_pairs, least_met, with_found
-from esdedup.exceptions import UsageError
 from esdedup.models import Document, Query, Result
-from esdedup.search.limits import Limits
 from esdedup.search.similar import similar
+from esdedup.sketch.limits import Limits
 from esdedup.sketch.sketch import shingle_sets
 from esdedup.stores.base import QUERIES_AT_ONCE, Store
 from esdedup.stores.fields import text_at
@@ -74,17 +73,15 @@ def sample_neighbours(
     candidates: maximum number of documents to verify for a query.
     on_query: called with the number of texts asked for so far.
 
-    Raises UsageError if the index has no MinHash tokens, or fewer than two texts.
+    Raises UsageError if the index has no sketch with bands, or fewer than two texts.
     """
-    minhash = meta.scheme.minhash
-    if minhash is None:
-        raise UsageError(f"{store.where} has no MinHash tokens to learn similarities from")
+    banded = meta.scheme.banded
     documents = store.sample([*meta.text_fields], meta, count, seed)
     found = with_text(documents, meta)
     sets = shingle_sets([text for _, text in found], meta.scheme)
     corpus = max(store.statistics(meta).sketched, len(found))
     neighbours = from_pairs(sets, corpus)
-    least = least_met(minhash, len(found), corpus)
+    least = least_met(banded, len(found), corpus)
     truncated = done = 0
     if least <= 1.0:
         values: list[float] = []
@@ -96,7 +93,7 @@ def sample_neighbours(
             done += len(some)
             if on_query is not None:
                 on_query(done)
-        neighbours = with_found(neighbours, np.array(values), len(found), minhash, least)
+        neighbours = with_found(neighbours, np.array(values), len(found), banded, least)
     return Sampled(neighbours, len(found), len(documents) - len(found), truncated)
 
 
@@ -114,7 +111,7 @@ def neighbours_of(
     is no stop list, and one shared band is enough. candidates: maximum number to verify of each.
     """
     whole, most = replace(meta, stop=()), candidates
-    limits = Limits("jaccard", least, k=most, candidates=most, least=1, swaps=swaps)
+    limits = Limits(meta.scheme.banded.name, least, k=most, candidates=most, least=1, swaps=swaps)
     for first in range(0, len(queries), QUERIES_AT_ONCE):
         yield similar(store, whole, queries[first : first + QUERIES_AT_ONCE], limits)
 

@@ -15,14 +15,11 @@ import numpy as np
 from esdedup.exceptions import UsageError
 from esdedup.sketch import banding
 from esdedup.sketch.banding import SWAPS
-from esdedup.sketch.kinds.minhash import MinHash
-from esdedup.sketch.kinds.segments import Layout
-from esdedup.sketch.kinds.simhash import SimHash
+from esdedup.sketch.kinds.bands import Banded
+from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.tokens import MAX_TOKENS
 from esdedup.text.arrays import F64, I64, Ragged, offsets_of, ranges
 
-LAYOUTS = (Layout(64, 4), Layout(64, 8), Layout(64, 6, 3), Layout(128, 4), Layout(128, 8))
-"""Layouts of segments to choose from: few tokens, more distance, or few candidates."""
 _FREQUENT = 16
 """A matrix product counts the shingles that more than 1 in 16 texts have."""
 _BINS = 20
@@ -30,14 +27,9 @@ _BINS = 20
 _FEWEST_PAIRS = 30
 _CELLS_A_BLOCK = 1 << 19
 """Pairs of texts whose shared shingles are counted at once."""
-# Bytes of a document in an index of Elasticsearch, `_source` included, merged, by the sizes of
-# 100,000 documents: 12 bands and 4 segments take 250.9, 23 and 4 take 416.6, 12 without segments
-# 211.1. Tokens of 36 bits in place of 30 take 40 more for 20 of them. 128 single values take 1,390,
-# see docs/explanation/design.md.
-_BYTES_A_BAND_TOKEN = 15.06
-_BYTES_MORE_A_SIX_BITS = 2.0
-_BYTES_A_SEGMENT_TOKEN = 9.9
-_BYTES_A_VALUE = 10.9
+# Measured, as `Sketch.token_bytes` is, by the sizes of 100,000 documents, `_source` included,
+# merged: 12 bands and 4 segments take 250.9, 23 and 4 take 416.6, 12 without segments 211.1. 128
+# single values take 1,390, see docs/explanation/design.md.
 _BYTES_OF_THE_FIELD = 30.5
 
 
@@ -97,26 +89,26 @@ def unrelated(documents: float, similarity: float) -> Neighbours:
 
 
 def expectation(
-    neighbours: Neighbours, threshold: float, minhash: MinHash, swaps: int = 0
+    neighbours: Neighbours, threshold: float, banded: Banded, swaps: int = 0
 ) -> Expectation:
     """Predict the candidates of a query by the bands of a scheme."""
-    met = neighbours.expected * meeting(neighbours.similarity, minhash, swaps)
+    met = neighbours.expected * meeting(neighbours.similarity, banded, swaps)
     near = neighbours.similarity >= threshold
     similar = float(neighbours.expected[near].sum())
     found, candidates = float(met[near].sum()), float(met.sum())
     return Expectation(candidates, similar, max(0.0, similar - found), candidates - found)
 
 
-def meeting(similarity: F64, minhash: MinHash, swaps: int = 0) -> F64:
+def meeting(similarity: F64, banded: Banded, swaps: int = 0) -> F64:
     """Chance that a query meets a document in a band: the shape of `similarity`.
 
     It is that of `banding.candidate_probability`, raised by collisions of short tokens.
     """
-    rows = minhash.rows
+    rows = banded.rows
     alike = np.array([banding.meeting(each, rows, swaps) for each in similarity.tolist()])
-    one = alike + (1.0 - alike) * banding.probes(rows, swaps) * 2.0**-minhash.token_bits
+    one = alike + (1.0 - alike) * banding.probes(rows, swaps) * 2.0**-banded.token_bits
     with np.errstate(divide="ignore"):  # Equal documents always meet: the logarithm of 0.
-        met: F64 = -np.expm1(minhash.bands * np.log1p(-one))
+        met: F64 = -np.expm1(banded.bands * np.log1p(-one))
     return met
 
 
@@ -139,7 +131,7 @@ def from_pairs(sets: Ragged, documents: float) -> Neighbours:
     return Neighbours(similarity, expected, 2 * pairs, documents)
 
 
-def least_met(minhash: MinHash, sampled: int, documents: float) -> float:
+def least_met(banded: Banded, sampled: int, documents: float) -> float:
     """The least similarity at which tokens find a neighbour more often than the sample has it.
 
     A neighbour of a sampled document is in the sample too with the chance (n - 1) / (N - 1). The
@@ -149,12 +141,12 @@ def least_met(minhash: MinHash, sampled: int, documents: float) -> float:
     chance = (sampled - 1) / max(1.0, documents - 1)
     if chance >= 1.0:
         return np.inf
-    meets = -np.expm1(np.log1p(-chance) / minhash.bands)
-    return float(meets ** (1.0 / minhash.rows))
+    meets = -np.expm1(np.log1p(-chance) / banded.bands)
+    return float(meets ** (1.0 / banded.rows))
 
 
 def with_found(
-    neighbours: Neighbours, found: F64, sampled: int, minhash: MinHash, least: float
+    neighbours: Neighbours, found: F64, sampled: int, banded: Banded, least: float
 ) -> Neighbours:
     """Improves the estimate for neighbours over `least` by those that the tokens found.
 
@@ -165,9 +157,9 @@ def with_found(
     found: similarities of the neighbours found by queries for all `sampled` documents, shape (m,).
     """
     value, count = np.unique(found[found >= least], return_counts=True)
-    expected = count / (meeting(value, minhash) * sampled)
+    expected = count / (meeting(value, banded) * sampled)
     of_pairs, of_found = (
-        _share_of_pairs(neighbours, each, minhash, least) for each in (neighbours.similarity, value)
+        _share_of_pairs(neighbours, each, banded, least) for each in (neighbours.similarity, value)
     )
     similarity = np.concatenate([neighbours.similarity, value])
     every = np.concatenate([neighbours.expected * of_pairs, expected * (1.0 - of_found)])
@@ -180,7 +172,7 @@ def with_found(
     return replace(neighbours, similarity=similarity, expected=every, seen=seen)
 
 
-def _share_of_pairs(by_pairs: Neighbours, at: F64, minhash: MinHash, least: float) -> F64:
+def _share_of_pairs(by_pairs: Neighbours, at: F64, banded: Banded, least: float) -> F64:
     """Weight of the sample's pairs at each similarity, 0 to 1; the rest is that of the tokens.
 
     The weights are the inverse of the variances in the worst case: all pairs of a similarity are of
@@ -192,7 +184,7 @@ def _share_of_pairs(by_pairs: Neighbours, at: F64, minhash: MinHash, least: floa
         np.minimum((each * _BINS).astype(np.int64), _BINS - 1) for each in (by_pairs.similarity, at)
     )
     pairs = np.bincount(bins, by_pairs.seen / 2, _BINS)[bins_at]
-    chance = meeting(at, minhash)
+    chance = meeting(at, banded)
     of_tokens = (1.0 - chance) / np.maximum(chance, 1e-300)
     of_pairs = 4.0 / np.sqrt(2.0 * np.maximum(pairs, 1.0))
     share = np.where(pairs >= _FEWEST_PAIRS, of_tokens / (of_tokens + of_pairs), 0.0)
@@ -259,7 +251,7 @@ class Choice:
     for the choice of `banding.choose_banding`, or of the given rows.
     """
 
-    minhash: MinHash
+    sketch: Banded
     tokens: int
     terms: int
     bytes: float
@@ -272,44 +264,41 @@ def choices(
     threshold: float,
     recall: float,
     neighbours: Neighbours,
-    minhash: MinHash,
-    simhash: SimHash | None,
+    scheme: Scheme,
     rows: int | None = None,
 ) -> list[Choice]:
     """All numbers of rows, each with the bands that it needs, fewest rows first.
 
-    minhash: the permutations, token bits and single values to use. simhash: of the scheme.
+    scheme: whose bands are chosen; their permutations and token bits and the other sketches stay.
     rows: the number to choose; None for the most that the permutations allow.
 
     Raises UsageError if no number of rows reaches the recall, or if the given one does not.
     """
-    _, best = banding.choose_banding(threshold, recall, minhash.permutations)
+    banded = scheme.banded
+    _, best = banding.choose_banding(threshold, recall, banded.permutations)
     wanted = best if rows is None else rows
-    others = minhash.signature + (0 if simhash is None else len(simhash.layout.widths))
     found = []
     for each in range(1, best + 1):
         bands = banding.bands_needed(threshold, recall, each, SWAPS)
-        if bands is None or bands * each > minhash.permutations or bands > MAX_TOKENS:
+        if bands is None or bands * each > banded.permutations or bands > MAX_TOKENS:
             continue
-        made = replace(minhash, bands=bands, rows=each)
-        size = bytes_a_document(made, simhash)
+        made = banded.banded_by(bands, each)
+        whole = scheme.replaced(made)
+        size = bytes_a_document(whole)
         chance = banding.candidate_probability(threshold, bands, each, SWAPS)
         expected = expectation(neighbours, threshold, made, SWAPS)
         terms = bands * banding.probes(each, SWAPS)
-        found.append(Choice(made, bands + others, terms, size, chance, expected, each == wanted))
+        tokens = sum(one.tokens for one in whole.sketches)
+        found.append(Choice(made, tokens, terms, size, chance, expected, each == wanted))
     if not any(choice.chosen for choice in found):
-        possible = ", ".join(str(choice.minhash.rows) for choice in found)
+        possible = ", ".join(str(choice.sketch.rows) for choice in found)
         raise UsageError(
             f"rows {wanted}: recall {recall} at threshold {threshold} within"
-            f" {minhash.permutations} permutations takes {possible} rows"
+            f" {banded.permutations} permutations takes {possible} rows"
         )
     return found
 
 
-def bytes_a_document(minhash: MinHash, simhash: SimHash | None) -> float:
-    """Estimated bytes of the field of one document in an index of Elasticsearch."""
-    longer = (minhash.token_bits - 30) / 6 * _BYTES_MORE_A_SIX_BITS
-    bands = minhash.bands * (_BYTES_A_BAND_TOKEN + longer) + minhash.signature * _BYTES_A_VALUE
-    if simhash is None:
-        return _BYTES_OF_THE_FIELD + bands
-    return _BYTES_OF_THE_FIELD + bands + len(simhash.layout.widths) * _BYTES_A_SEGMENT_TOKEN
+def bytes_a_document(scheme: Scheme) -> float:
+    """Return the estimated bytes of the field of one document in an index of Elasticsearch."""
+    return _BYTES_OF_THE_FIELD + sum(each.tokens * each.token_bytes for each in scheme.sketches)

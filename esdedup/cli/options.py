@@ -11,10 +11,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import click
+from click.core import ParameterSource
+
 from esdedup.arguments import setting
 from esdedup.cli.command import option_of
 from esdedup.exceptions import UsageError
 from esdedup.index import DEFAULT_FILE, DEFAULT_INDEX, Index, open
+from esdedup.sketch.kinds.base import Sketch
+from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores import Cluster, reached
 from esdedup.stores.connection import Connection, connection_to, seconds
@@ -180,17 +185,27 @@ def require_value(option: str, value: object) -> None:
 
 
 def check_given(given: Mapping[str, Any]) -> None:
-    """Raise UsageError for an empty value, and for limits of another metric than --metric's."""
+    """Raise UsageError for an empty value, and for --exact with limits."""
     for name, value in given.items():
         if name not in _Cluster.__dataclass_fields__ and name not in ("index", "db"):
             require_value(option_of(name), value)
-    if given.get("exact") and (others := given.keys() & {"metric", "threshold", "distance"}):
+    if given.get("exact") and (others := given.keys() & {"sketch", "threshold", "distance"}):
         raise UsageError(f"--exact can't be combined with {option_of(min(others))}")
-    metric = given.get("metric", "jaccard")
-    if metric == "jaccard" and "distance" in given:
-        raise UsageError("--distance requires --metric hamming")
-    if metric == "hamming" and "threshold" in given:
-        raise UsageError("--threshold requires --metric jaccard")
+
+
+def sketch_of(scheme: Scheme, limits: Limits) -> Sketch:
+    """Return the sketch to compare by. Raises UsageError for a limit of another measure."""
+    chosen = limits.chosen(scheme)
+    context = click.get_current_context()
+    if (
+        chosen.metric == "hamming"
+        and context.get_parameter_source("threshold") is ParameterSource.COMMANDLINE
+    ):
+        raise UsageError(
+            f"--threshold can't be combined with --sketch {chosen.name}, which compares by Hamming"
+            " distance: use --distance"
+        )
+    return chosen
 
 
 def scheme_in(path: Path | None) -> Scheme | None:

@@ -14,13 +14,13 @@ from typing import Any, Literal
 
 import click
 
+from esdedup.cli.options import sketch_of
 from esdedup.exceptions import EsdedupError, InputError, UsageError
 from esdedup.groups.constraints import JudgedCounts
 from esdedup.index import Index
-from esdedup.models import Metric
 from esdedup.search.buckets import Capped
-from esdedup.search.limits import Limits
 from esdedup.search.warnings import cut_buckets, lacking_recall, without_tokens
+from esdedup.sketch.limits import Limits
 from esdedup.stores.private_files import open_private
 from esdedup.stores.stop_list import stopped_tokens
 from esdedup.text.characters import JSON_ESCAPES, message_of, visible
@@ -185,11 +185,14 @@ def warn(*sentences: str | None) -> None:
             message(sentence)
 
 
-def warn_before(index: Index, metric: Metric) -> None:
-    """Warn of documents without tokens, and of the stop list, before a comparison."""
+def warn_before(index: Index, limits: Limits) -> None:
+    """Warn of documents without tokens, and of the stop list, before a comparison.
+
+    Raises UsageError for limits of another measure than the sketch's.
+    """
+    chosen = sketch_of(index.scheme, limits)
     warn(without_tokens(index.statistics()))
-    kind = "minhash" if metric == "jaccard" else "simhash"
-    if stopped := stopped_tokens(index.meta.stop, kind):
+    if stopped := stopped_tokens(index.meta.stop, chosen.key):
         message(
             f"{len(stopped):,} tokens are in the stop list of the index: documents that share only"
             " these are not compared, unless their texts are equal"

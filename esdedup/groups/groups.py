@@ -38,7 +38,7 @@ from esdedup.pairing.strings import Strings
 from esdedup.pairing.union_find import follow
 from esdedup.pairing.verify import ExactSimilarity, texts_in, texts_of
 from esdedup.search.buckets import Capped
-from esdedup.search.limits import ACTING, MAX_PER_BUCKET, RECALL, Limits
+from esdedup.sketch.limits import ACTING, MAX_PER_BUCKET, RECALL, Limits
 from esdedup.sketch.sketch import digest_of_words
 from esdedup.stores.base import Store
 from esdedup.stores.judgements import Judgement, Judgements, judged_elsewhere, read_judgements
@@ -86,16 +86,15 @@ class Grouping:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.split_templates and (self.exact or self.by_distance):
-            other = "--exact" if self.exact else "--metric hamming"
-            raise UsageError(f"--split-templates goes without {other}")
+        if self.split_templates and self.exact:
+            raise UsageError("--split-templates can't be combined with --exact")
         if self.method not in ("components", "leader"):
             raise UsageError(f"method {self.method!r}: use components or leader")
 
     @property
     def by_distance(self) -> bool:
-        """True if documents are compared by Hamming distance."""
-        return self.limits.metric == "hamming" and not self.exact
+        """True if documents were compared by Hamming distance: groups hold the one in use."""
+        return self.limits.distance is not None and not self.exact
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object that tells two groupings apart."""
@@ -287,15 +286,15 @@ def find_groups(
     the grouping does not go with edges.
     """
     step = on_step or _no_step
-    metric = None if grouping.exact else grouping.limits.metric
     if edges is not None:
         check_for_edges(grouping)
-    elif metric is not None:
-        grouping.limits.check_for_pairs(meta.scheme)
-    if metric is None or edges is not None:
+    if grouping.exact or edges is not None:
         reading = Reading(meta, None, grouping.keep)
     else:
         reading = reading_for(meta, grouping.limits, grouping.keep)
+    by_distance = reading.sketch is not None and reading.sketch.metric == "hamming"
+    if by_distance and grouping.split_templates:
+        raise UsageError("--split-templates can't be combined with a sketch of fingerprints")
     judgements = read_judgements(store, meta)
     reading = replace(reading, first=judgements.representatives)
     parameters = {
@@ -309,16 +308,16 @@ def find_groups(
         counts = replace(constraints.counts, elsewhere=judged_elsewhere(store))
         constraints = replace(constraints, counts=counts)
         job = _Job(store, reading, grouping, columns, classes, judgements, constraints, step)
-        if metric == "hamming":
+        if by_distance:
             return job.by_hamming()
         candidates: _Candidates
         if edges is not None:
             candidates = EdgeCandidates(edges, columns.ids, classes)
-        elif metric is None:
+        elif grouping.exact:
             candidates = GivenPairs()
         else:
             bands = columns.values, classes.compared
-            candidates = BandCandidates(reading.compared, *bands, grouping.limits, folder.path)
+            candidates = BandCandidates(reading, *bands, grouping.limits, folder.path)
         return job.by_jaccard(candidates, folder)
 
 
@@ -343,17 +342,17 @@ def regroup(store: Store, meta: IndexMeta, groups: Groups, ids: Sequence[str]) -
     judgements = read_judgements(store, meta)
     rows = before_others(rows, groups.ids, judgements.representatives)
     grouping, names = groups.grouping, [groups.ids[row] for row in rows.tolist()]
-    metric = None if grouping.exact else grouping.limits.metric
+    chosen = None if grouping.exact else grouping.limits.chosen(meta.scheme)
     texts = texts_in(store, meta.text_fields)(names)
-    part = sketched(Strings.of(names), texts, Reading(meta, metric, sketching=meta.scheme))
+    part = sketched(Strings.of(names), texts, Reading(meta, chosen, sketching=meta.scheme))
     columns = Columns.of(part, texts)
     classes, constraints = constrained(judgements, names, columns.digests, columns.filled)
-    reading = Reading(meta, metric)
+    reading = Reading(meta, chosen)
     job = _Job(store, reading, grouping, columns, classes, judgements, constraints, _no_step)
-    if metric == "hamming":
+    if chosen is not None and chosen.metric == "hamming":
         found = job.by_hamming()
     else:
-        right, left = np.tril_indices(0 if metric is None else classes.filled, -1)
+        right, left = np.tril_indices(0 if chosen is None else classes.filled, -1)
         with WorkFolder.temporary() as folder:
             found = job.by_jaccard(GivenPairs(left, right), folder)
     digests, representative = groups.digests.copy(), groups.representative.copy()
@@ -398,13 +397,14 @@ def check_for_edges(grouping: Grouping) -> None:
     limits = grouping.limits
     named = {
         "--exact": grouping.exact,
-        "--metric hamming": limits.metric == "hamming",
+        "--sketch": limits.sketch is not None,
+        "--distance": limits.distance is not None,
         "--recall": limits.recall != RECALL,
         "--max-per-bucket": limits.max_per_bucket != MAX_PER_BUCKET,
     }
     for option, is_given in named.items():
         if is_given:
-            raise UsageError(f"{option} does not go with edges, which are pairs already")
+            raise UsageError(f"{option} can't be combined with edges, which are pairs already")
 
 
 @dataclass(frozen=True)
@@ -545,14 +545,15 @@ class _Job:
         alone = np.arange(classes.filled, classes.rows.size)
         partition = np.concatenate([partition, alone])
         # Texts without words are not compared, and may be judged: they are as unlike as can be.
-        bits = 64.0 * len(columns.values) if self.grouping.by_distance else 0.0
+        by_distance = self.reading.sketch is not None and self.reading.sketch.metric == "hamming"
+        bits = 64.0 * len(columns.values) if by_distance else 0.0
         unlike = np.full(alone.size, bits)
         value = np.concatenate([value, unlike])
         must = self.constraints.must
         without_words = must[must[:, 1] >= classes.filled]
         partition[without_words[:, 1]] = partition[without_words[:, 0]]
         representative = np.arange(rows)
-        values = np.full(rows, 0.0 if self.grouping.by_distance else 1.0)
+        values = np.full(rows, 0.0 if by_distance else 1.0)
         classed = np.flatnonzero(classes.of >= 0)
         of = classes.of[classed]
         representative[classed] = classes.rows[partition[of]]

@@ -11,8 +11,7 @@ import numpy as np
 
 from esdedup.records.documents import MARKS
 from esdedup.search.buckets import band_pairs, segment_pairs
-from esdedup.search.limits import Limits, comparing_scheme, distance_for, require_simhash
-from esdedup.sketch.kinds.segments import probe_masks, segment_values
+from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import normalised_digests, shingle_sets, sketch
 from esdedup.text.arrays import F64, I64, U64, Mask, renumbered
@@ -23,17 +22,18 @@ Measure = tuple[float | None, int | None]
 
 
 class Likeness:
-    """Compares texts by the metric of the limits and the tokens of the scheme.
+    """Compares texts by a sketch of the scheme.
 
-    Raises UsageError if the scheme lacks the tokens of the metric, or the distance takes too many.
+    Raises UsageError if the scheme lacks it, or for limits that it can't hold. by_sets: by exact
+    Jaccard similarity, not by Hamming distance.
     """
 
     def __init__(self, scheme: Scheme, limits: Limits) -> None:
-        limits.check_for_pairs(scheme)
-        # The tokens to store are made when a document is written.
-        self._scheme = comparing_scheme(scheme, limits)
+        # The tokens to store are computed when a document is written.
+        self._sketch = limits.for_pairs(scheme).for_texts(limits)
+        self._scheme = scheme.only(self._sketch)
         self._limits = limits
-        self._by_bands = limits.metric == "jaccard"
+        self.by_sets = self._sketch.metric == "jaccard"
 
     def columns(self, texts: Mapping[str, str]) -> dict[str, U64]:
         """Return the bands of each text, shape (bands,), or its fingerprint, shape (words,).
@@ -41,8 +41,7 @@ class Likeness:
         Texts without any shingle are left out.
         """
         sketches = sketch(list(texts.values()), self._scheme)
-        found = sketches.bands if self._by_bands else sketches.fingerprints
-        assert found is not None
+        found = sketches.values[self._sketch.name]
         rows = zip(texts, found, sketches.filled.tolist(), strict=True)
         return {key: column for key, column, is_filled in rows if is_filled}
 
@@ -61,21 +60,19 @@ class Likeness:
     ) -> Iterator[tuple[int, int, Measure]]:
         """Yield pairs of similar rows, of which at least one is new: (left, right, measure)."""
         distance = 0
-        if self._by_bands:
+        if self.by_sets:
             meeting = band_pairs(columns)
         else:
-            layout = require_simhash(self._scheme)
-            distance = distance_for(layout, self._limits.distance)
-            radius = layout.radius_for(distance)
-            masks = [probe_masks(width, radius) for width in layout.widths]
-            meeting = segment_pairs(segment_values(columns, layout), masks, radius)
+            distance = self._sketch.distance(self._limits)
+            segments = self._sketch.token_values(columns)
+            meeting = segment_pairs(segments, self._sketch.masks(self._limits))
         for left, right in meeting:
             wanted = new[left] | new[right]
             left, right = left[wanted], right[wanted]
             if not left.size:
                 continue
             values: F64 | I64
-            if self._by_bands:
+            if self.by_sets:
                 rows, *pairs = renumbered(left, right)
                 sets = shingle_sets([texts[row] for row in rows.tolist()], self._scheme)
                 values = jaccard(sets, *pairs)
@@ -85,7 +82,7 @@ class Likeness:
                 near = values <= distance
             found = (left[near].tolist(), right[near].tolist(), values[near].tolist())
             for one, other, value in zip(*found, strict=True):
-                yield one, other, (value, None) if self._by_bands else (None, value)
+                yield one, other, (value, None) if self.by_sets else (None, value)
 
 
 @dataclass(frozen=True)

@@ -222,7 +222,7 @@ def merged_fields(tokens: Mapping[str, Any], scheme: Scheme) -> dict[str, Any]:
 
     An update merges objects, so nulls must remove the tokens that the new text does not have.
     """
-    return {**dict.fromkeys([*scheme.kinds, "wordless"]), **tokens}
+    return {**dict.fromkeys([*scheme.keys, "wordless"]), **tokens}
 
 
 def _parsed(action: Action) -> Any:

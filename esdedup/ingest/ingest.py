@@ -30,12 +30,12 @@ from esdedup.models import (
 from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.documents import (
     MARKS,
-    OURS,
     TAKEN_BY_LINE,
     NewDocument,
     RepeatedIds,
     bad_record,
     encoded,
+    is_ours,
     items_of,
 )
 from esdedup.records.files import BadRecord, Chunk, Record, batches
@@ -353,7 +353,7 @@ class _Writer:
 
     def _kept(self, id: str, before: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, Any]:
         """Add to new tokens what else a document of the same text has below our field."""
-        gone = {*OURS}
+        gone: set[str] = set()
         wrong = self.originals is not None and not self.originals.may_have(
             id, before.get("digest", ""), Verdict.stored(id, before)
         )
@@ -361,7 +361,12 @@ class _Writer:
             gone |= {*MARKS}
         else:
             ours = {name: value for name, value in ours.items() if name not in MARKS}
-        return {**ours, **{name: value for name, value in before.items() if name not in gone}}
+        return {
+            **ours,
+            **{
+                name: value for name, value in before.items() if not (is_ours(name) or name in gone)
+            },
+        }
 
 
 def _alike(stored: Mapping[str, Any], source: Mapping[str, Any], but: Sequence[str]) -> bool:

@@ -18,11 +18,11 @@ from typing import Literal, get_args
 from esdedup.arguments import check_fields
 from esdedup.exceptions import UsageError
 from esdedup.ingest.arrivals import Earlier, Likeness, Measure, Original, Row, Verdict
-from esdedup.models import Metric, Query, natural, tokens_in
+from esdedup.models import Query, natural, tokens_in
 from esdedup.records.documents import MARKS
 from esdedup.search.candidates import equal_text_queries
-from esdedup.search.limits import ACTING, Limits, narrowed_scheme
 from esdedup.search.similar import similar, with_texts
+from esdedup.sketch.limits import ACTING, Limits
 from esdedup.sketch.sketch import NO_TEXT, normalised_digests, sketch
 from esdedup.stores.base import QUERIES_AT_ONCE, Store
 from esdedup.stores.fields import value_at
@@ -44,7 +44,7 @@ class DuplicatePolicy:
     action: "keep" it as any other document; "mark" it with the original's id and the similarity;
     "skip" it; "fail" it, as an error; or "group" it: mark it as a duplicate of the nearest
     representative. A document that is similar to no representative becomes one.
-    metric: "jaccard" or "hamming".
+    sketch: name of the sketch to compare by; the scheme's first by default.
     threshold: minimum Jaccard similarity.
     distance: maximum Hamming distance in bits, None for the distance that the scheme's segments
     guarantee by equality alone.
@@ -57,15 +57,13 @@ class DuplicatePolicy:
     action: PolicyAction = "keep"
     threshold: float = ACTING
     candidates: int = 100
-    metric: Metric = "jaccard"
+    sketch: str | None = None
     distance: int | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
         if self.action not in get_args(PolicyAction):
             raise UsageError(f"on duplicate {self.action!r}: use keep, mark, skip, fail or group")
-        if self.metric == "jaccard" and self.distance is not None:
-            raise UsageError(f"distance {self.distance}: requires the metric hamming")
         _ = self.limits
 
     @property
@@ -73,7 +71,7 @@ class DuplicatePolicy:
         """The limits of the search in the store."""
         most = self.candidates
         # One band, because documents that came just before are compared if they share one.
-        return Limits(self.metric, self.threshold, self.distance, most, most, least=1)
+        return Limits(self.sketch, self.threshold, self.distance, most, most, least=1)
 
     @property
     def writes(self) -> bool:
@@ -100,7 +98,7 @@ class Originals:
     current: returns the index's meta, which may change during the run. truncated: number of
     documents with more candidates than the policy compares with, or only buckets of the stop list.
 
-    Raises UsageError if the index lacks the tokens of the policy's metric.
+    Raises UsageError if the index lacks the policy's sketch.
     """
 
     def __init__(
@@ -114,12 +112,6 @@ class Originals:
         self._recent: list[Row] = []
         self._older: list[Row] = []
         self._begun = False
-        kind = "SimHash" if policy.metric == "hamming" else "MinHash"
-        if kind.lower() not in self.meta.scheme.kinds:
-            raise UsageError(
-                f"to {policy.action} near-duplicates on arrival, the index needs {kind} tokens,"
-                f" and has none: keep near-duplicates, or create an index with {kind}"
-            )
         self.like = Likeness(self.meta.scheme, policy.limits)
 
     @property
@@ -300,7 +292,7 @@ class _Arrivals:
             if self.policy.groups and best.verdict.original is not None:
                 # Every document of this text gets the same verdict.
                 return replace(best.verdict, truncated=False, exact=True)
-            measure: Measure = (1.0, None) if self.policy.metric == "jaccard" else (None, 0)
+            measure: Measure = (1.0, None) if self.run.like.by_sets else (None, 0)
             return Verdict(best.verdict.group, best.id, *measure, exact=True)
         if text in self.wordless:
             return Verdict(id)
@@ -347,8 +339,9 @@ class _Arrivals:
         """Find documents of the store of equal texts, by the digests of the texts."""
         near: dict[str, list[Original]] = {}
         queries = [Query(text) for text in texts.values()]
-        scheme = narrowed_scheme(self.meta.scheme, self.policy.metric)
-        wanted = equal_text_queries(self.meta, sketch([*texts.values()], scheme), queries)
+        chosen = self.policy.limits.chosen(self.meta.scheme)
+        sketches = sketch([*texts.values()], self.meta.scheme.only(chosen))
+        wanted = equal_text_queries(self.meta, chosen, sketches, queries)
         for first in range(0, len(wanted), QUERIES_AT_ONCE):
             some = wanted[first : first + QUERIES_AT_ONCE]
             for found in self.store.candidates(some, self.policy.candidates):

@@ -7,8 +7,8 @@ from functools import partial
 from types import NoneType
 from typing import Any
 
-from esdedup.models import TOKEN_KINDS, Change, Failure, Held, tokens_in
-from esdedup.records.documents import MARKS, OURS, tokens_of
+from esdedup.models import Change, Failure, Held, tokens_in
+from esdedup.records.documents import MARKS, OURS, is_ours, tokens_of
 from esdedup.sketch.sketch import normalised_digests
 from esdedup.stores.base import Store
 from esdedup.stores.changes import ChangeReport, Decision, change_held
@@ -46,12 +46,14 @@ def forget(store: Store, held: Sequence[Held], field: str, *, whole: bool = True
         source = one.document.source
         stored = source.get(field)
         others = dict(stored) if isinstance(stored, dict) else {}
-        for name in (*OURS, *MARKS):
-            others.pop(name, None)
+        others = {
+            name: value for name, value in others.items() if not (is_ours(name) or name in MARKS)
+        }
         if stored is None or stored == others:
             return "unchanged"
         if not whole:
-            return Change(one, {field: dict.fromkeys((*OURS, *MARKS)) if others else None})
+            gone = dict.fromkeys((*OURS, *MARKS, *(stored.keys() - others.keys())))
+            return Change(one, {field: gone if others else None})
         rest = {name: value for name, value in source.items() if name != field}
         return Change(one, {**rest, field: others} if others else rest, whole=True)
 
@@ -116,10 +118,10 @@ def _cleared(held: Held, meta: IndexMeta) -> dict[str, Any]:
     if (scheme, digest) == (None, None):
         return {}
     source = held.document.source
-    # Another scheme may have made tokens of any kind. They may not have been read.
-    kinds = meta.scheme.kinds if scheme == meta.scheme.id else TOKEN_KINDS
     stored = tokens_in(source, meta.field)
-    gone: dict[str, Any] = {name: None for name in OURS if name in kinds or name in stored}
+    gone: dict[str, Any] = {name: None for name in stored if is_ours(name)}
+    # Another scheme may have left tokens of any kind, which may not have been read.
+    gone |= dict.fromkeys(meta.scheme.keys if scheme == meta.scheme.id else OURS)
     if value_at(source, f"{meta.field}.original") is not None:
         gone |= {name: None for name in MARKS if name != "group"}
     if value_at(source, f"{meta.field}.group") is not None:

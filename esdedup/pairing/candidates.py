@@ -7,16 +7,15 @@ memory, so pairs by Hamming distance are verified here.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
 
+from esdedup.pairing.comparison import Reading
 from esdedup.search import buckets
-from esdedup.search.limits import Limits, distance_for, require_minhash, require_simhash
-from esdedup.sketch.banding import expected_recall
-from esdedup.sketch.kinds.segments import probe_masks, segment_values
+from esdedup.sketch.limits import Limits
 from esdedup.sketch.sketch import NO_TEXT, digest_words
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.stop_list import stopped_buckets
@@ -101,7 +100,7 @@ def _has_text(digests: U64) -> Mask:
 class BandCandidates:
     """Pairs of rows that share enough bands, without the buckets of the index's stop list.
 
-    meta: of the index, or with the scheme that made the bands. bands: shape (bands, n).
+    reading: of the bands, shape (bands, n).
     compared: the rows of bands to compare, shape (m,). Pairs are of their positions.
     folder: for buckets, which are mapped from files without names.
     capped: the buckets that the cap cuts short.
@@ -109,19 +108,21 @@ class BandCandidates:
     """
 
     def __init__(
-        self, meta: IndexMeta, bands: Unsigned, compared: I64, limits: Limits, folder: Path
+        self, reading: Reading, bands: Unsigned, compared: I64, limits: Limits, folder: Path
     ) -> None:
-        rows, threshold = require_minhash(meta.scheme).rows, limits.least_similarity
-        at, stopped = stopped_buckets(meta.stop, "minhash", meta.scheme)
+        meta, sketch = reading.compared, reading.sketch
+        assert sketch is not None
+        limits = replace(limits, swaps=0)
+        at, stopped = stopped_buckets(meta.stop, sketch)
         self._bands, self._compared, self._cap = bands, compared, limits.max_per_bucket
         # Bands are mapped from a file too: one at a time is in memory.
         self._columns = [
             buckets.bucket_column(band[compared], stopped[at == position]).in_file(folder)
             for position, band in enumerate(bands)
         ]
-        self._least = limits.least_of(len(bands), rows)
+        self._least = sketch.least(limits, len(bands))
         self.capped = buckets.capped(self._columns, self._cap)
-        self.recall = expected_recall(threshold, len(bands), rows, self._least)
+        self.recall = sketch.recall(limits, len(bands), self._least) or 0.0
 
     def blocks(self, done: int = 0) -> Iterator[tuple[int, I64, I64]]:
         """Blocks of (rows done after it, left, right), by right, then left, after `done` rows."""
@@ -159,11 +160,11 @@ class HammingPairs:
     """
 
     def __init__(self, meta: IndexMeta, prints: U64, limits: Limits) -> None:
+        sketch = limits.chosen(meta.scheme)
         self._prints, self._cap = prints, limits.max_per_bucket
-        self._layout = require_simhash(meta.scheme)
-        self.distance = distance_for(self._layout, limits.distance)
-        self._stopped = stopped_buckets(meta.stop, "simhash", meta.scheme)
-        self._segments = segment_values(prints, self._layout)
+        self.distance, self._masks = sketch.distance(limits), sketch.masks(limits)
+        self._stopped = stopped_buckets(meta.stop, sketch)
+        self._segments = sketch.token_values(prints)
         at, values = self._stopped
         columns = [
             buckets.bucket_column(segment, values[at == position])
@@ -173,10 +174,8 @@ class HammingPairs:
 
     def blocks(self) -> Iterator[tuple[I64, I64, I64]]:
         """All pairs as (left, right, distance), left < right; some twice if the cap cuts."""
-        radius = self._layout.radius_for(self.distance)
-        masks = [probe_masks(width, radius) for width in self._layout.widths]
-        limits = self._cap, self._stopped
-        for left, right in buckets.segment_pairs(self._segments, masks, radius, *limits):
+        caps = self._cap, self._stopped
+        for left, right in buckets.segment_pairs(self._segments, self._masks, *caps):
             apart = hamming(self._prints[left], self._prints[right])
             near = apart <= self.distance
             yield left[near], right[near], apart[near]

@@ -11,11 +11,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from esdedup.models import Metric
 from esdedup.pairing.keep_rule import KeepRule
-from esdedup.search.limits import Limits, comparing_scheme, require_minhash, require_simhash
-from esdedup.sketch.banding import expected_recall
-from esdedup.sketch.kinds.minhash import MinHash
+from esdedup.sketch.kinds.base import Sketch
+from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.stop_list import stopped_tokens
@@ -25,15 +23,15 @@ from esdedup.stores.stop_list import stopped_tokens
 class Reading:
     """Says what to read of each document.
 
-    metric: its tokens are read; None for digests alone.
+    sketch: whose tokens are read; None for digests alone.
     keep: the fields that it orders documents by are read too.
     sketching: the scheme to sketch texts with, which are then read in place of tokens; None to read
-    tokens.
+    tokens. It has the sketch alone.
     first: ids of documents that come before all others.
     """
 
     meta: IndexMeta
-    metric: Metric | None
+    sketch: Sketch | None
     keep: KeepRule = KeepRule()  # noqa: RUF009
     sketching: Scheme | None = None
     first: tuple[str, ...] = ()
@@ -44,7 +42,7 @@ class Reading:
         field, own = self.meta.field, self.keep.paths(self.meta.text_fields)
         if self.sketching is not None:
             return [*dict.fromkeys([*self.meta.text_fields, *own])]
-        tokens = {"jaccard": "minhash", "hamming": "simhash", None: "wordless"}[self.metric]
+        tokens = "wordless" if self.sketch is None else self.sketch.key
         return [f"{field}.digest", f"{field}.{tokens}", *own]
 
     @property
@@ -55,23 +53,20 @@ class Reading:
     @property
     def width(self) -> int:
         """The number of values of a document."""
-        if self.metric is None:
-            return 0
-        scheme, by_bands = self.compared.scheme, self.metric == "jaccard"
-        return require_minhash(scheme).bands if by_bands else require_simhash(scheme).bits // 64
+        return 0 if self.sketch is None else self.sketch.width
 
     @property
-    def kind(self) -> type[np.unsignedinteger[Any]]:
+    def dtype(self) -> type[np.unsignedinteger[Any]]:
         """The narrowest type that holds a document's values."""
-        by_bands, scheme = self.metric == "jaccard", self.compared.scheme
-        return np.uint32 if by_bands and require_minhash(scheme).token_bits <= 32 else np.uint64
+        return np.uint64 if self.sketch is None else self.sketch.dtype
 
     @property
     def basis(self) -> Basis:
         """The basis of the comparison."""
         read: Literal["texts", "tokens"] = "tokens" if self.sketching is None else "texts"
-        minhash = self.compared.scheme.minhash if self.metric == "jaccard" else None
-        return Basis(read, *((minhash.bands, minhash.rows) if minhash else (None, None)))
+        banded = self.sketch is not None and self.sketch.metric == "jaccard"
+        bands = self.compared.scheme.banded if banded else None
+        return Basis(read, *((bands.bands, bands.rows) if bands else (None, None)))
 
 
 @dataclass(frozen=True)
@@ -80,7 +75,7 @@ class Basis:
 
     read: the tokens that the index stores; or texts, which were sketched again; or edges, the pairs
     that another program found.
-    bands, rows: of their MinHash tokens; None by Hamming distance, for equal texts alone, and with
+    bands, rows: of their signatures; None by Hamming distance, for equal texts alone, and with
     edges.
     """
 
@@ -94,23 +89,25 @@ class Basis:
 
 
 def reading_for(meta: IndexMeta, limits: Limits, keep: KeepRule = KeepRule()) -> Reading:  # noqa: B008
-    """Read stored tokens if their bands reach the recall at the threshold, else texts.
+    """Read stored tokens if they reach the recall at the threshold, else texts.
 
-    A stop list names stored tokens. With one, tokens are read in any case.
+    A stop list names stored tokens. With one, tokens are read in any case. Raises UsageError for
+    limits that the sketch can't hold.
     """
-    tokens = Reading(meta, limits.metric, keep)
-    if limits.metric == "hamming" or stopped_tokens(meta.stop, "minhash"):
+    sketch = limits.for_pairs(meta.scheme)
+    tokens = Reading(meta, sketch, keep)
+    stored = recall_of_pairs(sketch, limits)
+    if stored >= limits.recall or stopped_tokens(meta.stop, sketch.key):
         return tokens
-    threshold = limits.least_similarity
     # Processor time a document of 150 bytes: 25 microseconds for tokens and 47 for texts with 52
     # bands in a local file, 36 and 34 on Elasticsearch. So tokens are read if they are enough.
-    stored = _recall(require_minhash(meta.scheme), threshold)
-    if stored >= limits.recall:
+    wider = sketch.for_texts(limits)
+    if recall_of_pairs(wider, limits) <= stored:
         return tokens
-    scheme = comparing_scheme(meta.scheme, limits)
-    better = _recall(require_minhash(scheme), threshold) > stored
-    return replace(tokens, sketching=scheme) if better else tokens
+    return replace(tokens, sketch=wider, sketching=meta.scheme.only(wider))
 
 
-def _recall(minhash: MinHash, threshold: float) -> float:
-    return expected_recall(threshold, minhash.bands, minhash.rows)
+def recall_of_pairs(sketch: Sketch, limits: Limits) -> float:
+    """Return the expected recall at the threshold if one shared token is enough, without probes."""
+    recall = sketch.recall(replace(limits, swaps=0), sketch.tokens, 1)
+    return 1.0 if recall is None else recall

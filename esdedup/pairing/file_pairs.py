@@ -22,7 +22,7 @@ from esdedup.pairing.strings import Strings
 from esdedup.records.dead_letters import DeadLetter
 from esdedup.records.documents import items_of
 from esdedup.records.files import BadRecord, Chunk
-from esdedup.search.limits import Limits, narrowed_scheme
+from esdedup.sketch.limits import Limits
 from esdedup.stores.mapping import IndexMeta
 from esdedup.text.arrays import U32
 
@@ -121,9 +121,9 @@ def pairs_in_files(
     workers: processes that read, sketch and verify. on_read: called with the number of records so
     far. Raises UsageError if the scheme lacks the tokens.
     """
-    limits.check_for_pairs(meta.scheme)
-    scheme = narrowed_scheme(meta.scheme, limits.metric)
-    reading = Reading(replace(meta, scheme=scheme), limits.metric, sketching=scheme)
+    chosen = limits.for_pairs(meta.scheme)
+    scheme = meta.scheme.only(chosen)
+    reading = Reading(replace(meta, scheme=scheme), chosen, sketching=scheme)
     documents = FileDocuments(folder, reading, dead_letter)
     with closing(in_order(workers, partial(_read, reading, id_field), chunks)) as parts:
         for part in parts:

@@ -20,7 +20,7 @@ from esdedup.pairing.comparison import Basis, Reading, reading_for
 from esdedup.pairing.scan import Columns, OnStep, TextsOf, WorkFolder
 from esdedup.pairing.verify import ExactSimilarity, texts_of
 from esdedup.search.buckets import Capped, bucket_column, capped, earlier_pairs
-from esdedup.search.limits import Limits
+from esdedup.sketch.limits import Limits
 from esdedup.stores.base import Store
 from esdedup.stores.mapping import IndexMeta
 from esdedup.tabular import Tabular
@@ -151,7 +151,6 @@ def similar_pairs(
     pair, but with documents of an equal text. Raises UsageError if the scheme lacks the tokens of
     the metric.
     """
-    limits.check_for_pairs(meta.scheme)
     step = on_step or (lambda *_: None)
     reading = reading_for(meta, limits)
     with WorkFolder.temporary() as folder:
@@ -175,12 +174,14 @@ def pairs_among(
     """
     meta = reading.compared
     texts = Classes.by_texts(columns.digests, columns.filled)
-    if limits.metric == "hamming":
+    assert reading.sketch is not None
+    metric = reading.sketch.metric
+    if metric == "hamming":
         prints = np.ascontiguousarray(columns.values.T)[texts.compared]
         (left, right, value), cut = _by_hamming(prints, meta, limits)
         recall, equal = 1.0, 0.0
     else:
-        candidates = BandCandidates(meta, columns.values, texts.compared, limits, folder)
+        candidates = BandCandidates(reading, columns.values, texts.compared, limits, folder)
         similarity = ExactSimilarity(texts_of, meta.scheme, texts.compared)
         nothing = np.empty(0, np.int64)
         parts: list[_Found] = [(nothing, nothing, np.empty(0))]
@@ -196,7 +197,7 @@ def pairs_among(
     left = np.concatenate([texts.rows[left], first[copies]])
     right = np.concatenate([texts.rows[right], copies])
     value = np.concatenate([value, np.full(copies.size, equal)])
-    found = columns.ids, left, right, value, first, limits.metric, cut, recall
+    found = columns.ids, left, right, value, first, metric, cut, recall
     return SimilarPairs(*found, reading.basis)
 
 

@@ -32,8 +32,6 @@ from esdedup.pairing.comparison import Reading
 from esdedup.pairing.keep_rule import before_others
 from esdedup.pairing.strings import Strings, natural_order
 from esdedup.pairing.union_find import singletons
-from esdedup.search.limits import require_minhash, require_simhash
-from esdedup.sketch.kinds.segments import fingerprints_of
 from esdedup.sketch.sketch import digest_words, sketch
 from esdedup.sketch.tokens import decode
 from esdedup.stores.base import Store
@@ -295,7 +293,7 @@ class WorkFolder:
 
     def _values(self, order: I64, ends: Sequence[int], reading: Reading) -> NDArray[Any]:
         """The values of rows in an order, shape (width, n), mapped from a file."""
-        values: NDArray[Any] = np.empty((reading.width, order.size), reading.kind)
+        values: NDArray[Any] = np.empty((reading.width, order.size), reading.dtype)
         if not values.size:
             return values
         with _made(self.path / _VALUES, "x+b") as out:
@@ -463,12 +461,12 @@ def sketched(
 ) -> Part:
     """Documents with the tokens of their texts."""
     sketches = sketch(texts, reading.compared.scheme)
-    values = sketches.fingerprints if reading.metric == "hamming" else sketches.bands
-    if values is None or reading.metric is None:
-        values = np.zeros((len(texts), 0), np.uint64)
+    values = np.zeros((len(texts), 0), np.uint64)
+    if reading.sketch is not None:
+        values = sketches.values[reading.sketch.name]
     digests = digest_words(sketches.digests)
     kept = Strings.of(texts)
-    return Part(ids, digests, sketches.filled, values.astype(reading.kind), kept, keys)
+    return Part(ids, digests, sketches.filled, values.astype(reading.dtype), kept, keys)
 
 
 def _sketched(store: Store, batch: Sequence[Document], reading: Reading) -> Part:
@@ -491,16 +489,11 @@ def _tokens(store: Store, batch: Sequence[Document], reading: Reading) -> Part:
     found = [value_at(document.source, tokens_path) for document in batch]
     tokens = [value for value in found if value is not None]
     # With digests alone, only texts without words have something to read.
-    filled = np.array([(value is None) == (reading.metric is None) for value in found], np.bool_)
-    values = np.zeros((len(batch), reading.width), reading.kind)
+    filled = np.array([(value is None) == (reading.sketch is None) for value in found], np.bool_)
+    values = np.zeros((len(batch), reading.width), reading.dtype)
     try:
-        if tokens and reading.metric == "jaccard":
-            minhash = require_minhash(reading.meta.scheme)
-            values[filled] = decode(tokens, minhash.bands, minhash.token_bits)
-        elif tokens and reading.metric == "hamming":
-            layout = require_simhash(reading.meta.scheme)
-            segments = decode(tokens, len(layout.widths), layout.segment_bits)
-            values[filled] = fingerprints_of(segments, layout)
+        if tokens and (of := reading.sketch) is not None:
+            values[filled] = of.stored_values(decode(tokens, of.tokens, of.bits))
     except ValueError as error:
         raise StoreError(f"{store.where}: tokens do not fit the index's scheme: {error}") from error
     keys = reading.keep.keys(batch, reading.meta.text_fields)

@@ -11,9 +11,9 @@ import xxhash
 
 from esdedup.exceptions import RecordError
 from esdedup.models import MARKS as MARKS
-from esdedup.models import TOKEN_KINDS, Document, Encoded
+from esdedup.models import Document, Encoded
 from esdedup.records.files import BadRecord, Record
-from esdedup.sketch.scheme import Scheme
+from esdedup.sketch.scheme import KINDS, Scheme, is_token_field
 from esdedup.sketch.sketch import Sketches, sketch, token_fields, token_json
 from esdedup.stores.fields import has_field, text_at, text_of, value_at
 from esdedup.stores.mapping import IndexMeta
@@ -30,8 +30,13 @@ TAKEN_BY_LINE = (
 )
 _MOST_MERGED = 1 << 24
 """Hashes in one sorted array. Merging two arrays takes as much memory again."""
-OURS = ("scheme", "digest", "wordless", *TOKEN_KINDS)
-"""Fields made of a text."""
+OURS = ("scheme", "digest", "wordless", *KINDS)
+"""The fields that any scheme computes from a text, without those of named sketches."""
+
+
+def is_ours(name: str) -> bool:
+    """Return whether a name below our field is that of a value computed from a text."""
+    return name in OURS or is_token_field(name)
 
 
 def tokens_of(texts: Sequence[str], scheme: Scheme) -> list[dict[str, Any]]:
@@ -53,7 +58,7 @@ def _of_each(
 
 def cleared(scheme: Scheme) -> dict[str, Any]:
     """Return a null for each field made of a text, so that a merge removes old tokens."""
-    return {name: None for name in OURS if name != "signature" or name in scheme.kinds}
+    return dict.fromkeys(("scheme", "digest", "wordless", *scheme.keys))
 
 
 def partial_document(

@@ -7,7 +7,7 @@ from functools import partial
 from esdedup.analysis.judging import Pool, make_pool
 from esdedup.review.jobs import Job
 from esdedup.review.pages import Review
-from esdedup.search.limits import ACTING
+from esdedup.sketch.limits import ACTING
 
 DRAWING = "Drawing pairs to judge"
 
@@ -28,7 +28,8 @@ class Drawing:
     def of_groups(self) -> bool:
         """Return whether groups are found by this threshold."""
         grouping = self._review.grouping
-        return grouping.limits.metric == "jaccard" and not grouping.exact
+        chosen = grouping.limits.chosen(self._review.index.scheme)
+        return chosen.metric == "jaccard" and not grouping.exact
 
     @property
     def job(self) -> Job | None:

@@ -6,7 +6,7 @@ import re
 import secrets
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from starlette.responses import Response
@@ -17,8 +17,8 @@ from esdedup.exceptions import UsageError
 from esdedup.models import Document, Query
 from esdedup.review.pages import Asked, NotThere, Review, redirect
 from esdedup.review.texts import Shown, marked_beside, measured
-from esdedup.search.limits import LOOKING, Limits
 from esdedup.search.warnings import lacking
+from esdedup.sketch.limits import LOOKING, Limits
 from esdedup.text.characters import message_of
 
 _MOST = 100
@@ -165,7 +165,7 @@ class Search:
             document = Document(match.id, match.source)
             shown, more = marked_beside(query.text, document, index.meta, fields)
             found.append(_Result(measured(match.similarity, match.distance), shown, more))
-        warnings = [lacking(result, limits, "signature" in index.scheme.kinds)]
+        warnings = [lacking(result, limits, index.scheme)]
         if result.truncated:
             warnings.append(
                 f"More than {limits.candidates:,} candidates: the best of them were verified, and a"
@@ -173,10 +173,15 @@ class Search:
             )
         return self._page(asked, found=found, warnings=[*filter(None, warnings)])
 
+    @property
+    def _by_distance(self) -> bool:
+        review = self.review
+        return review.grouping.limits.chosen(review.index.scheme).metric == "hamming"
+
     def _limits(self, asked: Asked) -> Limits:
         limits, number = self.review.grouping.limits, asked.whole("number", _NUMBER, _MOST)
-        if limits.metric == "hamming":
-            return Limits("hamming", distance=limits.distance, k=number)
+        if self._by_distance:
+            return replace(limits, k=number)
         return Limits(threshold=asked.share("threshold", LOOKING), k=number)
 
     def _page(
@@ -204,6 +209,6 @@ class Search:
             typed=asked.fields,
             refreshing=waiting,
             waiting=waiting,
-            by_distance=self.review.grouping.limits.metric == "hamming",
+            by_distance=self._by_distance,
             **page,
         )

@@ -144,21 +144,21 @@ def band_pairs(bands: U64) -> Iterator[Pairs]:
 def segment_pairs(
     segments: U64,
     masks: list[U64],
-    radius: int,
     cap: int = NO_CAP,
     stopped: tuple[I64, U64] | None = None,
 ) -> Iterator[Pairs]:
-    """Pairs of rows that differ in some segment by at most `radius` bits, left < right.
+    """Pairs of rows that differ in some segment by one of its masks, left < right.
 
     Each pair comes once, but may come again with a cap or stopped values.
 
     segments: shape (n, segments).
-    masks: for each segment the bits that may differ, as `segments.probe_masks` gives them.
+    masks: for each segment the bits that may differ: all masks of at most so many bits.
     cap: as in `earlier_pairs`.
     stopped: segments and values, shape (m,) each, whose buckets are left out.
     """
     at, values = stopped if stopped is not None else (np.empty(0, np.int64), np.empty(0, np.uint64))
     whole = cap == NO_CAP and not values.size
+    radius = max(int(np.bitwise_count(each).max()) for each in masks)
     for column, column_masks in enumerate(masks):
         for mask in column_masks:
             for left, right in _pairs_apart(segments[:, column], mask, cap, values[at == column]):

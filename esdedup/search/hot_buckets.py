@@ -16,14 +16,16 @@ from typing import Any
 from esdedup.arguments import check_list, check_type
 from esdedup.exceptions import UsageError
 from esdedup.models import Document
+from esdedup.sketch.kinds.base import Sketch
+from esdedup.sketch.tokens import decode_tokens
 from esdedup.stores.base import Store
 from esdedup.stores.fields import text_at, value_at
 from esdedup.stores.mapping import IndexMeta
-from esdedup.stores.stop_list import is_token, stopped_buckets
+from esdedup.stores.stop_list import is_token
 
 SAMPLED = 10_000
 MOST_COUNTED = 500
-"""Maximum number of tokens of a kind whose documents are counted."""
+"""Maximum number of tokens of a sketch whose documents are counted."""
 _MISSED = 0.001
 """Probability that a bucket of `HotBuckets.sure` documents is missed."""
 
@@ -32,12 +34,13 @@ _MISSED = 0.001
 class HotBucket:
     """A token and the documents that hold it.
 
-    kind: "minhash" or "simhash". position: number of the band or segment, from 0.
-    documents: exact number in the index. share: of all documents with tokens.
+    sketch: name of the sketch. key: the field of its tokens. position: number of the band or
+    segment, from 0. documents: exact number in the index. share: of all documents with tokens.
     id, text: a document that holds the token. The text is empty if it was deleted just now.
     """
 
-    kind: str
+    sketch: str
+    key: str
     position: int
     token: str
     documents: int
@@ -48,11 +51,13 @@ class HotBucket:
     @property
     def entry(self) -> str:
         """The entry of a stop list for this token."""
-        return f"{self.kind}:{self.token}"
+        return f"{self.key}:{self.token}"
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object, with the token as a stop list has it."""
-        return {**asdict(self), "token": self.entry}
+        found = {**asdict(self), "token": self.entry}
+        del found["key"]
+        return found
 
 
 @dataclass(frozen=True)
@@ -74,42 +79,42 @@ def hot_buckets(
     count: int | None = 10,
     *,
     over: int = 1,
-    kinds: Sequence[str] = ("minhash", "simhash"),
+    sketches: Sequence[str] = (),
     sampled: int = SAMPLED,
 ) -> HotBuckets:
     """The largest buckets of an index that hold more than `over` documents, at most `count`.
 
     Counts the tokens in the whole index that at least two documents of a sample hold, the
-    MOST_COUNTED most frequent ones of each kind. With n sampled documents, a bucket that holds the
-    share p of all documents is missed with probability (1 - p)**n + n p (1 - p)**(n - 1). With
+    MOST_COUNTED most frequent ones of each sketch. With n sampled documents, a bucket that holds
+    the share p of all documents is missed with probability (1 - p)**n + n p (1 - p)**(n - 1). With
     n = 10,000 that is once in 2,000 times for p = 0.1%, and once in 25 for p = 0.05%. If the index
     has at most n documents, every bucket of two or more is found, unless there are too many to
     count. `HotBuckets.sure` says which buckets are certain.
 
-    Raises UsageError if the scheme has none of the kinds.
+    sketches: their names; all by default. Raises UsageError for a name that the scheme lacks.
     """
-    check_list("kinds", kinds)
+    check_list("sketches", sketches)
     check_type("count", count, "int | None")
     check_type("over", over, "int")
     check_type("sampled", sampled, "int")
-    has = [kind for kind in ("minhash", "simhash") if getattr(meta.scheme, kind) is not None]
-    if not (wanted := [kind for kind in kinds if kind in has]):
-        raise UsageError(f"the index has no {' or '.join(kinds)} tokens")
+    named = [meta.scheme.sketch(name) for name in sketches] or meta.scheme.sketches
+    if not (wanted := [each for each in named if each.stoppable]):
+        raise UsageError(f"no bucket of {', '.join(each.name for each in named)} is ever hot")
     total = store.statistics(meta).sketched
     looked, holders = _holders(store, meta, wanted, sampled, total)
     found: list[tuple[int, str, str, str]] = []
     sure = 0
-    for kind in wanted:
+    for each in wanted:
         held = {
             token: ids
-            for token, ids in holders[kind].items()
-            if len(ids) > 1 and is_token(token, kind, meta.scheme)
+            for token, ids in holders[each.key].items()
+            if len(ids) > 1 and is_token(token, each)
         }
         counted = heapq.nsmallest(MOST_COUNTED, held, key=lambda token: (-len(held[token]), token))
-        sizes = store.bucket_sizes(kind, counted, meta)
+        sizes = store.bucket_sizes(each.key, counted, meta)
         for size, token in zip(sizes, counted, strict=True):
             if size > over:
-                found.append((size, kind, token, held[token][0]))
+                found.append((size, each.name, token, held[token][0]))
         # If not all were counted, some left out may be as frequent as the last one counted.
         least = 2 if len(counted) == len(held) else len(held[counted[-1]]) + 1
         sure = max(sure, least if looked >= total else _sure(looked, total, least))
@@ -117,36 +122,38 @@ def hot_buckets(
     ids = sorted({id for *_, id in largest})
     sources = {each.id: each.source for each in store.get(ids, [*meta.text_fields])}
     buckets = []
-    for size, kind, token, id in largest:
-        positions, _ = stopped_buckets([f"{kind}:{token}"], kind, meta.scheme)
+    for size, name, token, id in largest:
+        sketch = meta.scheme.sketch(name)
+        positions, _ = decode_tokens([token], sketch.tokens, sketch.bits)
         share = min(1.0, size / total) if total else 0.0
         text = text_at(sources.get(id, {}), meta.text_fields) or ""
-        buckets.append(HotBucket(kind, int(positions[0]), token, size, share, id, text))
+        bucket = HotBucket(name, sketch.key, int(positions[0]), token, size, share, id, text)
+        buckets.append(bucket)
     return HotBuckets(buckets, looked, sure)
 
 
 def _holders(
-    store: Store, meta: IndexMeta, kinds: Sequence[str], count: int, total: int
+    store: Store, meta: IndexMeta, sketches: Sequence[Sketch], count: int, total: int
 ) -> tuple[int, dict[str, dict[str, list[str]]]]:
-    """The number of sampled documents; by kind and token the ids of those that hold it.
+    """Return the number of sampled documents; by field and token the ids of those that hold it.
 
     Samples `count` random documents, by a fixed seed, or all if there are no more.
     """
-    paths = [f"{meta.field}.{kind}" for kind in kinds]
+    paths = {each.key: f"{meta.field}.{each.key}" for each in sketches}
     if total > count:
-        sample: Iterable[Document] = store.sample(paths, meta, count, seed=0)
+        sample: Iterable[Document] = store.sample([*paths.values()], meta, count, seed=0)
     else:
-        sample = itertools.chain.from_iterable(store.scan(paths, meta))
-    holders: dict[str, dict[str, list[str]]] = {kind: {} for kind in kinds}
+        sample = itertools.chain.from_iterable(store.scan([*paths.values()], meta))
+    holders: dict[str, dict[str, list[str]]] = {key: {} for key in paths}
     looked = 0
     for document in sample:
         looked += 1
-        for kind, path in zip(kinds, paths, strict=True):
+        for key, path in paths.items():
             value = value_at(document.source, path)
-            # Others may have written something else there, which can't be stopped.
+            # Another client may have written something else there, which can't be stopped.
             values = value if isinstance(value, list) else [value]
             for token in {each for each in values if isinstance(each, str)}:
-                holders[kind].setdefault(token, []).append(document.id)
+                holders[key].setdefault(token, []).append(document.id)
     return looked, holders
 
 

@@ -17,10 +17,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from esdedup.models import CandidateQuery, Candidates, Match, Query, Result
-from esdedup.search.candidates import band_queries, value_queries, without_stopped
-from esdedup.search.limits import Limits, narrowed_scheme, require_minhash
-from esdedup.search.similar import by_similarity, jaccard_matches, of_equal_texts
-from esdedup.sketch.banding import expected_recall, least_bands
+from esdedup.search.candidates import candidate_queries, without_stopped
+from esdedup.search.similar import by_similarity, jaccard_matches, levels_of, of_equal_texts
+from esdedup.sketch.kinds.base import Sketch
+from esdedup.sketch.limits import Limits
 from esdedup.sketch.sketch import sketch
 from esdedup.stores.base import QUERIES_AT_ONCE, Store
 from esdedup.stores.mapping import IndexMeta
@@ -28,15 +28,9 @@ from esdedup.stores.mapping import IndexMeta
 
 @dataclass(frozen=True)
 class _Level:
-    """A search for each query.
+    """A search for each query, by one sketch."""
 
-    tokens: number of them in a document. rows: of the signature that make a token. swaps: of the
-    probes.
-    """
-
-    tokens: int
-    rows: int
-    swaps: int
+    sketch: Sketch
     queries: list[CandidateQuery]
 
 
@@ -67,11 +61,7 @@ class _Look:
 
     def least(self, query: CandidateQuery, level: _Level) -> int:
         """The number of tokens that a document nearer than the k-th shares with a query."""
-        similarity = self.farthest()
-        if similarity is None:
-            return 1
-        tokens = len(query.groups)
-        return least_bands(similarity, self.limits.recall, tokens, level.rows, level.swaps)
+        return level.sketch.least(self.limits, len(query.groups), self.farthest())
 
     def add(
         self, query: CandidateQuery, level: _Level, candidates: Candidates, matches: list[Match]
@@ -88,8 +78,8 @@ class _Look:
             least = candidates.found[-1].matched + 1
         if (similarity := self.farthest()) is not None:
             # A token that lost a probe counts as one that is not looked up.
-            tokens = level.tokens - query.stopped
-            recall = expected_recall(similarity, tokens, level.rows, least, level.swaps)
+            tokens = level.sketch.tokens - query.stopped
+            recall = level.sketch.recall(self.limits, tokens, least, similarity) or 0.0
             self.recall = max(recall, self.recall or 0.0)
 
 
@@ -100,23 +90,19 @@ def nearest(
 
     Only documents that share a token are found, so that there may be fewer than `limits.k`.
     Documents that share no band may still share single values, if the index has them
-    (`MinHash.signature`). A query takes no further level when it reaches `limits.recall`.
+    (`kinds.signature`). A query gets no further level once it reaches `limits.recall`.
 
-    Raises UsageError if the index has no MinHash tokens.
+    Raises UsageError if the sketch does not compare by Jaccard similarity.
     """
-    swaps = limits.swaps_for(meta.scheme)
-    scheme = narrowed_scheme(meta.scheme, "jaccard", nearest=True)
+    chosen = levels_of(meta.scheme, limits.chosen(meta.scheme))
     texts = [query.text for query in queries]
-    sketches = sketch(texts, scheme, with_shingles=True, swaps=swaps)
+    sketches = sketch(texts, meta.scheme.only(*chosen), with_shingles=True, limits=limits)
     sets = sketches.shingles
     assert sets is not None
-    bands = without_stopped(meta, band_queries(meta, sketches, queries))
-    minhash = require_minhash(meta.scheme)
-    levels = [_Level(minhash.bands, minhash.rows, swaps, bands)]
-    if sketches.values is not None:
-        # Documents meet in single values often enough without swaps.
-        values = value_queries(meta, sketches.values, queries)
-        levels.append(_Level(minhash.signature, 1, 0, values))
+    levels = [
+        _Level(each, without_stopped(meta, candidate_queries(meta, each, sketches, queries)))
+        for each in chosen
+    ]
     filled = np.flatnonzero(sketches.filled).tolist()
     results = [Result([], 0, False)] * len(queries)
     for row, result in of_equal_texts(store, meta, queries, sketches, limits):
@@ -139,7 +125,7 @@ def nearest(
             # The candidates are freed before the next ones are fetched.
             del found, candidates, every, matches
         for row, look in looks.items():
-            truncated, stopped = look.truncated and not look.done, bands[row].stopped
+            truncated, stopped = look.truncated and not look.done, levels[0].queries[row].stopped
             results[row] = Result(
                 look.near, len(look.seen), truncated, look.recall, look.asked, stopped
             )

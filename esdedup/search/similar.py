@@ -16,26 +16,15 @@ from esdedup.exceptions import UsageError
 from esdedup.models import Candidate, Candidates, Document, Match, Query, Result
 from esdedup.search.candidates import (
     candidate_queries,
-    with_least_bands,
+    with_least,
     without_hot_buckets,
     without_stopped,
     wordless_queries,
 )
-from esdedup.search.limits import (
-    Limits,
-    distance_for,
-    narrowed_scheme,
-    require_minhash,
-    require_simhash,
-)
-from esdedup.sketch.banding import expected_recall
-from esdedup.sketch.sketch import (
-    NO_TEXT,
-    Sketches,
-    shingle_sets,
-    sketch,
-    stored_fingerprints,
-)
+from esdedup.sketch.kinds.base import Sketch
+from esdedup.sketch.limits import Limits
+from esdedup.sketch.scheme import Scheme
+from esdedup.sketch.sketch import NO_TEXT, Sketches, shingle_sets, sketch, stored_values
 from esdedup.stores.base import QUERIES_AT_ONCE, Store
 from esdedup.stores.elastic.queries import candidates_body
 from esdedup.stores.fields import text_at
@@ -48,33 +37,26 @@ from esdedup.text.normalise import normalise
 def similar(
     store: Store, meta: IndexMeta, queries: Sequence[Query], limits: Limits
 ) -> list[Result]:
-    """The documents similar to each query, in the order of the queries.
+    """Return the documents similar to each query, in the order of the queries.
 
     A text without any shingle matches equal texts only. Raises UsageError if the limits have no
     threshold.
     """
-    scheme, by_bands = meta.scheme, limits.metric == "jaccard"
+    chosen = limits.chosen(meta.scheme)
+    by_sets = chosen.metric == "jaccard"
     texts = [query.text for query in queries]
-    swaps = limits.swaps_for(scheme)
-    narrowed = narrowed_scheme(scheme, limits.metric)
-    sketches = sketch(texts, narrowed, with_shingles=by_bands, swaps=swaps)
-    wanted = candidate_queries(meta, sketches, queries, limits)
+    sketches = sketch(texts, meta.scheme.only(chosen), with_shingles=by_sets, limits=limits)
+    wanted = candidate_queries(meta, chosen, sketches, queries)
     filled = np.flatnonzero(sketches.filled).tolist()
     some = [wanted[row] for row in filled]
     narrow = without_hot_buckets(store, meta, some, limits.max_bucket)
     for row, query in zip(filled, narrow, strict=True):
         wanted[row] = query
-    wanted = [with_least_bands(query, scheme, limits) for query in wanted]
-    # For Hamming distance, no document is missed.
-    most = 0 if by_bands else distance_for(require_simhash(scheme), limits.distance)
+    wanted = [with_least(query, chosen, limits) for query in wanted]
     results = []
     for query in wanted:
-        recall = None
-        if by_bands:
-            minhash = require_minhash(scheme)
-            # A band that lost a token counts as one that is not looked up.
-            bands, least = minhash.bands - query.stopped, query.least
-            recall = expected_recall(limits.least_similarity, bands, minhash.rows, least, swaps)
+        # A group that lost a token counts as one that is not looked up.
+        recall = chosen.recall(limits, chosen.tokens - query.stopped, query.least)
         results.append(Result([], 0, False, recall, stopped=query.stopped))
     asked = [row for row in filled if wanted[row].groups]
     for first in range(0, len(asked), QUERIES_AT_ONCE):
@@ -85,11 +67,10 @@ def similar(
             sets = [sketches.shingles[row] for row in some_rows]
             matches = jaccard_matches(meta, sets, some_found, limits.least_similarity)
         else:
-            assert sketches.fingerprints is not None
-            prints = sketches.fingerprints[some_rows]
+            stored = sketches.values[chosen.name][some_rows]
             matches = [
-                _hamming_matches(meta, own, each, most)
-                for own, each in zip(prints, some_found, strict=True)
+                _hamming_matches(meta, chosen, own, each, limits)
+                for own, each in zip(stored, some_found, strict=True)
             ]
         for row, each, near in zip(some_rows, found, matches, strict=True):
             results[row] = replace(
@@ -114,7 +95,8 @@ def of_equal_texts(
     sketches: of the texts of all queries. An empty text equals none.
     """
     rows = np.flatnonzero(~sketches.filled).tolist()
-    similarity, distance = (1.0, None) if limits.metric == "jaccard" else (None, 0)
+    by_sets = limits.chosen(meta.scheme).metric == "jaccard"
+    similarity, distance = (1.0, None) if by_sets else (None, 0)
     empty = Result([], 0, False, similarity)
     yield from ((row, empty) for row in rows)
     asked = [row for row in rows if sketches.digests[row] != NO_TEXT]
@@ -154,14 +136,25 @@ def request_body(meta: IndexMeta, query: Query, limits: Limits) -> dict[str, Any
     Raises UsageError if `max_bucket` is set: only a search can ask for the sizes of buckets.
     """
     if limits.max_bucket is not None:
-        raise UsageError("max bucket asks for sizes before it searches: it goes with similar")
-    scheme = narrowed_scheme(meta.scheme, limits.metric, limits.threshold is None)
-    sketches = sketch([query.text], scheme, swaps=limits.swaps_for(scheme))
-    (wanted,) = without_stopped(meta, candidate_queries(meta, sketches, [query], limits))
-    body = candidates_body(with_least_bands(wanted, meta.scheme, limits), limits.candidates)
+        raise UsageError(
+            "max bucket looks sizes up before it searches: it can't be combined with a request body"
+        )
+    chosen = limits.chosen(meta.scheme)
+    if limits.threshold is None:
+        # Single values meet at any similarity.
+        chosen = levels_of(meta.scheme, chosen)[-1]
+    sketches = sketch([query.text], meta.scheme.only(chosen), limits=limits)
+    (wanted,) = without_stopped(meta, candidate_queries(meta, chosen, sketches, [query]))
+    body = candidates_body(with_least(wanted, chosen, limits), limits.candidates)
     if not sketches.filled[0] or not wanted.groups:
         body["query"] = {"match_none": {}}
     return body
+
+
+def levels_of(scheme: Scheme, chosen: Sketch) -> list[Sketch]:
+    """Return a sketch, and the others of its measure: together they find the nearest documents."""
+    same = [each for each in scheme.sketches if each.metric == chosen.metric]
+    return [chosen, *(each for each in same if each != chosen)]
 
 
 def jaccard_matches(
@@ -204,26 +197,26 @@ def by_similarity(match: Match) -> tuple[float, str]:
 
 
 def _hamming_matches(
-    meta: IndexMeta, own: U64, candidates: Sequence[Candidate], most: int
+    meta: IndexMeta, chosen: Sketch, own: U64, candidates: Sequence[Candidate], limits: Limits
 ) -> list[Match]:
-    """The candidates within a Hamming distance of `most`, the closest first, ties by id.
+    """Return the candidates within the Hamming distance, the closest first, ties by id.
 
-    own: the fingerprint of the query's text, shape (words,). A candidate is left out if others
-    wrote some other segments.
+    own: the values of the query's text, shape (words,). A candidate is left out if another client
+    wrote other tokens.
     """
-    layout = require_simhash(meta.scheme)
-    rows = [each.document.tokens_in(meta.field).get("simhash") for each in candidates]
-    prints, whole = stored_fingerprints(rows, layout)
+    rows = [each.document.tokens_in(meta.field).get(chosen.key) for each in candidates]
+    stored, whole = stored_values(rows, chosen)
     found = [each for each, fits in zip(candidates, whole.tolist(), strict=True) if fits]
+    most = chosen.distance(limits)
     matches = [
-        Match(each.document.id, None, value, each.matched, _without_segments(meta, each.document))
-        for each, value in zip(found, hamming(prints, own[None, :]).tolist(), strict=True)
+        Match(each.document.id, None, value, each.matched, _without(meta, chosen, each.document))
+        for each, value in zip(found, hamming(stored, own[None, :]).tolist(), strict=True)
         if value <= most
     ]
     return sorted(matches, key=lambda match: (match.distance, match.id))
 
 
-def _without_segments(meta: IndexMeta, document: Document) -> dict[str, Any]:
+def _without(meta: IndexMeta, chosen: Sketch, document: Document) -> dict[str, Any]:
     ours = {**document.tokens_in(meta.field)}
-    ours.pop("simhash", None)
+    ours.pop(chosen.key, None)
     return {**document.source, meta.field: ours}

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from esdedup.models import Result, Statistics
 from esdedup.search.buckets import Capped
-from esdedup.search.limits import Limits
+from esdedup.search.similar import levels_of
+from esdedup.sketch.limits import Limits
+from esdedup.sketch.scheme import Scheme
 
 GOOD_RECALL = 0.95
 """Least expected recall without a warning."""
 
 
-def lacking(result: Result, limits: Limits, values: bool) -> str | None:
-    """A warning if a query's matches may be incomplete. values: the index has single values."""
+def lacking(result: Result, limits: Limits, scheme: Scheme) -> str | None:
+    """Return a warning if a query's matches may be incomplete, else None."""
     if limits.threshold is None:
-        return _lacking_nearest(result, limits.k, values)
+        several = len(levels_of(scheme, limits.chosen(scheme))) > 1
+        return _lacking_nearest(result, limits.k, several)
     if result.recall is None or result.blind:
         return None
     if result.stopped and result.recall < GOOD_RECALL:

@@ -8,49 +8,57 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import xxhash
 
 from esdedup.arguments import check_fields
 from esdedup.exceptions import SchemeMismatch, UsageError
-from esdedup.models import TOKEN_KINDS, TokenKind
 from esdedup.sketch.banding import SWAPS, choose_banding
+from esdedup.sketch.kinds.bands import Banded
+from esdedup.sketch.kinds.base import Sketch, parameters
 from esdedup.sketch.kinds.minhash import MinHash
-from esdedup.sketch.kinds.segments import Layout
+from esdedup.sketch.kinds.signature import Signature
 from esdedup.sketch.kinds.simhash import SimHash
-from esdedup.sketch.kinds.weights import FeatureWeights
+from esdedup.sketch.limits import Limits
 from esdedup.text.normalise import Normalisation
 from esdedup.text.shingles import Shingling
 
 VERSION = 3
-_OTHER = "not a scheme of this esdedup"
-_Part = TypeVar("_Part", "Normalisation", "Shingling", "MinHash", "SimHash", "Layout", "Scheme")
+KINDS: dict[str, type[Sketch]] = {each.kind: each for each in (MinHash, Signature, SimHash)}
+"""Every kind of sketch. A new one is a module in `sketch/kinds/` and its name here."""
+_SketchType = TypeVar("_SketchType", bound=Sketch)
 
 
 @dataclass(frozen=True)
 class Scheme:
     """All parameters of tokens.
 
-    minhash, simhash: one of them may be None, for an index that needs only the other's tokens.
+    sketches: what is computed from a text. Their names differ; the first one is the default.
     seed: keys every hash, 0 to 2**64 - 1. Two seeds share tokens only by chance.
     version: of the algorithms.
     Raises UsageError for values out of range.
     """
 
+    sketches: Sequence[Sketch] = (MinHash(), SimHash())
     normalisation: Normalisation = field(default_factory=Normalisation)
     shingling: Shingling = field(default_factory=Shingling)
-    minhash: MinHash | None = field(default_factory=MinHash)
-    simhash: SimHash | None = field(default_factory=SimHash)
     seed: int = 1
     version: int = VERSION
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.minhash is None and self.simhash is None:
-            raise UsageError("a scheme needs MinHash or SimHash tokens, or both")
+        given = (self.sketches,) if isinstance(self.sketches, Sketch) else tuple(self.sketches)
+        if wrong := [each for each in given if not isinstance(each, Sketch)]:
+            raise UsageError(f"sketches: use Sketch(...), such as MinHash(), not {wrong[0]!r}")
+        object.__setattr__(self, "sketches", given)
+        if not given:
+            raise UsageError("a scheme needs a sketch, such as MinHash()")
+        names = [each.name for each in given]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise UsageError(f"two sketches are named {twice[0]!r}: give one of them another name")
         if not 0 <= self.seed < 2**64:
             raise UsageError(f"seed {self.seed}: use 0 to 2**64 - 1")
         _require_version(self.version)
@@ -62,22 +70,23 @@ class Scheme:
         recall: float = 0.99,
         permutations: int = 128,
         token_bits: int = 30,
-        signature: int = 0,
         swaps: int = SWAPS,
         **others: Any,
     ) -> Scheme:
-        """The scheme whose bands find a pair at `threshold` with probability `recall`.
+        """Return the scheme whose bands find a pair at `threshold` with probability `recall`.
 
         `banding.choose_banding` explains the choice.
 
         threshold: Jaccard similarity, between 0 and 1.
         recall: mean share of the pairs at just this similarity that are found, between 0 and 1.
         swaps: of the queries that find them; 0 if stored tokens alone are to meet.
-        permutations, token_bits, signature: as in MinHash. others: further parameters of Scheme.
+        permutations, token_bits: as in MinHash. others: further parameters of Scheme, whose
+        sketches come after these bands.
         Raises UsageError for values out of range, or if `permutations` do not reach the recall.
         """
         bands, rows = choose_banding(threshold, recall, permutations, swaps)
-        return Scheme(minhash=MinHash(permutations, bands, rows, token_bits, signature), **others)
+        more = others.pop("sketches", (SimHash(),))
+        return Scheme((MinHash(permutations, bands, rows, token_bits), *more), **others)
 
     @functools.cached_property
     def id(self) -> str:
@@ -86,76 +95,93 @@ class Scheme:
         return f"v{self.version}-{xxhash.xxh3_64_hexdigest(canonical.encode('ascii'))[:12]}"
 
     @property
-    def kinds(self) -> list[TokenKind]:
-        """The token fields that documents get."""
-        has: dict[TokenKind, bool] = {
-            "minhash": self.minhash is not None,
-            "signature": self.minhash is not None and self.minhash.signature > 0,
-            "simhash": self.simhash is not None,
-        }
-        return [kind for kind in TOKEN_KINDS if has[kind]]
+    def names(self) -> list[str]:
+        """The names of the sketches."""
+        return [each.name for each in self.sketches]
+
+    @property
+    def keys(self) -> list[str]:
+        """The names of the fields of tokens that documents get."""
+        return [each.key for each in self.sketches]
+
+    def sketch(self, name: str | None = None) -> Sketch:
+        """Return a sketch by its name, the first one by default. Raises UsageError."""
+        for each in self.sketches:
+            if name in (None, each.name):
+                return each
+        listed = ", ".join(self.names)
+        raise UsageError(f"there is no sketch {name!r}: use {listed}")
+
+    def of_metric(self, metric: str) -> Sketch | None:
+        """Return the first sketch that a measure verifies, or None."""
+        return next((each for each in self.sketches if each.metric == metric), None)
+
+    @property
+    def banded(self) -> Banded:
+        """The first sketch with bands. Raises UsageError if there is none."""
+        for each in self.sketches:
+            if isinstance(each, Banded):
+                return each
+        raise UsageError("the scheme has no sketch with bands, such as MinHash")
+
+    def only(self, *sketches: Sketch) -> Scheme:
+        """Return the scheme with these sketches alone."""
+        return _only(self, sketches)
+
+    def for_texts(self, limits: Limits) -> Scheme:
+        """Return the sketch to compare texts by alone, as wide as the recall takes.
+
+        Raises UsageError for limits that the sketch can't hold.
+        """
+        return self.only(limits.for_pairs(self).for_texts(limits))
+
+    def replaced(self, sketch: Sketch) -> Scheme:
+        """Return the scheme with a sketch in place of the one of its name."""
+        every = (sketch if each.name == sketch.name else each for each in self.sketches)
+        return replace(self, sketches=tuple(every))
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object that `from_json` reads."""
-        document: dict[str, Any] = {
+        """Return a JSON object that `from_json` reads."""
+        return {
             "version": self.version,
             "seed": self.seed,
             "normalisation": {**vars(self.normalisation)},
             "shingling": {**vars(self.shingling), "stop_words": list(self.shingling.stop_words)},
+            "sketches": [each.to_json() for each in self.sketches],
         }
-        if self.minhash is not None:
-            document["minhash"] = {**vars(self.minhash)}
-            if not self.minhash.signature:
-                # Schemes without such tokens keep one id, with or without this key.
-                del document["minhash"]["signature"]
-        if self.simhash is not None:
-            document["simhash"] = {
-                **vars(self.simhash),
-                "layout": {**vars(self.simhash.layout)},
-                "table": self.simhash.table and self.simhash.table.to_json(),
-            }
-        return document
 
     @staticmethod
     def from_json(document: Mapping[str, Any]) -> Scheme:
         """Read what `to_json` returns. Raises UsageError for another form, naming the part."""
-        whole = _object(document, "it")
-        try:
-            _require_version(whole["version"])
-            shingling = _object(whole["shingling"], "shingling")
-            if not isinstance(words := shingling.get("stop_words", []), list) or not all(
-                isinstance(word, str) for word in words
-            ):
-                raise UsageError(f"{_OTHER}: shingling.stop_words is not a list of texts")
-            minhash, simhash = whole.get("minhash"), whole.get("simhash")
-            if simhash is not None:
-                simhash = _object(simhash, "simhash")
-                simhash["layout"] = _part(Layout, simhash["layout"], "simhash.layout")
-                if (table := simhash.get("table")) is not None:
-                    table = FeatureWeights.from_json(_object(table, "simhash.table"))
-                    simhash["table"] = table
-            parts = {
-                "normalisation": _part(Normalisation, whole["normalisation"], "normalisation"),
-                "shingling": _part(Shingling, {**shingling, "stop_words": (*words,)}, "shingling"),
-                "minhash": None if minhash is None else _part(MinHash, minhash, "minhash"),
-                "simhash": None if simhash is None else _part(SimHash, simhash, "simhash"),
-                "seed": whole["seed"],
-            }
-            return _part(Scheme, {**whole, **parts}, "")
-        except UsageError:
-            raise
-        except KeyError as error:
-            raise UsageError(f"{_OTHER}: {error.args[0]} is missing") from error
-        except ValueError as error:
-            raise UsageError(f"{_OTHER}: simhash.table: {error}") from error
+        whole = _object(document, "scheme")
+        _require_version(whole.get("version"))
+        for name in ("normalisation", "shingling", "sketches", "seed"):
+            if name not in whole:
+                raise UsageError(f"a scheme lacks {name}")
+        normalisation = _object(whole["normalisation"], "normalisation")
+        shingling = _object(whole["shingling"], "shingling")
+        words, sketches = shingling.get("stop_words", []), whole["sketches"]
+        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+            raise UsageError("a scheme's shingling.stop_words is not a list of texts")
+        if not isinstance(sketches, list):
+            raise UsageError("a scheme's sketches is not a list")
+        shingling["stop_words"] = tuple(words)
+        parts = {
+            "normalisation": Normalisation(
+                **parameters(Normalisation, normalisation, "normalisation")
+            ),
+            "shingling": Shingling(**parameters(Shingling, shingling, "shingling")),
+            "sketches": tuple(map(_sketch_of, sketches)),
+        }
+        return Scheme(**parameters(Scheme, {**whole, **parts}, ""))
 
     def differences(self, other: Scheme) -> list[str]:
-        """The parameters that differ, as "shingling.size 3, not 5": ours, not the other's."""
-        mine, theirs = _flat(self.to_json()), _flat(other.to_json())
+        """Return what differs, as "shingling.size 3, not 5": our value, not the other's."""
+        mine, theirs = dict(_flat(self.to_json())), dict(_flat(other.to_json()))
         found = []
         for key in sorted(mine.keys() | theirs.keys()):
             ours, its = mine.get(key), theirs.get(key)
-            if ours != its and key in ("simhash.table.hashes", "simhash.table.weights"):
+            if ours != its and key.endswith((".table.hashes", ".table.weights")):
                 found.append(f"{key} differ")
             elif ours != its:
                 found.append(f"{key} {_show(ours)}, not {_show(its)}")
@@ -165,10 +191,16 @@ class Scheme:
         """Raise SchemeMismatch if `other` differs from this, the scheme of `where`."""
         if differences := self.differences(other):
             raise SchemeMismatch(
-                f"{where} has scheme {self.id}, which differs from the one asked for"
+                f"{where} has scheme {self.id}, which differs from the requested one"
                 f" ({other.id}): {'; '.join(differences)}. Leave the scheme out to use the"
                 " index's own, or use another index"
             )
+
+
+# Cached: making a scheme checks all of its parameters, and every query needs one.
+@functools.lru_cache(64)
+def _only(scheme: Scheme, sketches: tuple[Sketch, ...]) -> Scheme:
+    return scheme if scheme.sketches == sketches else replace(scheme, sketches=sketches)
 
 
 def require_scheme(value: object) -> None:
@@ -177,24 +209,22 @@ def require_scheme(value: object) -> None:
         raise UsageError(f"scheme: use an esdedup.Scheme, not {type(value).__name__}")
 
 
+def is_token_field(name: str) -> bool:
+    """Return whether a field of ours holds tokens: it begins with the name of a kind."""
+    return name.partition("_")[0] in KINDS
+
+
+def _sketch_of(document: Any) -> Sketch:
+    kind = _object(document, "sketch").get("kind")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise UsageError(f"a scheme has a sketch of kind {kind!r}: this esdedup knows {[*KINDS]}")
+    return KINDS[kind].from_json(document)
+
+
 def _object(value: Any, name: str) -> dict[str, Any]:
     if not isinstance(value, Mapping):
-        raise UsageError(f"{_OTHER}: {name} is not an object")
+        raise UsageError(f"a scheme's {name} is not an object")
     return {**value}
-
-
-def _part(kind: type[_Part], document: Any, name: str) -> _Part:
-    """Make a part from its parameters. Raises UsageError for one of another name or type."""
-    given, known = _object(document, name), {field.name: field for field in fields(kind)}
-    for key, value in given.items():
-        full = f"{name}.{key}".lstrip(".")
-        if key not in known:
-            raise UsageError(f"{_OTHER}: {full} is not known")
-        default = known[key].default
-        # A default of None, or none at all, is that of a part, which was made before.
-        if default is not None and default is not MISSING and type(value) is not type(default):
-            raise UsageError(f"{_OTHER}: {full} is {_show(value)}, not like {_show(default)}")
-    return kind(**given)
 
 
 def _require_version(version: object) -> None:
@@ -205,14 +235,17 @@ def _require_version(version: object) -> None:
         )
 
 
-def _flat(document: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
+def _flat(document: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield parameters by dotted name; those of a sketch below its name."""
     for key, value in document.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{key}.")
+        if key == "sketches":
+            yield key, [each["name"] for each in value]
+            for each in value:
+                yield from _flat({**each, "name": None}, f"{each['name']}.")
+        elif isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
         else:
-            flat[f"{prefix}{key}"] = value
-    return flat
+            yield f"{prefix}{key}", value
 
 
 def _show(value: Any) -> str:

@@ -1,7 +1,7 @@
-"""Sketches texts: everything that a scheme makes of a document's text, a batch at a time.
+"""Sketches texts: everything that a scheme computes from a document's text, a batch at a time.
 
-The steps of a text: `normalise`, `tokenise`, `shingle`, then MinHash `signatures` and their bands,
-and SimHash `fingerprints`. `token_fields` writes them as the `esdedup` field of documents.
+The steps of a text: `normalise`, `tokenise`, `shingle`, then the values of each sketch of the
+scheme (`kinds`). `token_fields` writes them as the `esdedup` field of documents.
 """
 
 from __future__ import annotations
@@ -12,17 +12,16 @@ import hashlib
 import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from esdedup.sketch.kinds.minhash import VALUE_BITS, band_hashes, probe_hashes, signatures, smallest
-from esdedup.sketch.kinds.segments import Layout, fingerprints_of, segment_values
-from esdedup.sketch.kinds.simhash import fingerprints
+from esdedup.sketch.kinds.base import Block, Probes, Sketch
+from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
-from esdedup.sketch.tokens import decode, encode, write_into
+from esdedup.sketch.tokens import decode, encode, token_length, write_into
 from esdedup.text.arrays import I64, U64, Mask, Ragged, blocks
 from esdedup.text.normalise import Normalisation, normalise
 from esdedup.text.shingles import distinct, shingle
@@ -34,110 +33,91 @@ processor's cache, and the C library keeps their memory for the next block. With
 it gave the memory back each time, and got it again page by page."""
 
 
-_Array = TypeVar("_Array", U64, Mask)
+_DIGEST_LENGTH = 22
 _DIGEST = re.compile("[A-Za-z0-9_-]{22}")
 
 
 @dataclass(frozen=True)
 class Sketches:
-    """The sketches of n texts; None for parts that the scheme lacks, or that nobody asked for.
+    """The sketches of n texts.
 
     digests: of the normalised texts, as `text_digests` writes them. filled: True for a text with
-    shingles, shape (n,); others get no tokens. bands: band hashes, shape (n, bands). fingerprints:
-    shape (n, bits // 64). shingles: the sets of shingle hashes, sorted. values: hashes of single
-    values of the signature, shape (n, count). probes: the hashes that a query looks for in each
-    band, shape (n, bands, probes); probed: False for those that a text is too short for.
+    shingles, shape (n,); others get no tokens. values: of each sketch, by its name, shape (n,
+    width). shingles: the sets of shingle hashes, sorted, if they are requested. probes: what each
+    sketch looks up, by its name, if the texts are queries.
     """
 
     digests: list[str]
     filled: Mask
-    bands: U64 | None
-    fingerprints: U64 | None
+    values: Mapping[str, U64]
     shingles: Ragged | None = None
-    values: U64 | None = None
-    probes: U64 | None = None
-    probed: Mask | None = None
+    probes: Mapping[str, Probes] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.digests)
 
     def of(self, rows: I64) -> Sketches:
         """The sketches of some of the texts, without shingles and probes. rows: shape (m,)."""
-        parts = self.bands, self.fingerprints, self.values
-        bands, prints, values = (None if part is None else part[rows] for part in parts)
         digests = [self.digests[row] for row in rows.tolist()]
-        return Sketches(digests, self.filled[rows], bands, prints, None, values)
+        values = {name: each[rows] for name, each in self.values.items()}
+        return Sketches(digests, self.filled[rows], values)
 
 
 def sketch(
-    texts: Sequence[str], scheme: Scheme, *, with_shingles: bool = False, swaps: int = 0
+    texts: Sequence[str],
+    scheme: Scheme,
+    *,
+    with_shingles: bool = False,
+    limits: Limits | None = None,
 ) -> Sketches:
-    """The sketches of texts.
+    """Return the sketches of texts.
 
-    with_shingles: keep the sets of shingles too, if there is MinHash. swaps: of the probes to make,
-    if the texts are queries.
+    with_shingles: keep the sets of shingles too. limits: of queries, if the texts are queries.
     """
-    parts = [_sketch_block(texts[block], scheme, with_shingles, swaps) for block in _blocks(texts)]
+    some = [texts[block] for block in _blocks(texts)] or [[]]
+    parts = [_sketch_block(each, scheme, with_shingles, limits) for each in some]
+    first = parts[0]
     if len(parts) == 1:
-        return parts[0]
+        return first
     shingles = [part.shingles for part in parts if part.shingles is not None]
     return Sketches(
         digests=[digest for part in parts for digest in part.digests],
         filled=np.concatenate([part.filled for part in parts]),
-        bands=_joined([part.bands for part in parts]),
-        fingerprints=_joined([part.fingerprints for part in parts]),
+        values={
+            name: np.concatenate([part.values[name] for part in parts]) for name in first.values
+        },
         shingles=Ragged.joined(shingles) if shingles else None,
-        values=_joined([part.values for part in parts]),
-        probes=_joined([part.probes for part in parts]),
-        probed=_joined([part.probed for part in parts]),
+        probes={name: _joined([part.probes[name] for part in parts]) for name in first.probes},
     )
 
 
 def _sketch_block(
-    texts: Sequence[str], scheme: Scheme, with_shingles: bool, swaps: int
+    texts: Sequence[str], scheme: Scheme, with_shingles: bool, limits: Limits | None
 ) -> Sketches:
-    normalised, tokens = _tokens(texts, scheme)
-    minhash, simhash = scheme.minhash, scheme.simhash
-    bands = values = prints = sets = probes = probed = None
-    if minhash is not None:
-        shingles = shingle(tokens, scheme.shingling.size)
-        if with_shingles or swaps:
-            sets = distinct(shingles)
-        # The signature is only as long as the tokens need.
-        length = max(minhash.bands * minhash.rows, minhash.signature)
-        form = minhash.bands, minhash.rows, minhash.token_bits
-        if swaps and sets is not None:
-            least = smallest(sets, length, scheme.seed, swaps + 1)
-            signature = least[0]
-            probes, probed = probe_hashes(least, *form, swaps)
-            bands = probes[:, :, 0]
+    normalised, words = _tokens(texts, scheme)
+    block = Block(words, scheme.shingling.size, scheme.seed, scheme.sketches)
+    values, probes = {}, {}
+    for each in scheme.sketches:
+        if limits is None:
+            values[each.name] = each.values(block)
         else:
-            signature = signatures(shingles, length, scheme.seed)
-            bands = band_hashes(signature, *form)
-        if minhash.signature:
-            values = band_hashes(signature, minhash.signature, 1, VALUE_BITS)
-    if simhash is not None:
-        prints = fingerprints(shingle(tokens, simhash.feature_size), simhash)
-    return Sketches(
-        text_digests(normalised),
-        tokens.counts > 0,
-        bands,
-        prints,
-        sets if with_shingles else None,
-        values,
-        probes,
-        probed,
-    )
+            values[each.name], probes[each.name] = each.query(block, limits)
+    sets = block.sets if with_shingles else None
+    return Sketches(text_digests(normalised), words.counts > 0, values, sets, probes)
+
+
+def _joined(parts: Sequence[Probes]) -> Probes:
+    present = None
+    if any(part.present is not None for part in parts):
+        present = np.concatenate(
+            [np.ones(values.shape, np.bool_) if mask is None else mask for values, mask in parts]
+        )
+    return Probes(np.concatenate([part.values for part in parts]), present)
 
 
 def _tokens(texts: Sequence[str], scheme: Scheme) -> tuple[list[str], Ragged]:
     normalised = normalise(texts, scheme.normalisation)
     return normalised, tokenise(normalised, scheme.shingling, scheme.seed)
-
-
-def _joined(parts: Sequence[_Array | None]) -> _Array | None:
-    present = [part for part in parts if part is not None]
-    return np.concatenate(present) if present else None
 
 
 def _blocks(texts: Sequence[str]) -> Iterator[slice]:
@@ -151,6 +131,11 @@ def shingle_sets(texts: Sequence[str], scheme: Scheme) -> Ragged:
     """The sets of shingle hashes of texts, sorted, as exact Jaccard similarity compares them."""
     parts = (_tokens(texts[block], scheme)[1] for block in _blocks(texts))
     return Ragged.joined([distinct(shingle(each, scheme.shingling.size)) for each in parts])
+
+
+def features_of(texts: Sequence[str], scheme: Scheme, size: int) -> Ragged:
+    """Return the hashes of the runs of `size` words of texts, with repeated ones."""
+    return shingle(_tokens(texts, scheme)[1], size)
 
 
 def text_digests(normalised: Iterable[str]) -> list[str]:
@@ -199,10 +184,10 @@ def normalised_digests(
 
 
 def token_fields(sketches: Sketches, scheme: Scheme) -> list[dict[str, Any]]:
-    """The value of the `esdedup` field of each document.
+    """Return the value of the `esdedup` field of each document.
 
-    The segments of a fingerprint hold all of its bits (`segments.fingerprints_of`). A text without
-    words has only its digest, indexed as `wordless`; others are found by their tokens.
+    A text without words has only its digest, indexed as `wordless`; others are found by their
+    tokens.
     """
     fields: list[dict[str, Any]] = [
         {"scheme": scheme.id, "digest": digest} for digest in sketches.digests
@@ -210,38 +195,29 @@ def token_fields(sketches: Sketches, scheme: Scheme) -> list[dict[str, Any]]:
     for row in np.flatnonzero(~sketches.filled).tolist():
         fields[row]["wordless"] = sketches.digests[row]
     filled = np.flatnonzero(sketches.filled)
-    columns: dict[str, Sequence[Any]] = {}
-    if scheme.minhash is not None and sketches.bands is not None:
-        columns["minhash"] = encode(sketches.bands[filled], scheme.minhash.token_bits)
-    if sketches.values is not None:
-        columns["signature"] = encode(sketches.values[filled], VALUE_BITS)
-    if scheme.simhash is not None and sketches.fingerprints is not None:
-        layout, chosen = scheme.simhash.layout, sketches.fingerprints[filled]
-        columns["simhash"] = encode(segment_values(chosen, layout), layout.segment_bits)
-    for name, column in columns.items():
-        for row, value in zip(filled.tolist(), column, strict=True):
-            fields[row][name] = value
+    for each in scheme.sketches:
+        tokens = encode(each.token_values(sketches.values[each.name][filled]), each.bits)
+        for row, value in zip(filled.tolist(), tokens, strict=True):
+            fields[row][each.key] = value
     return fields
 
 
-def stored_fingerprints(rows: Sequence[Any], layout: Layout) -> tuple[U64, Mask]:
-    """The fingerprints of lists of segment tokens, and which of the rows are such lists.
+def stored_values(rows: Sequence[Any], of: Sketch) -> tuple[U64, Mask]:
+    """Return the values of lists of tokens, and which of the rows are such lists.
 
-    Returns shapes (m, bits // 64) and (n,), with m rows that are. Others may write anything.
+    Returns shapes (m, width) and (n,), with m rows that are. Others may write anything.
     """
-    form = len(layout.widths), layout.segment_bits
     found = []
     whole = np.zeros(len(rows), np.bool_)
     for row, tokens in enumerate(rows):
         with contextlib.suppress(TypeError, ValueError):
-            found.append(decode([tokens], *form))
+            found.append(decode([tokens], of.tokens, of.bits))
             whole[row] = True
-    segments = np.concatenate([np.empty((0, form[0]), np.uint64), *found])
-    return fingerprints_of(segments, layout), whole
+    return of.stored_values(np.concatenate([np.empty((0, of.tokens), np.uint64), *found])), whole
 
 
 def token_json(sketches: Sketches, scheme: Scheme) -> list[str]:
-    """The values of `token_fields` as compact JSON, in a fifth of the time.
+    """Return the values of `token_fields` as compact JSON, in a fifth of the time.
 
     All documents with shingles have JSON of one form, which `token_fields` of the first one shows.
     Their tokens are written into copies of it side by side.
@@ -253,24 +229,18 @@ def token_json(sketches: Sketches, scheme: Scheme) -> list[str]:
     template = _compact(form).encode("ascii")
     text = np.empty((filled.size, len(template)), np.uint8)
     text[:] = np.frombuffer(template, np.uint8)
-    minhash, simhash = scheme.minhash, scheme.simhash
     chosen = sketches.of(filled)
-    for name, value in form.items():
-        start = template.index(f'"{name}":'.encode()) + len(name) + 3
-        if isinstance(value, list):
-            width = len(value[0])
-            shape, strides = (filled.size, len(value), width), (len(template), width + 3, 1)
-            into = np.ndarray(shape, np.uint8, text, start + 2, strides)
-            if name == "minhash" and minhash is not None and chosen.bands is not None:
-                write_into(into, chosen.bands, minhash.token_bits)
-            elif name == "signature" and chosen.values is not None:
-                write_into(into, chosen.values, VALUE_BITS)
-            elif simhash is not None and chosen.fingerprints is not None:
-                segments = segment_values(chosen.fingerprints, simhash.layout)
-                write_into(into, segments, simhash.layout.segment_bits)
-        elif name == "digest":
-            written = np.frombuffer("".join(chosen.digests).encode("ascii"), np.uint8)
-            text[:, start + 1 : start + 1 + len(value)] = written.reshape(filled.size, -1)
+    if form:
+        start = template.index(b'"digest":"') + len('"digest":"')
+        written = np.frombuffer("".join(chosen.digests).encode("ascii"), np.uint8)
+        text[:, start : start + _DIGEST_LENGTH] = written.reshape(filled.size, -1)
+        for each in scheme.sketches:
+            # Behind the name, a bracket and a quote.
+            start = template.index(f'"{each.key}":'.encode()) + len(each.key) + 5
+            width = token_length(each.tokens, each.bits)
+            shape, strides = (filled.size, each.tokens, width), (len(template), width + 3, 1)
+            into = np.ndarray(shape, np.uint8, text, start, strides)
+            write_into(into, each.token_values(chosen.values[each.name]), each.bits)
     whole, width = text.tobytes().decode("ascii"), len(template)
     made = np.empty(len(sketches), np.object_)
     made[filled] = [whole[at : at + width] for at in range(0, len(whole), width)]

@@ -19,7 +19,7 @@ from pyspark.sql.window import Window
 
 from esdedup.pairing.comparison import Reading
 from esdedup.search.buckets import Capped
-from esdedup.search.limits import Limits, require_minhash
+from esdedup.sketch.limits import Limits
 from esdedup.spark.tables import Batches, Tables, mapped
 from esdedup.stores.stop_list import stopped_buckets
 from esdedup.text.arrays import I64, U64, Unsigned, blocks, offsets_of, ranges, run_starts
@@ -43,26 +43,26 @@ _GROUP_LIMIT = "spark.sql.optimizer.windowGroupLimitThreshold"
 class Buckets:
     """The buckets that documents are in.
 
-    kind: of a band hash. bands: of a document. stopped: the bucket numbers of the stop list,
+    dtype: of a band hash. bands: of a document. stopped: the bucket numbers of the stop list,
     ascending.
     """
 
-    kind: np.dtype[Any]
+    dtype: np.dtype[Any]
     bands: int
     stopped: I64
 
     @staticmethod
     def of(reading: Reading) -> Buckets:
         """The buckets of the documents of a reading."""
-        meta = reading.compared
-        at, values = stopped_buckets(meta.stop, "minhash", meta.scheme)
-        kind = np.dtype(reading.kind)
-        stopped = np.sort(_numbers(values.astype(kind), at))
-        return Buckets(kind, require_minhash(meta.scheme).bands, stopped)
+        assert reading.sketch is not None
+        at, values = stopped_buckets(reading.compared.stop, reading.sketch)
+        dtype = np.dtype(reading.dtype)
+        stopped = np.sort(_numbers(values.astype(dtype), at))
+        return Buckets(dtype, reading.sketch.tokens, stopped)
 
     def values(self, bands: Sequence[bytes]) -> Unsigned:
         """The band hashes of n documents, shape (n, bands)."""
-        return np.frombuffer(b"".join(bands), self.kind).reshape(-1, self.bands)
+        return np.frombuffer(b"".join(bands), self.dtype).reshape(-1, self.bands)
 
     def numbers(self, batch: pa.RecordBatch) -> I64:
         """The numbers of the buckets of a batch of n documents, shape (n, bands)."""

@@ -169,12 +169,12 @@ def _sketched(
 def _compared(texts: Sequence[str], reading: Reading) -> tuple[list[str], Mask, Unsigned]:
     """The digests of texts, which of them have words, and their bands, shape (n, bands)."""
     scheme = reading.compared.scheme
-    if reading.metric is None:
+    if reading.sketch is None:
         digests = normalised_digests(texts, scheme.normalisation)[1]
         return digests, np.full(len(texts), True), np.empty((len(texts), 0), np.uint32)
     sketches = sketch(texts, scheme)
-    assert sketches.bands is not None
-    return sketches.digests, sketches.filled, sketches.bands.astype(reading.kind)
+    bands = sketches.values[reading.sketch.name]
+    return sketches.digests, sketches.filled, bands.astype(reading.dtype)
 
 
 def _keep_key(keep: KeepRule, value: Any, text: str) -> bytes:

@@ -13,7 +13,7 @@ from esdedup.exceptions import UsageError
 from esdedup.groups.groups import Grouping, Method
 from esdedup.pairing.comparison import Reading
 from esdedup.pairing.keep_rule import KeepRule
-from esdedup.search.limits import ACTING, MAX_PER_BUCKET, RECALL, Limits
+from esdedup.sketch.limits import ACTING, MAX_PER_BUCKET, RECALL, Limits
 from esdedup.sketch.scheme import Scheme
 from esdedup.spark.components import components
 from esdedup.spark.documents import Documents, numbered
@@ -77,8 +77,6 @@ def find_groups(
     text_fields: Sequence[str],
 ) -> tuple[DataFrame, SparkReport]:
     """The documents with their groups, as `groups` returns them, and the numbers of the job."""
-    if grouping.by_distance:
-        raise UsageError("Spark groups by --metric jaccard only")
     if grouping.split_templates:
         raise UsageError("Spark does not take the documents of templates apart")
     names = id_field, text_fields

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -15,17 +15,8 @@ from esdedup.exceptions import UsageError
 from esdedup.pairing.comparison import Basis, Reading, reading_for
 from esdedup.pairing.keep_rule import KeepRule
 from esdedup.search.buckets import Capped
-from esdedup.search.limits import (
-    LOOKING,
-    MAX_PER_BUCKET,
-    RECALL,
-    Limits,
-    comparing_scheme,
-    narrowed_scheme,
-    require_minhash,
-)
 from esdedup.search.warnings import cut_buckets, lacking_recall
-from esdedup.sketch.banding import expected_recall
+from esdedup.sketch.limits import LOOKING, MAX_PER_BUCKET, RECALL, Limits
 from esdedup.sketch.scheme import Scheme
 from esdedup.spark.candidates import Buckets, candidate_pairs
 from esdedup.spark.documents import Documents, numbered
@@ -131,15 +122,19 @@ def index_of(df: DataFrame, text_fields: Sequence[str]) -> IndexMeta | None:
 
 
 def reading_of(scheme: Scheme | IndexMeta | None, limits: Limits, keep: KeepRule) -> Reading:
-    """Say how texts are compared. Raises UsageError if that can't be by MinHash."""
-    if isinstance(scheme, IndexMeta):
-        limits.check_for_pairs(scheme.scheme)
-        return reading_for(scheme, limits, keep)
-    if scheme is not None and not isinstance(scheme, Scheme):
+    """Return how texts are compared. Raises UsageError for a sketch without Jaccard similarity."""
+    if not isinstance(scheme, Scheme | IndexMeta | None):
         raise UsageError(f"scheme: use a Scheme or an IndexMeta, not {type(scheme).__name__}")
-    chosen = narrowed_scheme(scheme, "jaccard") if scheme else comparing_scheme(Scheme(), limits)
-    limits.check_for_pairs(chosen)
-    return Reading(IndexMeta(chosen), "jaccard", keep, sketching=chosen)
+    of = scheme.scheme if isinstance(scheme, IndexMeta) else scheme or Scheme()
+    chosen = limits.for_pairs(of)
+    if chosen.metric != "jaccard":
+        raise UsageError(f"Spark compares by Jaccard similarity, and not by {chosen.name!r}")
+    if isinstance(scheme, IndexMeta):
+        return reading_for(scheme, limits, keep)
+    if scheme is None:
+        chosen = chosen.for_texts(limits)
+    own = of.only(chosen)
+    return Reading(IndexMeta(own), chosen, keep, sketching=own)
 
 
 def compare(
@@ -152,13 +147,15 @@ def compare(
 ) -> Compared:
     """The similar pairs of documents. Raises UsageError for columns that can't be used."""
     documents = numbered(df, reading, tables, id_field, text_fields)
-    minhash, scheme = require_minhash(reading.compared.scheme), reading.compared.scheme
-    least = limits.least_of(minhash.bands, minhash.rows)
+    sketch, scheme = reading.sketch, reading.compared.scheme
+    assert sketch is not None
+    unswapped = replace(limits, swaps=0)
+    least = sketch.least(unswapped, sketch.tokens)
     pairs, capped = candidate_pairs(documents.compared, reading, limits, tables)
     near = limits.least_similarity
     pairs = sharing(pairs, documents.table, Buckets.of(reading), least)
     edges = verified(pairs, documents.table, scheme, near)
-    recall = expected_recall(near, minhash.bands, minhash.rows, least)
+    recall = sketch.recall(unswapped, sketch.tokens, least) or 0.0
     report = report_on(documents, reading, capped, recall)
     return Compared(documents, tables.kept("edges", edges), report)
 

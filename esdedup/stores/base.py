@@ -119,8 +119,8 @@ class Store(Protocol):
         file's is that of arrival.
         """
 
-    def bucket_sizes(self, kind: str, tokens: Sequence[str], meta: IndexMeta) -> list[int]:
-        """Return the exact number of documents with each minhash or simhash token in searches."""
+    def bucket_sizes(self, key: str, tokens: Sequence[str], meta: IndexMeta) -> list[int]:
+        """Return the exact number of documents with each token of a field in searches."""
 
     def put_stop(self, meta: IndexMeta, stop: tuple[str, ...]) -> None:
         """Replace the stop list of the index; nothing else changes.

@@ -11,12 +11,12 @@ from typing import Any
 
 from esdedup.arguments import check_list, check_type
 from esdedup.exceptions import SchemeMismatch, StoreError, UsageError
-from esdedup.models import FIELD, TOKEN_KINDS
-from esdedup.sketch.scheme import Scheme
+from esdedup.models import FIELD
+from esdedup.sketch.scheme import KINDS, Scheme
 from esdedup.stores.fields import quoted
 from esdedup.stores.stop_list import stop_entries
 
-TOKEN_PATHS = [f"{FIELD}*.{kind}" for kind in TOKEN_KINDS]
+TOKEN_PATHS = [f"{FIELD}*.{kind}*" for kind in KINDS]
 """The lists of tokens, which queries leave out of the documents they return."""
 META_SECONDS = 10.0
 """Seconds after which an open index reads its `IndexMeta` again, because others may change it."""
@@ -129,13 +129,10 @@ def names_of(text_field: TextFields) -> tuple[str, ...]:
 
 def field_mapping(scheme: Scheme) -> dict[str, Any]:
     """Return the mapping of the object field that holds our tokens."""
-    document, *kinds = (
-        json.loads(files("esdedup.mappings").joinpath(f"{name}.json").read_text("utf-8"))
-        for name in ("document", *scheme.kinds)
-    )
-    for kind in kinds:
-        document["properties"] |= kind["properties"]
-    return dict(document)
+    text = files("esdedup.mappings").joinpath("document.json").read_text("utf-8")
+    document: dict[str, Any] = json.loads(text)
+    document["properties"] |= {each.key: each.mapping for each in scheme.sketches}
+    return document
 
 
 def index_mapping(meta: IndexMeta, other_meta: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""The stop list of an index: tokens whose buckets searches leave out, like stop words.
+"""The stop list of an index: tokens whose buckets searches skip, like stop words.
 
-An entry is a token behind its kind, "minhash:0abcde", because tokens of two kinds may look the
-same. The index itself holds the list, beside the scheme, so that every reader leaves out the same.
+An entry is a token behind its field, such as "minhash:0abcde", as tokens of two sketches may be
+equal. The index itself holds the list, beside the scheme, so that every reader leaves out the same.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import replace
 from esdedup.arguments import check_list, check_type
 from esdedup.exceptions import UsageError
 from esdedup.models import CandidateQuery
+from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.tokens import decode_tokens, token_length
 from esdedup.text.arrays import I64, U64
@@ -36,63 +37,54 @@ def stop_entries(tokens: Sequence[str], scheme: Scheme) -> tuple[str, ...]:
     return entries
 
 
-def is_token(token: str, kind: str, scheme: Scheme) -> bool:
-    """Return whether a text has the form of a scheme's tokens of a kind."""
+def is_token(token: str, sketch: Sketch) -> bool:
+    """Return whether a text has the form of a sketch's tokens."""
     try:
-        decode_tokens([token], *_forms(scheme)[kind])
+        decode_tokens([token], sketch.tokens, sketch.bits)
     except ValueError:
         return False
     return True
 
 
-def stopped_tokens(stop: Sequence[str], kind: str) -> frozenset[str]:
-    """Return the tokens of one kind in a stop list."""
+def stopped_tokens(stop: Sequence[str], key: str) -> frozenset[str]:
+    """Return the tokens of one field in a stop list."""
     parts = [entry.partition(":") for entry in stop]
-    return frozenset(token for own, _, token in parts if own == kind)
+    return frozenset(token for own, _, token in parts if own == key)
 
 
-def stopped_buckets(stop: Sequence[str], kind: str, scheme: Scheme) -> tuple[I64, U64]:
-    """Return the buckets of one kind in a stop list: positions and values, each of shape (m,)."""
-    return decode_tokens(sorted(stopped_tokens(stop, kind)), *_forms(scheme)[kind])
+def stopped_buckets(stop: Sequence[str], sketch: Sketch) -> tuple[I64, U64]:
+    """Return the buckets of a sketch in a stop list: positions and values, each of shape (m,)."""
+    tokens = sorted(stopped_tokens(stop, sketch.key))
+    return decode_tokens(tokens, sketch.tokens, sketch.bits)
 
 
 def without(query: CandidateQuery, tokens: Collection[str]) -> CandidateQuery:
     """Return a query without some tokens; its `stopped` counts the groups that lost any.
 
-    A band without its own token, the first of its group, is left out with all of its probes.
+    A group whose first token leads is left out with all of its probes.
     """
-    by_bands = query.kind == "minhash"
     groups = [
-        [] if by_bands and group[0] in tokens else [each for each in group if each not in tokens]
+        [] if query.leads and group[0] in tokens else [each for each in group if each not in tokens]
         for group in query.groups
     ]
     lost = sum(len(left) < len(group) for left, group in zip(groups, query.groups, strict=True))
     return replace(query, groups=[group for group in groups if group], stopped=lost)
 
 
-def _forms(scheme: Scheme) -> dict[str, tuple[int, int]]:
-    """The number of positions and the bits of a value, for each kind of token."""
-    forms: dict[str, tuple[int, int]] = {}
-    if scheme.minhash is not None:
-        forms["minhash"] = scheme.minhash.bands, scheme.minhash.token_bits
-    if scheme.simhash is not None:
-        layout = scheme.simhash.layout
-        forms["simhash"] = len(layout.widths), layout.segment_bits
-    return forms
-
-
 def _entry(text: str, scheme: Scheme) -> str:
     check_type("token", text, "str")
-    kind, colon, token = text.rpartition(":")
-    forms = _forms(scheme)
-    fitting = [own for own in forms if kind in ("", own) and is_token(token, own, scheme)]
-    if not fitting or (colon and not kind):
-        shapes = [f"{own}:{'x' * token_length(*form)}" for own, form in forms.items()]
+    key, colon, token = text.rpartition(":")
+    sketches = {each.key: each for each in scheme.sketches if each.stoppable}
+    fitting = [own for own, each in sketches.items() if key in ("", own) and is_token(token, each)]
+    if not fitting or (colon and not key):
+        shapes = [
+            f"{own}:{'x' * token_length(each.tokens, each.bits)}" for own, each in sketches.items()
+        ]
         raise UsageError(
-            f"{text!r} is not a token of the index's scheme, like {' or '.join(shapes)}:"
+            f"{text!r} is not a token of the index's scheme, such as {' or '.join(shapes)}:"
             " esdedup stats --hot shows some"
         )
     if len(fitting) > 1:
         choices = " or ".join(f"{own}:{token}" for own in fitting)
-        raise UsageError(f"the token {token!r} may be of either kind: say {choices}")
+        raise UsageError(f"several sketches have the token {token!r}: use {choices}")
     return f"{fitting[0]}:{token}"

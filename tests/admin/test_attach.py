@@ -475,7 +475,7 @@ def test_documents_that_keep_something_else_in_our_field(url: str, name: str) ->
     assert all_documents(url, name)["own"] == documents["own"]
     assert len(Path(f"{name}.dead-letter.jsonl").read_text().splitlines()) == 1
     with esdedup.open(url, name) as index:
-        assert len(index.similar(id="d1", metric="hamming", distance=7).matches) <= 5
+        assert len(index.similar(id="d1", sketch="simhash", distance=7).matches) <= 5
         assert list(index.pairs()) == []
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import uuid
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -32,7 +32,7 @@ def name(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     made = f"esdedup-switch-{uuid.uuid4().hex[:10]}"
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("esdedup.index.META_SECONDS", 0.2)
-    monkeypatch.setattr(sys.modules["esdedup.admin.switch"], "WAIT_SECONDS", 0.5)
+    monkeypatch.setattr(import_module("esdedup.admin.switch"), "WAIT_SECONDS", 0.5)
     (tmp_path / "new.json").write_text(json_of(NEW))
     yield made
     delete_index(url, made)
@@ -229,7 +229,7 @@ def test_a_text_field_that_no_document_has(url: str, name: str) -> None:
 
 
 def test_the_same_in_python(url: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["esdedup.admin.switch"], "WAIT_SECONDS", 0.5)
+    monkeypatch.setattr(import_module("esdedup.admin.switch"), "WAIT_SECONDS", 0.5)
     call(url, "PUT", f"/{name}", {"mappings": {"properties": {"body": {"type": "text"}}}})
     fill(url, name, {f"d{n}": {"body": words(n // 2)} for n in range(20)})
     plan = admin.plan_attach(url, name, text_field="body")

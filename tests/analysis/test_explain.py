@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 import esdedup
+from esdedup.analysis.explain import Explanation
 from esdedup.analysis.html import page as html_page
 from esdedup.models import FIELD, Document
 from esdedup.sketch.banding import candidate_probability
-from esdedup.sketch.kinds.segments import Layout
 from tests.conftest import delete_index
 from tests.helpers.commands import Ran, call, esdedup_command, run_command
 
@@ -45,7 +45,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def explained(path: Path, left: str, right: str) -> esdedup.Explanation:
+def explained(path: Path, left: str, right: str) -> Explanation:
     with esdedup.open(path) as index:
         return index.explain(left, right)
 
@@ -62,7 +62,7 @@ def test_the_numbers_of_a_pair(file: Path) -> None:
     assert (pair.left.shingles, pair.right.shingles, pair.shared, pair.union) == (12, 12, 11, 13)
     assert pair.similarity == 11 / 13
     assert not pair.duplicates
-    bands, segments = pair.minhash, pair.simhash
+    bands, segments = pair.bands, pair.segments
     assert bands is not None
     assert segments is not None
     assert (bands.permutations, bands.bands, bands.rows) == (128, 12, 3)
@@ -84,12 +84,12 @@ def test_what_met_is_what_a_search_meets(file: Path) -> None:
         pair = explained(file, left, right)
         with esdedup.open(file) as index:
             (match,) = [m for m in index.similar(id=left).matches if m.id == right]
-            near = index.similar(id=left, metric="hamming", distance=15)
-        assert pair.minhash is not None
-        assert pair.simhash is not None
-        assert (match.similarity, match.matched) == (pair.similarity, pair.minhash.probed)
+            near = index.similar(id=left, sketch="simhash", distance=15)
+        assert pair.bands is not None
+        assert pair.segments is not None
+        assert (match.similarity, match.matched) == (pair.similarity, pair.bands.probed)
         distances = {m.id: m.distance for m in near.matches}
-        assert distances[right] == pair.simhash.distance
+        assert distances[right] == pair.segments.distance
 
 
 @pytest.mark.on_every_server
@@ -106,7 +106,7 @@ def test_tokens_that_met_are_stored_in_both(url: str) -> None:
             met = {meeting.token for meeting in part.met}
             assert met == set(stored[0][kind]) & set(stored[1][kind])
             assert met
-        assert pair.simhash is not None
+        assert pair.segments is not None
         assert [each["digest"] for each in stored] == [pair.left.digest, pair.right.digest]
 
         call(url, "POST", f"/{name}/_update/d?refresh=true", {"doc": {"text": "all new text here"}})
@@ -128,10 +128,10 @@ def test_exact_duplicates(file: Path) -> None:
     pair = explained(file, "c", "c2")
     assert pair.duplicates
     assert pair.similarity == 1.0
-    assert pair.minhash is not None
-    assert pair.simhash is not None
-    assert (pair.minhash.estimate, pair.minhash.standard_error) == (1.0, 0.0)
-    assert (len(pair.minhash.met), len(pair.simhash.met), pair.simhash.distance) == (12, 4, 0)
+    assert pair.bands is not None
+    assert pair.segments is not None
+    assert (pair.bands.estimate, pair.bands.standard_error) == (1.0, 0.0)
+    assert (len(pair.bands.met), len(pair.segments.met), pair.segments.distance) == (12, 4, 0)
     # Punctuation makes another digest, and the same shingles.
     other = explained(file, "a", "c")
     assert (other.duplicates, other.similarity) == (False, 1.0)
@@ -140,9 +140,9 @@ def test_exact_duplicates(file: Path) -> None:
 def test_texts_without_words_have_no_tokens_that_could_meet(file: Path) -> None:
     pair = explained(file, "empty", "also empty")
     assert (pair.similarity, pair.shared, pair.union) == (0.0, 0, 0)
-    assert pair.minhash is None
-    assert pair.simhash is None
-    assert explained(file, "a", "empty").simhash is None
+    assert pair.bands is None
+    assert pair.segments is None
+    assert explained(file, "a", "empty").segments is None
     shown = command(file, "a", "empty", "--table").out
     assert "empty: the text has no words, so it has no tokens" in shown
 
@@ -168,25 +168,22 @@ def test_what_a_scheme_lacks_is_absent(tmp_path: Path, missing: str) -> None:
     assert line["similarity"] == 11 / 13
     assert line["simhash" if missing == "minhash" else "minhash"] is not None
     shown = command(path, "a", "b", "--table").out + page.read_text("utf-8")
-    gone, there = ("MinHash", "Hamming") if missing == "minhash" else ("Hamming", "MinHash")
+    gone, there = ("signatures", "Hamming") if missing == "minhash" else ("Hamming", "signatures")
     assert gone not in shown
     assert there in shown
 
 
-def test_segments_of_several_blocks(tmp_path: Path) -> None:
-    layout = Layout(128, 8, 2)
-    scheme = esdedup.Scheme(simhash=esdedup.SimHash(layout))
+def test_segments_of_128_bits(tmp_path: Path) -> None:
+    scheme = esdedup.Scheme([esdedup.MinHash(), esdedup.SimHash(128, 8)])
     with esdedup.open(tmp_path / "x.db", scheme=scheme) as index:
         index.add(DOCUMENTS)
         pair = index.explain("a", "b")
-    assert pair.simhash is not None
-    assert (pair.simhash.bits, pair.simhash.segments, len(pair.simhash.blocks)) == (128, 28, 8)
-    equal = {at for at, block in enumerate(pair.simhash.blocks) if block.left == block.right}
-    assert [set(meeting.blocks) <= equal for meeting in pair.simhash.met] == (
-        [True] * math.comb(len(equal), 2)
-    )
+    assert pair.segments is not None
+    assert (pair.segments.bits, pair.segments.segments, len(pair.segments.blocks)) == (128, 8, 8)
+    equal = [at for at, block in enumerate(pair.segments.blocks) if block.left == block.right]
+    assert [meeting.position for meeting in pair.segments.met] == equal
     shown = command(tmp_path / "x.db", "a", "b", "--table").out
-    assert shown.count("^") == pair.simhash.distance
+    assert shown.count("^") == pair.segments.distance
 
 
 def test_stored_tokens_of_another_scheme(file: Path) -> None:

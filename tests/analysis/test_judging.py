@@ -11,6 +11,8 @@ import pytest
 from esdedup.analysis.judging import FLOOR, Pool, drawn_of, estimates, make_pool
 from esdedup.exceptions import UsageError
 from esdedup.models import Document, natural
+from esdedup.sketch.kinds.simhash import SimHash
+from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import shingle_sets
 from esdedup.stores import Store
 from esdedup.stores.judgements import Judgements
@@ -151,6 +153,6 @@ def test_an_empty_index_has_an_empty_pool(store: Store) -> None:
 
 @local
 def test_an_index_without_minhash_is_refused(store: Store) -> None:
-    meta = replace(META, scheme=replace(META.scheme, minhash=None))
-    with pytest.raises(UsageError, match="no MinHash tokens"):
+    meta = replace(META, scheme=Scheme([SimHash()]))
+    with pytest.raises(UsageError, match="no sketch with bands"):
         make_pool(store, meta)

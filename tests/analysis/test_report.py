@@ -140,7 +140,7 @@ def test_numbers_are_those_of_cluster(place: Place) -> None:
     for options in (
         ["--method", "components"],
         ["--method", "leader", "--threshold", "0.9", "--keep", "last"],
-        ["--metric", "hamming", "--distance", "7", "--method", "components"],
+        ["--sketch", "simhash", "--distance", "7", "--method", "components"],
         ["--exact"],
     ):
         line, page, ran = reported(place, *options)
@@ -318,7 +318,7 @@ def test_what_is_missing_is_said(place: Place) -> None:
     fill(place, copies)
     with esdedup.open(place.target, place.index) as index:
         index.store.write([esdedup.Document("bare", {"text": "no tokens"})])
-        index.stop([index.hot_buckets(1, kinds=("minhash",)).buckets[0].entry])
+        index.stop([index.hot_buckets(1, sketches=("minhash",)).buckets[0].entry])
     line, page, ran = reported(
         place, "--method", "components", "--threshold", "0.85", "--max-per-bucket", "10"
     )

@@ -16,12 +16,12 @@ from esdedup.analysis.distribution import bars, similarity_histogram
 from esdedup.analysis.sampling import sample_neighbours, texts_of_index
 from esdedup.analysis.tuning import expectation
 from esdedup.models import Document, Query
-from esdedup.search.limits import Limits
 from esdedup.search.similar import similar
+from esdedup.sketch.limits import Limits
 from esdedup.sketch.sketch import shingle_sets
 from esdedup.stores import Store
 from esdedup.stores.mapping import IndexMeta
-from tests.helpers.commands import Ran, run_command
+from tests.helpers.commands import run_command
 from tests.helpers.documents import with_tokens
 from tests.helpers.places import META, OpenStore, Place, write
 
@@ -73,8 +73,7 @@ def test_a_sample_of_all_is_exact(store: Store) -> None:
     fill(store, texts)
     found = sample_neighbours(store, META, 1_000)
     assert (found.sampled, found.without_text, found.truncated) == (200, 0, 0)
-    minhash = META.scheme.minhash
-    assert minhash is not None
+    minhash = META.scheme.banded
     for threshold in (0.3, 0.5, 0.8, 1.0):
         got = expectation(found.neighbours, threshold, minhash).similar
         assert got == pytest.approx(truth(texts, threshold))
@@ -85,8 +84,7 @@ def test_a_sample_tells_of_the_whole(store: Store) -> None:
     fill(store, texts)
     asked: list[int] = []
     found = sample_neighbours(store, META, 150, seed=2, on_query=asked.append)
-    minhash = META.scheme.minhash
-    assert minhash is not None
+    minhash = META.scheme.banded
     assert asked == sorted(asked)
     assert asked[-1] == found.sampled == 150
     assert found.neighbours.documents == 600
@@ -121,7 +119,7 @@ def test_documents_without_a_text_and_too_many_candidates_are_told(store: Store)
 
 def test_an_index_without_bands_tells_nothing(open_store: OpenStore) -> None:
     store = open_store()
-    meta = IndexMeta(esdedup.Scheme(minhash=None))
+    meta = IndexMeta(esdedup.Scheme([esdedup.SimHash()]))
     store.create(meta)
     with pytest.raises(esdedup.UsageError, match="no MinHash tokens"):
         sample_neighbours(store, meta, 10)
@@ -153,8 +151,7 @@ def test_the_command_chooses_a_scheme_that_can_be_used(
     assert wasted == sorted(wasted, reverse=True)
     scheme = esdedup.Scheme.from_json(json.loads(written.read_text("utf-8")))
     assert scheme.to_json() == answer["scheme"]
-    assert scheme.minhash == esdedup.MinHash(128, 9, 5)
-    assert scheme.simhash == META.scheme.simhash
+    assert scheme.sketches == (esdedup.MinHash(128, 9, 5), esdedup.SimHash())
     with esdedup.open(tmp_path / "other.db", scheme=scheme) as index:
         index.add({"id": str(at), "text": text} for at, text in enumerate(texts))
         found = len(list(index.pairs(threshold=0.7).every()))
@@ -192,7 +189,9 @@ def test_a_scheme_file_keeps_all_but_its_bands(tmp_path: Path) -> None:
 def test_a_scheme_keeps_its_permutations_and_single_values(
     place: Place, open_store: OpenStore
 ) -> None:
-    meta = IndexMeta(esdedup.Scheme(minhash=esdedup.MinHash(256, 23, 3, signature=64)))
+    meta = IndexMeta(
+        esdedup.Scheme([esdedup.MinHash(256, 23, 3), esdedup.Signature(64), esdedup.SimHash()])
+    )
     store = open_store()
     store.create(meta)
     fill(store, corpus(20), meta)
@@ -280,7 +279,7 @@ def test_plain_characters_where_there_are_no_others(monkeypatch: pytest.MonkeyPa
     assert "#####" in text
 
 
-# Weights counted in an index
+# Weights counted in files
 
 BOILERPLATE = "本公司保留对此文件的最终解释权未经书面许可任何单位和个人不得转载复制或者用于商业用途"
 TOPICS = [
@@ -300,77 +299,31 @@ def notices() -> list[str]:
     return [*texts, texts[40].replace("任何", "")]
 
 
-def counted(place: Place, *options: str) -> Ran:
-    jieba = ["--shingle", "jieba:1", "--features", "1", "--no-minhash", "--idf-from-index"]
-    return run_command("scheme", *jieba, *options, *where(place))
-
-
-def distances(scheme: esdedup.Scheme, texts: list[str], tmp_path: Path, name: str) -> Any:
-    with esdedup.open(tmp_path / f"{name}.db", scheme=scheme) as index:
+def distances(scheme: Any, texts: list[str], file: Path) -> set[tuple[int, int]]:
+    with esdedup.open(file, scheme=esdedup.Scheme.from_json(scheme)) as index:
         index.add({"id": str(at), "text": text} for at, text in enumerate(texts))
-        return {
-            (int(pair.left), int(pair.right)) for pair in index.pairs(metric="hamming", distance=7)
-        }
+        found = index.pairs(sketch="simhash", distance=7)
+        return {(int(pair.left), int(pair.right)) for pair in found}
 
 
-@pytest.mark.on_every_server
-def test_weights_from_an_index_make_boilerplate_count_less(
-    place: Place, open_store: OpenStore, tmp_path: Path
+def test_weights_from_files_make_boilerplate_count_less(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("jieba")
+    monkeypatch.chdir(tmp_path)
     texts = notices()
-    store = open_store()
-    meta = IndexMeta(esdedup.Scheme(), ("正文",))
-    store.create(meta)
-    documents = [Document(f"d{at}", {"正文": text}) for at, text in enumerate(texts)]
-    write(store, with_tokens(documents, meta))
-    done = counted(place)
-    assert (done.status, done.err) == (0, "")
-    weighted = esdedup.Scheme.from_json(done.json[0])
-    assert weighted.simhash is not None
-    assert weighted.simhash.table is not None
+    lines = (json.dumps({"正文": text}) for text in texts)
+    Path("notices.jsonl").write_text("\n".join(lines), "utf-8")
+    jieba = ("scheme", "--shingle", "jieba:1", "--features", "1", "--no-minhash")
+    (plain,) = run_command(*jieba).json
+    (weighted,) = run_command(*jieba, "--idf-from", "notices.jsonl", "--text-field", "正文").json
+    (simhash,) = esdedup.Scheme.from_json(weighted).sketches
+    assert isinstance(simhash, esdedup.SimHash)
+    assert simhash.table is not None
     # What is in every document weighs 1; what is in few of 79, several times that.
-    assert weighted.simhash.table.weights.min() == 256
-    assert weighted.simhash.table.weights.max() > 3 * 256
-    (plain_scheme,) = run_command(
-        "scheme", "--shingle", "jieba:1", "--features", "1", "--no-minhash"
-    ).json
-    same = {(40, 78)}
-    without = distances(esdedup.Scheme.from_json(plain_scheme), texts, tmp_path, "plain")
-    found = distances(weighted, texts, tmp_path, "weighted")
-    assert same <= without
-    assert same <= found
+    assert simhash.table.weights.min() == 256
+    assert simhash.table.weights.max() > 3 * 256
+    without = distances(plain, texts, tmp_path / "plain.db")
+    found = distances(weighted, texts, tmp_path / "weighted.db")
+    assert {(40, 78)} <= found & without
     assert len(found) < len(without) / 2
-    assert counted(place).out == done.out
-    assert counted(place, "--sample", "10000").out == done.out
-    assert counted(place, "--sample", "20").out not in ("", done.out)
-
-
-def test_weights_from_an_index_in_whatever_order(place: Place, open_store: OpenStore) -> None:
-    texts = corpus(300)
-    answers = []
-    for order in (texts, texts[::-1]):
-        store = open_store()
-        store.create(META)
-        fill(store, order)
-        answers.append(run_command("scheme", "--idf-from-index", *where(place)).out)
-        store.delete([f"d{at}" for at in range(300)])
-        store.refresh()
-    assert answers[0] == answers[1] != ""
-
-
-def test_weights_from_an_index_that_has_none(place: Place, store: Store) -> None:
-    done = counted(place)
-    assert done.status == 2
-    assert "has no texts to count features in" in done.err
-    store.close()
-    missing = run_command("scheme", "--idf-from-index", *where(place)[:2], "--index", "absent-one")
-    assert missing.status == 1
-    assert "absent-one" in missing.err
-
-
-def test_weights_of_one_kind_only() -> None:
-    done = run_command("scheme", "--idf-from-index", "--idf-from", "x.jsonl")
-    assert done.status == 2
-    assert "use one of" in done.err
-    assert "--sample requires" in run_command("scheme", "--sample", "5").err

@@ -97,7 +97,7 @@ def test_the_whole_path_on_a_local_file() -> None:
     assert result["query"] == "a"
     assert [match["id"] for match in result["matches"]] == ["b"]
     assert result["truncated"] is False
-    (near,) = rows(run("similar", "--text", ARTICLES[3]["text"], "-m", "hamming", "-d", "9"))
+    (near,) = rows(run("similar", "--text", ARTICLES[3]["text"], "--sketch", "simhash", "-d", "9"))
     assert near["matches"][0] == {"id": "d", "distance": 0, "matched": 4}
     (stats,) = rows(run("stats"))
     assert (stats["documents"], stats["sketched"], stats["text_fields"]) == (6, 6, ["text"])
@@ -252,10 +252,13 @@ USAGE = [
     (["similar"], "one of --text, --file, --id and --batch"),
     (["similar", "--text", "x", "--id", "a"], "one of --text, --file, --id and --batch"),
     (["similar", "--text", "x", "-t", "1.5"], "threshold 1.5"),
-    (["similar", "--text", "x", "-d", "3"], "--distance requires"),
-    (["similar", "--text", "x", "-m", "hamming", "-d", "64"], "distance 64"),
-    (["similar", "--text", "x", "-m", "hamming", "-t", "0.5"], "--threshold requires"),
-    (["similar", "--text", "x", "-m", "hamming", "--nearest"], "--nearest requires"),
+    (["similar", "--text", "x", "-d", "3"], "'minhash' compares by Jaccard"),
+    (["similar", "--text", "x", "--sketch", "simhash", "-d", "64"], "distance 64"),
+    (["similar", "--text", "x", "--sketch", "simhash", "-t", "0.5"], "--threshold can't be"),
+    (
+        ["similar", "--text", "x", "--sketch", "simhash", "--nearest"],
+        "'simhash' compares by Hamming",
+    ),
     (
         ["similar", "--text", "x", "-t", "0.5", "--nearest"],
         "--nearest can't be combined with --threshold",
@@ -263,10 +266,10 @@ USAGE = [
     (["similar", "--text", "x", "-t", "0"], "threshold 0.0"),
     (["similar", "--text", "x", "--recall", "1"], "recall 1.0"),
     (["query", "--text", "x", "--recall", "0"], "recall 0.0"),
-    (["scheme", "--signature", "129"], "signature 129"),
-    (["similar", "--text", "x", "-m", "hamming", "-d", "40"], "terms a query"),
-    (["pairs", "-m", "hamming", "-t", "0.9"], "--threshold requires"),
-    (["pairs", "-m", "hamming", "-t", "0.5"], "--threshold requires"),
+    (["scheme", "--signature", "5000"], "signature 5000"),
+    (["similar", "--text", "x", "--sketch", "simhash", "-d", "40"], "terms a query"),
+    (["pairs", "--sketch", "simhash", "-t", "0.9"], "--threshold can't be"),
+    (["pairs", "--sketch", "simhash", "-t", "0.5"], "--threshold can't be"),
     (["pairs", "-t", "0"], "threshold 0.0"),
     (["pairs", "--url", "ftp://x"], "use http://host:port"),
     (["pairs", "--url", "http://h:1", "--username", "u"], "both a user name and a password"),
@@ -309,16 +312,12 @@ def test_an_archive_that_breaks_off(folder: Path) -> None:
 
 def test_schemes(folder: Path) -> None:
     (folder / "stop.txt").write_text("The\n的\n", "utf-8")
-    (folder / "given.json").write_text('{"weights": {"the new": 3.5}, "default": 1}')
-    (folder / "frequencies.json").write_text('{"documents": 10, "frequencies": {"the new": 9}}')
     variants = {
         "char": ["--shingle", "char:5", "--threshold", "0.8", "--seed", "9"],
         "bands": ["--bands", "8", "--rows", "4", "--token-bits", "48", "--no-simhash"],
-        "manku": ["--segments", "6c3", "--no-minhash", "--stop-words", "stop.txt"],
+        "segments": ["--segments", "8x8", "--no-minhash", "--stop-words", "stop.txt"],
         "wide": ["--segments", "4x32", "--features", "1", "--weighting", "binary"],
         "two": ["--segments", "2x32", "--normalise", "NFC", "--no-casefold"],
-        "weights": ["--weights", "given.json"],
-        "df": ["--weights", "frequencies.json"],
         "idf": ["--idf-from", "articles.jsonl"],
     }
     ids = set()
@@ -364,7 +363,7 @@ def test_a_look_says_what_it_can_find() -> None:
     assert done.err.count("about 60.9% are found") == 1
     (body,) = rows(run("query", "--text", ARTICLES[0]["text"], "--threshold", "0.9"))
     assert body["query"]["bool"]["minimum_should_match"] == 4
-    (answer,) = rows(run("similar", "--id", "a", "--metric", "hamming"))
+    (answer,) = rows(run("similar", "--id", "a", "--sketch", "simhash"))
     assert answer["expected_recall"] is None
 
 
@@ -524,9 +523,9 @@ def test_a_cluster_answers_as_the_local_file_does(
 ) -> None:
     commands = [
         ["pairs"],
-        ["pairs", "-m", "hamming", "-d", "7"],
+        ["pairs", "--sketch", "simhash", "-d", "7"],
         ["similar", "--id", "a"],
-        ["similar", "--text", ARTICLES[4]["text"], "-m", "hamming", "-d", "9", "--source"],
+        ["similar", "--text", ARTICLES[4]["text"], "--sketch", "simhash", "-d", "9", "--source"],
     ]
     run("index", "articles.jsonl")
     local = [run(*command).out for command in commands]

@@ -16,7 +16,7 @@ import esdedup.tabular
 from tests.helpers.commands import run_command, write_lines
 
 ENDINGS = ["parquet", "arrow", "jsonl"]
-METRICS = [["-t", "0.5"], ["--metric", "hamming"]]
+METRICS = [["-t", "0.5"], ["--sketch", "simhash"]]
 
 
 @pytest.fixture(autouse=True)

@@ -24,12 +24,12 @@ LOCAL = {
     "index": [["index", ARTICLES]],
     "similar": [
         ["similar", "--id", "en-08", "--source"],
-        ["similar", "--id", "en-06", "--metric", "hamming"],
+        ["similar", "--id", "en-06", "--sketch", "simhash"],
     ],
-    "pairs": [["pairs"], ["pairs", "--metric", "hamming"]],
+    "pairs": [["pairs"], ["pairs", "--sketch", "simhash"]],
     "pairs --output": [["pairs", "--output", "pairs.parquet"]],
     "group": [["group", *EDGES], ["group"]],
-    "dedup": [["dedup"], ["dedup", "--metric", "hamming"]],
+    "dedup": [["dedup"], ["dedup", "--sketch", "simhash"]],
     "dedup --apply": [
         ["dedup", "--apply", "--yes", "--action", "delete", "--log", "deleted"],
         ["undo", "deleted", "--yes"],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import itertools
 import json
 import random
@@ -215,8 +214,7 @@ def test_a_chain_is_one_component_and_several_leaders(stored: Path) -> None:
 def test_groups_by_hamming_distance(
     stored: Path, texts: dict[str, str], method: Any, distance: int | None
 ) -> None:
-    prints = sketch(list(texts.values()), esdedup.Scheme()).fingerprints
-    assert prints is not None
+    prints = sketch(list(texts.values()), esdedup.Scheme()).values["simhash"]
     numbers = dict(zip(texts, prints[:, 0].tolist(), strict=True))
     near = {
         (a, b): -float((numbers[a] ^ numbers[b]).bit_count())
@@ -224,7 +222,7 @@ def test_groups_by_hamming_distance(
         if (numbers[a] ^ numbers[b]).bit_count() <= (distance or 3)
     }
     with esdedup.open(stored) as index:
-        found = index.groups(metric="hamming", distance=distance, method=method)
+        found = index.groups(sketch="simhash", distance=distance, method=method)
     expected = components(list(texts), near) if method == "components" else leaders(texts, near)
     assert partition_of(found) == expected
     assert found.grouping.limits.distance == (distance or 3)
@@ -240,7 +238,7 @@ def test_equal_texts_are_one_row_also_those_without_words(tmp_path: Path) -> Non
     with esdedup.open(tmp_path / "a.db") as index:
         index.add([*equal, *empty])
         every: list[dict[str, Any]] = [
-            {}, {"method": "components"}, {"metric": "hamming"}, {"exact": True}
+            {}, {"method": "components"}, {"sketch": "simhash"}, {"exact": True}
         ]  # fmt: skip
         for options in every:
             group, wordless = index.groups(**options)
@@ -254,12 +252,7 @@ def test_equal_texts_are_one_row_also_those_without_words(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("kind", ["minhash", "simhash"])
 def test_exact_groups_with_tokens_of_one_kind(kind: str, tmp_path: Path) -> None:
-    whole = esdedup.Scheme()
-    scheme = (
-        dataclasses.replace(whole, simhash=None)
-        if kind == "minhash"
-        else dataclasses.replace(whole, minhash=None)
-    )
+    scheme = esdedup.Scheme([esdedup.Scheme().sketch(kind)])
     with esdedup.open(tmp_path / "a.db", scheme=scheme) as index:
         index.add([{"id": f"{n}", "text": text} for n, text in enumerate(["同", "同", "", ""])])
         (group,) = index.groups(exact=True)
@@ -352,7 +345,7 @@ def test_documents_of_groups_get_them_and_others_lose_theirs(
     assert (again["written"], again["unchanged"]) == (0, len(texts))
     assert answer["sizes"] == again["sizes"]
     # By another rule and metric, the old marks go.
-    run(target, "group", "--metric", "hamming", "--keep", "longest", cwd=tmp_path)
+    run(target, "group", "--sketch", "simhash", "--keep", "longest", cwd=tmp_path)
     found = marks(target)
     assert {mark[2] for mark in found.values()} == {None}
     assert all((mark[1] is None) == (mark[3] is None) for mark in found.values())
@@ -637,11 +630,11 @@ def test_a_folder_that_goes_away_is_told(tmp_path: Path) -> None:
     ("options", "said"),
     [
         (["--keep", "best"], "newest:FIELD"),
-        (["--metric", "hamming", "--threshold", "0.8"], "--threshold requires --metric jaccard"),
+        (["--sketch", "simhash", "--threshold", "0.8"], "--threshold requires --metric jaccard"),
         (["--distance", "3"], "--distance requires --metric hamming"),
         (["--threshold", "0"], "similarity above 0"),
         (["--exact", "--threshold", "0.5"], "--exact can't be combined with"),
-        (["--exact", "--metric", "hamming"], "--exact can't be combined with"),
+        (["--exact", "--sketch", "simhash"], "--exact can't be combined with"),
     ],
 )
 def test_options_that_do_not_go(options: list[str], said: str, tmp_path: Path) -> None:

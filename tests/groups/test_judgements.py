@@ -28,8 +28,8 @@ from tests.helpers.places import Place
 WAYS: list[dict[str, Any]] = [
     {"method": "leader", "threshold": 0.6},
     {"method": "components", "threshold": 0.6},
-    {"method": "leader", "metric": "hamming", "distance": 15},
-    {"method": "components", "metric": "hamming", "distance": 15},
+    {"method": "leader", "sketch": "simhash", "distance": 15},
+    {"method": "components", "sketch": "simhash", "distance": 15},
     {"exact": True},
 ]
 
@@ -402,7 +402,7 @@ def test_texts_without_words_are_as_unlike_as_can_be(local: esdedup.Index, metho
     local.judge("a", "b", "duplicate")
     ((member,),) = [each.members for each in local.groups(method=method)]
     assert (member.id, member.similarity) == ("b", 0.0)
-    found = local.groups(method=method, metric="hamming", distance=3)
+    found = local.groups(method=method, sketch="simhash", distance=3)
     ((member,),) = [each.members for each in found]
     assert member.distance == 64
 

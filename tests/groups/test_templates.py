@@ -141,7 +141,7 @@ def test_words_of_examples_are_text(place: Place) -> None:
     assert "<b>" not in Path("page.html").read_text("utf-8")
 
 
-@pytest.mark.parametrize("other", [["--exact"], ["--metric", "hamming"]])
+@pytest.mark.parametrize("other", [["--exact"], ["--sketch", "simhash"]])
 def test_templates_are_split_by_similarity_only(other: list[str]) -> None:
     Path("a.jsonl").write_text(json.dumps({"id": "1", "text": "one two three"}), "utf-8")
     assert run_command("index", "a.jsonl").status == 0

@@ -39,7 +39,7 @@ def foreign(index: esdedup.Index) -> dict[str, dict[str, Any]]:
 def test_tokens_in_other_forms(place: Place, index: esdedup.Index) -> None:
     documents = foreign(index)
     fill(str(place.target), place.index, documents)
-    result = index.similar(words(1), metric="hamming")
+    result = index.similar(words(1), sketch="simhash")
     assert [(match.id, match.distance) for match in result.matches] == [("array", 0), ("plain", 0)]
     assert result.candidates == len(documents)
     assert {match.id for match in index.similar(words(1)).matches} == documents.keys()

@@ -215,7 +215,7 @@ def test_texts_without_words_are_like_equal_ones(index: esdedup.Index) -> None:
     assert (report.created, report.duplicates) == (5, 1)
     report = add(index, {"g": "", "h": "——", "i": "!!"}, DuplicatePolicy("skip"))
     assert (report.created, report.duplicates) == (1, 2)
-    for options in ({}, {"metric": "hamming"}, {"threshold": None}):
+    for options in ({}, {"sketch": "simhash"}, {"threshold": None}):
         found = index.similar(text="！！", **options)
         assert [match.id for match in found.matches] == ["f"]
         assert (found.matches[0].similarity or 1.0, found.matches[0].distance or 0) == (1.0, 0)
@@ -282,7 +282,9 @@ def test_the_command(place: Place, target: list[str]) -> None:
 
 
 def test_an_index_without_minhash_is_told_before_anything_is_written(place: Place) -> None:
-    with esdedup.open(place.target, place.index, scheme=esdedup.Scheme(minhash=None)) as index:
+    with esdedup.open(
+        place.target, place.index, scheme=esdedup.Scheme([esdedup.SimHash()])
+    ) as index:
         with pytest.raises(esdedup.UsageError, match=r"to skip .*needs MinHash") as e:
             add(index, {"": "", "a": "one two three"}, DuplicatePolicy("skip"))
         assert "metric" not in str(e.value)

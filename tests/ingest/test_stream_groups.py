@@ -23,7 +23,7 @@ from esdedup.groups.marks import mark_groups
 from esdedup.ingest import ingest
 from esdedup.ingest import policies as duplicates
 from esdedup.records.files import BadRecord, Record
-from esdedup.search.limits import Limits
+from esdedup.sketch.limits import Limits
 from esdedup.sketch.sketch import shingle_sets, sketch
 from esdedup.text.jaccard import hamming, jaccard
 from tests.helpers.commands import run_command, write_lines
@@ -32,7 +32,7 @@ from tests.helpers.processes import await_true, start_command
 
 SCHEME = esdedup.Scheme()
 JACCARD = DuplicatePolicy("group", 0.6)
-HAMMING = DuplicatePolicy("group", metric="hamming")
+HAMMING = DuplicatePolicy("group", sketch="simhash")
 Texts = dict[str, str]
 Marks = dict[str, dict[str, Any]]
 
@@ -71,8 +71,7 @@ def by_brute_force(texts: Texts, policy: DuplicatePolicy) -> Marks:
     ids, contents = list(texts), list(texts.values())
     sets = shingle_sets(contents, SCHEME)
     sketches = sketch(contents, SCHEME)
-    prints = sketches.fingerprints
-    assert prints is not None
+    prints = sketches.values["simhash"]
     marks: Marks = {}
     leaders: list[int] = []
     first: dict[str, int] = {}
@@ -84,7 +83,7 @@ def by_brute_force(texts: Texts, policy: DuplicatePolicy) -> Marks:
         if digest in first:
             original = ids[first[digest]]
             value: dict[str, Any] = {"similarity": 1.0}
-            if policy.metric == "hamming":
+            if policy.sketch == "simhash":
                 value = {"distance": 0}
             marks[id] = (
                 marks[original]
@@ -96,7 +95,7 @@ def by_brute_force(texts: Texts, policy: DuplicatePolicy) -> Marks:
         if not sketches.filled[row]:
             continue
         before, me = np.array(leaders, np.int64), np.full(len(leaders), row)
-        if policy.metric == "jaccard":
+        if policy.sketch is None:
             name, sign, most = "similarity", -1, -policy.threshold
             values: list[float] = jaccard(sets, before, me).tolist()
         else:
@@ -368,12 +367,12 @@ def test_the_command(place: Place, target: list[str]) -> None:
     arguments = ("index", "some.jsonl", "--json", *target, "--on-duplicate", "group")
     for options in (
         ("--distance", "3"),
-        ("--metric", "hamming", "--distance", "60"),
-        ("--metric", "hamming", "--threshold", "0.5"),
+        ("--sketch", "simhash", "--distance", "60"),
+        ("--sketch", "simhash", "--threshold", "0.5"),
     ):
         ran = run_command(*arguments, *options)
         assert (ran.status, ran.out) == (2, "")
-    ran = run_command(*arguments, "--metric", "hamming")
+    ran = run_command(*arguments, "--sketch", "simhash")
     assert ran.status == 0
     expected = by_brute_force(texts, HAMMING)
     with esdedup.open(place.target, place.index) as index:
@@ -409,10 +408,10 @@ def test_leaders_of_a_whole_index_are_those_of_its_documents_in_their_order(
     policy = DuplicatePolicy("group", threshold)
     grouping = Grouping(Limits(threshold=threshold, least=1))
     if by_distance:
-        policy = DuplicatePolicy("group", metric="hamming", distance=6)
-        grouping = Grouping(Limits("hamming", distance=6))
+        policy = DuplicatePolicy("group", sketch="simhash", distance=6)
+        grouping = Grouping(Limits("simhash", distance=6))
     # Bands of one row miss nothing at these thresholds.
-    scheme = esdedup.Scheme(minhash=esdedup.MinHash(bands=128, rows=1))
+    scheme = esdedup.Scheme([esdedup.MinHash(bands=128, rows=1), esdedup.SimHash()])
     with tempfile.TemporaryDirectory() as folder:
         index = esdedup.open(Path(folder) / "a.db", scheme=scheme)
         for first in range(0, len(documents), batch):

@@ -21,7 +21,7 @@ from esdedup.pairing.strings import Strings, natural_order
 from tests.helpers.commands import run_command, words, write_lines
 from tests.helpers.places import Place
 
-FEW = esdedup.Scheme(minhash=esdedup.MinHash(permutations=12, bands=4, rows=3), seed=7)
+FEW = esdedup.Scheme([esdedup.MinHash(permutations=12, bands=4, rows=3), esdedup.SimHash()], seed=7)
 """Bands that find 41% of the pairs at Jaccard 0.5, and 94% at 0.8."""
 
 
@@ -56,12 +56,12 @@ def test_pairs_reach_the_recall_that_stored_bands_do_not(index: esdedup.Index) -
     assert {(pair.left, pair.right) for pair in less} < {(pair.left, pair.right) for pair in asked}
     # No scheme has more bands for it: the warning of low recall is the only one.
     assert index.pairs(threshold=0.0001).basis.read == "tokens"
-    by_distance = index.pairs(metric="hamming")
+    by_distance = index.pairs(sketch="simhash")
     assert (by_distance.basis.read, by_distance.basis.bands) == ("tokens", None)
 
 
 def test_with_a_stop_list_stored_tokens_are_read(index: esdedup.Index) -> None:
-    (hot, *_) = index.hot_buckets(1, kinds=["minhash"]).buckets
+    (hot, *_) = index.hot_buckets(1, sketches=["minhash"]).buckets
     index.stop([hot.token])
     assert index.pairs(threshold=0.5).basis.read == "tokens"
     index.stop([])

@@ -22,7 +22,7 @@ from esdedup.pairing import scan as work_folder
 from esdedup.pairing.edges import EdgeCounts, Edges
 from esdedup.pairing.scan import WorkFolder
 from esdedup.search import buckets
-from esdedup.search.limits import Limits
+from esdedup.sketch.limits import Limits
 from esdedup.text.hashing import xxh3
 from tests.helpers import reference
 from tests.helpers.commands import run_command, words, write_lines
@@ -330,7 +330,7 @@ def test_a_run_that_was_killed_goes_on_with_the_same_edges_only(
     ("options", "said"),
     [
         (["--exact"], "--exact does not go with edges"),
-        (["--metric", "hamming"], "--metric hamming does not go with edges"),
+        (["--sketch", "simhash"], "--metric hamming does not go with edges"),
         (["--recall", "0.9"], "--recall does not go with edges"),
         (["--max-per-bucket", "9"], "--max-per-bucket does not go with edges"),
         (["--edge-fields", "left"], "--edge-fields left: name two, as left,right"),

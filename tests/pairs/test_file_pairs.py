@@ -41,7 +41,7 @@ def documents(count: int) -> list[dict[str, Any]]:
     [
         (["-t", "0.4"], "1"),
         (["-t", "0.4"], "3"),
-        (["-m", "hamming", "-d", "9"], "1"),
+        (["--sketch", "simhash", "-d", "9"], "1"),
         (["--max-per-bucket", "3"], "1"),
     ],
 )
@@ -130,12 +130,12 @@ def test_a_scheme_of_its_own() -> None:
     write_lines(
         Path("a.jsonl"), [{"id": n, "body": text} for n, text in ((1, "abcdefgh"), (2, "abcdefgx"))]
     )
-    scheme = esdedup.Scheme(shingling=esdedup.Shingling("char", 3), simhash=None)
+    scheme = esdedup.Scheme([esdedup.MinHash()], shingling=esdedup.Shingling("char", 3))
     Path("scheme.json").write_text(json.dumps(scheme.to_json()), "utf-8")
     options = ["--scheme", "scheme.json", "--text-field", "body"]
     (pair,) = run_command("pairs", "a.jsonl", "--json", *options).json
     assert pair == {"left": "1", "right": "2", "similarity": 5 / 7, "equal": False}
-    wrong = run_command("pairs", "a.jsonl", "-m", "hamming", *options)
+    wrong = run_command("pairs", "a.jsonl", "--sketch", "simhash", *options)
     assert wrong.status == 2
     assert "--metric jaccard" in wrong.err
 

@@ -715,7 +715,7 @@ def test_what_goes_is_like_what_stays(place: Place, store: Store) -> None:
         (["--to", "x"], "--apply"),
         (["--apply", "--action", "delete", "--yes", "--log", "other.jsonl"], "it exists"),
         (["--apply", "--action", "delete", "--yes", "--log", "no/x.jsonl"], "No such file"),
-        (["--threshold", "0.5", "--metric", "hamming"], "--threshold"),
+        (["--threshold", "0.5", "--sketch", "simhash"], "--threshold"),
         (["--keep", "best"], "best"),
         (["undo", "x.jsonl"], "--yes"),
         (["undo", "x.jsonl", "--yes"], "No such file"),

@@ -117,7 +117,7 @@ def test_groups_are_found_and_written(index: esdedup.Index) -> None:
     assert not any("group" in source["esdedup"] for source in sources(index).values())
     assert list(index.groups(threshold=1.0)) == []
     assert list(index.groups(exact=True)) == []
-    assert index.groups(metric="hamming", distance=7).grouping.limits.distance == 7
+    assert index.groups(sketch="simhash", distance=7).grouping.limits.distance == 7
     report = index.group(work="work")
     assert not Path("work").exists()
     assert (report.groups.duplicates, report.marks.written, report.missed) == (2, 3, 0)

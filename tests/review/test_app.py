@@ -814,7 +814,7 @@ def test_a_group_that_looks_like_a_template_is_told(
 
 
 def test_distances_take_the_place_of_similarities(visit: Callable[..., Visitor]) -> None:
-    visitor = visit(write=True, grouping={"metric": "hamming", "distance": 12})
+    visitor = visit(write=True, grouping={"sketch": "simhash", "distance": 12})
     page = visitor.settled("/groups")
     assert "Most distant" in page
     (path, *_) = links(page, "/group?")

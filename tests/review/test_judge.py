@@ -295,7 +295,7 @@ def test_the_threshold_page_says_what_is_lacking(visitor: Visitor) -> None:
 
 def test_groups_may_have_another_threshold_or_none(place: Place) -> None:
     assert "This page begins at 0.3" in visiting(place, threshold=0.2).settled("/threshold")
-    by_distance = visiting(place, threshold=0.8, metric="hamming").settled("/threshold")
+    by_distance = visiting(place, threshold=0.8, sketch="simhash").settled("/threshold")
     assert "thresholds on Jaccard similarity" in by_distance
 
 
@@ -335,7 +335,7 @@ def test_another_threshold_shows_the_pairs_that_change_sides(visitor: Visitor) -
 
 
 def test_an_index_without_bands_can_not_be_judged(tmp_path: Path) -> None:
-    scheme = esdedup.Scheme(minhash=None)
+    scheme = esdedup.Scheme([esdedup.SimHash()])
     with esdedup.open(tmp_path / "index.db", scheme=scheme) as index:
         index.add([{"id": "a", "text": "one two three four"}])
         place = index.place

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 import uuid
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,6 @@ from esdedup.models import Document
 from esdedup.search.hot_buckets import hot_buckets
 from esdedup.sketch.banding import expected_recall
 from esdedup.sketch.kinds.minhash import MinHash
-from esdedup.sketch.kinds.segments import Layout
 from esdedup.stores.mapping import IndexMeta, common_meta, index_mapping
 from esdedup.stores.stop_list import MAX_STOPPED, stop_entries, stopped_buckets
 from tests.conftest import delete_index
@@ -28,7 +27,7 @@ from tests.helpers.commands import Ran, call, esdedup_command, run_command, word
 from tests.helpers.documents import with_tokens
 from tests.helpers.places import STORES
 
-SCHEME = esdedup.Scheme(minhash=MinHash(bands=23))
+SCHEME = esdedup.Scheme([MinHash(bands=23), esdedup.SimHash()])
 DOCUMENTS = 3_000
 ENGLISH = words(1, 60)
 CHINESE = "".join(chr(0x4E00 + n) for n in np.random.default_rng(2).integers(0, 20_000, 90))
@@ -101,7 +100,7 @@ def test_the_hottest_are_found_with_their_exact_sizes(filled: Filled) -> None:
     large = {f"minhash:{token}": size for token, size in sizes.items() if size > 100}
     assert len(large) > 40
     with filled.open() as index:
-        found = index.hot_buckets(None, over=100, kinds=("minhash",))
+        found = index.hot_buckets(None, over=100, sketches=("minhash",))
         assert (found.sampled, found.sure) == (len(TEXTS), 2)
         assert {bucket.entry: bucket.documents for bucket in found.buckets} == large
         for bucket in found.buckets:
@@ -109,20 +108,20 @@ def test_the_hottest_are_found_with_their_exact_sizes(filled: Filled) -> None:
             assert bucket.text == TEXTS[bucket.id]
             assert bucket.text.startswith((ENGLISH, CHINESE))
         # A third of the documents tells the same of what is this large.
-        partly = index.hot_buckets(None, over=100, kinds=("minhash",), sampled=1_000)
+        partly = index.hot_buckets(None, over=100, sketches=("minhash",), sampled=1_000)
         assert partly.sampled == 1_000
         assert 2 < partly.sure < 100
         assert partly.buckets[0].documents == found.buckets[0].documents
         assert {b.entry for b in partly.buckets} == set(large)
         both = index.hot_buckets(5)
         assert len(both.buckets) == 5
-        assert both.buckets == sorted(both.buckets, key=lambda b: (-b.documents, b.kind, b.token))
+        assert both.buckets == sorted(both.buckets, key=lambda b: (-b.documents, b.sketch, b.token))
     ran = filled.run("stats", "--hot", "3")
     (stats,) = ran.json
     assert [bucket["documents"] for bucket in stats["hot"]] == [
         bucket.documents for bucket in both.buckets[:3]
     ]
-    assert stats["hot"][0]["kind"] == "minhash"
+    assert stats["hot"][0]["sketch"] == "minhash"
     assert "may be missed" in filled.run("stats", "--hot", "3", "--table").err
     assert "hot" not in filled.run("stats").json[0]
 
@@ -221,7 +220,9 @@ def test_a_text_of_which_all_is_stopped(filled: Filled) -> None:
 
 @pytest.mark.parametrize("signature", [0, 128])
 def test_the_nearest_expect_no_more_than_is_left(target: str | Path, signature: int) -> None:
-    scheme = replace(esdedup.Scheme(), minhash=MinHash(128, 23, 3, 30, signature))
+    scheme = esdedup.Scheme(
+        [MinHash(bands=23), *([esdedup.Signature(signature)] if signature else [])]
+    )
     name = "test-" + uuid.uuid4().hex
     base, half = own_text(1, False).split(), own_text(3, False).split()
     text = " ".join(base)
@@ -266,16 +267,16 @@ def test_segments_may_be_stopped_too(filled: Filled) -> None:
     ran = filled.run("stop", *tokens[:3])
     assert "no Hamming distance is guaranteed" in ran.err
     with filled.open() as index:
-        result = index.similar(TEXTS["d2"], metric="hamming", distance=0)
+        result = index.similar(TEXTS["d2"], sketch="simhash", distance=0)
         assert (result.asked, result.stopped) == (1, 3)
         assert result.matches[0].id == "d2"
         # With their neighbours, the segments are still asked for in part.
-        wide = index.similar(TEXTS["d2"], metric="hamming", distance=7)
+        wide = index.similar(TEXTS["d2"], sketch="simhash", distance=7)
         assert (wide.asked, wide.stopped) == (4, 3)
         assert index.similar(TEXTS["d2"]).stopped == 0
         index.stop(tokens)
-        assert index.similar(TEXTS["d2"], metric="hamming", distance=0).blind
-    ran = filled.run("similar", "--text", TEXTS["d2"], "-m", "hamming", "-d", "7")
+        assert index.similar(TEXTS["d2"], sketch="simhash", distance=0).blind
+    ran = filled.run("similar", "--text", TEXTS["d2"], "--sketch", "simhash", "-d", "7")
     assert "matches within the distance may be missing" in ran.err
 
 
@@ -298,9 +299,9 @@ def test_large_buckets_of_one_query(filled: Filled) -> None:
         assert result.candidates == smallest
         with pytest.raises(UsageError, match="max bucket 0"):
             index.similar(ENGLISH, max_bucket=0)
-        with pytest.raises(UsageError, match="with a threshold"):
+        with pytest.raises(UsageError, match="requires a threshold"):
             index.similar(ENGLISH, threshold=None, max_bucket=5)
-        with pytest.raises(UsageError, match="goes with similar"):
+        with pytest.raises(UsageError, match="request body"):
             index.request_body(index.query(ENGLISH), esdedup.Limits(max_bucket=5))
     ran = filled.run("similar", "--text", ENGLISH, "--max-bucket", "1")
     assert "22 bands of the text were left out" in ran.err
@@ -324,11 +325,11 @@ def test_what_is_no_token_is_refused(filled: Filled) -> None:
 
 
 def test_a_scheme_of_one_kind(tmp_path: Path) -> None:
-    with esdedup.open(tmp_path / "x.db", scheme=esdedup.Scheme(simhash=None)) as index:
+    with esdedup.open(tmp_path / "x.db", scheme=esdedup.Scheme([esdedup.MinHash()])) as index:
         index.add([{"id": str(n), "text": "one and the same text"} for n in range(4)])
         assert {bucket.documents for bucket in index.hot_buckets().buckets} == {4}
-        with pytest.raises(UsageError, match="no simhash tokens"):
-            index.hot_buckets(kinds=("simhash",))
+        with pytest.raises(UsageError, match="no sketch 'simhash'"):
+            index.hot_buckets(sketches=("simhash",))
     with esdedup.open(tmp_path / "empty.db") as index:
         index.create()
         assert index.hot_buckets().buckets == []
@@ -364,15 +365,13 @@ def test_the_list_travels_with_the_scheme() -> None:
 def test_buckets_of_a_list() -> None:
     stop = stop_entries(["minhash:000011", ".12345", "simhash:2.zz", "000011"], SCHEME)
     assert stop == ("minhash:.12345", "minhash:000011", "simhash:2.zz")
-    positions, values = stopped_buckets(stop, "minhash", SCHEME)
+    positions, values = stopped_buckets(stop, SCHEME.sketch("minhash"))
     assert positions.tolist() == [0, 1]
     # The digits are "0" for 1, "1" for 2.
     assert values.tolist()[1] == 64**4 + 64**3 + 64**2 + 2 * 64 + 2
     # Two kinds of tokens of the same form: only the kind tells them apart.
-    alike = esdedup.Scheme(
-        simhash=esdedup.SimHash(Layout(64, 4)), minhash=esdedup.MinHash(token_bits=18)
-    )
-    with pytest.raises(UsageError, match=r"say minhash:\.123 or simhash:\.123"):
+    alike = esdedup.Scheme([esdedup.MinHash(token_bits=18), esdedup.SimHash(64, 4)])
+    with pytest.raises(UsageError, match=r"use minhash:\.123 or simhash:\.123"):
         stop_entries([".123"], alike)
     assert stop_entries(["simhash:.123"], alike) == ("simhash:.123",)
 
@@ -380,7 +379,7 @@ def test_buckets_of_a_list() -> None:
 @pytest.mark.on_every_server
 def test_an_alias_and_a_switch(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys.modules["esdedup.admin.switch"], "WAIT_SECONDS", 0.5)
+    monkeypatch.setattr(import_module("esdedup.admin.switch"), "WAIT_SECONDS", 0.5)
     name = f"esdedup-hot-{uuid.uuid4().hex[:10]}"
     meta = {"team": "news"}
     try:

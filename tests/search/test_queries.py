@@ -48,7 +48,7 @@ def test_a_body_for_any_client(url: str, name: str) -> None:
     hits = call(url, "POST", f"/{name}/_search", body)["hits"]
     assert [hit["_id"] for hit in hits["hits"]] == ["b3"]
     (body,) = esdedup_command(
-        url, "query", "-i", name, "--text", words(3), "--metric", "hamming", "--distance", "7"
+        url, "query", "-i", name, "--text", words(3), "--sketch", "simhash", "--distance", "7"
     ).json
     hits = call(url, "POST", f"/{name}/_search", body)["hits"]
     assert {"a3", "b3"} <= {hit["_id"] for hit in hits["hits"]}
@@ -65,7 +65,7 @@ def test_conditions(url: str, name: str) -> None:
     other = {"term": {"tenant": "a"}}
     with esdedup.open(url, name) as index:
         assert index.similar(words(5), filters=[since, other]).candidates == 0
-        found = index.similar(words(5), metric="hamming", filters=[other])
+        found = index.similar(words(5), sketch="simhash", filters=[other])
         assert [match.id for match in found.matches] == ["a5"]
     for wrong in ("[1]", "{", '"x"'):
         ran = esdedup_command(url, "similar", "-i", name, "--text", "x", "--filter", wrong)

@@ -129,10 +129,10 @@ def test_pairs_and_similar_are_exact_and_alike_in_all_stores(index: esdedup.Inde
     for distance in (3, 7):
         near = {
             (pair.left, pair.right): pair.distance
-            for pair in index.pairs(metric="hamming", distance=distance)
+            for pair in index.pairs(sketch="simhash", distance=distance)
         }
         assert near == brute_force_hamming(texts, distance)
-        result = index.similar(id="t010", metric="hamming", distance=distance, k=1000)
+        result = index.similar(id="t010", sketch="simhash", distance=distance, k=1000)
         assert {match.id: match.distance for match in result.matches} == {
             a if b == "t010" else b: value for (a, b), value in near.items() if "t010" in (a, b)
         }
@@ -172,12 +172,20 @@ def test_any_threshold_from_one_index(index: esdedup.Index, threshold: float) ->
         assert len(found) >= expected * len(near) - 1
     candidates = [sum(result.candidates for result in results) for results in (strict, loose)]
     assert candidates[1] < candidates[0] or threshold < 0.5
-    assert index.similar("x y z", metric="hamming").recall is None
+    assert index.similar("x y z", sketch="simhash").recall is None
 
 
 @pytest.mark.parametrize("signature", [0, 128])
 def test_the_nearest_however_unlike(open_index: Open, signature: int) -> None:
-    index = open_index(scheme=esdedup.Scheme(minhash=esdedup.MinHash(signature=signature)))
+    index = open_index(
+        scheme=esdedup.Scheme(
+            [
+                esdedup.MinHash(),
+                *([esdedup.Signature(signature)] if signature else []),
+                esdedup.SimHash(),
+            ]
+        )
+    )
     texts = unlike()
     index.add({"id": f"t{row:03}", "text": text} for row, text in enumerate(texts))
     similarity = brute_force(texts)
@@ -207,8 +215,8 @@ def test_the_nearest_however_unlike(open_index: Open, signature: int) -> None:
     assert index.similar("...!", threshold=None).matches == []
     nothing = esdedup.Result([], 0, False, None, 12 + signature)
     assert index.similar("zzz yyy xxx", threshold=None) == nothing
-    with pytest.raises(esdedup.UsageError, match="metric jaccard"):
-        index.similar("x", threshold=None, metric="hamming")
+    with pytest.raises(esdedup.UsageError, match="compares by Hamming distance"):
+        index.similar("x", threshold=None, sketch="simhash")
     # What reads band tokens goes on as ever.
     (first, *_) = index.pairs(threshold=0.3)
     assert first.similarity == max(similarity.values())
@@ -232,9 +240,9 @@ def unlike() -> list[str]:
 
 
 def test_the_nearest_need_minhash(open_index: Open) -> None:
-    index = open_index(scheme=esdedup.Scheme(minhash=None))
+    index = open_index(scheme=esdedup.Scheme([esdedup.SimHash()]))
     index.add([{"id": "1", "text": words(1)}])
-    with pytest.raises(esdedup.UsageError, match="no MinHash"):
+    with pytest.raises(esdedup.UsageError, match="compares by Hamming distance"):
         index.similar(words(1), threshold=None)
 
 
@@ -264,9 +272,8 @@ def brute_force(texts: list[str]) -> dict[tuple[str, str], float]:
 
 def brute_force_hamming(texts: list[str], distance: int) -> dict[tuple[str, str], int]:
     made = sketch(texts, META.scheme)
-    assert made.fingerprints is not None
     left, right = np.triu_indices(len(texts), 1)
-    apart = hamming(made.fingerprints[left], made.fingerprints[right])
+    apart = hamming(made.values["simhash"][left], made.values["simhash"][right])
     real = made.filled[left] & made.filled[right] & (apart <= distance)
     return {
         (f"t{a:03}", f"t{b:03}"): value

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 import uuid
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -26,7 +26,7 @@ def name(secured: Secured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
     """The name of an index and of a user of one test, which begins in an empty folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("esdedup.index.META_SECONDS", 0.0)
-    monkeypatch.setattr(sys.modules["esdedup.admin.switch"], "WAIT_SECONDS", 0.1)
+    monkeypatch.setattr(import_module("esdedup.admin.switch"), "WAIT_SECONDS", 0.1)
     made = f"rights-{uuid.uuid4().hex[:10]}"
     yield made
     secured.forget(made)

@@ -25,7 +25,6 @@ from esdedup.pairing.file_pairs import pairs_in_files
 from esdedup.pairing.scan import WorkFolder
 from esdedup.pairing.union_find import join, singletons
 from esdedup.records.files import chunks_in
-from esdedup.search.limits import comparing_scheme
 from esdedup.spark import groups, report_of, similar_pairs, tokens
 from esdedup.spark.components import components
 from esdedup.spark.tables import Tables
@@ -54,7 +53,7 @@ def pairs_of_files(path: Path, rows: Sequence[Row], limits: Limits) -> SimilarPa
     """The pairs that `esdedup pairs FILE` finds."""
     file = path / "documents.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    meta = IndexMeta(comparing_scheme(Scheme(), limits))
+    meta = IndexMeta(Scheme().for_texts(limits))
 
     def refuse(bad: object) -> None:
         raise AssertionError(bad)
@@ -130,7 +129,7 @@ def test_a_stop_list_and_a_least_number_of_bands_hold(spark: SparkSession, tmp_p
     rows = numbered(f"{text[:150]} {BOILERPLATE}" for text in planted(300)[0])
     with esdedup.open(tmp_path / "index.db") as index:
         index.add(rows)
-        index.stop([bucket.token for bucket in index.hot_buckets(2, kinds=["minhash"]).buckets])
+        index.stop([bucket.token for bucket in index.hot_buckets(2, sketches=["minhash"]).buckets])
         # At 0.95 three bands of twelve must be shared.
         options = {"threshold": 0.95, "max_per_bucket": 20}
         local = index.groups(**options)  # type: ignore[arg-type]
@@ -292,7 +291,7 @@ def test_arguments_that_do_not_fit_are_named(spark: SparkSession) -> None:
         (lambda: groups(df, keep="newest:date"), "no document has a number or a text"),
         (lambda: groups(df, method="chain"), "method 'chain'"),  # type: ignore[arg-type]
         (lambda: groups(df, scheme="v1"), "use a Scheme or an IndexMeta"),  # type: ignore[arg-type]
-        (lambda: similar_pairs(df, scheme=Scheme(minhash=None)), "no MinHash tokens"),
+        (lambda: similar_pairs(df, scheme=Scheme([esdedup.SimHash()])), "and not by 'simhash'"),
         (lambda: tokens(df, text_field="size"), "'size' is not a column of strings"),
         (lambda: tokens(df.withColumn("digest", F.lit(1))), "'digest' is there already"),
         (lambda: report_of(df), "has no report"),

@@ -82,7 +82,7 @@ def of(url: str, name: str) -> dict[str, dict[str, Any]]:
         (("--master", "local[1]"), "--master requires --engine spark"),
         (("--engine", "spark", "--db", "a.db"), "--engine spark needs a cluster (--url)"),
         (
-            ("--engine", "spark", "--url", "http://localhost:1", "--metric", "hamming"),
+            ("--engine", "spark", "--url", "http://localhost:1", "--sketch", "simhash"),
             "--engine spark requires --metric jaccard",
         ),
     ],

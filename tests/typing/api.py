@@ -8,6 +8,7 @@ from typing import Any
 
 import esdedup
 from esdedup import admin
+from esdedup.analysis.explain import Explanation
 from esdedup.models import Statistics
 from esdedup.pairing.edges import EdgeCounts
 from esdedup.removal.undo import UndoReport
@@ -29,10 +30,9 @@ def schemes() -> list[esdedup.Scheme]:
         esdedup.Scheme(),
         esdedup.Scheme.for_threshold(0.8, recall=0.99),
         esdedup.Scheme(
+            [esdedup.MinHash(bands=32, rows=4)],
             normalisation=esdedup.Normalisation("NFC", casefold=False),
             shingling=esdedup.Shingling("char", 5),
-            minhash=esdedup.MinHash(bands=32, rows=4),
-            simhash=None,
         ),
     ]
 
@@ -65,11 +65,11 @@ def searching(index: esdedup.Index) -> None:
     for match in result.matches:
         print(match.id, match.similarity, match.source)
     index.similar(id="a", threshold=None)
-    index.similar(id="a", metric="hamming", distance=7, filters=[{"term": {"tenant": "a"}}])
+    index.similar(id="a", sketch="simhash", distance=7, filters=[{"term": {"tenant": "a"}}])
     query: esdedup.Query = index.query("The council met")
     results: list[esdedup.Result] = index.similar_many([query], esdedup.Limits(k=3))
     body: dict[str, Any] = index.request_body(query, esdedup.Limits(), collapse=True)
-    explanation: esdedup.Explanation = index.explain("a", "b")
+    explanation: Explanation = index.explain("a", "b")
     print(len(results), body, explanation.similarity)
 
 
@@ -88,7 +88,7 @@ def whole_index(index: esdedup.Index) -> None:
     joined: esdedup.Groups = index.groups(edges=edges, threshold=0.7)
     counts: EdgeCounts | None = index.group(edges=[("a", "b")]).groups.edges
     print(len(edges), joined.recall, counts)
-    limits = esdedup.Limits("hamming", distance=3, max_per_bucket=100)
+    limits = esdedup.Limits("simhash", distance=3, max_per_bucket=100)
     index.groups(grouping=esdedup.Grouping(limits))
     page: esdedup.Report = index.report(threshold=0.8, examples=3, sample=0)
     Path("report.html").write_text(page.html("news"))
@@ -109,7 +109,7 @@ def taking_out(index: esdedup.Index) -> None:
 
 def looking(index: esdedup.Index) -> None:
     statistics: Statistics = index.statistics()
-    hot: HotBuckets = index.hot_buckets(5, kinds=["minhash"])
+    hot: HotBuckets = index.hot_buckets(5, sketches=["minhash"])
     kept: tuple[str, ...] = index.stop([bucket.entry for bucket in hot.buckets])
     print(statistics.documents, kept, index.scheme.id, index.meta.text_fields)
 

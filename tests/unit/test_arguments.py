@@ -30,7 +30,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_a_field_of_another_dataclass_is_named() -> None:
     for made, named in (
         (lambda: Scheme(shingling=some("word:2")), r"shingling: use Shingling\(...\), not str"),
-        (lambda: Scheme(minhash=some(5)), "minhash: use MinHash"),
+        (lambda: Scheme([some(5)]), "sketches: use Sketch"),
         (lambda: esdedup.Grouping(some(0.8)), "limits: use Limits"),
     ):
         with pytest.raises(UsageError, match=named):
@@ -54,7 +54,7 @@ def test_a_field_of_another_dataclass_is_named() -> None:
         ("ids: give a list", lambda index: index.delete(b"1")),
         ("tokens: give a list", lambda index: index.stop("abc")),
         ("token: use text, not int", lambda index: index.stop([1])),
-        ("kinds: give a list", lambda index: index.hot_buckets(kinds="minhash")),
+        ("sketches: give a list", lambda index: index.hot_buckets(sketches="minhash")),
         ("sampled: use a whole number", lambda index: index.hot_buckets(sampled=1.5)),
         ("count: use a whole number or None", lambda index: index.hot_buckets("3")),
         ("documents: give a list", lambda index: index.add({"text": "x"})),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from esdedup import MinHash, Scheme, UsageError
 from esdedup.arrow import token_fields, tokens
-from esdedup.sketch.kinds.segments import Layout
+from esdedup.sketch.kinds.signature import Signature
 from esdedup.sketch.kinds.simhash import SimHash
 from esdedup.sketch.sketch import sketch
 from esdedup.sketch.sketch import token_fields as fields_of_documents
@@ -27,8 +27,8 @@ TEXTS = [
 ]
 SCHEMES = [
     Scheme(),
-    Scheme(minhash=MinHash(signature=8), simhash=None),
-    Scheme(minhash=None, simhash=SimHash(Layout(128, 8, 2))),
+    Scheme([MinHash(), Signature(8)]),
+    Scheme([SimHash(128, 8)]),
 ]
 
 
@@ -36,7 +36,7 @@ def expected(texts: list[str | None], scheme: Scheme) -> list[dict[str, Any]]:
     """The token fields of documents, without what the columns do not hold."""
     written = [text for text in texts if text is not None]
     made = iter(fields_of_documents(sketch(written, scheme), scheme))
-    names = ["digest", *scheme.kinds]
+    names = ["digest", *scheme.keys]
     fields = [next(made) if text is not None else {} for text in texts]
     return [{name: field.get(name) for name in names} for field in fields]
 
@@ -48,24 +48,23 @@ def test_columns_hold_the_token_fields(scheme: Scheme, more: list[str | None]) -
     batch = pa.record_batch({"text": pa.array(texts, pa.string())})
     rows = tokens(batch, scheme).to_pylist()
     for row in rows:
-        row.pop("fingerprint", None)
+        row.pop("simhash_values", None)
     assert [{k: v for k, v in row.items() if k != "text"} for row in rows] == expected(
         texts, scheme
     )
 
 
 def test_the_fingerprint_is_that_of_the_segments() -> None:
-    scheme = Scheme(simhash=SimHash(Layout(128, 8, 2)))
+    scheme = Scheme([MinHash(), SimHash(128, 8)])
     found = tokens(pa.record_batch({"text": pa.array(TEXTS, pa.string())}), scheme)
     given_texts = [text for text in TEXTS if text is not None]
     sketches = sketch(given_texts, scheme)
-    assert sketches.fingerprints is not None
     wanted = [
         print_.view("int64").tolist() if filled else None
-        for print_, filled in zip(sketches.fingerprints, sketches.filled, strict=True)
+        for print_, filled in zip(sketches.values["simhash"], sketches.filled, strict=True)
     ]
     wanted.insert(1, None)
-    assert found.column("fingerprint").to_pylist() == wanted
+    assert found.column("simhash_values").to_pylist() == wanted
 
 
 def test_a_table_of_many_chunks_gives_what_its_batches_give() -> None:
@@ -74,7 +73,7 @@ def test_a_table_of_many_chunks_gives_what_its_batches_give() -> None:
     whole = tokens(table)
     parts = [tokens(batch) for batch in table.to_batches()]
     assert whole.to_pylist() == pa.Table.from_batches(parts).to_pylist()
-    assert whole.schema.names == ["id", "text", "digest", "minhash", "simhash", "fingerprint"]
+    assert whole.schema.names == ["id", "text", "digest", "minhash", "simhash", "simhash_values"]
     assert tokens(table.slice(0, 0)).schema == whole.schema
 
 
@@ -121,4 +120,4 @@ def test_columns_that_do_not_fit_are_named() -> None:
     for data in (batch, pa.Table.from_batches([batch])):
         with pytest.raises(UsageError, match="no column 'text'"):
             tokens(data)
-    assert [field.name for field in token_fields(Scheme(simhash=None))] == ["digest", "minhash"]
+    assert [field.name for field in token_fields(Scheme([MinHash()]))] == ["digest", "minhash"]

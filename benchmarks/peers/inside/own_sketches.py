@@ -6,8 +6,6 @@ from typing import Any
 
 from benchmarks.peers.inside import in_process
 from esdedup import MinHash, Scheme, Shingling, SimHash
-from esdedup.sketch.kinds.segments import segment_values
-from esdedup.sketch.kinds.simhash import to_hex
 from esdedup.sketch.sketch import sketch, token_json
 from esdedup.sketch.tokens import encode
 
@@ -17,13 +15,13 @@ AT_ONCE = 2_000
 
 
 def bands(minhash: MinHash) -> in_process.Job:
-    scheme = Scheme(shingling=Shingling("word", SIZE), minhash=minhash, simhash=None)
+    scheme = Scheme([minhash], shingling=Shingling("word", SIZE))
 
     return _job(scheme)
 
 
 def fields(minhash: MinHash) -> in_process.Job:
-    return _job(Scheme(shingling=Shingling("word", SIZE), minhash=minhash))
+    return _job(Scheme([minhash, SimHash()], shingling=Shingling("word", SIZE)))
 
 
 def _job(scheme: Scheme) -> in_process.Job:
@@ -38,15 +36,14 @@ def _job(scheme: Scheme) -> in_process.Job:
 
 def segments() -> in_process.Job:
     simhash = SimHash()
-    scheme = Scheme(minhash=None, simhash=simhash)
+    scheme = Scheme([simhash])
 
     def job(texts: list[str]) -> Any:
         made: list[tuple[str, list[str]]] = []
         for first in range(0, len(texts), AT_ONCE):
-            prints = sketch(texts[first : first + AT_ONCE], scheme).fingerprints
-            assert prints is not None
-            tokens = encode(segment_values(prints, simhash.layout), simhash.layout.segment_bits)
-            made += zip(to_hex(prints), tokens, strict=True)
+            prints = sketch(texts[first : first + AT_ONCE], scheme).values[simhash.name]
+            tokens = encode(simhash.token_values(prints), simhash.bits)
+            made += zip((f"{word:016x}" for (word,) in prints.tolist()), tokens, strict=True)
         return made
 
     return job

@@ -64,7 +64,7 @@ def dedup_command(
         _require_answer(yes, "--apply")
     wanted: Action = action if apply and action is not None else "delete"
     with target.open() as index:
-        output.warn_before(index, grouping.limits.metric)
+        output.warn_before(index, grouping.limits)
         with output.steps() as on_step:
             plan = index.dedup(wanted, to=to, log=log, on_step=on_step, grouping=grouping)
         groups = plan.groups

@@ -58,14 +58,14 @@ def _show(pair: Explanation) -> None:
     ]
     output.print_table([("", "text"), ("", "text"), ("", "text")], rows)
     facts = [(name, f"{value} ({why})" if why else value) for name, value, why in pair.facts()]
-    for name, part in (("bands", pair.minhash), ("segments", pair.simhash)):
+    for name, part in (("bands", pair.bands), ("segments", pair.segments)):
         if part is not None and part.met:
             facts.append((f"tokens of {name}", ", ".join(map(str, part.met))))
     output.print_table([("", "text"), ("", "text")], facts)
     width = None if sys.stdout.isatty() else output.WIDTH_WITHOUT_TERMINAL
     console = Console(width=width, highlight=False)
-    if pair.simhash is not None:
-        _show_bits(console, pair.simhash)
+    if pair.segments is not None:
+        _show_bits(console, pair.segments)
     marks = _marks(console)
     example = _shared("like this", marks)
     console.print(Text.assemble("Shared ", pair.units, " are shown ", example, ":"))

@@ -27,8 +27,8 @@ from esdedup.pairing.edges import EDGE_FIELDS, EdgeCounts, Edges, edges_in
 from esdedup.records.dead_letters import DeadLetterFile, dead_letter_path
 from esdedup.records.files import BadRecord, Format, Record
 from esdedup.search.buckets import Capped
-from esdedup.search.limits import Limits
 from esdedup.search.warnings import without_tokens
+from esdedup.sketch.limits import Limits
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.connection import Connection
 
@@ -145,7 +145,7 @@ def group_command(
         if edge_files:
             output.warn(without_tokens(index.statistics()))
         else:
-            output.warn_before(index, grouping.limits.metric)
+            output.warn_before(index, grouping.limits)
         where, place = index.store.where, output.place_of(index)
         edges, failed = edge_options.read(edge_files, letters)
         if engine == "spark":
@@ -250,8 +250,6 @@ def _check_for_spark(
     target: Target, grouping: Grouping, edge_files: list[str], results: ResultFile
 ) -> None:
     """Raise UsageError for options that Spark does not support."""
-    if grouping.limits.metric != "jaccard":
-        raise UsageError("--engine spark requires --metric jaccard")
     local_only = {
         "--edges": edge_files,
         "--output": results.output,

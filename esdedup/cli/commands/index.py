@@ -16,16 +16,14 @@ from esdedup.cli.files import (
     warn_of_repeated,
     warn_without_words,
 )
-from esdedup.cli.options import Target, as_json, scheme_in
+from esdedup.cli.options import Target, as_json, scheme_in, sketch_of
 from esdedup.exceptions import PermissionDenied
 from esdedup.ingest.ingest import IngestReport, ingest
 from esdedup.ingest.policies import DuplicatePolicy, PolicyAction
-from esdedup.models import Metric
 from esdedup.records.dead_letters import dead_letter_path
 from esdedup.records.documents import RepeatedIds
-from esdedup.search.limits import ACTING, Limits, require_minhash
 from esdedup.search.warnings import lacking_recall
-from esdedup.sketch.banding import expected_recall
+from esdedup.sketch.limits import ACTING, Limits
 from esdedup.stores import Store
 
 
@@ -46,10 +44,10 @@ def index_command(
         rare=True,
         show_default="all",
     ),
-    metric: Metric = setting("jaccard", "Measure of similarity.", "-m"),
+    sketch: str | None = setting(None, "Sketch to compare by.", show_default="the scheme's first"),
     threshold: float = setting(ACTING, "Minimum Jaccard similarity of duplicates.", "-t"),
     distance: int | None = setting(
-        None, "Maximum Hamming distance in bits, with --metric hamming.", "-d"
+        None, "Maximum Hamming distance in bits, for a sketch of fingerprints.", "-d"
     ),
     as_json: bool | None = as_json(),
 ) -> None:
@@ -61,7 +59,7 @@ def index_command(
     that is indexed already is not written, so the same command again completes an interrupted run.
     """
     files = reading.named(files, column or ())
-    policy = DuplicatePolicy(on_duplicate, threshold, metric=metric, distance=distance)
+    policy = DuplicatePolicy(on_duplicate, threshold, sketch=sketch, distance=distance)
     scheme = scheme_in(reading.scheme)
     last, ids = IngestReport(), RepeatedIds()
     path = reading.dead_letter or dead_letter_path(target.index)
@@ -111,12 +109,11 @@ def index_command(
     )
     warn_of_repeated(ids.count, ids.first)
     warn_without_words(report.without_words)
-    if policy.action != "keep" and metric == "jaccard":
-        limits, minhash = Limits(threshold=threshold), require_minhash(used)
-        expected = expected_recall(
-            threshold, minhash.bands, minhash.rows, swaps=limits.swaps_for(used)
-        )
-        output.warn(lacking_recall(expected, limits))
+    if policy.action != "keep":
+        limits = Limits(sketch, threshold, distance)
+        chosen = sketch_of(used, limits)
+        expected = chosen.recall(limits, chosen.tokens, 1)
+        output.warn(None if expected is None else lacking_recall(expected, limits))
     if report.truncated:
         output.message(
             f"{output.count(report.truncated, 'document')} with more candidates than the"

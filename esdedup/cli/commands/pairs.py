@@ -32,7 +32,7 @@ from esdedup.pairing.file_pairs import pairs_in_files
 from esdedup.pairing.pairs import SimilarPairs
 from esdedup.pairing.scan import WorkFolder
 from esdedup.pairing.verify import texts_in
-from esdedup.search.limits import Limits, comparing_scheme
+from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores.mapping import IndexMeta
 
@@ -65,7 +65,7 @@ def pairs_command(
     of_files.refuse()
     results.check()
     with target.open() as index:
-        output.warn_before(index, limits.metric)
+        output.warn_before(index, limits)
         with output.steps() as on_step:
             found = index.pairs(limits=limits, on_step=on_step)
         answer.show(found, texts_in(index.store, index.meta.text_fields))
@@ -84,7 +84,7 @@ def _in_files(files: list[str], of: FileOptions, answer: _Answer) -> None:
     """Show the pairs of files. The exit status is 1 if records were skipped."""
     files, limits = of.named(files), answer.limits
     answer.results.check(files)
-    scheme = scheme_in(of.scheme) or comparing_scheme(Scheme(), limits)
+    scheme = scheme_in(of.scheme) or Scheme().for_texts(limits)
     meta = IndexMeta(scheme, tuple(of.text_field or ["text"]))
     dead_letter = of.dead_letter or Path("pairs.dead-letter.jsonl")
     with dead_letters(dead_letter) as letters, WorkFolder.temporary() as folder:
@@ -122,12 +122,9 @@ class _Answer:
     as_json: bool
     most: int
 
-    @property
-    def measure(self) -> str:
-        return "distance" if self.limits.metric == "hamming" else "similarity"
-
     def show(self, found: SimilarPairs, texts_of: Callable[[list[str]], list[str]]) -> None:
         output.warn_after(found.recall, found.capped, self.limits)
+        measure = "similarity" if found.metric == "jaccard" else "distance"
         waiting = found.every() if self.all_equal else iter(found)
         if found.copies and not self.all_equal:
             message(
@@ -135,19 +132,19 @@ class _Answer:
                 " one: listed with the first of each text only. --all-equal lists every pair"
             )
         if self.results.output is not None:
-            self._write(found, waiting, self.results.output)
+            self._write(found, waiting, self.results.output, measure)
         elif self.as_json:
             for pair in waiting:
-                value = getattr(pair, self.measure)
+                value = getattr(pair, measure)
                 ids = {"left": pair.left, "right": pair.right}
-                output.print_json({**ids, self.measure: value, "equal": pair.equal})
+                output.print_json({**ids, measure: value, "equal": pair.equal})
         else:
-            self._show_table(waiting, texts_of)
+            self._show_table(waiting, texts_of, measure)
 
-    def _write(self, found: SimilarPairs, pairs: Iterator[Pair], path: Path) -> None:
-        kind = int if self.measure == "distance" else float
-        columns = {"left": str, "right": str, self.measure: kind, "equal": bool}
-        rows = ((pair.left, pair.right, getattr(pair, self.measure), pair.equal) for pair in pairs)
+    def _write(self, found: SimilarPairs, pairs: Iterator[Pair], path: Path, measure: str) -> None:
+        kind = int if measure == "distance" else float
+        columns = {"left": str, "right": str, measure: kind, "equal": bool}
+        rows = ((pair.left, pair.right, getattr(pair, measure), pair.equal) for pair in pairs)
         written = write_rows(path, columns, rows)
         counts = {"documents": len(found.ids), "pairs": written}
         output.print_counts(
@@ -155,7 +152,10 @@ class _Answer:
         )
 
     def _show_table(
-        self, pairs: Iterator[Pair], texts_of: Callable[[list[str]], list[str]]
+        self,
+        pairs: Iterator[Pair],
+        texts_of: Callable[[list[str]], list[str]],
+        measure: str,
     ) -> None:
         rows: list[tuple[str, str, str]] = []
         some = list(itertools.islice(pairs, self.most))
@@ -171,7 +171,7 @@ class _Answer:
         total = len(rows) + sum(1 for _ in pairs)
         title = count(total, "near-duplicate pair")
         columns: list[tuple[str, output.Kind]] = [
-            (self.measure, "number"),
+            (measure, "number"),
             ("documents", "key"),
             ("text", "line"),
         ]

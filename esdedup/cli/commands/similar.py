@@ -17,15 +17,16 @@ from click.exceptions import Exit
 from esdedup.arguments import setting
 from esdedup.cli.command import option_of
 from esdedup.cli.files import Reasons, named_files
-from esdedup.cli.options import Target, as_json
+from esdedup.cli.options import Target, as_json, sketch_of
 from esdedup.cli.output import count, message, print_json, print_table, snippet, wants_json, warn
 from esdedup.exceptions import RecordError, UsageError
 from esdedup.index import Index
-from esdedup.models import Metric, Query, Result
+from esdedup.models import Query, Result
 from esdedup.records.files import BadRecord, Record, read_records
 from esdedup.records.streams import STDIN, check_encoding, standard_input
-from esdedup.search.limits import Limits
 from esdedup.search.warnings import lacking, percent
+from esdedup.sketch.kinds.base import Sketch
+from esdedup.sketch.limits import Limits
 from esdedup.stores.fields import text_at, text_of, value_at
 
 _QUERIES_AT_ONCE = 500
@@ -57,8 +58,6 @@ class SearchOptions:
         """Return the limits, without the threshold for --nearest. Raises UsageError."""
         if not self.nearest:
             return limits
-        if limits.metric == "hamming":
-            raise UsageError("--nearest requires --metric jaccard")
         context = click.get_current_context()
         for name in ("threshold", "max_bucket"):
             if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
@@ -96,7 +95,7 @@ def similar_command(
             return
         (result,) = index.similar_many([search.query(index)], limits)
         text_fields = index.meta.text_fields
-        values = "signature" in index.scheme.kinds
+        scheme, chosen = index.scheme, sketch_of(index.scheme, limits)
     if result.truncated:
         message(
             f"More than {limits.candidates} candidates: the best {limits.candidates} were"
@@ -104,14 +103,14 @@ def similar_command(
         )
     wordless = "The text has no words: only documents of the same text are found"
     warn(
-        lacking(result, limits, values),
-        _stopped(result, limits.metric),
+        lacking(result, limits, scheme),
+        _stopped(result, chosen),
         wordless if not result.asked and not result.stopped else None,
     )
     if wants_json(as_json):
         print_json(_as_json(result, search.id, source))
     else:
-        _show(result, limits, text_fields)
+        _show(result, limits, chosen, text_fields)
 
 
 def query_command(
@@ -154,11 +153,11 @@ def _as_json(result: Result, id: str | None, with_source: bool) -> dict[str, Any
     }
 
 
-def _show(result: Result, limits: Limits, text_fields: Sequence[str]) -> None:
+def _show(result: Result, limits: Limits, chosen: Sketch, text_fields: Sequence[str]) -> None:
     if not result.matches:
         message("No similar documents")
         return
-    measure = "similarity" if limits.metric == "jaccard" else "distance"
+    measure = "similarity" if chosen.metric == "jaccard" else "distance"
     rows = [
         (
             str(match.distance) if match.similarity is None else f"{match.similarity:.3f}",
@@ -175,12 +174,12 @@ def _show(result: Result, limits: Limits, text_fields: Sequence[str]) -> None:
     print_table([(measure, "number"), ("id", "key"), ("text", "line")], rows, title=title)
 
 
-def _stopped(result: Result, metric: Metric) -> str | None:
+def _stopped(result: Result, chosen: Sketch) -> str | None:
     """Return a warning if bands or segments were skipped, else None."""
     if not result.stopped:
         return None
     parts, missing = "bands", "a match that shares only these is missing"
-    if metric == "hamming":
+    if chosen.metric == "hamming":
         parts, missing = "segments", "matches within the distance may be missing"
     if result.blind:
         return f"Nothing could be looked for: all {parts} of the text are in the stop list"
@@ -217,7 +216,8 @@ def _answer_all(
     reasons = Reasons("... and more")
     truncated = few = stopped = blind = 0
     lack: str | None = None
-    values = "signature" in index.scheme.kinds
+    scheme = index.scheme
+    sketch_of(scheme, limits)
     text_fields = index.meta.text_fields
     read = functools.partial(read_records, encoding=encoding, columns=[*text_fields, "id"])
     records = itertools.chain.from_iterable(map(read, files))
@@ -231,7 +231,7 @@ def _answer_all(
         results = index.similar_many([query for _, query in queries], limits)
         for (name, _), result in zip(queries, results, strict=True):
             truncated += result.truncated
-            lack = lacking(result, limits, values)
+            lack = lacking(result, limits, scheme)
             few += lack is not None
             stopped += result.stopped > 0
             blind += result.blind

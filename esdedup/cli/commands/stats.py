@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any, Literal
+from typing import Any
 
 from esdedup.analysis.describe import describe
 from esdedup.arguments import setting
@@ -94,7 +94,9 @@ def stop_command(
     over: int | None = setting(
         None, "Add buckets of more than N documents, after asking.", metavar="N", min=1
     ),
-    kind: Literal["minhash", "simhash"] = setting("minhash", "With --over: which tokens."),
+    sketch: str | None = setting(
+        None, "With --over: whose tokens.", show_default="the scheme's first"
+    ),
     remove: list[str] | None = setting(None, "Remove a token; may be repeated.", metavar="TOKEN"),
     clear: bool = setting(False, "Remove all tokens."),
     yes: bool = yes(),
@@ -113,7 +115,7 @@ def stop_command(
         scheme, before = index.scheme, index.meta.stop
         after = {*before, *stop_entries(tokens or (), scheme)}
         if over is not None:
-            found = _large(index, over, kind, output.wants_json(as_json))
+            found = _large(index, over, sketch, output.wants_json(as_json))
             after |= {bucket.entry for bucket in found}
             buckets = f"{'this' if len(found) == 1 else 'these'} {count(len(found), 'bucket')}"
             question = f"Leave {buckets} out of all searches of {target.index!r}?"
@@ -133,13 +135,18 @@ def stop_command(
             message(f"The stop list of {index.store.where} has {now}, and had {len(before):,}")
         if over is None:
             _show_list(index, output.wants_json(as_json))
-        if stopped_tokens(index.meta.stop, "simhash"):
-            message("SimHash segments are stopped: no Hamming distance is guaranteed any more")
+        for each in scheme.sketches:
+            if each.metric == "hamming" and stopped_tokens(index.meta.stop, each.key):
+                message(
+                    f"Segments of {each.name} are stopped: no Hamming distance is guaranteed any"
+                    " more"
+                )
 
 
-def _large(index: Index, over: int, kind: str, as_json: bool) -> list[HotBucket]:
+def _large(index: Index, over: int, sketch: str | None, as_json: bool) -> list[HotBucket]:
     """Show and return the buckets that are over a size and not yet stopped."""
-    found = index.hot_buckets(None, over=over, kinds=(kind,))
+    names = [index.scheme.sketch(sketch).name]
+    found = index.hot_buckets(None, over=over, sketches=names)
     fresh = [bucket for bucket in found.buckets if bucket.entry not in index.meta.stop]
     if as_json:
         for bucket in fresh:
@@ -159,10 +166,10 @@ def _show_list(index: Index, as_json: bool) -> None:
     """Show the list as it is now, with the number of documents that hold each token."""
     meta = index.meta
     rows: list[tuple[str, int]] = []
-    for kind in ("minhash", "simhash"):
-        own = sorted(stopped_tokens(meta.stop, kind))
-        sizes = index.store.bucket_sizes(kind, own, meta)
-        rows += [(f"{kind}:{token}", size) for token, size in zip(own, sizes, strict=True)]
+    for key in meta.scheme.keys:
+        own = sorted(stopped_tokens(meta.stop, key))
+        sizes = index.store.bucket_sizes(key, own, meta)
+        rows += [(f"{key}:{token}", size) for token, size in zip(own, sizes, strict=True)]
     if as_json:
         for entry, size in rows:
             output.print_json({"token": entry, "documents": size})

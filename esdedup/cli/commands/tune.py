@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,7 @@ from esdedup.analysis.describe import CHANCE_SIMILARITY
 from esdedup.analysis.distribution import BINS, bars, similarity_histogram
 from esdedup.analysis.sampling import Sampled, sample_neighbours
 from esdedup.analysis.to_json import to_json
-from esdedup.analysis.tuning import LAYOUTS, Choice, Neighbours, choices, meeting, unrelated
+from esdedup.analysis.tuning import Choice, Neighbours, choices, meeting, unrelated
 from esdedup.arguments import setting
 from esdedup.cli.commands.scheme import MOST_DOCUMENTS, output, write_scheme
 from esdedup.cli.options import Target, as_json, scheme_in
@@ -19,7 +18,7 @@ from esdedup.cli.output import Kind, message, only_plain, print_json, print_tabl
 from esdedup.exceptions import UsageError
 from esdedup.models import MOST_SAMPLED
 from esdedup.sketch.banding import SWAPS
-from esdedup.sketch.kinds.minhash import MOST_PERMUTATIONS, MinHash
+from esdedup.sketch.kinds.bands import MOST_PERMUTATIONS, Banded
 from esdedup.sketch.scheme import Scheme
 
 _DOCUMENTS = 1e6
@@ -86,52 +85,32 @@ def tune_command(
     else:
         base, sampled = scheme_in(scheme) or Scheme(), None
         neighbours = unrelated(documents or _DOCUMENTS, chance)
-    bands = base.minhash or MinHash()
     # The bands and rows here are replaced by those of each choice.
-    minhash = replace(bands, permutations=permutations or bands.permutations, bands=1, rows=1)
-    found = choices(threshold, recall, neighbours, minhash, base.simhash, rows)
+    wide = base.banded.wide(permutations or base.banded.permutations)
+    found = choices(threshold, recall, neighbours, base.replaced(wide), rows)
     (chosen,) = [choice for choice in found if choice.chosen]
-    made = replace(base, minhash=chosen.minhash)
+    made = base.replaced(chosen.sketch)
     write_scheme(output, made)
-    layouts = [
-        {
-            "layout": str(each),
-            "tokens": len(each.widths),
-            "distance": each.guarantee(),
-            "candidates": each.expected_candidates(neighbours.documents),
-        }
-        for each in LAYOUTS
-    ]
     if wants_json(as_json):
         wanted = {"threshold": threshold, "recall": recall, "documents": neighbours.documents}
-        answer = {**wanted, "choices": found, "layouts": layouts, "scheme": made}
+        answer = {**wanted, "choices": found, "scheme": made}
         if sampled is not None:
             seen = sampled.neighbours.seen_from(threshold)
             answer["sample"] = {**to_json(sampled), "neighbours_at_threshold": seen}
             answer["histogram"] = similarity_histogram(neighbours.histogram(_BINS))
         print_json(to_json(answer))
         return
-    _print_chart(chosen.minhash, threshold, neighbours if sampled else None)
+    _print_chart(chosen.sketch, threshold, neighbours if sampled else None)
     names = ["banding", "terms", "bytes", f"at {threshold:g}", "candidates"]
     if sampled is not None:
         names += ["recall", "missed", "wasted"]
     print_table(
         [(name, "number") for name in names],
         [_cells(choice)[: len(names)] for choice in found],
-        title=f"{chosen.minhash.bands} bands of {chosen.minhash.rows} rows at"
+        title=f"{chosen.sketch.bands} bands of {chosen.sketch.rows} rows at"
         f" {neighbours.documents:,.0f} documents"
         + (f", by a sample of {sampled.sampled:,}" if sampled else ""),
     )
-    print_table(
-        [("segments", "text"), ("tokens", "number"), ("distance", "number"),
-         ("chance candidates", "number")],
-        [
-            (str(each["layout"]), str(each["tokens"]), str(each["distance"]),
-             f"{each['candidates']:,.1f}")
-            for each in layouts
-        ],
-        title="SimHash, by equality of segments",
-    )  # fmt: skip
     if sampled is not None:
         message(
             f"{sampled.neighbours.seen_from(threshold):,} neighbours at or over {threshold:g} of"
@@ -153,9 +132,9 @@ def _sampled(target: Target, count: int, seed: int, candidates: int) -> tuple[Sc
     return scheme, sampled
 
 
-def _print_chart(minhash: MinHash, threshold: float, neighbours: Neighbours | None) -> None:
+def _print_chart(banded: Banded, threshold: float, neighbours: Neighbours | None) -> None:
     """Print the S-curve, and the neighbours on a logarithmic scale if known, by similarity."""
-    curve = similarity_histogram(meeting((np.arange(BINS) + 0.5) / BINS, minhash, SWAPS))
+    curve = similarity_histogram(meeting((np.arange(BINS) + 0.5) / BINS, banded, SWAPS))
     columns: list[tuple[str, Kind]] = [("similarity", "key"), ("met", "number"), ("", "key")]
     rows = []
     for each, length in bars(curve):
@@ -166,7 +145,7 @@ def _print_chart(minhash: MinHash, threshold: float, neighbours: Neighbours | No
         seen = bars(similarity_histogram(neighbours.histogram(BINS)), log_scale=True)
         for row, (each, length) in zip(rows, seen, strict=True):
             row += [_number(each.count), _bar(length)]
-    banding = f"{minhash.bands} bands of {minhash.rows} rows"
+    banding = f"{banded.bands} bands of {banded.rows} rows"
     print_table(columns, rows, f"S-curve of {banding}; < is the threshold {threshold:g}")
 
 
@@ -184,7 +163,7 @@ def _number(value: float) -> str:
 def _cells(choice: Choice) -> list[str]:
     expected = choice.expected
     return [
-        f"{'* ' * choice.chosen}{choice.minhash.bands} x {choice.minhash.rows}",
+        f"{'* ' * choice.chosen}{choice.sketch.bands} x {choice.sketch.rows}",
         f"{choice.terms:,}",
         f"{choice.bytes:.0f}",
         f"{100 * choice.recall_at_threshold:.1f}%",

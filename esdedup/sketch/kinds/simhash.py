@@ -10,18 +10,19 @@ Weights are whole numbers and sums are exact, so a fingerprint is the same on ev
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal, get_args
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 
-from esdedup.arguments import check_fields
 from esdedup.exceptions import UsageError
-from esdedup.sketch.kinds.segments import Layout
+from esdedup.sketch.kinds.base import Block
+from esdedup.sketch.kinds.segments import Segmented
 from esdedup.sketch.kinds.weights import FeatureWeights
 from esdedup.text.arrays import I64, U64, Ragged, offsets_of, ranges
 from esdedup.text.hashing import PRIME64_1, avalanche
-from esdedup.text.shingles import distinct
+from esdedup.text.shingles import distinct, shingle
 
 Weighting = Literal["tf", "binary"]
 
@@ -33,27 +34,51 @@ _LANE_CAPACITY = 255
 
 
 @dataclass(frozen=True)
-class SimHash:
+class SimHash(Segmented):
     """SimHash parameters.
 
-    layout: bits of a fingerprint and how it is cut into segment tokens.
-    feature_size: tokens a feature; features are shingles of this size.
+    size: bits of a fingerprint, 64 or 128.
+    segments: pieces that a fingerprint is cut into, each a token.
+    feature_size: words or characters of a feature; features are shingles of this size.
     weighting: "tf" counts each occurrence of a feature, "binary" each feature once.
     table: weights of features, multiplied with these counts; None for 1 each.
     Raises UsageError for values out of range.
     """
 
-    layout: Layout = field(default_factory=Layout)
+    size: int = 64
+    segments: int = 4
     feature_size: int = 2
     weighting: Weighting = "tf"
     table: FeatureWeights | None = None
 
+    kind = "simhash"
+
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
+        if self.size not in (64, 128):
+            raise UsageError(f"fingerprint size {self.size}: use 64 or 128 bits")
+        self.check_layout()
         if not 1 <= self.feature_size <= 64:
             raise UsageError(f"feature size {self.feature_size}: use 1 to 64")
         if self.weighting not in get_args(Weighting):
             raise UsageError(f"weighting {self.weighting!r}: use tf or binary")
+
+    def values(self, block: Block) -> U64:
+        """Return fingerprints, shape (n, size // 64)."""
+        return fingerprints(shingle(block.words, self.feature_size), self)
+
+    def to_json(self) -> dict[str, Any]:
+        return {**super().to_json(), "table": self.table and self.table.to_json()}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        table = document.get("table")
+        if table is not None:
+            try:
+                table = FeatureWeights.from_json(table)
+            except (KeyError, TypeError, ValueError) as error:
+                raise UsageError(f"a scheme's {cls.kind}.table: {error}") from error
+        return super().from_json({**document, "table": table})
 
 
 def fingerprints(features: Ragged, simhash: SimHash) -> U64:
@@ -61,7 +86,7 @@ def fingerprints(features: Ragged, simhash: SimHash) -> U64:
     if simhash.weighting == "binary":
         features = distinct(features)
     words, hashes = [], features.hashes
-    for word in range(simhash.layout.bits // 64):
+    for word in range(simhash.width):
         if word:
             hashes = avalanche(features.hashes * PRIME64_1 + np.uint64(word))
         if simhash.table is None:
@@ -106,10 +131,3 @@ def _weigh_bits(hashes: U64, features: Ragged, weights: I64) -> tuple[I64, I64]:
         ones[filled] = np.add.reduceat(set_bits * weights[:, None], starts, axis=0)
         total[filled] = np.add.reduceat(weights, starts)
     return ones, total
-
-
-def to_hex(fingerprint: U64) -> list[str]:
-    """Write fingerprints, shape (n, words), as 16 hexadecimal digits a word."""
-    digits = fingerprint.astype(">u8").tobytes().hex()
-    width = 16 * fingerprint.shape[1]
-    return [digits[i : i + width] for i in range(0, len(digits), width)]

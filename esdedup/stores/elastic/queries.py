@@ -9,6 +9,7 @@ the ranking."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from typing import Any
 
 from esdedup.models import Candidate, CandidateQuery, Candidates, Document
@@ -20,7 +21,7 @@ def candidates_body(query: CandidateQuery, limit: int) -> dict[str, Any]:
 
     The documents come without tokens, but with their segments if these were asked for.
     """
-    field = f"{query.field}.{query.kind}"
+    field = f"{query.field}.{query.key}"
     groups = [
         {"term": {field: group[0]}} if len(group) == 1 else {"terms": {field: group}}
         for group in query.groups
@@ -40,8 +41,8 @@ def candidates_body(query: CandidateQuery, limit: int) -> dict[str, Any]:
         excluded.append({"exists": {"field": f"{query.field}.original"}})
     if excluded:
         condition["must_not"] = excluded
-    # Segments are compared, other tokens are not.
-    unread = [path for path in TOKEN_PATHS if query.kind != "simhash" or "simhash" not in path]
+    kept = f"{query.field}.{query.key}" if query.kept else ""
+    unread = [path for path in TOKEN_PATHS if not fnmatchcase(kept, path)]
     return {
         "query": {"bool": condition},
         "size": limit,

@@ -293,8 +293,8 @@ class ClusterStore:
         hits = itertools.chain.from_iterable(self._pages(body))
         return documents_of(itertools.islice(hits, count))
 
-    def bucket_sizes(self, kind: str, tokens: Sequence[str], meta: IndexMeta) -> list[int]:
-        bodies = (bucket_body(f"{meta.field}.{kind}", token) for token in tokens)
+    def bucket_sizes(self, key: str, tokens: Sequence[str], meta: IndexMeta) -> list[int]:
+        bodies = (bucket_body(f"{meta.field}.{key}", token) for token in tokens)
         answers = self.cluster.searches(self._path, bodies, self.where)
         return [int(answer["hits"]["total"]["value"]) for answer in answers]
 

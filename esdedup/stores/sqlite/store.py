@@ -98,7 +98,7 @@ class LocalStore:
             )
             row = self.index, json.dumps(meta.to_json())
             db.execute("INSERT INTO esdedup_indices VALUES(?, ?)", row)
-            Tables(db, self.index).create()
+            Tables(db, self.index).create(meta.scheme.keys)
 
     def write(
         self, documents: Sequence[Document | Encoded], *, create: bool = False
@@ -192,9 +192,9 @@ class LocalStore:
                 following = max(stripe + 1, tables.next((stripe + 1) * _PAGE) // _PAGE)
                 stripe += -(-(following - stripe) // share.of) * share.of
 
-    def bucket_sizes(self, kind: str, tokens: Sequence[str], meta: IndexMeta) -> list[int]:
+    def bucket_sizes(self, key: str, tokens: Sequence[str], meta: IndexMeta) -> list[int]:
         with self._searching() as tables:
-            counted = f"SELECT count(*) FROM ({tables.holders(kind, tables.waiting())})"
+            counted = f"SELECT count(*) FROM ({tables.holders(key, tables.waiting())})"
             asked = ((json.dumps([token]),) for token in tokens)
             return [int(tables.db.execute(counted, each).fetchone()[0]) for each in asked]
 

@@ -2,8 +2,8 @@
 
 Groups lie in a table of their own, so that `group` writes small rows and no documents.
 
-A table for each kind of token lists the documents that hold a token. A new document is listed when
-a search first asks, and not at once. Many documents are then sorted together, which is several
+A table for each field of tokens lists the documents that hold a token. A new document is listed
+when a search first asks, and not at once. Many documents are then sorted together, which is several
 times as fast (`benchmarks/local_store.py` at commit 4d72008), and a run that wants only all pairs
 needs no lists. A search finds the documents that are not listed yet by their tokens.
 """
@@ -24,7 +24,6 @@ from esdedup.exceptions import RecordError
 from esdedup.models import (
     FIELD,
     MARKS,
-    TOKEN_KINDS,
     Candidate,
     CandidateQuery,
     Candidates,
@@ -32,6 +31,7 @@ from esdedup.models import (
     Encoded,
     Held,
 )
+from esdedup.sketch.scheme import is_token_field
 from esdedup.stores.fields import only
 from esdedup.stores.to_json import to_json
 from esdedup.text.characters import is_unicode
@@ -44,9 +44,6 @@ _VARIABLES = 500
 
 _SPARSE = 100
 """Numbers a document, from which on a sample is not drawn from all numbers, most of them free."""
-
-_LISTED = (*TOKEN_KINDS, "wordless")
-"""The values below FIELD that are listed. Each is a text or a list of texts."""
 
 _FIRST = '{"scheme":"'
 NO_MARKS = (None,) * len(MARKS)
@@ -87,10 +84,13 @@ class Columns(NamedTuple):
         """The document with its tokens."""
         return Document(self.id, {**json.loads(self.source), FIELD: self.ours})
 
-    def document(self, with_kind: str = "") -> Document:
-        """The document as callers get it, without its lists of tokens, but for one kind."""
-        gone = {*TOKEN_KINDS} - {with_kind}
-        kept = {name: value for name, value in self.ours.items() if name not in gone}
+    def document(self, with_key: str = "") -> Document:
+        """The document as callers get it, without its lists of tokens, but for one."""
+        kept = {
+            name: value
+            for name, value in self.ours.items()
+            if name == with_key or not is_token_field(name)
+        }
         return Document(self.id, {**json.loads(self.source), **({FIELD: kept} if kept else {})})
 
     @property
@@ -126,9 +126,10 @@ class Tables:
         self._index = cased.replace('"', '""')
         self.documents = self._name("documents")
         self.groups = self._name("groups")
+        self._keys: list[str] | None = None
 
     def _name(self, name: str) -> str:
-        """The quoted name of a table: documents, groups, listed, or a kind of token."""
+        """The quoted name of a table: documents, groups, listed, or a field of tokens."""
         return f'"{name}:{self._index}"'
 
     @property
@@ -136,16 +137,33 @@ class Tables:
         """The documents with their marks, in SQL."""
         return f"{self.documents} LEFT JOIN {self.groups} USING (number)"
 
-    def create(self) -> None:
-        """Make the tables."""
+    @property
+    def keys(self) -> list[str]:
+        """The values below FIELD that are listed, each a text or a list of texts."""
+        if self._keys is None:
+            end = f":{self._index}".replace('""', '"')
+            found = self.db.execute(
+                "SELECT name FROM sqlite_master WHERE type = 'table' AND substr(name, ?) = ?",
+                (-len(end), end),
+            )
+            names = sorted(name[: -len(end)] for (name,) in found)
+            self._keys = [
+                name
+                for name in names
+                if ":" not in name and (name == "wordless" or is_token_field(name))
+            ]
+        return self._keys
+
+    def create(self, keys: Sequence[str]) -> None:
+        """Make the tables. keys: the fields of tokens."""
         self.db.execute(
             f"CREATE TABLE {self.documents}(number INTEGER PRIMARY KEY,"
             " id TEXT NOT NULL UNIQUE, source TEXT NOT NULL, scheme TEXT, tokens TEXT NOT NULL)"
         )
         self.db.execute(f"CREATE TABLE {self.groups}(number INTEGER PRIMARY KEY, {_MARKS})")
-        for kind in _LISTED:
+        for key in (*keys, "wordless"):
             self.db.execute(
-                f"CREATE TABLE {self._name(kind)}(token TEXT NOT NULL,"
+                f"CREATE TABLE {self._name(key)}(token TEXT NOT NULL,"
                 " document INTEGER NOT NULL, PRIMARY KEY(token, document)) WITHOUT ROWID"
             )
         self.db.execute(f"CREATE TABLE {self._name('listed')}(number INTEGER NOT NULL)")
@@ -153,7 +171,7 @@ class Tables:
 
     def drop(self) -> None:
         """Delete the tables."""
-        for name in ("documents", "groups", *_LISTED, "listed"):
+        for name in ("documents", "groups", *self.keys, "listed"):
             self.db.execute(f"DROP TABLE {self._name(name)}")
 
     def last(self) -> int:
@@ -282,9 +300,9 @@ class Tables:
         """Replace the tokens of listed documents in the lists."""
         listed = self._listed()
         former = {number: json.loads(row.tokens) for number, row in old if number <= listed}
-        for kind in _LISTED:
-            before, after = _rows(kind, former, listed), _rows(kind, new, listed)
-            table, gone, added = self._name(kind), sorted(before - after), sorted(after - before)
+        for key in self.keys:
+            before, after = _rows(key, former, listed), _rows(key, new, listed)
+            table, gone, added = self._name(key), sorted(before - after), sorted(after - before)
             self.db.executemany(f"DELETE FROM {table} WHERE token = ? AND document = ?", gone)
             self.db.executemany(f"INSERT OR IGNORE INTO {table} VALUES(?, ?)", added)
 
@@ -294,28 +312,28 @@ class Tables:
         # Past numbers that deleted documents left free.
         first = max(listed, self.next(listed + 1) - 1)
         last = min(self.last(), first + LISTED_AT_ONCE)
-        for kind in _LISTED:
+        for key in self.keys:
             # In the order of the tree, which takes them in faster.
             self.db.execute(
-                f"INSERT OR IGNORE INTO {self._name(kind)} SELECT each.value, number"
-                f" FROM {self.documents}, json_each(tokens, '$.{kind}') AS each"
+                f"INSERT OR IGNORE INTO {self._name(key)} SELECT each.value, number"
+                f" FROM {self.documents}, json_each(tokens, '$.{key}') AS each"
                 " WHERE number > ? AND number <= ? ORDER BY 1, 2",
                 (first, last),
             )
         self.db.execute(f"UPDATE {self._name('listed')} SET number = max(number, ?)", (last,))
 
-    def holders(self, kind: str, waiting: int) -> str:
+    def holders(self, key: str, waiting: int) -> str:
         """An SQL query for the documents that hold any token of a JSON array, the parameter 1.
 
         A document comes once for each token that it holds; no token is in the array twice. waiting:
         the number of documents that are not listed yet.
         """
         # By IN, SQLite would sort the tokens first.
-        found = f"SELECT document FROM json_each(?1) CROSS JOIN {self._name(kind)} ON token = value"
+        found = f"SELECT document FROM json_each(?1) CROSS JOIN {self._name(key)} ON token = value"
         if not waiting:
             return found
         return (
-            f"{found} UNION ALL SELECT number FROM {self.documents}, json_each(tokens, '$.{kind}')"
+            f"{found} UNION ALL SELECT number FROM {self.documents}, json_each(tokens, '$.{key}')"
             f" AS each WHERE number > {self._listed()}"
             " AND each.value IN (SELECT value FROM json_each(?1))"
         )
@@ -326,8 +344,8 @@ class Tables:
         # counting tokens counts groups. Only the best are joined, because sorting whole documents
         # would read them all.
         original = f"(SELECT original FROM {self.groups} WHERE number = document)"
-        kinds, waiting = {query.kind for query in queries}, self.waiting()
-        holders = {kind: self.holders(kind, waiting) for kind in kinds}
+        keys, waiting = {query.key for query in queries}, self.waiting()
+        holders = {key: self.holders(key, waiting) for key in keys}
         answers = []
         for query in queries:
             tokens = [*dict.fromkeys(itertools.chain.from_iterable(query.groups))]
@@ -335,25 +353,25 @@ class Tables:
             wanted = f"AND {original} IS NULL" if query.originals else ""
             found = self.db.execute(
                 f"SELECT met, {_columns('source', 'tokens')} FROM"
-                f" (SELECT document AS number, count(*) AS met FROM ({holders[query.kind]})"
+                f" (SELECT document AS number, count(*) AS met FROM ({holders[query.key]})"
                 f" WHERE document IS NOT (SELECT number FROM {self.documents} WHERE id = ?2)"
                 f" GROUP BY document HAVING met >= ?3 {wanted} ORDER BY met DESC, document"
                 f" LIMIT ?4) JOIN {self.documents} USING (number)"
                 f" LEFT JOIN {self.groups} USING (number) ORDER BY met DESC, number",
                 (json.dumps(tokens), exclude, query.least, limit + 1),
             ).fetchall()
-            kept = query.kind if query.kind == "simhash" else ""
+            kept = query.key if query.kept else ""
             best = [Candidate(Columns(*row).document(kept), met) for met, *row in found[:limit]]
             answers.append(Candidates(best, len(found) > limit))
         return answers
 
 
-def _rows(kind: str, tokens: TokensByNumber, listed: int) -> set[tuple[str, int]]:
+def _rows(key: str, tokens: TokensByNumber, listed: int) -> set[tuple[str, int]]:
     return {
         (token, number)
         for number, each in tokens.items()
         if number <= listed
-        for token in _texts(each.get(kind))
+        for token in _texts(each.get(key))
     }
 
 

@@ -20,7 +20,6 @@ import pytest
 import esdedup
 from esdedup.exceptions import StoreUnavailable
 from esdedup.models import FIELD, CandidateQuery, Candidates, Document, WriteReport
-from esdedup.sketch.kinds.segments import Layout
 from esdedup.stores import Store
 from esdedup.stores.fields import value_at
 from esdedup.stores.mapping import IndexMeta
@@ -54,9 +53,8 @@ def test_nothing_is_said_of_what_does_not_exist(place: Place, open_store: OpenSt
 
 def test_an_index_says_what_it_was_made_with(open_store: OpenStore) -> None:
     scheme = esdedup.Scheme(
+        [esdedup.MinHash(permutations=64, bands=16, rows=4), esdedup.SimHash(128, 8)],
         shingling=esdedup.Shingling("char", 7, ("的", "the")),
-        minhash=esdedup.MinHash(permutations=64, bands=16, rows=4),
-        simhash=esdedup.SimHash(Layout(128, 8)),
         seed=2**64 - 1,
     )
     meta = IndexMeta(scheme, ("标题", "article.正文"))
@@ -77,8 +75,11 @@ def test_making_it_again_changes_nothing(open_store: OpenStore) -> None:
 OTHERS = [
     (IndexMeta(esdedup.Scheme(seed=2)), r"seed 1, not 2"),
     (IndexMeta(esdedup.Scheme(shingling=esdedup.Shingling(size=4))), r"shingling\.size 3, not 4"),
-    (IndexMeta(esdedup.Scheme(minhash=esdedup.MinHash(bands=20))), r"minhash\.bands 12, not 20"),
-    (IndexMeta(esdedup.Scheme(simhash=None)), r"simhash\.layout\.blocks 4, not absent"),
+    (
+        IndexMeta(esdedup.Scheme([esdedup.MinHash(bands=20), esdedup.SimHash()])),
+        r"minhash\.bands 12, not 20",
+    ),
+    (IndexMeta(esdedup.Scheme([esdedup.MinHash()])), r"simhash\.layout\.blocks 4, not absent"),
     (IndexMeta(esdedup.Scheme(), ("body",)), r"'text', not the field 'body'"),
 ]
 
@@ -302,7 +303,7 @@ def test_tokens_are_stored_and_not_returned(place: Place, store: Store) -> None:
 def test_tokens_of_single_values_are_kept_beside_the_others(
     place: Place, open_store: OpenStore
 ) -> None:
-    meta = IndexMeta(esdedup.Scheme(minhash=esdedup.MinHash(signature=128)))
+    meta = IndexMeta(esdedup.Scheme([esdedup.MinHash(), esdedup.Signature(128), esdedup.SimHash()]))
     store = open_store()
     store.create(meta)
     texts = {"1": "one two three four", "2": "one two three five", "3": "喊你回家吃饭", "4": "!"}

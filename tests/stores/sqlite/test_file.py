@@ -198,7 +198,7 @@ def test_a_damaged_file_is_told(ours: Path, folder: Path, data: st.DataObject, c
         ["stats", "--hot", "2"],
         ["pairs"],
         ["similar", "--id", "d4"],
-        ["similar", "--text", words(3, 30), "--metric", "hamming"],
+        ["similar", "--text", words(3, 30), "--sketch", "simhash"],
         ["explain", "d0", "d1"],
         ["index", "more.jsonl", "--on-duplicate", "mark"],
         ["group"],

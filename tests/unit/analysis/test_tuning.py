@@ -25,6 +25,7 @@ from esdedup.exceptions import UsageError
 from esdedup.sketch.banding import candidate_probability, choose_banding
 from esdedup.sketch.kinds.minhash import MinHash
 from esdedup.sketch.kinds.simhash import SimHash
+from esdedup.sketch.scheme import Scheme
 from esdedup.text.arrays import Ragged, offsets_of
 from esdedup.text.shingles import distinct
 
@@ -192,28 +193,36 @@ def test_a_sample_needs_two_texts() -> None:
 def test_every_choice_reaches_the_recall_within_the_permutations(
     threshold: float, recall: float, permutations: int
 ) -> None:
-    found = choices(threshold, recall, unrelated(1e6, 0.02), MinHash(permutations, 1, 1), SimHash())
-    for choice in found:
-        assert choice.minhash.bands * choice.minhash.rows <= permutations
-        assert choice.recall_at_threshold >= recall - 1e-9
-        assert choice.tokens == choice.minhash.bands + 4
-    (chosen,) = [choice.minhash for choice in found if choice.chosen]
-    assert (chosen.bands, chosen.rows) == choose_banding(threshold, recall, permutations)
-    first = found[0].minhash.rows
-    by_hand = choices(
-        threshold, recall, unrelated(1e6, 0.02), MinHash(permutations, 1, 1), None, first
+    found = choices(
+        threshold, recall, unrelated(1e6, 0.02), Scheme([MinHash(permutations, 1, 1), SimHash()])
     )
-    assert [choice.minhash.rows for choice in by_hand if choice.chosen] == [first]
+    for choice in found:
+        assert choice.sketch.bands * choice.sketch.rows <= permutations
+        assert choice.recall_at_threshold >= recall - 1e-9
+        assert choice.tokens == choice.sketch.bands + 4
+    (chosen,) = [choice.sketch for choice in found if choice.chosen]
+    assert (chosen.bands, chosen.rows) == choose_banding(threshold, recall, permutations)
+    first = found[0].sketch.rows
+    by_hand = choices(
+        threshold, recall, unrelated(1e6, 0.02), Scheme([MinHash(permutations, 1, 1)]), first
+    )
+    assert [choice.sketch.rows for choice in by_hand if choice.chosen] == [first]
 
 
 def test_rows_that_do_not_reach_the_recall_are_refused() -> None:
     with pytest.raises(UsageError, match=r"rows 9: recall 0\.95 at threshold 0\.8 within 128"):
-        choices(0.8, 0.95, unrelated(1e6, 0.02), MinHash(), None, rows=9)
+        choices(0.8, 0.95, unrelated(1e6, 0.02), Scheme([MinHash()]), rows=9)
 
 
 def test_bytes_are_as_measured() -> None:
     # On Elasticsearch, merged, at 100,000 documents.
-    assert bytes_a_document(MinHash(128, 23, 3), SimHash()) == pytest.approx(416.6, rel=0.02)
-    assert bytes_a_document(MinHash(128, 12, 3), SimHash()) == pytest.approx(250.9, rel=0.02)
-    assert bytes_a_document(MinHash(128, 11, 3), SimHash()) == pytest.approx(235.7, rel=0.02)
-    assert bytes_a_document(MinHash(128, 12, 3), None) == pytest.approx(211.1, rel=0.02)
+    assert bytes_a_document(Scheme([MinHash(128, 23, 3), SimHash()])) == pytest.approx(
+        416.6, rel=0.02
+    )
+    assert bytes_a_document(Scheme([MinHash(128, 12, 3), SimHash()])) == pytest.approx(
+        250.9, rel=0.02
+    )
+    assert bytes_a_document(Scheme([MinHash(128, 11, 3), SimHash()])) == pytest.approx(
+        235.7, rel=0.02
+    )
+    assert bytes_a_document(Scheme([MinHash(128, 12, 3)])) == pytest.approx(211.1, rel=0.02)

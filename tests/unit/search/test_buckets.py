@@ -27,7 +27,7 @@ def test_candidate_pairs_are_complete_and_come_once(seed: int, radius: int) -> N
     masks = [probe_masks(3, radius)] * 3
     near = [
         pair
-        for a, b in segment_pairs(values, masks, radius)
+        for a, b in segment_pairs(values, masks)
         for pair in zip(a.tolist(), b.tolist(), strict=True)
     ]
     assert len(near) == len(set(near))

@@ -19,14 +19,9 @@ from esdedup.sketch.banding import (
     probes,
     swaps_for,
 )
-from esdedup.sketch.kinds.minhash import (
-    EMPTY,
-    MinHash,
-    band_hashes,
-    probe_hashes,
-    signatures,
-    smallest,
-)
+from esdedup.sketch.kinds.bands import EMPTY, band_hashes, probe_hashes, signatures, smallest
+from esdedup.sketch.kinds.minhash import MinHash
+from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import shingle_sets, sketch
 from esdedup.text.arrays import U64
@@ -141,11 +136,10 @@ def test_recall_is_that_of_the_formula(
     both, pairs = round(union * similarity), 400
     own = round((union - both) * share)
     texts = pairs_of(*language, both, own, union - both - own, pairs)
-    scheme = Scheme(shingling=Shingling("word", 1), minhash=MinHash(bands=12), simhash=None)
+    scheme = Scheme([MinHash(bands=12)], shingling=Shingling("word", 1))
     at = np.arange(pairs)
     assert set(jaccard(shingle_sets(texts, scheme), at, at + pairs).tolist()) == {both / union}
-    stored = sketch(texts[pairs:], scheme).bands
-    assert stored is not None
+    stored = sketch(texts[pairs:], scheme).values["minhash"]
     for swaps in range(MOST_SWAPS + 1):
         met = bands_met(texts[:pairs], stored, scheme, swaps)
         meets = exact_meeting(union, both, own, 3, swaps)
@@ -158,14 +152,8 @@ def test_recall_is_that_of_the_formula(
 
 def bands_met(queries: list[str], stored: U64, scheme: Scheme, swaps: int) -> Any:
     """The number of bands that each query meets of its document."""
-    if not swaps:
-        bands = sketch(queries, scheme).bands
-        assert bands is not None
-        return (bands == stored).sum(axis=1, dtype=np.int64)
-    sketches = sketch(queries, scheme, swaps=swaps)
-    assert sketches.probes is not None
-    assert sketches.probed is not None
-    met = (sketches.probes == stored[:, :, None]) & sketches.probed
+    values, present = sketch(queries, scheme, limits=Limits(swaps=swaps)).probes["minhash"]
+    met = (values == stored[:, :, None]) & (True if present is None else present)
     return met.any(axis=2).sum(axis=1, dtype=np.int64)
 
 

@@ -1,0 +1,326 @@
+"""Sketches of bands: MinHash signatures, their bands, and the probes of queries.
+
+Broder, "On the resemblance and containment of documents", 1997, section 3; banding: Leskovec,
+Rajaraman, Ullman, "Mining of Massive Datasets", section 3.4; probes near a bucket: Lv, Josephson,
+Wang, Charikar, Li, "Multi-probe LSH: efficient indexing for high-dimensional similarity search",
+VLDB 2007, section 4. `banding.meeting` says how much probes find.
+
+The k permutations are h_i(x) = a_i * x + b_i mod 2**32, with a_i odd, over the upper 32 bits x of
+the shingle hashes. The seed fixes a_i and b_i (`hashing.keys`). Shingle hashes are already mixed.
+So this simplest family reaches the binomial error, also on sets of 5 shingles:
+`benchmarks/minhash_families.py` at commit 4d72008 compares it with one-permutation hashing.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from dataclasses import replace
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from esdedup.exceptions import UsageError
+from esdedup.sketch.banding import (
+    MOST_SWAPS,
+    background_candidates,
+    candidate_probability,
+    expected_recall,
+    least_bands,
+    probes,
+    swaps_for,
+)
+from esdedup.sketch.kinds.base import Block, Probes, Sketch
+from esdedup.text.arrays import F64, I64, U32, U64, Mask, Ragged
+from esdedup.text.hashing import PRIME64_1, avalanche, keys
+
+if TYPE_CHECKING:
+    from esdedup.sketch.limits import Limits
+
+EMPTY = np.uint32(0xFFFFFFFF)
+"""Every value of the signature of an empty set."""
+
+MOST_PERMUTATIONS = 4096
+NEAREST = 0.1
+"""The similarity by which swaps are chosen if there is no threshold."""
+
+_VALUES_AT_ONCE = 1 << 13
+"""Permuted values of one call of numpy. For one text that is all permutations at once, because a
+call costs more than the work. For many texts it is two, so that the block fits the cache."""
+
+_SHORT = 48
+_MANY = 256
+"""Rows of at most _SHORT shingles are reduced together if they are _MANY, and nine of ten."""
+_PIECE = 8
+"""Values of a row that are reduced in one step then."""
+_SHORT_AT_ONCE = 1 << 18
+"""Permuted values of one step then, a megabyte: fewer would cost more calls."""
+
+
+class Banded(Sketch):
+    """A sketch whose tokens are the bands of a signature, of some rows each."""
+
+    metric = "jaccard"
+    leads = True
+
+    bands: int
+    rows: int
+    token_bits: int
+
+    @property
+    def permutations(self) -> int:
+        """The length of a full signature, from which similarities are estimated."""
+        return self.length
+
+    @property
+    def length(self) -> int:
+        """The number of values of a signature that the bands take."""
+        return self.bands * self.rows
+
+    @property
+    def tokens(self) -> int:
+        return self.bands
+
+    @property
+    def bits(self) -> int:
+        return self.token_bits
+
+    def wide(self, permutations: int) -> Self:
+        """Return the sketch with signatures of another length, and one band of one row."""
+        raise UsageError(f"the sketch {self.name!r} has no signature of another length")
+
+    def banded_by(self, bands: int, rows: int) -> Self:
+        """Return the sketch with other bands. Raises UsageError if it can't have them."""
+        return replace(self, bands=bands, rows=rows)  # type: ignore[call-arg]
+
+    def values(self, block: Block) -> U64:
+        """Return the hashes of bands, shape (n, bands)."""
+        signature: U32 | None = block.shared.get("signature")
+        if signature is None:
+            # One signature, as long as any sketch needs, serves all of them.
+            length = max(each.length for each in block.sketches if isinstance(each, Banded))
+            signature = signatures(block.shingles, length, block.seed)
+            block.shared["signature"] = signature
+        return band_hashes(signature, self.bands, self.rows, self.token_bits)
+
+    def swaps(self, limits: Limits) -> int:
+        """Return the swaps of the probes of queries (`banding`)."""
+        if limits.swaps is not None:
+            return limits.swaps
+        return swaps_for(limits.threshold or NEAREST, limits.recall, self.bands, self.rows)
+
+    def query(self, block: Block, limits: Limits) -> tuple[U64, Probes]:
+        swaps = self.swaps(limits)
+        if not swaps:
+            return super().query(block, limits)
+        least = smallest(block.sets, self.length, block.seed, swaps + 1)
+        probes = Probes(*probe_hashes(least, self.bands, self.rows, self.token_bits, swaps))
+        return probes.values[:, :, 0], probes
+
+    def check(self, limits: Limits) -> None:
+        if limits.distance is not None:
+            raise UsageError(
+                f"distance {limits.distance}: the sketch {self.name!r} compares by Jaccard"
+                " similarity, so use a threshold, or another sketch"
+            )
+        if limits.threshold is None and limits.max_bucket is not None:
+            raise UsageError(
+                "max bucket requires a threshold; it can't be combined with the nearest documents"
+            )
+
+    def costs(self, documents: float, chance: float) -> list[tuple[str, str]]:
+        rows = []
+        for swaps in range(MOST_SWAPS + 1):
+            recalls = ", ".join(
+                f"{100 * candidate_probability(each, self.bands, self.rows, swaps):.1f}% at {each}"
+                for each in (0.3, 0.5, 0.7, 0.8, 0.9)
+            )
+            expected = background_candidates(documents, chance, self.bands, self.rows, swaps)
+            terms = self.bands * probes(self.rows, swaps)
+            effect = (
+                f"{recalls}; about {expected:,.1f} candidates at {documents:,.0f} documents of"
+                f" chance similarity {chance}"
+            )
+            rows.append((f"recall with {terms:,} terms a query", effect))
+        return rows
+
+    def least(self, limits: Limits, groups: int, similarity: float | None = None) -> int:
+        if limits.least is not None:
+            return limits.least
+        near = limits.threshold if similarity is None else similarity
+        if near is None:
+            return 1
+        return least_bands(near, limits.recall, groups, self.rows, self.swaps(limits))
+
+    def recall(
+        self, limits: Limits, groups: int, least: int, similarity: float | None = None
+    ) -> float | None:
+        near = limits.least_similarity if similarity is None else similarity
+        return expected_recall(near, groups, self.rows, least, self.swaps(limits))
+
+
+def signatures(shingles: Ragged, permutations: int, seed: int) -> U32:
+    """MinHash signatures: shape (rows, permutations), uint32.
+
+    Repeated shingles change nothing. The first columns do not depend on `permutations`. An empty
+    row has EMPTY in every column.
+    """
+    short = shingles.counts <= _SHORT
+    many = np.count_nonzero(short)
+    if many < _MANY or 10 * many < 9 * len(shingles):
+        return _minima(shingles, permutations, seed)
+    if many == len(shingles):
+        return _minima_of_short(shingles, permutations, seed)
+    made = np.empty((len(shingles), permutations), np.uint32)
+    made[short] = _minima_of_short(shingles.rows(short), permutations, seed)
+    made[~short] = _minima(shingles.rows(~short), permutations, seed)
+    return made
+
+
+def _minima(shingles: Ragged, permutations: int, seed: int) -> U32:
+    """The signatures of rows of any length."""
+    filled = np.flatnonzero(shingles.counts)
+    minima = np.empty((permutations, filled.size), np.uint32)
+    values = (shingles.hashes >> np.uint64(32)).astype(np.uint32)
+    at_once = min(permutations, max(2, _VALUES_AT_ONCE // max(1, values.size)))
+    permuted = np.empty((at_once, values.size), np.uint32)
+    multipliers, addends = _permutations(permutations, seed)
+    for first in range(0, permutations, at_once) if filled.size else ():
+        some = slice(first, first + at_once)
+        block = permuted[: len(multipliers[some])]
+        np.multiply(values, multipliers[some, None], out=block)
+        np.add(block, addends[some, None], out=block)
+        np.minimum.reduceat(block, shingles.offsets[filled], axis=1, out=minima[some])
+    made = np.full((permutations, len(shingles)), EMPTY, np.uint32)
+    made[:, filled] = minima
+    return made.T
+
+
+def _minima_of_short(shingles: Ragged, permutations: int, seed: int) -> U32:
+    """The same, faster for many short rows: a loop over one row costs more than its work.
+
+    Rows are cut into pieces of _PIECE values; the last piece of a row repeats its last value. The
+    first values of all pieces come first, then their second values, and so on. The first pieces of
+    all rows come before their second pieces. So every step is one of few long arrays.
+    """
+    counts, ends = shingles.counts, shingles.offsets[1:]
+    pieces = -(-counts // _PIECE)
+    order = np.argsort(-pieces, kind="stable")
+    having = [int(np.count_nonzero(pieces > piece)) for piece in range(max(1, pieces.max()))]
+    edges = [0, *itertools.accumulate(having)]
+    rows = np.concatenate([order[:many] for many in having])
+    starts = shingles.offsets[rows] + np.repeat(np.arange(len(having)) * _PIECE, having)
+    at = np.minimum(starts + np.arange(_PIECE)[:, None], ends[rows] - 1)
+    values = (shingles.hashes.take(at.ravel()) >> np.uint64(32)).astype(np.uint32)
+    multipliers, addends = _permutations(permutations, seed)
+    minima = np.empty((permutations, having[0]), np.uint32)
+    at_once = max(2, _SHORT_AT_ONCE // max(1, values.size))
+    permuted = np.empty((min(permutations, at_once), values.size), np.uint32)
+    for first in range(0, permutations, at_once):
+        some = slice(first, first + at_once)
+        block = permuted[: len(multipliers[some])]
+        np.multiply(values, multipliers[some, None], out=block)
+        np.add(block, addends[some, None], out=block)
+        while block.shape[1] > rows.size:
+            half = block.shape[1] // 2
+            block = np.minimum(block[:, :half], block[:, half:], out=block[:, :half])
+        for start, end in itertools.pairwise(edges[1:]):
+            heads = block[:, : end - start]
+            np.minimum(heads, block[:, start:end], out=heads)
+        minima[some] = block[:, : having[0]]
+    made = np.full((len(shingles), permutations), EMPTY, np.uint32)
+    made[order[: having[0]]] = minima.T
+    return made
+
+
+@functools.lru_cache(8)
+def _permutations(count: int, seed: int) -> tuple[U32, U32]:
+    """a_i and b_i, shape (count,) each. Every block of texts needs the same."""
+    multipliers = keys(count, "minhash-multiplier", seed).astype(np.uint32) | np.uint32(1)
+    return multipliers, keys(count, "minhash-addend", seed).astype(np.uint32)
+
+
+def smallest(shingles: Ragged, permutations: int, seed: int, count: int) -> U32:
+    """The `count` smallest values of each permutation: shape (count, rows, permutations), uint32.
+
+    The first are the signatures. shingles: rows of different hashes, as `shingles.distinct` gives
+    them. A row with fewer hashes has EMPTY in the places that are left.
+    """
+    filled = np.flatnonzero(shingles.counts)
+    found = np.full((count, permutations, len(shingles)), EMPTY, np.uint32)
+    values = (shingles.hashes >> np.uint64(32)).astype(np.uint32)
+    at_once = min(permutations, max(2, _VALUES_AT_ONCE // max(1, values.size)))
+    multipliers, addends = _permutations(permutations, seed)
+    counts = shingles.counts[filled]
+    # The hashes are sorted, and so are their upper halves.
+    different = bool((values[1:] != values[:-1]).all())
+    for first in range(0, permutations, at_once) if filled.size else ():
+        some = slice(first, first + at_once)
+        permuted = values * multipliers[some, None] + addends[some, None]
+        if len(shingles) == 1 and different:
+            # This takes a third of the time for one text.
+            if values.size > count:
+                permuted.partition(count - 1, axis=1)
+            least = np.sort(permuted[:, :count], axis=1)
+            found[: least.shape[1], some, 0] = least.T
+            continue
+        for place in range(count):
+            minima = np.minimum.reduceat(permuted, shingles.offsets[filled], axis=1)
+            found[place, some, filled] = minima.T
+            permuted[permuted == np.repeat(minima, counts, axis=1)] = EMPTY
+    return found.transpose(0, 2, 1)
+
+
+def band_hashes(signature: U32, bands: int, rows: int, bits: int) -> U64:
+    """A hash of each band: shape (n, bands), uint64 below 2**bits.
+
+    It is the upper `bits` bits of avalanche(fold(rows)), folded as shingles are.
+    signature: shape (n, at least bands * rows).
+    """
+    banded = signature[:, : bands * rows].reshape(len(signature), bands, rows)
+    return _folded(banded, bits)
+
+
+def probe_hashes(smallest: U32, bands: int, rows: int, bits: int, swaps: int) -> tuple[U64, Mask]:
+    """The hashes that a query looks for in each band, its own first: shape (n, bands, probes).
+
+    In a probe, the values of some rows are the second-smallest, or third-smallest, and so on, in
+    place of the minimum: a document that lacks the shingle of the minimum may have that one. Each
+    place down counts as one swap, and a probe has at most `swaps` of them. Those with fewer come
+    first. `banding.probes` gives their number. The mask, of the same shape, is False for a probe
+    that a text has too few shingles for.
+
+    smallest: shape (at least swaps + 1, n, at least bands * rows).
+    """
+    length = bands * rows
+    banded = smallest[:, :, :length].reshape(len(smallest), -1, bands, rows)
+    # Shape (probes, rows), to pick values of the shape (probes, rows, n, bands).
+    picked = banded[_places(rows, swaps), :, :, np.arange(rows)]
+    values = picked.transpose(2, 3, 0, 1)
+    return _folded(values, bits), (values != EMPTY).all(axis=-1)
+
+
+@functools.lru_cache
+def _places(rows: int, swaps: int) -> I64:
+    """How far down each row's value is in each probe, shape (probes, rows), fewest swaps first."""
+    every = (
+        chosen
+        for many in range(swaps + 1)
+        for chosen in itertools.combinations_with_replacement(range(rows), many)
+    )
+    return np.array([[chosen.count(row) for row in range(rows)] for chosen in every], np.int64)
+
+
+def _folded(values: U32, bits: int) -> U64:
+    """The hash of the values along the last axis, of `bits` bits."""
+    folded = values[..., 0].astype(np.uint64)
+    for row in range(1, values.shape[-1]):
+        folded *= PRIME64_1
+        folded += values[..., row]
+    return avalanche(folded) >> np.uint64(64 - bits)
+
+
+def estimate_jaccard(left: U32, right: U32) -> F64:
+    """Estimated Jaccard similarities, shape (n,), of signatures, shape (n, k); 0 for empty sets."""
+    alike: F64 = np.mean(left == right, axis=1)
+    return np.where((left == EMPTY).all(axis=1), 0.0, alike)

@@ -1,0 +1,219 @@
+"""What every kind of sketch answers: its tokens, the tokens that a query looks up, its measure.
+
+A kind is one module of this folder with a frozen dataclass of its parameters below `Sketch`, and
+one entry in `scheme.KINDS`. Nothing else names a kind.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+
+from esdedup.arguments import check_fields
+from esdedup.exceptions import UsageError
+from esdedup.models import Metric
+from esdedup.text.arrays import U64, Mask, Ragged
+from esdedup.text.shingles import distinct, shingle
+
+if TYPE_CHECKING:
+    from esdedup.sketch.limits import Limits
+
+_NAME = re.compile("[a-z][a-z0-9_]{0,31}")
+
+
+@dataclass
+class Block:
+    """Texts that are sketched together, and what their sketches share.
+
+    words: the hashed words of each text. size: words or characters of a shingle. seed: keys hashes.
+    sketches: all that are computed. shared: arrays of one kind that serve several of its sketches.
+    """
+
+    words: Ragged
+    size: int
+    seed: int
+    sketches: Sequence[Sketch]
+    shared: dict[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def shingles(self) -> Ragged:
+        """The shingles of each text, with repeated ones."""
+        return shingle(self.words, self.size)
+
+    @cached_property
+    def sets(self) -> Ragged:
+        """The set of shingle hashes of each text, sorted."""
+        return distinct(self.shingles)
+
+
+class Probes(NamedTuple):
+    """The values that queries look up.
+
+    values: of tokens, shape (n, positions, probes), a query's own ones first. present: False for
+    those that are not looked up, of the same shape; None if all are.
+    """
+
+    values: U64
+    present: Mask | None = None
+
+
+@dataclass(frozen=True)
+class Sketch(ABC):
+    """One named sketch of a scheme: a kind of fingerprint and its parameters.
+
+    A document's values, shape (n, width), become one token for each of `tokens` positions.
+
+    name: of the sketch in its scheme, by default that of its kind: lower-case letters, digits, "_".
+    Raises UsageError for parameters out of range.
+    """
+
+    name: str = field(default="", kw_only=True)
+
+    kind: ClassVar[str]
+    """The name of the kind."""
+    metric: ClassVar[Metric]
+    """The measure that verifies candidates: of sets of shingles, or of the stored values."""
+    stoppable: ClassVar[bool] = True
+    """Its large buckets are boilerplate, which a stop list may hold."""
+    leads: ClassVar[bool] = False
+    """A group of tokens counts only with its first one, so that no probe replaces a stopped one."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if not self.name:
+            object.__setattr__(self, "name", self.kind)
+        if not _NAME.fullmatch(self.name):
+            raise UsageError(f"sketch {self.name!r}: name it by lower-case letters, digits and _")
+
+    @property
+    def key(self) -> str:
+        """The name of the field of tokens, which begins with the name of the kind."""
+        return self.kind if self.name == self.kind else f"{self.kind}_{self.name}"
+
+    @property
+    @abstractmethod
+    def tokens(self) -> int:
+        """Number of tokens of a document."""
+
+    @property
+    @abstractmethod
+    def bits(self) -> int:
+        """Bits of a token's value."""
+
+    @property
+    def token_bytes(self) -> float:
+        """Bytes of a token in an index of Elasticsearch, with its copy in `_source`."""
+        return 15.0
+
+    @property
+    def width(self) -> int:
+        """Number of values of a document."""
+        return self.tokens
+
+    @property
+    def dtype(self) -> type[np.unsignedinteger[Any]]:
+        """The narrowest type that holds a value."""
+        return np.uint32 if self.bits <= 32 else np.uint64
+
+    @property
+    def mapping(self) -> dict[str, Any]:
+        """The mapping of the field of tokens."""
+        return {"type": "keyword", "doc_values": False, "norms": False}
+
+    @abstractmethod
+    def values(self, block: Block) -> U64:
+        """Return the values of texts, shape (n, width)."""
+
+    def token_values(self, values: U64) -> U64:
+        """Return the values that tokens hold, shape (n, tokens). values: shape (n, width)."""
+        return values
+
+    def stored_values(self, tokens: U64) -> U64:
+        """Return the values, shape (n, width), whose `token_values` these are."""
+        return tokens
+
+    def query(self, block: Block, limits: Limits) -> tuple[U64, Probes]:
+        """Return the values of texts that are queries, and what they look up within limits."""
+        values = self.values(block)
+        return values, Probes(self.token_values(values)[:, :, None])
+
+    @abstractmethod
+    def check(self, limits: Limits) -> None:
+        """Raise UsageError for limits that this kind can't hold."""
+
+    def least(self, limits: Limits, groups: int, similarity: float | None = None) -> int:
+        """Return the number of groups, of so many, that a document must share with a query.
+
+        similarity: to find documents at; the threshold by default.
+        """
+        return 1
+
+    def recall(
+        self, limits: Limits, groups: int, least: int, similarity: float | None = None
+    ) -> float | None:
+        """Return the expected recall at a similarity, by default the threshold.
+
+        groups: number of groups that are looked up. None: no document within the limits is missed.
+        """
+        return None
+
+    def distance(self, limits: Limits) -> int:
+        """Return the maximum Hamming distance, if that is the measure."""
+        raise NotImplementedError
+
+    def masks(self, limits: Limits) -> list[U64]:
+        """Return for each token the masks of the bits that probes flip, if Hamming is the measure.
+
+        They are the fewest that miss no document within the distance.
+        """
+        raise NotImplementedError
+
+    def for_texts(self, limits: Limits) -> Self:
+        """Return the sketch of this kind to compare texts with that no stored tokens bind."""
+        return self
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON object that `from_json` reads."""
+        return {"kind": self.kind, **vars(self)}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """Read the parameters of this kind. Raises UsageError for another name or type."""
+        given = {name: value for name, value in document.items() if name != "kind"}
+        return cls(**parameters(cls, given, str(document.get("name") or cls.kind)))
+
+    @abstractmethod
+    def describe(self) -> str:
+        """Return the parameters in words."""
+
+    def costs(self, documents: float, chance: float) -> list[tuple[str, str]]:
+        """Return what queries find and cost at a number of documents, as (name, text).
+
+        chance: the Jaccard similarity of unrelated texts.
+        """
+        return []
+
+
+def parameters(kind: Any, given: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return the arguments of a dataclass as a scheme's JSON holds them.
+
+    name: of the part, for messages. Raises UsageError for an unknown name, and for a value whose
+    type is not that of the default.
+    """
+    known = {each.name: each.default for each in fields(kind) if each.init}
+    for key, value in given.items():
+        full = f"{name}.{key}".lstrip(".")
+        if key not in known:
+            raise UsageError(f"a scheme has no parameter {full}")
+        default = known[key]
+        # None and no default at all are those of parts, which were read before.
+        plain = isinstance(default, bool | int | float | str)
+        if plain and type(value) is not type(default):
+            raise UsageError(f"a scheme's {full} is {value!r}: use {type(default).__name__}")
+    return dict(given)

@@ -1,0 +1,103 @@
+"""Limits of a comparison: its sketch, threshold, recall and caps, checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from esdedup.arguments import check_fields, setting
+from esdedup.exceptions import UsageError
+
+if TYPE_CHECKING:
+    from esdedup.sketch.kinds.base import Sketch
+    from esdedup.sketch.scheme import Scheme
+
+LOOKING = 0.5
+"""The default threshold of commands that only look: similar, pairs, query."""
+ACTING = 0.8
+"""The default threshold of commands that act on duplicates: group, dedup, report, index."""
+MAX_PER_BUCKET = 1_000
+"""By default pairs and groups compare a document with at most this many others of a bucket."""
+MAX_CANDIDATES = 10_000
+RECALL = 0.999
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Says which documents count as similar, and how far to look for them.
+
+    sketch: name of the sketch of the scheme to compare by, from which the measure follows; None for
+    the first one.
+    threshold: minimum Jaccard similarity; None for the nearest documents, however different.
+    distance: maximum Hamming distance, in bits; None for the one that equal segments guarantee.
+    k: maximum number of matches of a query.
+    candidates: maximum number of documents to fetch and verify for a query.
+    recall: share of the documents at the threshold to find. A higher recall requires fewer shared
+    bands and more swaps (`banding`), and returns more candidates.
+    max_bucket: skip bands or segments whose bucket holds more documents, but keep one; None to skip
+    only the stop list. It costs one more round trip. Only for queries.
+    max_per_bucket: compare a document with at most this many others of a bucket. Not for queries.
+    least: number of bands to share; None for the most that reach the recall.
+    swaps: of queries; None for the fewest that reach the recall.
+
+    Raises UsageError if a value is out of range.
+    """
+
+    sketch: str | None = setting(None, "Sketch to compare by.", show_default="the scheme's first")
+    threshold: float | None = setting(LOOKING, "Minimum Jaccard similarity, 0 to 1.", "-t")
+    distance: int | None = setting(
+        None,
+        "Maximum Hamming distance in bits, for a sketch of fingerprints.",
+        "-d",
+        show_default="what the segments guarantee",
+    )
+    k: int = setting(10, "Maximum number of matches.", "-k", use="query")
+    candidates: int = setting(
+        1_000, "Maximum number of documents to verify.", use="query", rare=True
+    )
+    recall: float = setting(RECALL, "Share to find of documents at the threshold.", rare=True)
+    max_bucket: int | None = setting(
+        None, "Skip buckets of more documents.", show_default="no limit", use="query", rare=True
+    )
+    max_per_bucket: int = setting(
+        MAX_PER_BUCKET, "Maximum comparisons of a document in a bucket.", use="pairs", rare=True
+    )
+    least: int | None = None
+    swaps: int | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.threshold is not None and not 0.0 < self.threshold <= 1.0:
+            raise UsageError(f"threshold {self.threshold}: use a similarity above 0, up to 1")
+        if self.k < 1:
+            raise UsageError(f"k {self.k}: use at least 1")
+        if not 1 <= self.candidates <= MAX_CANDIDATES:
+            raise UsageError(f"candidates {self.candidates}: use 1 to {MAX_CANDIDATES}")
+        if not 0.0 < self.recall < 1.0:
+            raise UsageError(f"recall {self.recall}: use a share between 0 and 1, such as 0.99")
+        if self.max_bucket is not None and self.max_bucket < 1:
+            raise UsageError(f"max bucket {self.max_bucket}: use at least 1 document")
+        if self.max_per_bucket < 1:
+            raise UsageError(f"max per bucket {self.max_per_bucket}: use at least 1 document")
+
+    @property
+    def least_similarity(self) -> float:
+        """The threshold, for work that needs one. Raises UsageError if it is None."""
+        if self.threshold is None:
+            raise UsageError("a threshold is needed here: use a similarity above 0, up to 1")
+        return self.threshold
+
+    def chosen(self, scheme: Scheme) -> Sketch:
+        """Return the sketch of a scheme to compare by. Raises UsageError if it can't hold these."""
+        sketch = scheme.sketch(self.sketch)
+        sketch.check(self)
+        return sketch
+
+    def for_pairs(self, scheme: Scheme) -> Sketch:
+        """Return the sketch to compare all documents by. Raises UsageError for others' limits."""
+        if self.max_bucket is not None:
+            raise UsageError("max bucket is for queries: use max per bucket for pairs and groups")
+        sketch = self.chosen(scheme)
+        if sketch.metric == "jaccard":
+            _ = self.least_similarity
+        return sketch
