@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from esdedup.arguments import accepts, from_settings
 from esdedup.exceptions import UsageError
-from esdedup.groups.groups import Grouping, Method
+from esdedup.groups.groups import Grouping
 from esdedup.pairing.comparison import Reading
-from esdedup.pairing.keep_rule import KeepRule
-from esdedup.sketch.limits import ACTING, MAX_PER_BUCKET, RECALL, Limits
 from esdedup.sketch.scheme import Scheme
 from esdedup.spark.components import components
 from esdedup.spark.documents import Documents, numbered
@@ -33,24 +33,22 @@ from esdedup.stores.mapping import IndexMeta, TextFields, names_of
 _JOINED = "number bigint, head bigint, similarity double"
 
 
+@accepts(Grouping)
 def groups(
     df: DataFrame,
-    threshold: float = ACTING,
     *,
-    method: Method = "leader",
-    keep: str = "first",
-    exact: bool = False,
-    recall: float = RECALL,
-    max_per_bucket: int = MAX_PER_BUCKET,
     scheme: Scheme | IndexMeta | None = None,
     id_field: str = "id",
     text_field: TextFields = "text",
     work: str | None = None,
+    grouping: Grouping | None = None,
+    **options: Any,
 ) -> DataFrame:
-    """The documents with their groups.
+    """Return the documents with their groups.
 
-    method, keep, exact: see `esdedup.Grouping`; the field of a keep rule is a column of `df`.
-    The other arguments are those of `similar_pairs`.
+    grouping: how to group, in place of options. options: the settings of `esdedup.Grouping` and its
+    `Limits` by name; the field of a keep rule is a column of `df`. The other
+    arguments are those of `similar_pairs`.
 
     Returns a row for each document: id, digest, group, original (string), similarity (double). The
     group is the id of its representative, null for a document that is alone. A duplicate also has
@@ -59,13 +57,12 @@ def groups(
 
     Raises UsageError for wrong arguments.
     """
-    limits = Limits(threshold=threshold, recall=recall, max_per_bucket=max_per_bucket)
-    grouping = Grouping(limits, method, KeepRule.parse(keep), exact)
+    grouping = from_settings(Grouping, options, grouping)
     names = names_of(text_field)
     scheme = scheme or index_of(df, names)
     with Tables.of(df.sparkSession, work, "groups") as tables:
         found, report = find_groups(df, grouping, scheme, tables, id_field, names)
-    return told(found, report, limits)
+    return told(found, report, grouping.limits)
 
 
 def find_groups(

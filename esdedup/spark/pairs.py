@@ -11,12 +11,13 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from esdedup.arguments import accepts, from_settings
 from esdedup.exceptions import UsageError
 from esdedup.pairing.comparison import Basis, Reading, reading_for
 from esdedup.pairing.keep_rule import KeepRule
 from esdedup.search.buckets import Capped
 from esdedup.search.warnings import cut_buckets, lacking_recall
-from esdedup.sketch.limits import LOOKING, MAX_PER_BUCKET, RECALL, Limits
+from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
 from esdedup.spark.candidates import Buckets, candidate_pairs
 from esdedup.spark.documents import Documents, numbered
@@ -59,24 +60,24 @@ class Compared:
     report: SparkReport
 
 
+@accepts(Limits, "pairs")
 def similar_pairs(
     df: DataFrame,
-    threshold: float = LOOKING,
-    recall: float = RECALL,
     *,
     scheme: Scheme | IndexMeta | None = None,
-    max_per_bucket: int = MAX_PER_BUCKET,
     id_field: str = "id",
     text_field: TextFields = "text",
     work: str | None = None,
+    limits: Limits | None = None,
+    **options: Any,
 ) -> DataFrame:
-    """All pairs of similar documents, each once, as `esdedup pairs` finds them.
+    """Return all pairs of similar documents, each once, as `esdedup pairs` finds them.
 
     df: a row for each document: an id (string or whole number) and one or more columns of text
     (strings, or arrays of them).
     scheme: a Scheme is used as it is; for an IndexMeta documents are compared as those of its
     index. None takes the index that `read_index` read, or else as many bands as the recall needs.
-    max_per_bucket: compare a document with at most this many others of a bucket.
+    limits: how to compare, in place of options. options: the settings of `Limits` by name.
     work: a folder for intermediate tables that all executors reach; None for Spark's checkpoint
     folder, or on one machine for a temporary one. The result reads from a folder in it, which is
     yours to remove.
@@ -87,7 +88,7 @@ def similar_pairs(
 
     Raises UsageError for wrong arguments.
     """
-    limits = Limits(threshold=threshold, recall=recall, max_per_bucket=max_per_bucket)
+    limits = from_settings(Limits, options, limits, "pairs")
     names = names_of(text_field)
     reading = reading_of(scheme or index_of(df, names), limits, KeepRule())
     with Tables.of(df.sparkSession, work, "pairs") as tables:

@@ -150,7 +150,9 @@ def test_an_index_is_grouped_by_its_scheme(spark: SparkSession, elasticsearch_ur
             for n in range(100)
         )
         local = index.groups(threshold=0.7, keep="last:n")
-        df = groups(read_index(spark, elasticsearch_url, name, fields=["n"]), 0.7, keep="last:n")
+        df = groups(
+            read_index(spark, elasticsearch_url, name, fields=["n"]), threshold=0.7, keep="last:n"
+        )
         assert write_groups(df, elasticsearch_url, name).written == 100
         report = index.group(threshold=0.7, keep="last:n")
     assert (local.duplicates, report.marks.written, report.marks.unchanged) == (60, 0, 100)

@@ -167,7 +167,7 @@ def test_equal_texts_and_boilerplate_by_the_thousands(spark: SparkSession, tmp_p
     rng.shuffle(texts)
     rows, limits = numbered(texts), Limits(threshold=0.8, max_per_bucket=20)
     with pytest.warns(UserWarning, match=r"hold more than 20 documents, up to 1\d,\d\d\d"):
-        found = similar_pairs(frame(spark, rows, 4), 0.8, max_per_bucket=20)
+        found = similar_pairs(frame(spark, rows, 4), threshold=0.8, max_per_bucket=20)
     local = pairs_of_files(tmp_path, rows, limits)
     assert rounded(found.collect()) == rounded(map(vars, local))
     assert len(local) > 400_000
@@ -199,7 +199,7 @@ def test_an_executor_is_killed_in_the_midst(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str
 ) -> None:
     rows = numbered(planted(2_000)[0])
-    before = similar_pairs(frame(spark, rows), 0.8)
+    before = similar_pairs(frame(spark, rows), threshold=0.8)
     kept = Tables.kept
 
     def killed(self: Tables, name: str, df: DataFrame) -> DataFrame:
@@ -210,7 +210,7 @@ def test_an_executor_is_killed_in_the_midst(
         )
 
     monkeypatch.setattr(Tables, "kept", killed)
-    after = similar_pairs(frame(spark, rows), 0.8)
+    after = similar_pairs(frame(spark, rows), threshold=0.8)
     assert (tmp_path / "dead").exists()
     assert rounded(after.collect()) == rounded(before.collect())
     assert report_of(after) == report_of(before)
@@ -289,7 +289,7 @@ def test_arguments_that_do_not_fit_are_named(spark: SparkSession) -> None:
         (lambda: similar_pairs(df, threshold=2.0), "threshold 2.0"),
         (lambda: groups(df, keep="newest:day"), "no column 'day'"),
         (lambda: groups(df, keep="newest:date"), "no document has a number or a text"),
-        (lambda: groups(df, method="chain"), "method 'chain'"),  # type: ignore[arg-type]
+        (lambda: groups(df, method="chain"), "method 'chain'"),
         (lambda: groups(df, scheme="v1"), "use a Scheme or an IndexMeta"),  # type: ignore[arg-type]
         (lambda: similar_pairs(df, scheme=Scheme([esdedup.SimHash()])), "and not by 'simhash'"),
         (lambda: tokens(df, text_field="size"), "'size' is not a column of strings"),
