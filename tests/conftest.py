@@ -19,6 +19,7 @@ import pytest
 from hypothesis import settings
 
 from esdedup.stores import Store
+from tests.helpers.commands import call
 from tests.helpers.places import META, STORES, OpenStore, Place
 from tests.servers.jdk import find_jdk
 from tests.servers.node import Node
@@ -298,6 +299,16 @@ def delete_index(url: str, name: str) -> None:
     """Delete an index that a test made, if there is one."""
     with contextlib.suppress(urllib.error.HTTPError):
         urllib.request.urlopen(urllib.request.Request(f"{url}/{name}", method="DELETE")).close()
+
+
+@pytest.fixture
+def name(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The name of an index of this test alone, and of others behind it, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    made = f"esdedup-test-{uuid.uuid4().hex[:12]}"
+    yield made
+    for index in call(url, "GET", f"/_resolve/index/{made}*")["indices"]:
+        delete_index(url, index["name"])
 
 
 @pytest.fixture(params=STORES)

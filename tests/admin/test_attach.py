@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,20 +18,6 @@ from tests.servers.proxy import Proxy
 
 ROUTED = {"_routing": {"required": True}}
 META = IndexMeta(esdedup.Scheme())
-
-
-@pytest.fixture(autouse=True)
-def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where dead letters go."""
-    monkeypatch.chdir(tmp_path)
-
-
-@pytest.fixture
-def name(url: str) -> Iterator[str]:
-    made = f"esdedup-attach-{uuid.uuid4().hex[:10]}"
-    yield made
-    for index in call(url, "GET", f"/_resolve/index/{made}*")["indices"]:
-        call(url, "DELETE", f"/{index['name']}")
 
 
 def expected(text: str, meta: IndexMeta = META) -> dict[str, Any]:

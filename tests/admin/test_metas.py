@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import functools
 import threading
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 import esdedup
 from esdedup import admin
 from esdedup.stores.mapping import meta_of
-from tests.conftest import delete_index
 from tests.helpers.commands import call
 
 SCHEMES = [esdedup.Scheme(seed=seed) for seed in (1, 2, 3)]
 
 
 @pytest.fixture
-def name(url: str) -> Iterator[str]:
-    made = f"esdedup-metas-{uuid.uuid4().hex[:10]}"
+def name(url: str, name: str) -> str:
     mapping = {"_meta": {"team": "news"}, "properties": {"text": {"type": "text"}}}
-    call(url, "PUT", f"/{made}", {"mappings": mapping})
-    yield made
-    delete_index(url, made)
+    call(url, "PUT", f"/{name}", {"mappings": mapping})
+    return name
 
 
 @pytest.fixture

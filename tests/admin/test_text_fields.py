@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,20 +9,11 @@ import pytest
 import esdedup
 from esdedup import admin
 from esdedup.records.documents import tokens_of
-from tests.conftest import delete_index
 from tests.helpers.commands import all_documents, call, esdedup_command, fill, words
 
 OPTIONS = ("--text-field", "title", "--text-field", "n.body")
 WHOLE = "\n".join(map(words, range(3)))
 PARTS = {"title": words(0), "n": [{"body": words(1)}, {"body": [words(2)]}]}
-
-
-@pytest.fixture
-def name(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    monkeypatch.chdir(tmp_path)
-    made = f"esdedup-texts-{uuid.uuid4().hex[:10]}"
-    yield made
-    delete_index(url, made)
 
 
 def digest(text: str) -> str:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import esdedup
-from tests.conftest import delete_index
 from tests.faults.test_faults import assert_whole
 from tests.helpers.commands import call, fill, run_command, words, write_lines
 from tests.helpers.crashes import crash_everywhere
@@ -25,13 +22,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     write_lines(tmp_path / "documents.jsonl", DOCUMENTS)
     return tmp_path
-
-
-@pytest.fixture
-def name(url: str) -> Iterator[str]:
-    made = f"esdedup-crash-{uuid.uuid4().hex[:12]}"
-    yield made
-    delete_index(url, made)
 
 
 def run(place: Place, *arguments: str) -> dict[str, Any]:

@@ -1,21 +1,14 @@
-"""Finds the Java tools that the servers need: a JDK of version 21 or later, and Maven."""
+"""Find the Java tools that the servers need: a JDK of version 21 or later, and Maven."""
 
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 OLDEST_JAVA = 21
-
-# Where package managers put JDKs; `java` on the PATH is often an older one than the best of these.
-USUAL_PLACES = (
-    ("/usr/lib/jvm", "*"),
-    ("~/.sdkman/candidates/java", "*"),
-    ("/Library/Java/JavaVirtualMachines", "*/Contents/Home"),
-)
+_VERSION = re.compile(r'^JAVA_VERSION="(\d+)', re.MULTILINE)
 
 
 class Unavailable(Exception):
@@ -32,26 +25,17 @@ class Jdk:
 
 
 def find_jdk() -> Jdk:
-    """The JDK to compile and run with; one that the environment names comes first."""
+    """The JDK to compile and run with: the first of those that the environment names, or else the
+    oldest that serves, because servers are released against it and seldom against the newest."""
     chosen = os.environ.get("ESDEDUP_TEST_JAVA_HOME")
-    if chosen:
-        jdk = inspect_jdk(Path(chosen))
-        if jdk is None:
-            raise Unavailable(
-                f"ESDEDUP_TEST_JAVA_HOME={chosen} is no JDK {OLDEST_JAVA} or later with javac"
-            )
+    homes = [Path(chosen)] if chosen else [*_named_homes()]
+    installed = [] if chosen else Path("/usr/lib/jvm").glob("*")
+    for jdk in filter(None, map(_inspected, homes)):
         return jdk
-    for home in _named_homes():
-        jdk = inspect_jdk(home)
-        if jdk is not None:
-            return jdk
-    found = [jdk for home in _usual_homes() if (jdk := inspect_jdk(home)) is not None]
+    found = [jdk for jdk in map(_inspected, installed) if jdk is not None]
     if not found:
-        raise Unavailable(
-            f"no JDK {OLDEST_JAVA} or later with javac was found "
-            "(set ESDEDUP_TEST_JAVA_HOME to one)"
-        )
-    # The oldest that serves: servers are released against it, and seldom against the newest.
+        named = f"{chosen} is not one" if chosen else "set ESDEDUP_TEST_JAVA_HOME to one"
+        raise Unavailable(f"no JDK {OLDEST_JAVA} or later with javac was found ({named})")
     return min(found, key=lambda jdk: (jdk.version, str(jdk.home)))
 
 
@@ -62,43 +46,18 @@ def find_maven() -> str:
     return maven
 
 
-def inspect_jdk(home: Path) -> Jdk | None:
-    """The JDK in this folder if it can compile and is new enough."""
-    bin_folder = home / "bin"
-    if not all(os.access(bin_folder / name, os.X_OK) for name in ("java", "javac")):
-        return None
-    version = _version_from_release_file(home) or _version_from_java(bin_folder / "java")
-    return Jdk(home, version) if version is not None and version >= OLDEST_JAVA else None
-
-
 def _named_homes() -> Iterator[Path]:
     if os.environ.get("JAVA_HOME"):
         yield Path(os.environ["JAVA_HOME"])
-    on_path = shutil.which("java")
-    if on_path:
+    if on_path := shutil.which("java"):
         yield Path(on_path).resolve().parent.parent
 
 
-def _usual_homes() -> Iterator[Path]:
-    for folder, pattern in USUAL_PLACES:
-        yield from Path(folder).expanduser().glob(pattern)
-
-
-def _version_from_release_file(home: Path) -> int | None:
-    try:
-        text = (home / "release").read_text(encoding="utf-8", errors="replace")
-    except OSError:
+def _inspected(home: Path) -> Jdk | None:
+    """The JDK in this folder if it can compile and is new enough."""
+    release = home / "release"
+    if not all(os.access(home / "bin" / name, os.X_OK) for name in ("java", "javac")):
         return None
-    match = re.search(r'^JAVA_VERSION="(\d+)', text, re.MULTILINE)
-    return int(match[1]) if match else None
-
-
-def _version_from_java(java: Path) -> int | None:
-    try:
-        answer = subprocess.run(
-            [str(java), "-version"], capture_output=True, text=True, timeout=60, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    match = re.search(r'version "(\d+)', answer.stderr + answer.stdout)
-    return int(match[1]) if match else None
+    match = _VERSION.search(release.read_text("utf-8", "replace")) if release.exists() else None
+    version = int(match[1]) if match else 0
+    return Jdk(home, version) if version >= OLDEST_JAVA else None

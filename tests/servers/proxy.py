@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
@@ -77,7 +76,7 @@ class _Faults:
 
 
 class Proxy:
-    """Listens from construction on; close() or the end of the `with` block ends it."""
+    """Listens from construction on; the end of the `with` block ends it."""
 
     def __init__(
         self,
@@ -96,8 +95,8 @@ class Proxy:
         self.credentials = credentials or Credentials()
         self.read_only = read_only
         self.faults = _Faults()
-        self._ca_file = ""
-        self._fingerprint = ""
+        # With TLS: the certificate of the authority, and the SHA-256 of the proxy's own.
+        self.ca_file = self.fingerprint = ""
         self._server = _Server(("127.0.0.1", 0), _Handler, self)
         self._folder = tempfile.TemporaryDirectory(prefix="esdedup-proxy-")
         if tls:
@@ -107,16 +106,6 @@ class Proxy:
             target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
         )
         self._thread.start()
-
-    @property
-    def ca_file(self) -> str:
-        """The certificate of the authority that signed the proxy's own."""
-        return self._only_with_tls(self._ca_file)
-
-    @property
-    def fingerprint(self) -> str:
-        """The SHA-256 of the proxy's certificate in hexadecimal digits."""
-        return self._only_with_tls(self._fingerprint)
 
     @property
     def bulk_requests(self) -> int:
@@ -146,36 +135,22 @@ class Proxy:
         with self.faults.lock:
             self.faults.mappings_left = n
 
-    def close(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
         self._folder.cleanup()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def _only_with_tls(self, value: str) -> str:
-        if not value:
-            raise RuntimeError("this proxy was made without tls=True")
-        return value
-
     def _speak_tls(self) -> None:
         authority = trustme.CA()
         certificate = authority.issue_cert("127.0.0.1", "localhost")
-        ca_file = Path(self._folder.name) / "ca.pem"
-        authority.cert_pem.write_to_path(str(ca_file))
-        self._ca_file = str(ca_file)
+        self.ca_file = str(Path(self._folder.name) / "ca.pem")
+        authority.cert_pem.write_to_path(self.ca_file)
         leaf = ssl.PEM_cert_to_DER_cert(certificate.cert_chain_pems[0].bytes().decode("ascii"))
-        self._fingerprint = hashlib.sha256(leaf).hexdigest()
+        self.fingerprint = hashlib.sha256(leaf).hexdigest()
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         certificate.configure_cert(context)
         # The handshake is left to the connection's own thread: a client that refuses our

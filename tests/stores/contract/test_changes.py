@@ -33,37 +33,34 @@ def marked(group: str) -> dict[str, Any]:
     return {FIELD: {"group": group}}
 
 
-def test_what_is_held_is_whole_with_its_tokens(store: Store) -> None:
-    write(store, [document("a", ["0x"], n=1), document("b", ["0y"], 说="你好")])
+def test_what_is_held_is_whole_or_has_the_fields_asked_for(store: Store) -> None:
+    write(store, [document("a", ["0x"], n=1, m={"x": 2, "y": 3}), document("b", ["0y"], 说="你好")])
     held = store.hold(["b", "none", "a"])
     assert [each.document.id for each in held] == ["b", "a"]
     assert held[0].document.source == document("b", ["0y"], 说="你好").source
+    (part,) = store.hold(["a"], ["n", "m.y", f"{FIELD}.digest"])
+    (read,) = store.get(["a"], ["n", "m.y"])
+    for found in (part.document, read):
+        values = [value_at(found.source, path) for path in ("n", "m.y", "m.x", "text")]
+        assert values == [1, 3, None, None]
+    assert value_at(part.document.source, f"{FIELD}.digest") == "0" * 16
+    assert store.hold(["a"], [])[0].document.source == {}
 
 
-def test_of_what_is_held_only_some_fields_may_be_read(store: Store) -> None:
-    write(store, [document("a", ["0x"], n=1, m=2)])
-    (held,) = store.hold(["a"], ["n", f"{FIELD}.digest"])
-    found = held.document.source
-    assert (found["n"], value_at(found, f"{FIELD}.digest"), "m" in found) == (1, "0" * 16, False)
-    (held,) = store.hold(["a"], [])
-    assert held.document.source == {}
-
-
-def test_of_what_is_read_only_some_fields_may_be_asked_for(store: Store) -> None:
-    write(store, [document("a", ["0x"], n=1, m={"x": 2, "y": 3})])
-    (found,) = store.get(["a"], ["n", "m.y"])
-    assert [value_at(found.source, path) for path in ("n", "m.y", "m.x")] == [1, 3, None]
-
-
-def test_a_change_is_merged_and_leaves_the_tokens(store: Store) -> None:
-    write(store, [document("a", ["0x"], n=1)])
+def test_a_change_leaves_the_tokens_and_a_deletion_removes_them(store: Store) -> None:
+    write(store, [document("a", ["0x"], n=1), document("b", ["0x"])])
     report = store.change([Change(held, marked("g")) for held in store.hold(["a"], [])])
     assert (report.updated, report.failures) == (1, [])
     store.refresh()
     (found,) = store.get(["a"])
     assert value_at(found.source, f"{FIELD}.group") == "g"
     assert plain(found) == {"text": "text of a", "n": 1}
-    assert ids_of(ask(store, query("0x"))) == ["a"]
+    assert ids_of(ask(store, query("0x"))) == ["a", "b"]
+    report = store.change([Change(held, None) for held in store.hold(["a"], [])])
+    assert (report.updated, report.failures) == (1, [])
+    store.refresh()
+    assert store.get(["a"]) == []
+    assert ids_of(ask(store, query("0x"))) == ["b"]
 
 
 def test_what_changed_since_is_left_as_it_is(store: Store) -> None:
@@ -85,15 +82,6 @@ def test_what_changed_since_is_left_as_it_is(store: Store) -> None:
     assert [id for id, source in found.items() if "group" in source[FIELD]] == ["c"]
 
 
-def test_a_document_is_deleted_with_its_tokens(store: Store) -> None:
-    write(store, [document("a", ["0x"]), document("b", ["0x"])])
-    report = store.change([Change(held, None) for held in store.hold(["a"], [])])
-    assert (report.updated, report.failures) == (1, [])
-    store.refresh()
-    assert store.get(["a"]) == []
-    assert ids_of(ask(store, query("0x"))) == ["b"]
-
-
 def test_a_document_may_be_replaced_whole_if_nobody_changed_it(store: Store) -> None:
     write(store, [document("a", ["0x"], n=1, m=1), document("b", n=1)])
     held = store.hold(["a", "b"])
@@ -110,46 +98,26 @@ def test_a_document_may_be_replaced_whole_if_nobody_changed_it(store: Store) -> 
     assert (ids_of(ask(store, query("0x"))), ids_of(ask(store, query("0y")))) == ([], ["a"])
 
 
-def test_what_was_deleted_is_put_back_whole(store: Store) -> None:
+def test_what_was_deleted_is_put_back_whole_and_overwrites_nothing(store: Store) -> None:
     documents = [document("a", ["0x"], n=1), document("b", ["0x"], 说="你好", none=None)]
     write(store, documents)
     held = store.hold(["a", "b"])
-    assert store.change([Change(one, None) for one in held]).updated == 2
-    report = store.restore(held)
-    assert (report.created, report.failures) == (2, [])
-    store.refresh()
-    assert [one.document for one in store.hold(["a", "b"])] == documents
-    assert ids_of(ask(store, query("0x"))) == ["a", "b"]
-
-
-def test_to_put_back_overwrites_nothing(store: Store) -> None:
-    write(store, [document("a", ["0x"], n=1), document("b", ["0x"], n=1)])
-    held = store.hold(["a", "b"])
-    store.change([Change(one, None) for one in held])
-    # What is written now no search may see yet.
-    store.write([document("a", ["0y"], n=2)])
-    report = store.restore(held)
-    assert report.created == 1
-    assert [(each.id, each.conflict) for each in report.failures] == [("a", True)]
+    for taken, left in ([], ["a", "b"]), (["a"], ["b"]):
+        assert store.change([Change(one, None) for one in store.hold(["a", "b"])]).updated == 2
+        # What is written now no search may see yet.
+        store.write([document(id, ["0y"], n=2) for id in taken])
+        report = store.restore(held)
+        assert report.created == len(left)
+        assert [(each.id, each.conflict) for each in report.failures] == [
+            (id, True) for id in taken
+        ]
+        store.refresh()
+        assert ids_of(ask(store, query("0x"))) == left
+        found = [one.document for one in store.hold(left)]
+        assert found == [one for one in documents if one.id in left]
     again = store.restore(held)
     assert again.created == 0
-    assert sorted((each.id, each.conflict) for each in again.failures) == [
-        ("a", True),
-        ("b", True),
-    ]
-    store.refresh()
-    assert [found.source["n"] for found in store.get(["a", "b"])] == [2, 1]
-
-
-def test_shares_of_a_scan_are_all_of_it_and_each_document_once(store: Store) -> None:
-    write(store, [document(str(number)) for number in range(200)])
-    found = [
-        one.id
-        for number in (1, 2, 3)
-        for batch in store.scan([], META, Share(number, 3))
-        for one in batch
-    ]
-    assert sorted(found) == sorted(map(str, range(200)))
+    assert sorted(each.id for each in again.failures if each.conflict) == ["a", "b"]
 
 
 def test_documents_stay_in_their_share_while_others_come_and_go(store: Store) -> None:

@@ -153,9 +153,10 @@ def test_what_others_keep_in_an_index_stays(place: Place, open_store: OpenStore)
     assert ids_of(ask(store, query("a"))) == ["2"]
 
 
+OTHER_METAS: list[Any] = [{"scheme": {"version": 99}}, {"other": 1}, "text", []]
 NOT_OURS: list[dict[str, Any]] = [
     {"properties": {FIELD: {"type": "keyword"}}},
-    *({"_meta": {FIELD: ours}} for ours in ({"scheme": {"version": 99}}, {"other": 1}, "text", [])),
+    *({"_meta": {FIELD: other}} for other in OTHER_METAS),
 ]
 
 

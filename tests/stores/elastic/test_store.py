@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,13 +15,6 @@ from esdedup.stores.elastic.store import ClusterStore
 from tests.conftest import delete_index
 from tests.helpers.commands import call, words
 from tests.servers.proxy import Proxy
-
-
-@pytest.fixture
-def name(url: str) -> Iterator[str]:
-    made = f"esdedup-cluster-{uuid.uuid4().hex[:12]}"
-    yield made
-    delete_index(url, made)
 
 
 @pytest.fixture
