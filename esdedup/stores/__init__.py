@@ -1,7 +1,8 @@
-"""Stores documents and their tokens: in a cluster, or in a local SQLite file.
+"""Store documents and their tokens in a cluster, or in a local SQLite file.
 
-`base.Store` is what a store can do. Search, ingest, pairs and groups work on any store. `admin`,
-`proxy` and the bodies of searches are for clusters only. CONTRIBUTING.md tells how to add a store.
+`base.Store` is the protocol of all stores. Search, ingest, pairs and groups work on any store;
+`admin`, `proxy` and the bodies of searches only on clusters. CONTRIBUTING.md describes how to add a
+store.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ __all__ = [
 ]
 
 Target = str | Connection | Cluster
-"""A cluster: its URL, how to connect to it, or one that is connected."""
+"""A cluster: its URL, a connection, or one that is already connected."""
 
 
 def open_cluster(connection: Connection, index: str, policy: BulkPolicy | None = None) -> Store:
@@ -39,12 +40,11 @@ def open_cluster(connection: Connection, index: str, policy: BulkPolicy | None =
 def connect(
     connection: Connection, policy: BulkPolicy | None = None, *, known: bool = False
 ) -> Cluster:
-    """Connects to a cluster, and asks it which product it runs.
+    """Connect to a cluster and detect its product.
 
-    known: it has answered before. Otherwise a refused connection or an unknown host name is an
-    error at once, because the address may be wrong.
-
-    Raises StoreUnavailable, AuthenticationFailed or UsageError if it can't be reached.
+    known: it has answered before. Otherwise a refused connection or an unknown host name is not
+    retried, because the address may be wrong. Raises StoreUnavailable, AuthenticationFailed or
+    UsageError if it can't be reached.
     """
     # Imported here, because the client takes longer to load than all the rest.
     from esdedup.stores.elastic.transport import Client
@@ -54,7 +54,7 @@ def connect(
 
 @contextmanager
 def reached(target: Target, policy: BulkPolicy | None = None) -> Iterator[Cluster]:
-    """Connects to a cluster for the time of a `with`, as `connect`; a connected one stays so."""
+    """Connect to a cluster for the time of a `with`; one that is connected stays so."""
     if isinstance(target, Cluster):
         yield target
         return

@@ -1,4 +1,4 @@
-"""The protocol of stores: the methods that every store has, and their promises."""
+"""The protocol of stores: their methods, and what these promise."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ QUERIES_AT_ONCE = 50
 """Number of queries in one request, whose candidates are in memory at the same time."""
 
 KEPT = ["*"]
-"""The paths of all fields that the index keeps of a document, with its tokens if it keeps them."""
+"""The paths of all fields, tokens included, that the index keeps of a document."""
 
 
 class Store(Protocol):
@@ -45,14 +45,14 @@ class Store(Protocol):
         """The whole path of the file, or the addresses of the cluster without credentials."""
 
     def meta(self) -> IndexMeta | None:
-        """Return the index's own description of its tokens; None if there is none, or no index."""
+        """Return the index's own description of its tokens, or None if there is none."""
 
     def create(self, meta: IndexMeta, *, mapped: bool = True) -> None:
-        """Make the index, or add our fields to one that exists.
+        """Create the index, or add our fields to an existing one.
 
-        mapped: False if a new index is to map no fields but ours, whatever its documents hold.
-        Changes nothing that exists. Raises SchemeMismatch if the index has another scheme or text
-        field, even if another client was only just faster.
+        mapped: False if a new index must map no fields but ours. Changes nothing that exists.
+        Raises SchemeMismatch if the index has another scheme or text field, even if another client
+        was only just faster.
         """
 
     def write(
@@ -60,9 +60,9 @@ class Store(Protocol):
     ) -> WriteReport:
         """Write documents; what is reported as created or updated is durable.
 
-        create: leave a document whose id is taken as it is, and report a conflict. A store that can
-        tell at once that it has an `Encoded` just so may count it as unchanged instead. Raises
-        StoreUnavailable, with the number of documents acknowledged, when the retries run out.
+        create: report a conflict for an id that is taken. A store that knows that it has an
+        `Encoded` just so may count it as unchanged instead. Raises StoreUnavailable, with the
+        number of documents acknowledged, when the retries run out.
         """
 
     def update(self, documents: Sequence[Document]) -> WriteReport:
@@ -78,7 +78,7 @@ class Store(Protocol):
         """Return the documents that exist, in the order of `ids`, with their versions.
 
         paths: dotted names of fields; None for the whole document, with its tokens. Raises
-        StoreError if whole documents are asked for and the index does not keep them.
+        StoreError if whole documents are requested and the index does not keep them.
         """
 
     def hold_again(self, held: Sequence[Held], paths: list[str] | None = None) -> list[Held]:
@@ -88,25 +88,25 @@ class Store(Protocol):
         """
 
     def change(self, changes: Sequence[Change]) -> WriteReport:
-        """Change or delete documents that nobody changed since they were held.
+        """Change or delete documents that have not changed since they were held.
 
-        Changes counted as updated are durable. A document that changed, or is gone, is left as it
-        is and reported as a conflict. `changes.change_held` then tries again.
+        Changes counted as updated are durable. A document that changed, or is gone, is reported as
+        a conflict. `changes.change_held` then tries again.
         """
 
     def restore(self, held: Sequence[Held]) -> WriteReport:
-        """Put deleted documents back, whole and into the index that they lay in.
+        """Restore deleted documents, whole and into the index that they were in.
 
-        Documents counted as created are durable. An id that is taken is left as it is and reported
-        as a conflict. A document goes where this store's new ones go if it names no index, or one
-        that takes no new documents, such as a data stream's.
+        Documents counted as created are durable. An id that is taken is reported as a conflict. A
+        document goes where this store's new ones go if it names no index, or one that accepts no
+        new documents, such as a data stream's.
         """
 
     def candidates(self, queries: Sequence[CandidateQuery], limit: int) -> list[Candidates]:
         """Return for each query at most `limit` documents that share most groups.
 
-        They come without tokens, but with their segments if these were asked for. Documents that
-        share fewer groups than the query's `least` are left out.
+        They have no tokens, but their segments if these were requested. Documents that share fewer
+        groups than the query's `least` are left out.
         """
 
     def scan(

@@ -1,11 +1,11 @@
-"""Changes documents only if nobody else did: optimistic locking, in the same way on every store.
+"""Change documents with optimistic locking, in the same way on every store.
 
 A document is read together with its version (`Held`) and changed only if it still has that version
-(`Store.change`). A document that somebody else changed in between is read again, and what to do
-with it is decided again, so that nobody's change is overwritten.
+(`Store.change`). If another client changed it in between, it is read again and the change decided
+again, so that no change is overwritten.
 
-If the answer to a request is lost, the request is sent again, and conflicts with its own change.
-The document is then read again, needs no further change, and counts as written.
+If the answer to a request is lost, the request is retried and conflicts with its own change. The
+document is then read again, needs no further change, and counts as written.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from esdedup.models import Change, Counts, Failure, Held
 from esdedup.stores.base import Store
 
 CHANGED = "it changed since it was looked at"
-"""The reason of a failure to change a document."""
+"""The reason of a conflict."""
 
 ATTEMPTS = 12
-"""How often a document is tried that others keep changing."""
+"""Number of attempts at a document that other clients keep changing."""
 
 Decision = Change | Failure | Literal["unchanged", "without_text", "stale"]
-"""The change that a document needs, or the count in `ChangeReport` for one that needs none."""
+"""The change that a document needs, or the count of `ChangeReport` that it adds to."""
 
 Decide = Callable[[Sequence[Held]], Sequence[Decision]]
-"""Gives the verdict on each document as it is now, in the same order."""
+"""Decides on each document as it is now, in the same order."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ class ChangeReport(Counts):
     """Counts of the documents of a change; `read` is the sum of the others except `conflicts`.
 
     written: changed. unchanged: needed no change. without_text: have no text and no tokens. stale:
-    left as they are, because their text changed. gone: deleted by others. conflicts: times that a
-    document was read again because it had changed. failures: left as they are, with the reason.
-    untold: further failures, if there are too many to keep.
+    not changed, because their text has changed. gone: deleted by other clients. conflicts: times
+    that a document was read again because it had changed. failures: not changed, with the reason.
+    untold: number of further failures, if there are too many to keep.
     """
 
     read: int = 0
@@ -102,7 +102,7 @@ def change_held(
         )
         if not conflicts:
             return report
-        # A random pause, or a writer that is quicker than this would win each time.
+        # Without a random pause, a quicker writer would win each time.
         time.sleep(random.uniform(0, 0.02 * attempt))
         held = store.hold_again(conflicts, paths)
         ids = [one.document.id for one in conflicts]
@@ -112,7 +112,7 @@ def change_held(
 
 
 def missing(ids: Sequence[str], held: Sequence[Held], gone: str | None) -> ChangeReport:
-    """Count the documents that were looked for and not found. gone: see `change_held`."""
+    """Count the documents that were not found. gone: see `change_held`."""
     if gone is None:
         return ChangeReport(gone=len(ids) - len(held))
     lost = set(ids) - {one.document.id for one in held}

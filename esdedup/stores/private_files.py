@@ -1,4 +1,4 @@
-"""Files that we write: only their owner may read them, and their names are safe."""
+"""Write files that only their owner may read, under safe names."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def sync_folder(folder: Path) -> None:
 
 
 def file_name(text: str) -> str:
-    """The text as a part of a file's name, such as the name of an index.
+    """Return a text, such as the name of an index, as a part of a file's name.
 
-    Characters that may lead elsewhere, or hide the file, are percent-encoded. The end of a long
-    text becomes a hash. Other texts have other names.
+    Characters that lead to other folders, or hide the file, are percent-encoded, and the end of a
+    long text becomes a hash. Different texts have different names.
     """
     name = re.sub(r"^\.|[^\w.,=@+~ -]", _percent_encoded, text)
     if len(name.encode()) <= _MOST_BYTES:

@@ -1,4 +1,4 @@
-"""Writes documents as JSON, and says in words why a text is not JSON."""
+"""Write documents as JSON, and describe errors of reading JSON."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from esdedup.exceptions import RecordError
 def to_json(value: Any, of: str) -> str:
     """Return compact JSON, with characters beyond ASCII as they are.
 
-    It takes the types that the servers' own clients take too. Dates and times become ISO 8601,
-    decimals numbers, UUIDs strings, numpy values plain ones.
-    of: a name of the value, for the message. Raises RecordError for values that a server does not
-    take as JSON: other types, NaN, infinity, half of a surrogate pair.
+    The types are those that the servers' own clients accept: dates and times become ISO 8601,
+    decimals numbers, UUIDs strings, numpy values plain ones. of: names the value in the message.
+    Raises RecordError for other types, NaN, infinity, and half of a surrogate pair.
     """
     try:
         text = ENCODER.encode(value)

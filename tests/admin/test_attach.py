@@ -325,7 +325,7 @@ def test_a_template_before_the_first_index(url: str, name: str) -> None:
     ran = esdedup_command(url, *command, "--text-field", "title", "--text-field", "body")
     assert ran.status == 0, ran.err
     assert ran.json[0]["component_template"] == f"esdedup-{name}"
-    assert "no index template makes indices of this name" in ran.err
+    assert "no index template matches this name" in ran.err
     body = {"index_patterns": [f"{name}-*"], "priority": 400, "composed_of": [f"esdedup-{name}"]}
     call(url, "PUT", f"/_index_template/{name}", body)
     assert esdedup_command(url, *command, "--text-field", "body").err.count("\n") == 1

@@ -1,4 +1,4 @@
-"""Finds the indices behind a name in a cluster, and reads the mapping and settings of each."""
+"""Resolve names of a cluster to indices, and read their mappings and settings."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def other_names(cluster: Cluster, name: str) -> list[str]:
 
 
 def check_apart(cluster: Cluster, name: str, other: str) -> None:
-    """Raise UsageError if two names share an index; a name that does not exist shares none."""
+    """Raise UsageError if two names share an index. Names need not exist."""
     found = []
     for each in (name, other):
         try:
@@ -107,21 +107,21 @@ def attached(cluster: Cluster, name: str) -> tuple[Named, list[IndexState], Inde
 
 
 def _all_of(names: str | list[str]) -> tuple[str, ...]:
-    """The values of a list; the servers write a list of one value as that value."""
+    """Return a list, which the servers write as a single value if it has one."""
     return (names,) if isinstance(names, str) else tuple(names)
 
 
 def takes_creates(cluster: Cluster, index: str | None) -> str | None:
-    """Return the name through which an index takes new documents, None if it does not exist.
+    """Return the name through which an index accepts new documents, or None if it does not exist.
 
-    To write to the name of a deleted index would create it again.
+    A write to the name of a deleted index would create it again.
     """
     if index is None:
         return None
     path, params = f"/_resolve/index{path_of(index)}", {"expand_wildcards": "all"}
     _, answer = cluster.ask("GET", path, params=params, allowed=frozenset({404}))
     found = [each for each in answer.get("indices", ()) if each["name"] == index]
-    # A backing index of a data stream takes new documents only by the stream's name.
+    # A backing index of a data stream accepts new documents only by the stream's name.
     return found[0].get("data_stream", index) if found else None
 
 
@@ -154,11 +154,10 @@ def states(cluster: Cluster, named: Named) -> list[IndexState]:
 
 
 def whole_source(cluster: Cluster, path: str, mappings: Mapping[str, Mapping[str, Any]]) -> Any:
-    """Return the `_source` to ask for whole documents: True, or an object that only searches take.
+    """Return the `_source` to request whole documents: True, or an object for searches only.
 
-    Since 9.2 Elasticsearch leaves vectors out of `_source`, and only a search can ask for them.
-    mappings: by index. Raises StoreError, naming the index, if an index does not keep documents
-    whole.
+    Since 9.2 Elasticsearch leaves vectors out of `_source`, and only a search can request them.
+    mappings: by index. Raises StoreError, naming the index, if it does not keep documents whole.
     """
     params = {"flat_settings": "true", "include_defaults": "true"}
     _, answer = cluster.ask("GET", f"{path}/_settings/{','.join(_SETTINGS)}", params=params)
@@ -182,7 +181,7 @@ def whole_source(cluster: Cluster, path: str, mappings: Mapping[str, Mapping[str
 def kept_as_written(state: IndexState) -> bool:
     """Return whether a document that is written again whole stays the same, at no other cost.
 
-    No request leaves out a final pipeline, and the vectors of a semantic_text are made again.
+    No request bypasses a final pipeline, and the vectors of a semantic_text are computed again.
     """
     piped = state.setting("final_pipeline", "_none") != "_none"
     return not piped and "semantic_text" not in _types(state.mapping)

@@ -1,10 +1,10 @@
-"""Searches of a cluster: queries for candidates, the sizes of buckets, and scans.
+"""Build the bodies of searches: for candidates, the sizes of buckets, and scans.
 
 A query for candidates is a `bool.should` of `constant_score` clauses, one for each group of tokens,
-so that the score is the number of groups that a document shares. If more documents share enough
-groups than are fetched, those that share most come first. Plain `terms` would score all of them
-alike, and chance would decide. `benchmarks/recall_query.py` at commit 4d72008 measured the cost of
-the ranking."""
+so that the score is the number of groups that a document shares, and those that share most come
+first. Plain `terms` would give all of them the same score. `benchmarks/recall_query.py` at commit
+4d72008 measured the cost of the ranking.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +17,7 @@ from esdedup.stores.mapping import TOKEN_PATHS, IndexMeta
 
 
 def candidates_body(query: CandidateQuery, limit: int) -> dict[str, Any]:
-    """Return the search for the `limit` documents that share most token groups with a query.
-
-    The documents come without tokens, but with their segments if these were asked for.
-    """
+    """Return the search for the `limit` documents that share most token groups with a query."""
     field = f"{query.field}.{query.key}"
     groups = [
         {"term": {field: group[0]}} if len(group) == 1 else {"terms": {field: group}}
@@ -28,13 +25,13 @@ def candidates_body(query: CandidateQuery, limit: int) -> dict[str, Any]:
     ]
     condition: dict[str, Any] = {
         "should": [{"constant_score": {"filter": group}} for group in groups],
-        # Even if it is 1: beside a filter, `should` clauses would be optional.
+        # Beside a filter, `should` clauses would be optional without it.
         "minimum_should_match": query.least,
     }
     if query.filters:
         condition["filter"] = list(query.filters)
     excluded: list[dict[str, Any]] = []
-    # No document has an empty id, and servers refuse to look for one.
+    # Servers refuse empty ids.
     if query.exclude:
         excluded.append({"ids": {"values": [query.exclude]}})
     if query.originals:
@@ -46,7 +43,7 @@ def candidates_body(query: CandidateQuery, limit: int) -> dict[str, Any]:
     return {
         "query": {"bool": condition},
         "size": limit,
-        # Tells whether there are more than are fetched, without counting all of them.
+        # Enough to detect truncation, without counting all hits.
         "track_total_hits": limit,
         "_source": {"excludes": unread},
     }
@@ -89,9 +86,9 @@ def other_scheme(meta: IndexMeta) -> dict[str, Any]:
 
 
 def random_order(query: dict[str, Any], seed: int) -> dict[str, Any]:
-    """Return the query for the same documents, scored at random; a seed gives equal scores again.
+    """Return the query for the same documents with random scores, the same for the same seed.
 
-    The scores are by sequence number, because scores by `_id` would load the ids of all documents.
+    Scores by `_id` would load the ids of all documents.
     """
     score = {"seed": seed, "field": "_seq_no"}
     return {"function_score": {"query": query, "random_score": score, "boost_mode": "replace"}}

@@ -1,7 +1,7 @@
 """A store in a cluster, by the REST calls that Elasticsearch and OpenSearch share.
 
-One index finds a document by its id at once, even before searches see it. Behind an alias or a data
-stream, and for a document with a routing of its own, only a search tells where it lies.
+In one index a document is found by its id immediately, even before searches see it. Behind an alias
+or a data stream, and for a document with a routing, only a search finds its index and shard.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ from esdedup.stores.mapping import TOKEN_PATHS, IndexMeta, common_meta, index_ma
 _PAGE = 2_000
 _NO_TOKENS = {"excludes": TOKEN_PATHS}
 _MISSED = ("document_missing_exception", NEEDS_ROUTING, "not_found")
-"""Beginnings of the reasons to fail a document that was not found by its id alone."""
+"""Prefixes of the reasons of failures of documents that the id alone does not find."""
 _ABSENT = "there is no such document"
 
 
@@ -147,7 +147,7 @@ class ClusterStore:
     def delete(self, ids: Sequence[str]) -> int:
         report = self._send("delete", [(id, b"") for id in ids], {})
         for failure in report.failures:
-            # A document that was not there answers 404, which does not count as a failure.
+            # Missing documents do not count as failures.
             if not failure.reason.startswith((_ABSENT, *_MISSED)):
                 raise StoreError(f"{self.where}: {failure.id} was not deleted: {failure.reason}")
         return report.updated
@@ -155,7 +155,7 @@ class ClusterStore:
     def _send(
         self, verb: str, lines: Sequence[tuple[str, bytes]], options: Mapping[str, Any]
     ) -> WriteReport:
-        """Send an action for each document: its id, and the line that follows the action line."""
+        """Send an action for each document. lines: ids, and the line after the action line."""
         report = WriteReport()
         if not self._is_several():
             report = self._bulk(verb, lines, {id: options for id, _ in lines})
@@ -203,7 +203,7 @@ class ClusterStore:
         return self._get([place_of(one) for one in held], fields)
 
     def _read(self, ids: Sequence[str], fields: Any, by_search: bool) -> list[Held]:
-        """The documents that exist, in order. fields: what to read of their `_source`."""
+        """Return the documents that exist, in order. fields: of `_source`, as in a search."""
         read = self._search_held if by_search else self._get_held
         found: dict[str, Held] = {}
         for first in range(0, len(ids), _PAGE):
@@ -213,17 +213,17 @@ class ClusterStore:
 
     def _search_held(self, ids: Sequence[str], fields: Any) -> list[Held]:
         """Documents of all indices behind the name, as searches see them."""
-        # No document has an empty id, and servers refuse to look for one.
+        # Servers refuse empty ids.
         wanted = [id for id in ids if id]
         body = scan_body({"ids": {"values": wanted}}, fields, _PAGE)
         pages = self._pages({**body, "seq_no_primary_term": True}) if wanted else ()
         return [held_of(hit) for hits in pages for hit in hits]
 
     def _get_held(self, ids: Sequence[str], fields: Any) -> list[Held]:
-        """Documents of one index as they are now, even if searches do not see that yet."""
+        """Read documents of one index as they are now, before searches see them."""
         found = self._get([{"_id": id} for id in ids if id], fields, self._path)
         missed = set(ids) - {one.document.id for one in found}
-        # Only a search finds a document with a routing of its own: its id does not tell the shard.
+        # Only a search finds a document with a routing, because its id does not name the shard.
         routed = [place_of(one) for one in self._search_held(list(missed), False) if one.routing]
         return found + self._get(routed, fields, self._path)
 
@@ -253,7 +253,7 @@ class ClusterStore:
 
     def restore(self, held: Sequence[Held]) -> WriteReport:
         self.refresh()
-        # A create sees only the index that it goes to, and of that only the shard of its routing.
+        # A create checks only the shard that it goes to.
         ids = [one.document.id for one in held]
         taken = {one.document.id for one in self._search_held(ids, False)}
         failures = [Failure(id, "the id is taken", conflict=True) for id in ids if id in taken]
@@ -277,7 +277,7 @@ class ClusterStore:
         """Return documents as `Store.scan`. point: the point in time; None for a new one."""
         body = scan_body(grouped(meta) if marked else sketched(meta), paths, _PAGE)
         if share.of > 1:
-            # By sequence number a document is in the same share for every client at any time.
+            # By sequence number a document stays in its share for every client.
             body["slice"] = {"field": "_seq_no", "id": share.number - 1, "max": share.of}
         pages = self._pages(body) if point is None else self.cluster.pages(point, body)
         yield from map(documents_of, pages)
@@ -311,7 +311,7 @@ class ClusterStore:
         said = {index: meta_of(mapping) for index, mapping in self._saying(meta).items()}
         named = indices.resolve(self.cluster, self.index)
         if named.kind != "index":
-            # The same template once more: if the user lacks the right, nothing is changed yet.
+            # Put the same template first: without the right to, nothing must change.
             renew_template(self.cluster, named, meta)
         put_metas(
             self.cluster,
@@ -322,7 +322,7 @@ class ClusterStore:
             renew_template(self.cluster, named, stored)
 
     def _saying(self, meta: IndexMeta) -> dict[str, dict[str, Any]]:
-        """The mappings by index. Raises StoreError if their `IndexMeta` is not `meta`."""
+        """Return the mappings by index. Raises StoreError if their `IndexMeta` is not `meta`."""
         _, answer = self.cluster.ask("GET", f"{self._path}/_mapping")
         mappings = {index: found["mappings"] for index, found in answer.items()}
         if common_meta(mappings, self.index) != meta:

@@ -1,6 +1,6 @@
-"""Component templates: our fields for the indices that a data stream or rollover makes next.
+"""Install component templates with our fields, for the next indices of a data stream or rollover.
 
-A user's own index template is never changed; what to add to it is shown.
+The user's own index templates are never changed; messages show what to add to them.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class TemplatePlan:
 
     @property
     def advice(self) -> str | None:
-        """The part that is left to the user when the component template is installed, or None."""
+        """What the user has to do after the component template is installed, or None."""
         if self.composed or self.ready:
             return None
         if self.index_template is None:
             return (
-                f"no index template makes indices of this name: name {self.name!r} in composed_of"
-                " of the one that shall"
+                f"no index template matches this name: add {self.name!r} to composed_of of the one"
+                " that will make its indices"
             )
         return (
             f"add {self.name!r} to composed_of of your index template {self.index_template!r}:"
@@ -50,9 +50,9 @@ class TemplatePlan:
 
 
 def plan_template(cluster: Cluster, named: Named, meta: IndexMeta) -> TemplatePlan:
-    """Return the component template for the next indices behind a name; nothing is changed yet.
+    """Return the component template for the next indices behind a name, without installing it.
 
-    Raises UsageError if somebody else's template has its name.
+    Raises UsageError if another component template has its name.
     """
     name = f"esdedup-{named.name}"
     stored = _stored(cluster, name)
@@ -72,8 +72,8 @@ def plan_template(cluster: Cluster, named: Named, meta: IndexMeta) -> TemplatePl
 def renew_template(cluster: Cluster, named: Named, meta: IndexMeta) -> bool:
     """Replace our component template of a name; a data stream always gets one.
 
-    Returns False if the user may not see component templates, and the name is of one index, which
-    has one only if somebody installed it. Raises PermissionDenied for other names.
+    Returns False if the user can't see component templates and the name is of one index, which
+    rarely has one. Raises PermissionDenied for other names.
     """
     try:
         stored = _stored(cluster, f"esdedup-{named.name}")
@@ -127,16 +127,16 @@ def _template_of(cluster: Cluster, named: Named, component: str) -> str | None:
 
 
 def _gives(cluster: Cluster, index_template: str, meta: IndexMeta, unknown: bool) -> bool:
-    """Return whether an index that the template makes now has the fields.
+    """Return whether an index that the template makes has the fields.
 
-    unknown: the answer if the user may not ask that.
+    unknown: returned if the user may not simulate templates.
     """
     path = f"/_index_template/_simulate{path_of(index_template)}"
     status, answer = cluster.ask("POST", path, allowed=frozenset({400, 403, 404}))
     if status != 200:
         return unknown
     mapping = answer.get("template", {}).get("mappings", {})
-    # Some versions give the mapping as the text of its JSON, or below a type's name.
+    # Some versions return the mapping as the text of its JSON, or below a type's name.
     mapping = json.loads(mapping) if isinstance(mapping, str) else mapping
     found = meta_of(mapping.get("_doc", mapping))
     # Stop lists do not matter, because a token that one index stops is stopped in all of them.

@@ -1,7 +1,7 @@
-"""Sends requests to Elasticsearch or OpenSearch. Both products take the same ones, except a few.
+"""Send requests to Elasticsearch or OpenSearch, which accept the same ones except a few.
 
-The `elasticsearch` client connects, chooses a node, and reads JSON. Requests go to its transport,
-which does not mind which product answers, nor of which version.
+The `elasticsearch` client connects, chooses a node, and parses JSON. Requests go to its transport,
+which does not check product or version.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from esdedup.stores.elastic.errors import error_of, passes, reason_of
 from esdedup.stores.elastic.retry import Retries
 
 _SHOWN_BYTES = 2_000
-"""Beginning of an answer that is not JSON, for messages."""
+"""Bytes kept of an answer that is not JSON, for messages."""
 
 
 class NotReached(StoreUnavailable):
@@ -40,11 +40,11 @@ class NotReached(StoreUnavailable):
 
 
 class Client:
-    """Sends requests to a cluster, which is asked first which product it runs.
+    """Sends requests to a cluster, after detecting its product.
 
-    known: the cluster has answered before; else NotReached is raised at once. product: the
-    product's name and version, for messages. retries: sends requests again, as the connection says.
-    Raises StoreUnavailable, AuthenticationFailed or UsageError if it can't be reached.
+    known: the cluster has answered before; otherwise NotReached is not retried. product: the
+    product's name and version, for messages. Raises StoreUnavailable, AuthenticationFailed or
+    UsageError if the cluster can't be reached.
     """
 
     def __init__(self, connection: Connection, *, known: bool = False) -> None:
@@ -66,11 +66,11 @@ class Client:
         self.is_opensearch = name == "OpenSearch"
 
     def _identify(self, others: int) -> tuple[str, str]:
-        """The product that answers, and its version, or "" if it does not say.
+        """Return the product, and its version or "".
 
         Elasticsearch names itself in a header of every answer, OpenSearch in the body of `GET /`.
         """
-        # Each address is tried once, because any node may be down.
+        # Try each address once, because any node may be down.
         meta, body = self._perform("GET", "/", others=others)
         if meta.status == 401 or passes(meta.status, body):
             raise self._error(meta, body)
@@ -82,7 +82,7 @@ class Client:
             return "Elasticsearch", number
         if version.get("distribution") == "opensearch" or meta.status == 403:
             return "OpenSearch", number
-        answers = "" if meta.status == 200 else f": GET / gives {meta.status}: {reason_of(body)}"
+        answers = "" if meta.status == 200 else f": GET / returns {meta.status}: {reason_of(body)}"
         raise UsageError(f"{self._shown} is neither Elasticsearch nor OpenSearch{answers}")
 
     def request(
@@ -97,7 +97,7 @@ class Client:
 
         body: an object, sent as JSON, or bytes, sent as lines of JSON. allowed: error statuses to
         return. Raises the errors of `errors.error_of`, StoreUnavailable if no answer came, and
-        StoreError if it is not a JSON object, or later if it lacks an entry.
+        StoreError if it is not a JSON object, or later if an entry is missing.
         """
         target = f"{path}?{urlencode(params, safe=',*')}" if params else path
         meta, answer = self._perform(method, target, body)
@@ -136,7 +136,7 @@ class Client:
                 body=body,
                 headers=headers,
                 request_timeout=self._timeout,
-                # The transport would try again at once; `retry` waits before.
+                # The transport would retry without a wait; `retry` backs off.
                 max_retries=others,
                 retry_on_timeout=others > 0,
             )
@@ -148,9 +148,9 @@ class Client:
 
 
 class _Bodies(SerializerCollection):
-    """Reads bodies of answers: JSON, or the beginning of a text, whatever an answer says it is.
+    """Parses bodies as JSON, or else keeps the beginning of the text, whatever its type.
 
-    A load balancer answers with pages of HTML, and a status that matters more.
+    Load balancers answer with pages of HTML, and a status that matters more.
     """
 
     def loads(self, data: bytes, mimetype: str | None = None) -> Any:
@@ -168,11 +168,11 @@ class _Object(dict[str, Any]):
         self._of = of
 
     def __missing__(self, name: str) -> Any:
-        raise StoreError(f"{self._of} lacks {name!r}")
+        raise StoreError(f"{self._of} has no {name!r}")
 
 
 def _seconds(retry_after: str | None) -> float | None:
-    """The seconds that a header Retry-After asks for: a number, or a date (RFC 9110, 10.2.3)."""
+    """Parse a header Retry-After: a number of seconds, or a date (RFC 9110, 10.2.3)."""
     if retry_after is None:
         return None
     if retry_after.strip().isdigit():
