@@ -1,4 +1,4 @@
-"""Adds our fields to the mapping of indices that exist: planned first, then put."""
+"""Plan and put our fields into the mappings of existing indices."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from esdedup.stores.mapping import IndexMeta, TextFields, index_mapping, meta_of
 
 @dataclass(frozen=True)
 class MappingChange:
-    """The change of an index's mapping, None if it has our fields, and what stands in its way.
+    """The change of an index's mapping, None if it has our fields, and its obstacles.
 
-    stored: the `IndexMeta` that the index has, None if it has none.
+    stored: the `IndexMeta` that the index has, or None.
     """
 
     index: str
@@ -44,7 +44,7 @@ class AttachPlan:
 
     @property
     def hindrances(self) -> list[Obstacle]:
-        """The obstacles that must be out of the way first."""
+        """The obstacles that must be removed first."""
         every = [each for change in self.changes if change.mapping for each in change.obstacles]
         return [each for each in every if each.stops == "attach"]
 
@@ -56,12 +56,12 @@ def plan_attach(
     text_field: TextFields | None = None,
     field: str | None = None,
 ) -> AttachPlan:
-    """Return what attaching would change; nothing is changed yet.
+    """Return what attaching would change, without changing anything.
 
     name: an index, alias or data stream. scheme, text_field, field: for indices that have none; by
-    default those of the others behind the name, else the default ones. text_field: one name, or
-    several, whose texts are joined. Raises SchemeMismatch if indices hold something else,
-    IndexNotFound if the name does not exist, and UsageError if no field of that name holds a text.
+    default those of the other indices behind the name, else the default ones. text_field: one name,
+    or several, whose texts are joined. Raises SchemeMismatch if indices have others, IndexNotFound
+    if the name does not exist, and UsageError if no field of that name holds a text.
     """
     with reached(target) as cluster:
         named = resolve(cluster, name)
@@ -81,7 +81,7 @@ def plan_attach(
             in_the_way = tuple(obstacles(state, wanted))
             changes.append(MappingChange(state.name, mapping, in_the_way, stored))
         if text_field is None:
-            # A text field by default that no index has is a mistake to be told at once.
+            # A default text field that no index has is a mistake.
             require_text_field(found, wanted)
         template = plan_template(cluster, named, wanted) if named.kind == "data stream" else None
         return AttachPlan(named, wanted, tuple(changes), template)
@@ -94,9 +94,9 @@ def plan_next(
     text_field: TextFields | None = None,
     field: str | None = None,
 ) -> TemplatePlan:
-    """Return the component template for the next indices of a name; nothing is changed yet.
+    """Return the component template for the next indices of a name, without installing it.
 
-    Before the first index of that name is made, text_field must be given. Arguments and errors are
+    text_field is required before the first index of that name exists. Arguments and errors are
     those of `plan_attach`.
     """
     with reached(target) as cluster:
@@ -105,7 +105,7 @@ def plan_next(
         except IndexNotFound as error:
             if text_field is None:
                 raise IndexNotFound(
-                    f"{error}. If it is yet to be made, name the field of its text (--text-field)"
+                    f"{error}. If it does not exist yet, name its text field (--text-field)"
                 ) from error
             meta = IndexMeta(scheme or Scheme(), names_of(text_field), field or FIELD)
             return plan_template(cluster, Named(name, "index", ()), meta)
@@ -133,12 +133,10 @@ def attach(
 ) -> AttachPlan:
     """Add our fields to an index, or to all behind an alias or data stream; no document changes.
 
-    what: a name, or a plan of `plan_attach`, which has the other arguments already. scheme,
-    text_field, field: as in `plan_attach`.
-
-    Returns the plan that was carried out. Raises StoreError, before anything is changed, if
-    something stands in the way, and if another client attaches another scheme at the same time;
-    PermissionDenied with the privilege that is lacking; and the errors of `plan_attach`.
+    what: a name, or a plan of `plan_attach`, which replaces the other arguments. Returns the plan.
+    Raises StoreError, before any change, if there is an obstacle, and if another client attaches
+    another scheme at the same time; PermissionDenied with the missing privilege; and the errors of
+    `plan_attach`.
     """
     with reached(target) as cluster:
         if isinstance(what, str):

@@ -1,4 +1,4 @@
-"""Diagnoses an index that others write to: its mapping, and documents whose tokens are wrong."""
+"""Check an index that other programs write to: its mapping, and documents with wrong tokens."""
 
 from __future__ import annotations
 
@@ -34,10 +34,9 @@ class Tally:
 class IndexCheck:
     """The findings on one index.
 
-    meta: describes its tokens; None if it is not attached, and then nothing is counted. bare:
-    documents without tokens that may have the text; if they are few, only those that have it.
-    other: with another scheme's tokens. stale: with tokens that were made of another text than they
-    have; None if texts were not read.
+    meta: None if the index is not attached, and then nothing is counted. bare: documents without
+    tokens that may have the text; if they are few, only those that have it. other: with tokens of
+    another scheme. stale: with tokens of another text than they have; None if texts were not read.
     """
 
     index: str
@@ -70,7 +69,7 @@ class Check:
 
     @property
     def schemes(self) -> list[str]:
-        """The ids of the indices' schemes; indices of different ones can't be searched together."""
+        """The ids of the indices' schemes. Indices of several can't be searched together."""
         return sorted({check.meta.scheme.id for check in self.indices if check.meta is not None})
 
     @property
@@ -87,7 +86,7 @@ def check(
     stale: bool = True,
     on_scan: Callable[[int], None] | None = None,
 ) -> Check:
-    """Look at all indices behind a name, and changes nothing.
+    """Check all indices behind a name, without changing anything.
 
     stale: read every text, to find tokens that no longer fit it. on_scan: called with the number
     of documents read since the last call. Raises IndexNotFound if there is no such name.
@@ -110,7 +109,7 @@ def _check(
 ) -> IndexCheck:
     meta = meta_of(state.mapping)
     if meta is None:
-        # Nobody has said yet which field holds the text.
+        # The text field is not known yet.
         return IndexCheck(state.name, None, tuple(hindrances(state, IndexMeta(Scheme()))))
     found = tuple(obstacles(state, meta))
     if state.closed:
@@ -133,7 +132,7 @@ def _check(
 def _tally(
     cluster: Cluster, path: str, query: Mapping[str, Any], text_fields: Sequence[str] | None = None
 ) -> Tally:
-    """The documents that match. text_fields: if a page holds them all, only those with a text."""
+    """Count the documents that match; with text_fields, if they are few, only those with a text."""
     body = {"query": query, "size": _EXAMPLES, "_source": False, "track_total_hits": True}
     whole = {"allow_partial_search_results": "false"}
     _, answer = cluster.ask("POST", f"{path}/_search", body, whole)

@@ -26,7 +26,7 @@ class Obstacle:
     """An obstacle on an index.
 
     stops: "attach" if the mapping can't be put, "backfill" if documents can't be updated, "nothing"
-    if it is only worth knowing. reason: describes it, and says what to do.
+    for a notice. reason: describes it and what to do.
     """
 
     index: str
@@ -45,7 +45,7 @@ def obstacles(state: IndexState, meta: IndexMeta) -> list[Obstacle]:
 
 
 def hindrances(state: IndexState, meta: IndexMeta) -> list[Obstacle]:
-    """Return the obstacles without those that are only worth knowing."""
+    """Return the obstacles that stop an attach or a backfill."""
     return [obstacle for obstacle in obstacles(state, meta) if obstacle.stops != "nothing"]
 
 
@@ -61,7 +61,7 @@ def _closed_or_blocked(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:
 
 
 def _taken(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:
-    """A field of our name that somebody else made."""
+    """Find a field of our name that another program made."""
     stored = state.mapping.get("properties", {}).get(meta.field)
     if stored is None:
         return
@@ -91,7 +91,7 @@ def _taken(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:
 
 
 def _room(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:
-    """The limit of fields, which could let only some indices behind a name be attached."""
+    """Check the limit of fields, which only some indices behind a name may reach."""
     limit = int(state.setting("mapping.total_fields.limit", "1000"))
     properties = state.mapping.get("properties", {})
     wanted = field_mapping(meta.scheme)["properties"].keys()
@@ -106,7 +106,7 @@ def _room(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:
 
 
 def _fields(properties: Mapping[str, Any]) -> int:
-    """The number of fields as the servers count: objects and multi-fields too."""
+    """Count fields as the servers do: objects and multi-fields too."""
     return sum(
         1 + _fields(field.get("properties", {})) + len(field.get("fields", {}))
         for field in properties.values()
@@ -114,7 +114,7 @@ def _fields(properties: Mapping[str, Any]) -> int:
 
 
 def _source(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:
-    """A `_source` that lacks fields, so that an update would lose them."""
+    """Find a `_source` without some fields, which an update would lose."""
     mode = state.setting("mapping.source.mode")
     disabled, hidden = source_limits(state.mapping, mode)
     mode = state.mapping.get("_source", {}).get("mode") or mode

@@ -1,9 +1,9 @@
-"""Changes the scheme, or the text field, of an index that is searched and written to all the time.
+"""Change the scheme, or the text field, of an index that is searched and written to meanwhile.
 
 The new scheme gets a field of its own beside the old one, and `_meta` names it as the next. Writers
 that read `_meta` fill both fields. When every document has the new field, `_meta` makes it the one
-that searches use, and names the old field as the former one, which is emptied last. Each step can
-be repeated, so that a change that was stopped goes on.
+that searches use, and the old field the former one, which is emptied last. Each step can be
+repeated, so that an interrupted change resumes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from esdedup.stores.mapping import (
 )
 
 WAIT_SECONDS = META_SECONDS + 2.0
-"""The seconds after a step in which every reader and writer sees it."""
+"""Seconds until every reader and writer sees a step."""
 
 _ROUNDS = 3
 """While documents are filled, a data stream may get another index, or one from a writer that knows
@@ -50,10 +50,10 @@ Stage = Literal["begin", "fill", "forget", "done"]
 
 @dataclass(frozen=True)
 class SwitchPlan:
-    """How far the change of an index's scheme is. meta: now. following: at the end.
+    """The stage of a change. meta: now. following: at the end.
 
     stage: "begin" if nothing is done yet, "fill" if documents get the next tokens, "forget" if the
-    old field is to be emptied, "done" if there is nothing to do.
+    old field must be emptied, "done" if there is nothing to do.
     """
 
     name: str
@@ -64,7 +64,7 @@ class SwitchPlan:
 
 @dataclass(frozen=True)
 class SwitchReport:
-    """The change that was made. Reports of its two steps are None if they were not needed.
+    """The change. Reports of its two steps are None if they were not needed.
 
     filled: documents that got the next tokens. emptied: documents that lost the old ones.
     """
@@ -75,9 +75,9 @@ class SwitchReport:
 
 
 Fill = Callable[[BackfillPlan], ChangeReport]
-"""Carries a plan out, as `backfill` does."""
+"""Executes a plan, as `backfill` does."""
 Tell = Callable[[str], None]
-"""Takes a sentence before each wait."""
+"""Receives a sentence before each wait."""
 
 
 def switch(
@@ -89,13 +89,11 @@ def switch(
     keep: bool = False,
     effort: Effort = Effort(),  # noqa: B008
 ) -> SwitchReport:
-    """Change the scheme or the text field of an index; searches and writers go on all the time.
+    """Change the scheme or the text field of an index while searches and writers continue.
 
-    name: an index, alias or data stream. scheme, text_field: the new ones; None to go on with a
-    change that has begun. keep: leave the old tokens in the documents for now.
-
-    After an error the same call goes on from there. Raises the errors of the steps: `plan_switch`,
-    `fill_next`, `complete` and `empty_former`.
+    name: an index, alias or data stream. scheme, text_field: the new ones; None to resume a change.
+    keep: leave the old tokens in the documents for now. After an error the same call resumes.
+    Raises the errors of the steps: `plan_switch`, `fill_next`, `complete` and `empty_former`.
     """
     with reached(target) as cluster:
         plan = plan_switch(cluster, name, scheme, text_field)
@@ -112,17 +110,17 @@ def switch(
 def plan_switch(
     cluster: Cluster, name: str, scheme: Scheme | None, text_field: TextFields | None = None
 ) -> SwitchPlan:
-    """Return how far a change is, so that one that was stopped goes on.
+    """Return the stage of a change.
 
     scheme, text_field: as in `switch`. Raises UsageError if a change to others has begun, if none
-    has begun and none is asked for, or if no index has such a text field; IndexNotFound if there
+    has begun and none is requested, or if no index has such a text field; IndexNotFound if there
     is no such index or it has no tokens.
     """
     _, found, meta = attached(cluster, name)
     names = None if text_field is None else names_of(text_field)
     following = meta.next
     for state in found:
-        # If it was stopped at its first step, only some of the indices name the next scheme.
+        # If its first step was interrupted, only some of the indices name the next scheme.
         own = meta_of(state.mapping)
         following = following or (own.next if own is not None else None)
     if following is not None:
@@ -163,16 +161,16 @@ def _wait(until: str, tell: Tell | None) -> None:
 def fill_next(
     cluster: Cluster, plan: SwitchPlan, fill: Fill, tell: Tell | None = None
 ) -> ChangeReport:
-    """Return documents the next tokens, round after round, until no document waits.
+    """Add the next tokens to documents, round after round, until none is left.
 
-    First puts the next field into the mapping, for writers. Raises StoreError if something stands
-    in the way, before anything is changed; if an index can't be filled, or a document updated.
+    First puts the next field into the mapping, for writers. Raises StoreError if there is an
+    obstacle, before any change, and if an index can't be filled or a document not updated.
     """
     if plan.stage == "begin":
         named, found, meta = attached(cluster, plan.name)
         if in_the_way := [each for state in found for each in hindrances(state, plan.following)]:
             raise StoreError("; ".join(map(str, in_the_way)))
-        # The same template once more: if the user lacks the right, nothing is changed yet.
+        # Put the same template first: without the right to, nothing must change.
         if not renew_template(cluster, named, meta):
             log.warning(
                 "This user may not see component templates: if there is one, esdedup-%s, install it"
@@ -202,7 +200,7 @@ def fill_next(
 
 
 def complete(cluster: Cluster, plan: SwitchPlan) -> None:
-    """Make the next scheme the one that searches use; call it when no document waits.
+    """Make the next scheme the one that searches use, when every document has its tokens.
 
     Raises StoreError if the index is not changing to this scheme, or if documents have tokens of
     the old scheme and none has tokens of the next one.
@@ -254,6 +252,6 @@ def _failed(report: ChangeReport) -> str:
 
 
 def _put(cluster: Cluster, named: Named, found: list[IndexState], meta: IndexMeta) -> None:
-    """Put it into all indices behind a name, and into the template of those that are made next."""
+    """Put it into all indices behind a name, and into the template of the next ones."""
     put_metas(cluster, {state.name: (meta_of(state.mapping), meta) for state in found})
     renew_template(cluster, named, meta)

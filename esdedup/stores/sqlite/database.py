@@ -1,4 +1,4 @@
-"""A SQLite file: its connection and transactions, with its errors turned into ours."""
+"""Open a SQLite file, run transactions, and turn its errors into ours."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BUSY_SECONDS = 60.0
 """Seconds that a writer waits for another one to commit."""
 
 _APPLICATION = int.from_bytes(b"esdd")
-"""Tells our files from those of other programs. It is the first thing that is written."""
+"""Identifies our files. It is the first thing that is written."""
 
 _PRAGMAS = (
     "journal_mode = WAL",
@@ -25,9 +25,9 @@ _PRAGMAS = (
     "cache_size = -131072",
 )
 _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
-"""Errors of taking in a row that we did not write so."""
+"""Errors of parsing rows that this program did not write so."""
 _NEW = ("page_size = 8192", f"application_id = {_APPLICATION}")
-"""For a new file, before the others."""
+"""For a new file, before the other pragmas."""
 
 
 class Database:
@@ -40,18 +40,18 @@ class Database:
 
     @property
     def exists(self) -> bool:
-        """Return whether there is such a file; reading does not make it."""
+        """Return whether there is such a file. Reading does not create it."""
         return self._connection is not None or _size(self.path) > 0
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """Return a connection; sqlite3's errors become ours."""
+        """Yield a connection; errors of sqlite3 become ours."""
         with self._turn, self._errors():
             yield self._connect()
 
     @contextmanager
     def transaction(self, wait: float = BUSY_SECONDS) -> Iterator[sqlite3.Connection]:
-        """Wait for other writers, then return the only connection that may write, and commits."""
+        """Wait for other writers, yield the only connection that may write, and commit."""
         with self._turn, self._errors():
             db = self._connect()
             db.execute(f"PRAGMA busy_timeout = {min(wait, BUSY_SECONDS) * 1e3:.0f}")
@@ -70,7 +70,7 @@ class Database:
 
     @contextmanager
     def snapshot(self) -> Iterator[sqlite3.Connection]:
-        """Return a connection of its own that sees the file as it is now, without later changes."""
+        """Yield a connection of its own that sees the file as it is now, without later changes."""
         with self._errors():
             db = self._opened()
             try:
@@ -119,15 +119,15 @@ class Database:
             raise StoreError(f"{self.path}: it can't be made: {error.strerror}") from error
 
     def _require_ours(self) -> None:
-        # So opened, SQLite neither locks nor changes anything, beside the file either. Without
-        # locks, a file that others write at the same time may look damaged.
+        # Opened so, SQLite locks and changes nothing. Without locks, a file that another process
+        # writes at the same time may look damaged.
         try:
             application = self._application("mode=ro&immutable=1")
         except sqlite3.DatabaseError:
             application = self._application("mode=rw")
         if application != _APPLICATION:
             raise StoreError(
-                f"{self.path}: it is a SQLite file of another program, and was left as it is: name"
+                f"{self.path}: it is a SQLite file of another program and was not changed: name"
                 " another file (--db)"
             )
 
@@ -181,7 +181,7 @@ class Database:
 
 
 def _size(path: Path) -> int:
-    """The size of a file in bytes; 0 if there is none. Raises StoreError if it can't be known."""
+    """Return the size of a file in bytes, or 0 if there is none."""
     try:
         return path.stat().st_size
     except (FileNotFoundError, NotADirectoryError):
@@ -191,15 +191,15 @@ def _size(path: Path) -> int:
 
 
 def _code(error: sqlite3.Error) -> int | None:
-    """SQLite's own primary code of an error; None if the error is Python's."""
+    """Return SQLite's primary code of an error, or None for an error of Python's."""
     code: int | None = getattr(error, "sqlite_errorcode", None)
     return code if code is None else code & 0xFF
 
 
 def _when_free(db: sqlite3.Connection, statement: str) -> None:
-    """Run a statement, again while another connection is in the way.
+    """Run a statement, and retry it while another connection holds a lock.
 
-    SQLite does not wait by itself when several connections make a new file's journal a WAL.
+    SQLite itself does not wait when several connections turn a new file's journal into a WAL.
     """
     deadline = time.monotonic() + BUSY_SECONDS
     while True:
@@ -218,11 +218,11 @@ def _is_busy(error: sqlite3.Error) -> bool:
 
 @contextmanager
 def held_alone(file: Path, otherwise: str) -> Iterator[None]:
-    """Hold a lock file that nobody else, in any process, holds at the same time.
+    """Hold a lock file exclusively, among all processes.
 
-    It is SQLite's lock, which every system has, and which ends with the process in any case.
-    otherwise: advice for the message. Raises StoreUnavailable if another run holds it, StoreError
-    if it can't be made.
+    It is SQLite's lock, which every system has, and which always ends with the process. otherwise:
+    advice for the message. Raises StoreUnavailable if another run holds it, and StoreError if it
+    can't be created.
     """
     with ExitStack() as stack:
         with suppress(OSError):

@@ -1,10 +1,10 @@
 """The local store: one SQLite file, no server.
 
-Documents are written at once. Their tokens are listed when a search first asks (`tables`).
+Documents are written immediately. Their tokens are listed by the first search (`tables`).
 
-Tokens lie in a plain table with (token, document) as its primary key, and not in FTS5. FTS5 takes
-documents in twice as fast, but answers a query fourteen times as slowly, and queries are what there
-is more of (`benchmarks/local_store.py` at commit 4d72008).
+Tokens are in a plain table with (token, document) as its primary key, and not in FTS5, which writes
+documents twice as fast but answers queries fourteen times as slowly (`benchmarks/local_store.py` at
+commit 4d72008).
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ _LAYOUT = 2
 _PAGE = 1_000
 
 _MANY = 100_000
-"""Number of documents that take seconds to list, so that a warning is logged."""
+"""Number of documents from which listing takes seconds and is logged."""
 
 _SECONDS_TO_READ = 1e-5
-"""About the time to look for tokens in a document that is not listed."""
+"""About the time of looking for tokens in a document that is not listed."""
 
 
 class LocalStore:
     """A store in one SQLite file, which may hold several indices.
 
     Documents are durable when `write` returns (WAL, synchronous=FULL). One process writes at a
-    time, others wait. Readers never wait, and see whole commits.
+    time, others wait. Readers never wait, and see whole commits only.
     """
 
     def __init__(self, path: str | Path, index: str) -> None:
@@ -103,7 +103,7 @@ class LocalStore:
     def write(
         self, documents: Sequence[Document | Encoded], *, create: bool = False
     ) -> WriteReport:
-        # Before the transaction, in which other processes wait.
+        # Before the transaction, because other processes wait for it.
         rows = [*map(columns_of, documents)]
         with self._writing() as tables:
             if create:
@@ -167,7 +167,7 @@ class LocalStore:
 
     def candidates(self, queries: Sequence[CandidateQuery], limit: int) -> list[Candidates]:
         if any(query.filters for query in queries):
-            raise UsageError("filters are queries of a cluster; a local file takes none")
+            raise UsageError("filters are queries of a cluster; a local file accepts none")
         with self._searching() as tables:
             return tables.candidates(queries, limit)
 
@@ -277,10 +277,9 @@ class LocalStore:
 
     @contextmanager
     def _searching(self) -> Iterator[Tables]:
-        """Return the tables after new documents were listed.
+        """Yield the tables after listing new documents.
 
-        It waits for another process that writes no longer than reading the new documents takes,
-        and then leaves them unlisted.
+        Documents stay unlisted if waiting for another writer would take longer than reading them.
         """
         with self._reading() as tables:
             waiting = tables.waiting()
@@ -292,8 +291,8 @@ class LocalStore:
                     tables.list_more()
                     waiting = tables.waiting()
         with self._database.reading() as db:
-            # Another process may list documents at the same time. Without one moment for all
-            # reads, a document could be met twice.
+            # Another process may list documents at the same time. Without a snapshot for all
+            # reads, a document could be counted twice.
             db.execute("BEGIN")
             try:
                 yield tables
@@ -305,7 +304,7 @@ class LocalStore:
         return None if text is None else IndexMeta.from_json(json.loads(text))
 
     def _meta_text(self, db: sqlite3.Connection) -> str | None:
-        """The index's own description, as JSON; None if there is no index."""
+        """Return the JSON of the index's `IndexMeta`, or None if there is no index."""
         # The layout is written together with the first index.
         (layout,) = db.execute("PRAGMA user_version").fetchone()
         if not layout:
@@ -336,5 +335,5 @@ def _create(
 
 
 def _is(stored: Columns, given: Columns) -> bool:
-    """Return whether a document is stored just so; given without marks, it may have any."""
+    """Return whether a document is stored just so, or so but for marks if it is given without."""
     return stored[1:3] == given[1:3] and given[3:] in (stored[3:], NO_MARKS)

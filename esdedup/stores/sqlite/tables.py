@@ -1,11 +1,10 @@
-"""The tables of one index in a local file: documents as rows, by id, at random, or by token.
+"""Read and write the tables of one index in a local file: documents by id, at random, or by token.
 
-Groups lie in a table of their own, so that `group` writes small rows and no documents.
+Groups are in a table of their own, so that `group` writes small rows and no documents.
 
-A table for each field of tokens lists the documents that hold a token. A new document is listed
-when a search first asks, and not at once. Many documents are then sorted together, which is several
-times as fast (`benchmarks/local_store.py` at commit 4d72008), and a run that wants only all pairs
-needs no lists. A search finds the documents that are not listed yet by their tokens.
+A table for each field of tokens lists the documents that hold a token. The first search lists the
+new documents, many sorted together, which is several times as fast as listing each when it is
+written (`benchmarks/local_store.py` at commit 4d72008); a run that only needs all pairs needs none.
 """
 
 from __future__ import annotations
@@ -37,13 +36,13 @@ from esdedup.stores.to_json import to_json
 from esdedup.text.characters import is_unicode
 
 LISTED_AT_ONCE = 100_000
-"""Number of documents; they take some seconds, for which other writers wait."""
+"""Number of documents. They take some seconds, for which other writers wait."""
 
 _VARIABLES = 500
 """Maximum number of values in one SQL statement; SQLite's own limit is far above."""
 
 _SPARSE = 100
-"""Numbers a document, from which on a sample is not drawn from all numbers, most of them free."""
+"""Numbers per document from which a sample is drawn from used numbers only."""
 
 _FIRST = '{"scheme":"'
 NO_MARKS = (None,) * len(MARKS)
@@ -85,7 +84,7 @@ class Columns(NamedTuple):
         return Document(self.id, {**json.loads(self.source), FIELD: self.ours})
 
     def document(self, with_key: str = "") -> Document:
-        """The document as callers get it, without its lists of tokens, but for one."""
+        """The document without its lists of tokens, except one."""
         kept = {
             name: value
             for name, value in self.ours.items()
@@ -95,7 +94,7 @@ class Columns(NamedTuple):
 
     @property
     def version(self) -> str:
-        """A document that was changed and changed back counts as unchanged."""
+        """A hash, so that a document that was changed back counts as unchanged."""
         text = f"{self.source}\0{self.tokens}\0{self[3:]!r}"
         return xxhash.xxh3_128_hexdigest(text.encode())
 
@@ -175,33 +174,33 @@ class Tables:
             self.db.execute(f"DROP TABLE {self._name(name)}")
 
     def last(self) -> int:
-        """The highest number of a document, or 0."""
+        """Return the highest number of a document, or 0."""
         last = f"SELECT coalesce(max(number), 0) FROM {self.documents}"
         return int(self.db.execute(last).fetchone()[0])
 
     def next(self, number: int) -> int:
-        """The lowest number of a document from a number on, or 0 if there is none."""
+        """Return the lowest number of a document from a number on, or 0 if there is none."""
         lowest = f"SELECT coalesce(min(number), 0) FROM {self.documents} WHERE number >= ?"
         return int(self.db.execute(lowest, (number,)).fetchone()[0])
 
     def _listed(self) -> int:
-        """The number up to which documents are listed."""
+        """Return the number up to which documents are listed."""
         return int(self.db.execute(f"SELECT number FROM {self._name('listed')}").fetchone()[0])
 
     def waiting(self) -> int:
-        """The number of documents that are not listed yet, or a little more."""
+        """Return the number of documents that are not listed yet, or a little more."""
         waiting = f"(SELECT max(number) FROM {self.documents}) - number"
         found = self.db.execute(f"SELECT max(0, {waiting}) FROM {self._name('listed')}")
         return int(found.fetchone()[0] or 0)
 
     def stored(self, ids: Sequence[str]) -> dict[str, Numbered]:
-        """The documents that exist, by id."""
+        """Return the documents that exist, by id."""
         rows = self._by_id(f"{self.documents}.number, {_columns('source', 'tokens')}", ids)
         return {id: (number, Columns(id, *rest)) for number, id, *rest in rows}
 
     def read(self, ids: Sequence[str], paths: list[str] | None) -> dict[str, Document]:
-        """Documents by id, without their tokens. paths: as in `Store.get`."""
-        # To parse tokens that are not asked for would take most of the time.
+        """Return documents by id, without their tokens. paths: as in `Store.get`."""
+        # Parsing tokens takes most of the time.
         ours = paths is None or any(path.split(".")[0] == FIELD for path in paths)
         columns = _columns("source", "tokens" if ours else "'{}'")
         found = [Columns(*row).document() for row in self._by_id(columns, ids)]
@@ -210,7 +209,7 @@ class Tables:
         return {each.id: each for each in found}
 
     def held(self, ids: Sequence[str], paths: list[str] | None = None) -> dict[str, Held]:
-        """Documents by id, with their versions. paths: as in `Store.hold`."""
+        """Return documents by id, with their versions. paths: as in `Store.hold`."""
         chosen = (lambda row: row.whole.source) if paths is None else columns_for(paths)[1]
         return {
             id: Held(Document(id, chosen(row)), row.version)
@@ -228,7 +227,7 @@ class Tables:
             ).fetchall()
 
     def sample(self, columns: str, scheme: str, count: int, seed: int) -> list[Columns]:
-        """At most `count` random documents of a scheme. columns: those of `columns_for`."""
+        """Return at most `count` random documents of a scheme. columns: of `columns_for`."""
         # Drawn by number, because ordering a whole table at random would read all of it.
         last = self.last()
         drawn = _shuffled(range(1, last + 1), seed)
@@ -248,7 +247,7 @@ class Tables:
         return found[:count]
 
     def insert(self, rows: Sequence[Columns]) -> list[int]:
-        """Write new documents. Returns the places of those whose ids are taken."""
+        """Write new documents. Return the positions of those whose ids are taken."""
         # Deleted documents leave numbers free, which count as listed.
         first = max(self.last(), self._listed()) + 1
         done = self.db.executemany(
@@ -323,10 +322,10 @@ class Tables:
         self.db.execute(f"UPDATE {self._name('listed')} SET number = max(number, ?)", (last,))
 
     def holders(self, key: str, waiting: int) -> str:
-        """An SQL query for the documents that hold any token of a JSON array, the parameter 1.
+        """Return an SQL query for the documents that hold any token of a JSON array, parameter 1.
 
-        A document comes once for each token that it holds; no token is in the array twice. waiting:
-        the number of documents that are not listed yet.
+        It yields a document once for each token; the array has no token twice. waiting: the number
+        of documents that are not listed yet.
         """
         # By IN, SQLite would sort the tokens first.
         found = f"SELECT document FROM json_each(?1) CROSS JOIN {self._name(key)} ON token = value"
@@ -339,7 +338,7 @@ class Tables:
         )
 
     def candidates(self, queries: Sequence[CandidateQuery], limit: int) -> list[Candidates]:
-        """For each query the `limit` documents that share most token groups with it."""
+        """Return for each query the `limit` documents that share most token groups with it."""
         # A document has one token of each position, and a group is of one position, so that
         # counting tokens counts groups. Only the best are joined, because sorting whole documents
         # would read them all.
@@ -376,17 +375,17 @@ def _rows(key: str, tokens: TokensByNumber, listed: int) -> set[tuple[str, int]]
 
 
 def _texts(value: Any) -> Sequence[str]:
-    """A text or a list of texts, as a list."""
+    """Return a text or a list of texts as a list."""
     return [value] if isinstance(value, str) else value or ()
 
 
 def _is_mark(name: str, value: Any) -> bool:
-    """Return whether a value lies in the table of groups. Null takes a mark away."""
+    """Return whether a value belongs in the table of groups. Null removes a mark."""
     return name in MARKS and (value is None or type(value) in (str, int, float))
 
 
 def _scheme_in(tokens: str) -> Any:
-    """The scheme of tokens, given as JSON."""
+    """Return the scheme of tokens, given as JSON."""
     if tokens.startswith(_FIRST):
         # All that we write from texts begins so.
         return tokens[len(_FIRST) : tokens.index('"', len(_FIRST))]
@@ -420,7 +419,7 @@ def _columns(source: str, tokens: str) -> str:
 def columns_for(paths: list[str]) -> tuple[str, Callable[[Columns], dict[str, Any]]]:
     """Return the columns of documents, in SQL, and a function that picks the paths.
 
-    The fields of its own are NULL if only fields of ours are asked for, which spares reading them.
+    The document's own fields are NULL, and not read, if only fields of ours are requested.
     """
     names = {path: path.removeprefix(f"{FIELD}.") for path in paths}
     if all(path == f"{FIELD}.{name}" and "." not in name for path, name in names.items()):
@@ -441,7 +440,7 @@ def merged(old: Any, new: Any) -> Any:
 
 
 def _shuffled(numbers: Sequence[int], seed: int) -> Iterator[int]:
-    """Different numbers in random order, each once."""
+    """Yield numbers in random order, each once."""
     source = random.Random(seed)
     drawn: set[int] = set()
     while 2 * len(drawn) < len(numbers):
@@ -449,7 +448,7 @@ def _shuffled(numbers: Sequence[int], seed: int) -> Iterator[int]:
         if number not in drawn:
             drawn.add(number)
             yield number
-    # If few numbers are left, most draws would be of numbers that came already.
+    # When few numbers are left, most draws would repeat.
     rest = [number for number in numbers if number not in drawn]
     source.shuffle(rest)
     yield from rest
