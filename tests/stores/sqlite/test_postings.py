@@ -13,11 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import esdedup
-from esdedup.models import FIELD, CandidateQuery, Document
 from esdedup.stores import LocalStore
-from esdedup.stores.mapping import IndexMeta
+from tests.helpers.places import META, ask, document, query, ranked
 
-META = IndexMeta(esdedup.Scheme())
 TOKENS = [f"{position}abcde" for position in ".01"]
 
 
@@ -34,16 +32,9 @@ def store(path: Path) -> Iterator[LocalStore]:
     made.close()
 
 
-def document(id: str, tokens: list[str]) -> Document:
-    ours = {"scheme": META.scheme.id, "digest": "0" * 16, "minhash": tokens}
-    return Document(id, {"text": id, FIELD: ours})
-
-
-def found(store: LocalStore, tokens: list[str] = TOKENS) -> dict[str, int]:
+def found(store: LocalStore) -> dict[str, int]:
     """The tokens that each document shares with a query for all of them."""
-    query = CandidateQuery("minhash", [[token] for token in tokens])
-    (candidates,) = store.candidates([query], 100)
-    return {each.document.id: each.matched for each in candidates.found}
+    return dict(ranked(ask(store, query(*TOKENS))))
 
 
 def listed(path: Path) -> int:
