@@ -1,0 +1,80 @@
+"""A kind of sketch is one module and one entry in the scheme's list: nothing else names one."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import esdedup
+from esdedup.sketch.kinds.base import Block
+from esdedup.sketch.kinds.segments import Segmented
+from esdedup.sketch.limits import Limits
+from esdedup.sketch.scheme import KINDS, Scheme
+from esdedup.sketch.sketch import sketch, stored_values, token_fields
+from esdedup.text.arrays import U64
+
+PACKAGE = Path(esdedup.__file__).parent
+MAY_NAME = {"__init__.py", "sketch/scheme.py", "cli/commands/scheme.py"}
+"""The public names, the list of kinds, and the command that sets their parameters."""
+
+
+def test_no_other_module_names_a_kind() -> None:
+    kinds = re.compile("|".join(KINDS.keys() - {"signature"}), re.IGNORECASE)
+    naming = set()
+    for path in PACKAGE.rglob("*.py"):
+        name = path.relative_to(PACKAGE).as_posix()
+        code = re.sub(r'""".*?"""|#.*', "", path.read_text("utf-8"), flags=re.DOTALL)
+        if not name.startswith("sketch/kinds/") and kinds.search(code):
+            naming.add(name)
+    assert naming == MAY_NAME
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
+def test_every_kind_keeps_the_protocol(kind: Any) -> None:
+    one = kind(name="other")
+    assert kind.from_json(one.to_json()) == one
+    scheme = Scheme([one, kind()])
+    made = sketch(["one two three four five", "six", ""], scheme)
+    assert made.values["other"].shape == (3, one.width)
+    tokens = one.token_values(made.values["other"])
+    assert tokens.shape == (3, one.tokens)
+    assert (one.stored_values(tokens) == made.values["other"]).all()
+    fields = token_fields(made, scheme)
+    assert [len(each.get(one.key, [])) for each in fields] == [one.tokens, one.tokens, 0]
+    stored, whole = stored_values([each.get(one.key) for each in fields], one)
+    assert whole.tolist() == [True, True, False]
+    assert (stored == made.values["other"][:2]).all()
+    query = sketch(["one two three four five"], scheme.only(one), limits=Limits())
+    values, _ = query.probes["other"]
+    assert (values[:, :, 0] == tokens[:1]).all()
+    assert one.mapping["type"] == "keyword"
+    assert one.describe()
+    assert one.token_bytes > 0
+
+
+class Lengths(Segmented):
+    """A kind that a program adds: the number of words, in 64 bits."""
+
+    kind = "lengths"
+    size = 64
+    segments = 4
+
+    def values(self, block: Block) -> U64:
+        return block.words.counts.astype(np.uint64)[:, None]
+
+    def describe(self) -> str:
+        return "numbers of words"
+
+
+def test_a_kind_is_one_class_and_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(KINDS, Lengths.kind, Lengths)
+    with esdedup.open(":memory:", scheme=Scheme([Lengths()])) as index:
+        index.add(["a b c", "d e", "f g h", "i j k l m n o"])
+        found = index.similar("x y z", distance=1)
+        assert [match.distance for match in found.matches] == [0, 0, 1, 1]
+        pairs = {(each.distance) for each in index.pairs(distance=2)}
+        assert pairs == {0, 1, 2}
