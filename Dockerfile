@@ -1,13 +1,13 @@
-# The command esdedup, and with it the proxy: docker build --tag esdedup .
+# The command esdedup with its proxy: docker build --tag esdedup .
 #
-# EXTRAS are the extras to install: docker build --build-arg EXTRAS=proxy,parquet,jieba ...
+# Choose the extras to install: docker build --build-arg EXTRAS=proxy,parquet,jieba ...
 # The container needs no writable file system but /tmp: docker run --read-only --tmpfs /tmp ...
 ARG PYTHON=3.11
 
 FROM python:${PYTHON}-slim AS build
 ARG EXTRAS=proxy
 COPY . /source
-# Everything that is only needed to install stays in this stage, pip too.
+# What is needed only to install, such as pip, stays in this stage.
 RUN python -m venv /tools \
     && python -m venv --without-pip /opt/esdedup \
     && /tools/bin/pip --python /opt/esdedup install --no-cache-dir "/source[${EXTRAS}]"
@@ -17,13 +17,13 @@ LABEL org.opencontainers.image.title="esdedup" \
       org.opencontainers.image.description="Near-duplicate search for Elasticsearch and OpenSearch" \
       org.opencontainers.image.licenses="MIT"
 COPY --from=build /opt/esdedup /opt/esdedup
-# The image has its bytecode, and the container may have no place to write more.
+# pip compiled the bytecode, and the container can be read-only.
 ENV PATH=/opt/esdedup/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1
-# A number, as Kubernetes can tell of numbers only that they are not root.
+# Kubernetes can check only of a number that it is not root.
 RUN install --directory --owner=10001 --group=10001 /data
 USER 10001:10001
-# For local files: a named volume that is mounted here belongs to the user above.
+# A named volume mounted here belongs to the user above.
 WORKDIR /data
 EXPOSE 9280
 ENTRYPOINT ["esdedup"]
