@@ -75,7 +75,7 @@ class ExplainedDocument:
 class Meeting:
     """A token that both documents have.
 
-    position: of its band or segment. blocks: of the segment, none for a band. All from 0.
+    position: of its band or segment, from 0.
     """
 
     position: int
