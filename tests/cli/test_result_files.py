@@ -88,7 +88,7 @@ def test_groups_are_those_that_group_writes(ending: str, metric: list[str]) -> N
     alone = {row["id"] for row in everything} - {row["id"] for row in found}
     assert "alone" in alone
     assert all(row["group"] == row["id"] for row in everything if row["id"] in alone)
-    measure = "distance" if "hamming" in metric else "similarity"
+    measure = "distance" if "simhash" in metric else "similarity"
     with esdedup.open("esdedup.db") as index:
         for row in everything:
             marks = index.get(row["id"]).source["esdedup"]
