@@ -179,7 +179,7 @@ def _without_options_of_the_developer() -> Iterator[None]:
 def _alone_with_each_index() -> Iterator[None]:
     """No other client changes the mapping, except in tests that set the time for it again."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("esdedup.stores.elastic.metas.SETTLE_SECONDS", 0.0)
+        patch.setattr("esdedup.stores.elastic.indices.SETTLE_SECONDS", 0.0)
         yield
 
 

@@ -40,8 +40,7 @@ from esdedup.sketch.kinds.bands import band_hashes, signatures
 from esdedup.sketch.kinds.simhash import SimHash, fingerprints
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
-from esdedup.stores.elastic.client import line
-from esdedup.stores.elastic.documents import document_line
+from esdedup.stores.elastic.bulk import document_line, line
 from esdedup.stores.elastic.store import ClusterStore
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.sqlite.tables import columns_of

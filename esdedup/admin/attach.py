@@ -11,8 +11,7 @@ from esdedup.exceptions import IndexNotFound, StoreError, UsageError
 from esdedup.models import FIELD
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores import Target, reached
-from esdedup.stores.elastic.indices import IndexState, Named, resolve, states
-from esdedup.stores.elastic.metas import put_metas
+from esdedup.stores.elastic.indices import IndexState, Named, put_metas, resolve, states
 from esdedup.stores.elastic.templates import TemplatePlan, install_template, plan_template
 from esdedup.stores.mapping import IndexMeta, TextFields, index_mapping, meta_of, names_of
 

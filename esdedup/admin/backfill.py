@@ -23,10 +23,9 @@ from esdedup.models import MOST_SLICES
 from esdedup.stores import BulkPolicy, Cluster, Target, connect, reached
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.connection import Connection
-from esdedup.stores.elastic.documents import held_of
 from esdedup.stores.elastic.errors import PointInTimeLost
 from esdedup.stores.elastic.indices import Named, attached, kept_as_written, path_of, whole_source
-from esdedup.stores.elastic.queries import not_sketched, scan_body, sketched, with_text
+from esdedup.stores.elastic.queries import held_of, not_sketched, scan_body, sketched, with_text
 from esdedup.stores.elastic.store import ClusterStore
 from esdedup.stores.mapping import TOKEN_PATHS, IndexMeta
 

@@ -23,8 +23,7 @@ from esdedup.models import FIELD
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores import Cluster, Target, reached
 from esdedup.stores.changes import ChangeReport
-from esdedup.stores.elastic.indices import IndexState, Named, attached, path_of
-from esdedup.stores.elastic.metas import put_metas
+from esdedup.stores.elastic.indices import IndexState, Named, attached, path_of, put_metas
 from esdedup.stores.elastic.queries import sketched
 from esdedup.stores.elastic.templates import renew_template
 from esdedup.stores.fields import quoted

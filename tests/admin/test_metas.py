@@ -26,7 +26,7 @@ def name(url: str, name: str) -> str:
 @pytest.fixture
 def not_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for other clients, which is longer than each of them needs here."""
-    monkeypatch.setattr("esdedup.stores.elastic.metas.SETTLE_SECONDS", 1.2)
+    monkeypatch.setattr("esdedup.stores.elastic.indices.SETTLE_SECONDS", 1.2)
 
 
 def stored(url: str, name: str) -> esdedup.Scheme:

@@ -1,4 +1,4 @@
-"""Send bulk requests: chunk by bytes and count, and retry single items.
+"""Send bulk requests: convert documents to lines, chunk by bytes and count, retry single items.
 
 Only items that were refused for load (429, 503) are retried, after a wait; the clients' own helpers
 don't do that by default. Every item ends as written, or as a failure with its reason. A document
@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from esdedup.exceptions import StoreError, StoreUnavailable, UsageError
-from esdedup.models import Failure, WriteReport
+from esdedup.models import Change, Document, Encoded, Failure, Held, WriteReport
 from esdedup.stores.elastic.errors import TooLarge, error_of, passes, reason_of
 from esdedup.stores.elastic.retry import Retries
+from esdedup.stores.to_json import to_json
 
 _FATAL = (
     "cluster_block_exception",
@@ -23,6 +24,9 @@ _FATAL = (
     "security_exception",
 )
 """Types of errors with which an index refuses every document."""
+
+_AS_IT_IS = {"pipeline": "_none"}
+"""Bypasses the index's own pipeline, which the document has passed already."""
 
 Send = Callable[[bytes], Mapping[str, Any]]
 
@@ -150,3 +154,51 @@ def _sort_items(
             conflict, index = status == 409, result.get("_index")
             failures.append(Failure(action.id, reason, conflict, index if conflict else None))
     return WriteReport(created, updated, failures), rejected
+
+
+def line(value: Any, of: str = "a request") -> bytes:
+    """Return a value as a line of JSON. Raises RecordError, naming `of`, if JSON can't hold it."""
+    return to_json(value, of).encode() + b"\n"
+
+
+def place_of(held: Held) -> dict[str, Any]:
+    """Return the index, id and routing that identify a document in a bulk request or multi-get.
+
+    A change through an alias or data stream must name the document's own index, and a document
+    that was written with a routing is found only with it.
+    """
+    place: dict[str, Any] = {"_index": held.index, "_id": held.document.id}
+    return place if held.routing is None else {**place, "routing": held.routing}
+
+
+def document_line(document: Document | Encoded) -> bytes:
+    """Return the line of a document. Raises RecordError if JSON can't hold it."""
+    of = f"document {document.id!r}"
+    if isinstance(document, Document):
+        return line(document.source, of)
+    added = f",{to_json(document.marks, of)[1:-1]}" if document.marks else ""
+    fields = [f'"{field}":{tokens[:-1]}{added}}}' for field, tokens in document.ours.items()]
+    own = [document.source[1:-1]] if len(document.source) > 2 else []
+    return f"{{{','.join(own + fields)}}}\n".encode()
+
+
+def lines_to_create(held: Held, index: str | None) -> bytes:
+    """Return the lines that restore a document. index: None for the request's own."""
+    target = {**place_of(held), "_index": index, **_AS_IT_IS}
+    if index is None:
+        del target["_index"]
+    document = held.document
+    return line({"create": target}) + line(document.source, f"document {document.id!r}")
+
+
+def lines_to_change(change: Change) -> bytes:
+    """Return the lines that change or delete a document if it still has its version."""
+    number, term = map(int, change.held.version.split("/"))
+    target = {**place_of(change.held), "if_seq_no": number, "if_primary_term": term}
+    of = f"document {change.held.document.id!r}"
+    if change.fields is None:
+        return line({"delete": target})
+    if change.whole:
+        how = {} if change.new else _AS_IT_IS
+        return line({"index": {**target, **how}}) + line(change.fields, of)
+    return line({"update": target}) + line({"doc": change.fields}, of)

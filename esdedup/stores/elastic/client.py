@@ -12,9 +12,8 @@ from esdedup.exceptions import EsdedupError, StoreError, StoreUnavailable
 from esdedup.models import WriteReport
 from esdedup.stores.base import QUERIES_AT_ONCE
 from esdedup.stores.connection import Connection
-from esdedup.stores.elastic.bulk import Action, BulkPolicy, write_actions
+from esdedup.stores.elastic.bulk import Action, BulkPolicy, line, write_actions
 from esdedup.stores.elastic.errors import error_of, reason_of
-from esdedup.stores.to_json import to_json
 
 if TYPE_CHECKING:
     from esdedup.stores.elastic.transport import Client
@@ -171,8 +170,3 @@ def _status_of(item: Mapping[str, Any]) -> int:
     if "security_exception" in reason:
         return 403
     return 404 if "index_not_found" in reason else 503
-
-
-def line(value: Any, of: str = "a request") -> bytes:
-    """Return a value as a line of JSON. Raises RecordError, naming `of`, if JSON can't hold it."""
-    return to_json(value, of).encode() + b"\n"

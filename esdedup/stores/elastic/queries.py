@@ -1,4 +1,4 @@
-"""Build the bodies of searches: for candidates, the sizes of buckets, and scans.
+"""Build the bodies of searches, and convert their hits to documents.
 
 A query for candidates is a `bool.should` of `constant_score` clauses, one for each group of tokens,
 so that the score is the number of groups that a document shares, and those that share most come
@@ -8,11 +8,11 @@ first. Plain `terms` would give all of them the same score. `benchmarks/recall_q
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
-from esdedup.models import Candidate, CandidateQuery, Candidates, Document
+from esdedup.models import Candidate, CandidateQuery, Candidates, Document, Held
 from esdedup.stores.mapping import TOKEN_PATHS, IndexMeta
 
 
@@ -119,3 +119,21 @@ def candidates_of(answer: Mapping[str, Any]) -> Candidates:
 def bucket_body(field: str, token: str) -> dict[str, Any]:
     """Return the search that counts the documents whose field holds a token."""
     return {"size": 0, "track_total_hits": True, "query": {"term": {field: token}}}
+
+
+def documents_of(hits: Iterable[Mapping[str, Any]]) -> list[Document]:
+    """Return the documents of hits."""
+    return [Document(hit["_id"], hit.get("_source", {})) for hit in hits]
+
+
+def held_of(hit: Mapping[str, Any]) -> Held:
+    """Return the document of a hit with `seq_no_primary_term`, or of an item of a multi-get.
+
+    Its version is the sequence number and the primary term.
+    """
+    return Held(
+        Document(hit["_id"], hit.get("_source", {})),
+        f"{hit['_seq_no']}/{hit['_primary_term']}",
+        hit["_index"],
+        hit.get("_routing"),
+    )

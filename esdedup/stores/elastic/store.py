@@ -32,23 +32,24 @@ from esdedup.models import (
 from esdedup.stores.base import KEPT
 from esdedup.stores.changes import CHANGED
 from esdedup.stores.elastic import indices
-from esdedup.stores.elastic.bulk import Action, CreatesOnly
-from esdedup.stores.elastic.client import NEEDS_ROUTING, Cluster, line
-from esdedup.stores.elastic.documents import (
+from esdedup.stores.elastic.bulk import (
+    Action,
+    CreatesOnly,
     document_line,
-    documents_of,
-    held_of,
+    line,
     lines_to_change,
     lines_to_create,
     place_of,
 )
+from esdedup.stores.elastic.client import NEEDS_ROUTING, Cluster
 from esdedup.stores.elastic.errors import reason_of
-from esdedup.stores.elastic.metas import put_metas
 from esdedup.stores.elastic.queries import (
     bucket_body,
     candidates_body,
     candidates_of,
+    documents_of,
     grouped,
+    held_of,
     other_scheme,
     random_order,
     scan_body,
@@ -111,7 +112,7 @@ class ClusterStore:
                     f" ({', '.join(sorted(mappings))}) without esdedup fields: esdedup attach"
                     f" --index {self.index}, or name one of them"
                 )
-            put_metas(self.cluster, dict.fromkeys(mappings, (None, meta)))
+            indices.put_metas(self.cluster, dict.fromkeys(mappings, (None, meta)))
         else:
             stored.require(meta, self.where)
 
@@ -313,7 +314,7 @@ class ClusterStore:
         if named.kind != "index":
             # Put the same template first: without the right to, nothing must change.
             renew_template(self.cluster, named, meta)
-        put_metas(
+        indices.put_metas(
             self.cluster,
             {index: (own, replace(own, stop=stop)) for index, own in said.items() if own},
         )
