@@ -1,4 +1,4 @@
-"""An index of documents with their tokens: everything that a program does with one."""
+"""An index of documents with their tokens, and all that a program does with it."""
 
 from __future__ import annotations
 
@@ -90,10 +90,10 @@ class Place:
         So it does for a name of judgements, among which documents would be taken for judgements.
         """
         if other.startswith(PREFIX):
-            raise UsageError(f"index {other!r}: judgements lie there; name another to move to")
+            raise UsageError(f"index {other!r} holds judgements: name another to move to")
         if other == self.index:
             raise UsageError(
-                f"index {other!r}: the documents are there already; name another to move to"
+                f"index {other!r} holds the documents already: name another to move to"
             )
         if isinstance(self.target, Connection):
             with reached(self.target, self.policy) as cluster:
@@ -102,7 +102,7 @@ class Place:
 
 @dataclass(frozen=True)
 class GroupReport:
-    """The groups that were found, and what became of the documents.
+    """The groups of an index, and what was written.
 
     missed: documents with tokens that are in no group. They came or changed while the others were
     read.
@@ -115,7 +115,7 @@ class GroupReport:
 
 @dataclass(frozen=True)
 class Dedup:
-    """The duplicates that were found, and what became of them.
+    """The duplicates of an index, and what was done with them.
 
     to: index that duplicates are moved to.
     log: file that `Index.undo` takes; None if there was nothing to change.
@@ -130,13 +130,13 @@ class Dedup:
     report: DedupReport | None = None
 
     def apply(self, on_report: Callable[[DedupReport], None] | None = None) -> Dedup:
-        """Delete, marks or moves the duplicates, and return this with the report.
+        """Delete, mark or move the duplicates, and return this with the report.
 
         Every document is logged whole before it is changed. A document that was changed since it
-        was compared is left as it is. on_report: called after each page with its report.
+        was compared is skipped. on_report: called after each page with its report.
 
-        Raises UsageError if the log exists, and the errors of the store. The same call again then
-        goes on, with another log.
+        Raises UsageError if the log exists, and the errors of the store. The same call again
+        resumes, with another log.
         """
         if not self.groups.duplicates or self.log is None:
             return replace(self, log=None, report=DedupReport())
@@ -186,7 +186,7 @@ class Index:
     def place(self) -> Place:
         """The place of the index. Raises UsageError if `esdedup.open` did not open it."""
         if self._place is None:
-            raise UsageError("open the index by esdedup.open: only then is it known where it is")
+            raise UsageError("the place of this index is unknown: open it by esdedup.open")
         return self._place
 
     @property
@@ -215,7 +215,7 @@ class Index:
         return self.meta.scheme
 
     def create(self) -> None:
-        """Make the index, or add the token fields to an existing one. Raises SchemeMismatch."""
+        """Create the index, or add the token fields to an existing one. Raises SchemeMismatch."""
         stored = self.store.meta()
         if stored is None:
             self.store.create(self._wanted(IndexMeta(Scheme())))
@@ -289,7 +289,7 @@ class Index:
         return report.updated
 
     def get(self, id: str) -> Document:
-        """A document, without its tokens. Raises StoreError if there is none."""
+        """Return a document without its tokens. Raises StoreError if there is none."""
         found = self.store.get([_id(id)])
         if not found:
             raise StoreError(f"{self.store.where} has no document {id!r}")
@@ -321,7 +321,7 @@ class Index:
         return self.similar_many([self.query(text, id, filters)], limits)[0]
 
     def similar_many(self, queries: Sequence[Query], limits: Limits) -> list[Result]:
-        """The results of many queries, in their order."""
+        """Return the results of many queries, in their order."""
         search, meta = nearest if limits.threshold is None else similar, self.meta
         ours = {each.field for each in meta.all}
         return [
@@ -335,7 +335,7 @@ class Index:
         id: str | None = None,
         filters: Sequence[Mapping[str, Any]] = (),
     ) -> Query:
-        """A query by text, or by the id of a document, which its own matches leave out.
+        """Return a query by text, or by the id of a document, which its own matches leave out.
 
         Raises UsageError unless exactly one of them is given.
         """
@@ -353,7 +353,7 @@ class Index:
     def request_body(
         self, query: Query, limits: Limits, *, collapse: bool = False
     ) -> dict[str, Any]:
-        """The body of a `_search` for candidates of a query.
+        """Return the body of a `_search` for candidates of a query.
 
         collapse: only the best of a group. Documents without a group count as one group.
         """
@@ -497,13 +497,13 @@ class Index:
         force: bool = False,
         on_report: Callable[[UndoReport], None] | None = None,
     ) -> UndoReport:
-        """Put back what a run of `dedup` deleted, marked or moved.
+        """Restore what a run of `dedup` deleted, marked or moved.
 
-        A document that somebody else has changed since is left as it is. force: also if the log is
+        A document that another client has changed since is skipped. force: also if the log is
         of an index at another address, or of another scheme. on_report: as in `Dedup.apply`.
 
         Raises UsageError if the log can't be read or is of another index, and the errors of the
-        store. The same call again then goes on.
+        store. The same call again resumes.
         """
         if not isinstance(log, LogReader):
             check_type("log", log, "str | Path")
@@ -530,7 +530,7 @@ class Index:
             raise UsageError(f"{other}: if that is right, esdedup undo --force")
 
     def beside(self, name: str | None) -> Store | None:
-        """The store of another index in the same place; None for no name."""
+        """Return the store of another index in the same place; None for no name."""
         return None if name is None else self.store.beside(name)
 
     def drop(self) -> None:
@@ -578,7 +578,7 @@ class Index:
         forget_representative(self.store, _id(id))
 
     def judgements(self) -> Judgements:
-        """All judgements about the index, and the representatives that were chosen."""
+        """Return all judgements about the index, and the representatives that were chosen."""
         return read_judgements(self.store, self.meta)
 
     @accepts(Grouping)
@@ -605,11 +605,11 @@ class Index:
             return report(self.store, self.meta, grouping, wanted, work=folder, on_step=on_step)
 
     def explain(self, left: str, right: str) -> Explanation:
-        """Why two documents, given by id, are similar or not."""
+        """Return why two documents, given by id, are similar or not."""
         return explain(self.store, self.meta, _id(left), _id(right))
 
     def statistics(self) -> Statistics:
-        """Numbers of documents and bytes."""
+        """Return numbers of documents and bytes."""
         return self.store.statistics(self.meta)
 
     def hot_buckets(
@@ -620,7 +620,7 @@ class Index:
         sketches: Sequence[str] = (),
         sampled: int = SAMPLED,
     ) -> HotBuckets:
-        """The tokens that most documents hold.
+        """Return the tokens that most documents hold.
 
         count: maximum number of buckets; None for all. over: only buckets of more documents.
         sketches: names of sketches; all by default. sampled: documents whose tokens are counted.
@@ -659,7 +659,7 @@ def open(
     policy: BulkPolicy | None = None,
     **credentials: Any,
 ) -> Index:
-    """An index in a local file, or in a cluster.
+    """Open an index in a local file, or in a cluster.
 
     target: the path of a file, or ":memory:" for one that is removed at the end; an http(s) URL of
     Elasticsearch or OpenSearch; or a Connection.
@@ -676,7 +676,7 @@ def open(
     if isinstance(target, str) and (target.startswith(("http://", "https://")) or not target):
         target = connection_to(target or None, **credentials)
     elif credentials:
-        raise UsageError(f"{sorted(credentials)[0]} goes with the URL of a cluster")
+        raise UsageError(f"{sorted(credentials)[0]} requires the URL of a cluster")
     elif not isinstance(target, Connection):
         check_type("target", target, "str | Path")
         check_file_name(str(target))

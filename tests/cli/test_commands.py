@@ -54,6 +54,13 @@ def place() -> dict[str, str]:
     return {"index": "documents", "address": str(Path("esdedup.db").absolute())}
 
 
+def counts(**given: int) -> dict[str, Any]:
+    """A report of index; the other counts are 0."""
+    names = "read created updated unchanged skipped failed duplicates exact truncated"
+    names += " duplicate_ids without_words"
+    return {**dict.fromkeys(names.split(), 0), **given, **place()}
+
+
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
@@ -74,22 +81,7 @@ def rows(done: Ran) -> list[Any]:
 
 
 def test_the_whole_path_on_a_local_file() -> None:
-    assert rows(run("index", "articles.jsonl")) == [
-        {
-            "read": 6,
-            "created": 6,
-            "updated": 0,
-            "unchanged": 0,
-            "skipped": 0,
-            "failed": 0,
-            "duplicates": 0,
-            "exact": 0,
-            "truncated": 0,
-            **place(),
-            "duplicate_ids": 0,
-            "without_words": 0,
-        }
-    ]
+    assert rows(run("index", "articles.jsonl")) == [counts(read=6, created=6)]
     pairs = rows(run("pairs"))
     assert [(pair["left"], pair["right"]) for pair in pairs] == [("a", "b"), ("d", "e")]
     assert pairs[0]["similarity"] == 11 / 13
@@ -171,20 +163,7 @@ def test_file_formats(folder: Path) -> None:
     (folder / "e.jsonl.zst").write_bytes(frame + frame)
     files = ["a.csv", "b.tsv", "c.txt", "d.jsonl.gz", "e.jsonl.zst", "-"]
     (report,) = rows(run("index", *files, input='{"id": "6", "text": "twelve"}\n'))
-    assert report == {
-        "read": 9,
-        "created": 8,
-        "updated": 1,
-        "unchanged": 0,
-        "skipped": 0,
-        "failed": 0,
-        "duplicates": 0,
-        "exact": 0,
-        "truncated": 0,
-        **place(),
-        "duplicate_ids": 1,
-        "without_words": 0,
-    }
+    assert report == counts(read=9, created=8, updated=1, duplicate_ids=1)
     (found,) = rows(run("similar", "--id", "1", "-t", "0.01", "--source"))
     assert found["matches"] == []
     (found,) = rows(run("similar", "--text", "nine 你好", "--source"))
@@ -207,22 +186,7 @@ def test_bad_records_go_to_the_dead_letter_and_the_rest_go_on(folder: Path) -> N
     ]
     write_lines(folder / "mixed.jsonl", [ARTICLES[0], *bad, ARTICLES[2]])
     done = run("index", "mixed.jsonl", status=1)
-    assert rows(done) == [
-        {
-            "read": 10,
-            "created": 2,
-            "updated": 0,
-            "unchanged": 0,
-            "skipped": 0,
-            "failed": 8,
-            "duplicates": 0,
-            "exact": 0,
-            "truncated": 0,
-            **place(),
-            "duplicate_ids": 0,
-            "without_words": 0,
-        }
-    ]
+    assert rows(done) == [counts(read=10, created=2, failed=8)]
     assert "mixed.jsonl:2: not valid JSON" in done.err
     assert "8 of 10 records were not indexed: see documents.dead-letter.jsonl" in done.err
     letters = json_lines(Path("documents.dead-letter.jsonl").read_text("utf-8"))

@@ -434,7 +434,7 @@ def test_what_is_no_judgement_is_named(local: esdedup.Index) -> None:
             local.groups()
         assert good.id in str(caught.value)
         beside.update([esdedup.Document(good.id, whole)])
-    with pytest.raises(esdedup.UsageError, match="judgements lie there"):
+    with pytest.raises(esdedup.UsageError, match="holds judgements"):
         local.dedup("move", to=f"{PREFIX}documents")
 
 

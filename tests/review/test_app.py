@@ -897,7 +897,7 @@ def test_messages_name_no_option_without_its_command(
     visitor.settled("/groups")
     form = {"action": "move", "to": "documents"}
     page = visitor.get("/decide/confirm", params=form).text
-    assert "the documents are there already" in page
+    assert "holds the documents already" in page
     assert "--to" not in page
     (run,) = links(visitor.get("/decide/confirm?action=mark").text, "/decide/run")
     visitor.post(run)
