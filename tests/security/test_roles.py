@@ -95,13 +95,8 @@ def _some_fails(server: Secured, name: str, made: dict[str, Any], tried: str) ->
     [
         ("stats", {"elasticsearch": "monitor", "opensearch": "indices:monitor/stats"}),
         ("index-new", {"elasticsearch": "create_index", "opensearch": "indices:admin/create"}),
-        (
-            "attach",
-            {
-                "elasticsearch": "indices:admin/mapping/put",
-                "opensearch": "indices:admin/mapping/put",
-            },
-        ),
+        ("attach", dict.fromkeys(ROLES_PATHS, "indices:admin/mapping/put")),
+        ("backfill", {"elasticsearch": "index", "opensearch": "indices:data/write/bulk"}),
     ],
 )
 def test_a_message_names_the_missing_right_and_how_to_see_all(

@@ -85,7 +85,6 @@ class Proxy:
         *,
         tls: bool = False,
         credentials: Credentials | None = None,
-        read_only: bool = False,
     ) -> None:
         parts = urlsplit(upstream)
         if parts.hostname is None or parts.port is None:
@@ -93,7 +92,6 @@ class Proxy:
         self.upstream = (parts.hostname, parts.port)
         self.product = product
         self.credentials = credentials or Credentials()
-        self.read_only = read_only
         self.faults = _Faults()
         # With TLS: the certificate of the authority, and the SHA-256 of the proxy's own.
         self.ca_file = self.fingerprint = ""
@@ -204,8 +202,6 @@ class _Handler(BaseHTTPRequestHandler):
         if not proxy.credentials.accept(self.headers.get("Authorization")):
             return _unauthorized(self._product, self.path)
         bulk = urlsplit(self.path).path.endswith("/_bulk")
-        if proxy.read_only and _writes(self.command, urlsplit(self.path).path):
-            return _forbidden(self._product, self.path, body if bulk else None)
         mapping = self.command == "PUT" and urlsplit(self.path).path.endswith("/_mapping")
         if mapping and proxy.faults.refuses_mapping():
             return _error(self._product, 500, "fault", "a fault that the test asked for")
@@ -253,24 +249,6 @@ class _Handler(BaseHTTPRequestHandler):
         elif self.command != "HEAD":
             self.wfile.write(answer.body)
         self.wfile.flush()
-
-
-def _writes(method: str, path: str) -> bool:
-    reads = ("_search", "_msearch", "_mget", "_count", "_pit", "point_in_time", "_refresh")
-    return method in ("PUT", "POST", "DELETE") and not path.endswith(reads)
-
-
-def _forbidden(product: str, path: str, bulk: bytes | None) -> Answer:
-    """As the security modules answer a user who may only read."""
-    reason = f"action for [{path}] is unauthorized for user [reader]"
-    if bulk is None or product != "elasticsearch":
-        return _error(product, HTTPStatus.FORBIDDEN, "security_exception", reason)
-    error = {"type": "security_exception", "reason": reason}
-    verbs = [next(iter(json.loads(line))) for line in bulk.splitlines()[::2]]
-    items = [{verb: {"status": 403, "error": error}} for verb in verbs]
-    body = json.dumps({"errors": True, "items": items}).encode()
-    kind = [("Content-Type", "application/json"), ("X-Elastic-Product", "Elasticsearch")]
-    return Answer(HTTPStatus.OK, kind, body)
 
 
 def _unauthorized(product: str, path: str) -> Answer:

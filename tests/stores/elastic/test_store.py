@@ -14,7 +14,6 @@ from esdedup.models import Document
 from esdedup.stores.elastic.store import ClusterStore
 from tests.conftest import delete_index
 from tests.helpers.commands import call, words
-from tests.servers.proxy import Proxy
 
 
 @pytest.fixture
@@ -120,23 +119,6 @@ def test_an_index_that_keeps_no_source(url: str, name: str, index: esdedup.Index
         index.similar("one two three")
     with pytest.raises(esdedup.StoreError, match="_source is disabled"):
         list(index.pairs())
-
-
-def test_who_lacks_a_privilege_on_an_index_named_like_a_block(url: str, name: str) -> None:
-    name = f"{name}-blockchain"
-    product = "opensearch" if "OpenSearch" in product_of(url) else "elasticsearch"
-    with (
-        Proxy(url, product, read_only=True) as proxy,
-        esdedup.open(proxy.url, name) as index,
-        pytest.raises(PermissionDenied, match=f"{name}.*unauthorized"),
-    ):
-        index.create()
-
-
-def product_of(url: str) -> str:
-    with esdedup.open(url) as index:
-        assert isinstance(index.store, ClusterStore)
-        return index.store.cluster.client.product
 
 
 def test_a_block_is_told_as_one(url: str, name: str, index: esdedup.Index) -> None:
