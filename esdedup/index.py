@@ -70,7 +70,7 @@ class Place:
     policy: BulkPolicy | None = None
 
     def work_folder(self, job: str) -> Path:
-        """The default folder of a job: beside the file, or the current folder for a cluster."""
+        """Return the default folder of a job: beside the file, or here for a cluster."""
         name, target = file_name(self.index), self.target
         if not isinstance(target, Connection):
             return target.with_name(f"{target.name}.{name}.{job}")
@@ -79,16 +79,13 @@ class Place:
         return Path(f"{name}@{file_name(address)}.{job}")
 
     def store(self) -> Store:
-        """The store of the index. Raises StoreError if the cluster can't be reached."""
+        """Open the store of the index. Raises StoreError if the cluster can't be reached."""
         if isinstance(self.target, Connection):
             return open_cluster(self.target, self.index, self.policy)
         return LocalStore(self.target, self.index)
 
     def check_apart(self, other: str) -> None:
-        """Raise UsageError if another name stands for the same index, or shares one.
-
-        So it does for a name of judgements, among which documents would be taken for judgements.
-        """
+        """Raise UsageError if another name is the same index, shares one, or holds judgements."""
         if other.startswith(PREFIX):
             raise UsageError(f"index {other!r} holds judgements: name another to move to")
         if other == self.index:
@@ -193,7 +190,7 @@ class Index:
     def meta(self) -> IndexMeta:
         """The scheme and text fields that the index holds.
 
-        Raises IndexNotFound if it does not exist, SchemeMismatch if it holds others than asked for.
+        Raises IndexNotFound if it does not exist, SchemeMismatch if it holds others than requested.
         """
         if self._meta is None or time.monotonic() > self._read_at + META_SECONDS:
             self._read_at = time.monotonic()
@@ -642,7 +639,7 @@ class Index:
         return kept
 
     def _wanted(self, stored: IndexMeta) -> IndexMeta:
-        """The stored parameters, replaced by those asked for."""
+        """Return the stored parameters, replaced by the requested ones."""
         return replace(
             stored,
             scheme=self._scheme or stored.scheme,
@@ -746,7 +743,7 @@ def _working(path: str | Path | None) -> Iterator[WorkFolder | None]:
 def _records(
     documents: Iterable[Mapping[str, Any]], id_field: str | None = None
 ) -> Iterator[Record]:
-    """The records of documents. id_field: give a random id to documents without this field."""
+    """Yield the records of documents. id_field: without this field, the id is random."""
     check_list("documents", documents)
 
     def record(number: int, source: Mapping[str, Any]) -> Record:
@@ -761,13 +758,13 @@ def _records(
 
 
 def _without(fields: set[str], match: Match) -> Match:
-    """The match with a source without our fields."""
+    """Return the match with a source without our fields."""
     kept = {name: value for name, value in match.source.items() if name not in fields}
     return replace(match, source=kept)
 
 
 def _id(id: object) -> str:
-    """An id as documents have it: `add` takes whole numbers too. Raises UsageError for others."""
+    """Return an id as text: `add` accepts whole numbers too. Raises UsageError for others."""
     if isinstance(id, bool) or not isinstance(id, (str, int)):
         raise UsageError(f"id {id!r}: give text or a whole number")
     return str(id)

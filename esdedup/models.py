@@ -193,9 +193,9 @@ class WriteReport(Counts):
 
 @dataclass(frozen=True)
 class Held:
-    """A document as it was read, and its version, which is equal only while nobody changes it.
+    """A document as it was read, and its version, which changes with every write.
 
-    index, routing: where it lies in a cluster.
+    index, routing: where it is stored in a cluster.
     """
 
     document: Document
@@ -227,8 +227,8 @@ class Change:
 class Match:
     """A document verified to be similar to a query.
 
-    similarity: exact Jaccard similarity, 0 to 1; None if Hamming distance was asked for. distance:
-    Hamming distance in bits; None if Jaccard similarity was asked for. matched: number of shared
+    similarity: exact Jaccard similarity, 0 to 1; None for Hamming distance. distance:
+    Hamming distance in bits; None for Jaccard similarity. matched: number of shared
     tokens. source: the document's own fields.
     """
 
@@ -248,11 +248,11 @@ class Result(Tabular):
     missing. recall: the expected share found of the documents whose Jaccard similarity is just the
     threshold; of more similar ones it is higher. For the nearest documents, the similarity of the
     last match takes the place of the threshold. None for Hamming distance, which finds all, and if
-    fewer nearest documents were found than asked for.
+    fewer nearest documents were found than requested.
     asked: number of bands or segments of the query that were looked up, and of single values if the
-    nearest were asked for and bands did not find enough; 0 for a text without any shingle.
+    nearest were requested and bands did not find enough; 0 for a text without any shingle.
     stopped: number of bands or segments that were left out, wholly or in part, because their
-    buckets are in the index's stop list or larger than was asked for. Documents that share only
+    buckets are in the index's stop list or larger than requested. Documents that share only
     these are missing, at any Hamming distance too.
     """
 
@@ -328,5 +328,5 @@ def natural(id: str) -> tuple[tuple[str | tuple[int, str], ...], str]:
     parts: list[str | tuple[int, str]] = list(_DIGITS.split(id))
     digits = [each.lstrip("0") for each in parts[1::2]]  # type: ignore[union-attr]
     parts[1::2] = [(len(each), each) for each in digits]
-    # The id itself tells "a1" from "a01".
+    # The id itself distinguishes "a1" from "a01".
     return tuple(parts), id

@@ -36,7 +36,7 @@ _SNIPPET = 80
 
 
 def count(number: int, one: str, many: str | None = None) -> str:
-    """A number with its noun, such as "1 duplicate". many: by default, with an s."""
+    """Return a number with its noun, such as "1 duplicate". many: by default, with an s."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
@@ -46,7 +46,7 @@ def wants_json(choice: bool | None) -> bool:
 
 
 def print_json(document: dict[str, Any]) -> None:
-    """One line of JSON on standard output."""
+    """Print one line of JSON."""
     line = _ENCODERS[only_plain()].encode(document)
     if not line.isascii() or "\x7f" in line:
         line = line.translate(JSON_ESCAPES)
@@ -103,7 +103,7 @@ def only_plain() -> bool:
 
 
 def snippet(text: Any) -> str:
-    """The beginning of a text, on one line, cut by the room that its characters take."""
+    """Return the beginning of a text, on one line, truncated by the width of its characters."""
     from rich.text import Text
 
     line = Text(visible(" ".join(text.split())) if isinstance(text, str) else "")
@@ -120,7 +120,7 @@ def check_page(option: str, path: Path) -> None:
 
 
 def first_bytes(path: Path, size: int) -> bytes:
-    """The beginning of a file, or nothing if there is no such file."""
+    """Return the beginning of a file; empty if the file is missing."""
     if not path.is_file():
         return b""
     with path.open("rb") as file:
@@ -144,12 +144,12 @@ def write_page(option: str, path: Path, page: str) -> None:
 
 
 def message(text: str) -> None:
-    """A message to standard error."""
+    """Print a message to standard error."""
     click.echo(message_of(text), err=True)
 
 
 def place_of(index: Index) -> dict[str, str]:
-    """The name and the address of an index, for the report of a command that wrote into it."""
+    """Return the name and the address of an index, for the report of a command."""
     return {"index": index.place.index, "address": index.store.address}
 
 
@@ -160,7 +160,7 @@ def print_counts(
     title: str | None = None,
     more: Mapping[str, Any] | None = None,
 ) -> None:
-    """Count as a line of JSON, with more entries, or as a table. of: noun of the counts."""
+    """Print counts as a line of JSON, with more entries, or as a table. of: noun of the counts."""
     if as_json:
         print_json({**counts, **(more or {})})
         return
@@ -174,7 +174,7 @@ def shown(rows: int, of: int, noun: str, more: str) -> str | None:
 
 
 def capital(text: str) -> str:
-    """The text with a capital letter."""
+    """Return the text with a capital letter."""
     return text[:1].upper() + text[1:]
 
 
@@ -243,9 +243,9 @@ def resumable(before: Callable[[], str], otherwise: str = "") -> Iterator[None]:
 def progress(
     title: str, total: int | None, of: str = "documents"
 ) -> Iterator[tuple[Advance, Documents]]:
-    """A bar on standard error with rate and time left, if that is a terminal.
+    """Show a bar on standard error with rate and time left, if that is a terminal.
 
-    total: the steps of the bar, or None if they are not known. of: noun of what is counted. Gives
+    total: the steps of the bar, or None if they are not known. of: noun of the count. Yields
     two functions: one that advances the bar by a number of steps, one that sets the number of
     documents done.
     """
@@ -285,7 +285,7 @@ def progress(
 
 @contextmanager
 def steps() -> Iterator[Callable[[str, int, int], None]]:
-    """Bars on a terminal, a step at a time. Gives a function of its name, documents done, to do."""
+    """Show a bar for each step, on a terminal. Yields a function of its name, done, and total."""
     with ExitStack() as stack:
         current: tuple[str, Advance, Documents] | None = None
         reached = 0
