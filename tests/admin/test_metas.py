@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import threading
-from collections.abc import Callable
 
 import pytest
 
@@ -12,6 +10,7 @@ import esdedup
 from esdedup import admin
 from esdedup.stores.mapping import meta_of
 from tests.helpers.commands import call
+from tests.helpers.processes import at_once
 
 SCHEMES = [esdedup.Scheme(seed=seed) for seed in (1, 2, 3)]
 
@@ -35,26 +34,6 @@ def stored(url: str, name: str) -> esdedup.Scheme:
     meta = meta_of(mapping)
     assert meta is not None
     return meta.scheme
-
-
-def at_once(works: list[Callable[[], object]]) -> list[esdedup.StoreError | None]:
-    """Do all works at once; returns the refusal of each, or None."""
-    outcomes: list[esdedup.StoreError | None] = [None] * len(works)
-    together = threading.Barrier(len(works))
-
-    def do(number: int) -> None:
-        together.wait()
-        try:
-            works[number]()
-        except esdedup.StoreError as error:
-            outcomes[number] = error
-
-    threads = [threading.Thread(target=do, args=[number]) for number in range(len(works))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return outcomes
 
 
 @pytest.mark.on_every_server

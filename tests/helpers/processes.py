@@ -7,7 +7,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,22 @@ def await_documents(process: subprocess.Popen[str], file: Path, least: int = 1) 
             return index.store.meta() is not None and index.statistics().documents >= least
 
     await_true("documents are written", written)
+
+
+def at_once(works: Sequence[Callable[[], object]]) -> list[esdedup.EsdedupError | None]:
+    """Do all works at the same time, in threads. Return the refusal of each, or None."""
+    together = threading.Barrier(len(works))
+
+    def do(work: Callable[[], object]) -> esdedup.EsdedupError | None:
+        together.wait()
+        try:
+            work()
+        except esdedup.EsdedupError as error:
+            return error
+        return None
+
+    with ThreadPoolExecutor(len(works)) as pool:
+        return [*pool.map(do, works)]
 
 
 def processes() -> list[tuple[int, int]]:

@@ -12,7 +12,7 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,7 @@ from tests.helpers.places import (
     scanned,
     write,
 )
+from tests.helpers.processes import at_once
 
 # Making an index
 
@@ -90,39 +91,15 @@ def test_another_scheme_or_field_is_refused_by_name(place: Place, open_store: Op
     assert open_store().meta() == META
 
 
-def test_of_many_that_make_it_at_once_one_decides(place: Place) -> None:
+def test_of_many_that_make_it_at_once_one_decides(open_store: OpenStore) -> None:
     metas = [IndexMeta(esdedup.Scheme(seed=seed)) for seed in (1, 2, 1, 2, 1, 2)]
-    outcomes: list[Exception | None] = [None] * len(metas)
-    together = threading.Barrier(len(metas))
-
-    def make(number: int) -> None:
-        store = place.open()
-        together.wait()
-        try:
-            store.create(metas[number])
-        except Exception as error:
-            outcomes[number] = error
-        finally:
-            store.close()
-
-    run_together([functools.partial(make, number) for number in range(len(metas))])
-    store = place.open()
-    stored = store.meta()
-    store.close()
+    stores = [open_store() for _ in metas]
+    works = [functools.partial(one.create, meta) for one, meta in zip(stores, metas, strict=True)]
+    outcomes = at_once(works)
+    stored = stores[0].meta()
     for meta, outcome in zip(metas, outcomes, strict=True):
-        if meta == stored:
-            assert outcome is None
-        else:
-            assert isinstance(outcome, esdedup.SchemeMismatch)
+        assert outcome is None if meta == stored else isinstance(outcome, esdedup.SchemeMismatch)
     assert outcomes.count(None) == 3
-
-
-def run_together(works: Sequence[Callable[[], None]]) -> None:
-    threads = [threading.Thread(target=work) for work in works]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
 
 
 # An index that others made

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import shutil
 import sqlite3
 import tempfile
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +20,7 @@ import esdedup
 from esdedup.stores import LocalStore
 from tests.helpers.commands import run_command, words, write_lines
 from tests.helpers.fuzz import fuzz
+from tests.helpers.processes import at_once
 
 NOBODY = 65534
 
@@ -267,22 +268,13 @@ def test_numbers_with_great_gaps_take_no_time(ours: Path) -> None:
 
 
 def test_threads_share_a_store(folder: Path) -> None:
-    failures: list[BaseException] = []
     with esdedup.open(folder / "shared.db") as index:
         index.create()
 
         def work(name: int) -> None:
-            try:
-                for n in range(5):
-                    index.add([{"id": f"{name}-{n}", "text": words(name * 100 + n)}])
-                    assert len(index.similar(words(name * 100 + n)).matches) == 1
-            except BaseException as error:
-                failures.append(error)
+            for n in range(5):
+                index.add([{"id": f"{name}-{n}", "text": words(name * 100 + n)}])
+                assert len(index.similar(words(name * 100 + n)).matches) == 1
 
-        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert not failures
+        assert at_once([functools.partial(work, name) for name in range(4)]) == [None] * 4
         assert index.statistics().documents == 20
