@@ -101,8 +101,8 @@ def test_tokens_that_met_are_stored_in_both(url: str) -> None:
             pair = index.explain("d", "e")
         assert pair.left.stored_tokens == pair.right.stored_tokens == "current"
         stored = [call(url, "GET", f"/{name}/_source/{id}")[FIELD] for id in ("d", "e")]
-        for kind in ("minhash", "simhash"):
-            part = getattr(pair, kind)
+        for kind, part in (("minhash", pair.bands), ("simhash", pair.segments)):
+            assert part is not None
             met = {meeting.token for meeting in part.met}
             assert met == set(stored[0][kind]) & set(stored[1][kind])
             assert met
@@ -160,13 +160,18 @@ def test_equal_texts_without_words_are_equal(tmp_path: Path) -> None:
 @pytest.mark.parametrize("missing", ["minhash", "simhash"])
 def test_what_a_scheme_lacks_is_absent(tmp_path: Path, missing: str) -> None:
     path, page = tmp_path / "half.db", tmp_path / "half.html"
-    scheme = esdedup.Scheme(**{missing: None})  # type: ignore[arg-type]
+    kept, name, other = (
+        (esdedup.SimHash(), "bands", "segments")
+        if missing == "minhash"
+        else (esdedup.MinHash(), "segments", "bands")
+    )
+    scheme = esdedup.Scheme([kept])
     with esdedup.open(path, scheme=scheme) as index:
         index.add(DOCUMENTS)
     (line,) = map(json.loads, command(path, "a", "b", "--html", str(page)).out.splitlines())
-    assert line[missing] is None
+    assert line[name] is None
     assert line["similarity"] == 11 / 13
-    assert line["simhash" if missing == "minhash" else "minhash"] is not None
+    assert line[other] is not None
     shown = command(path, "a", "b", "--table").out + page.read_text("utf-8")
     gone, there = ("signatures", "Hamming") if missing == "minhash" else ("Hamming", "signatures")
     assert gone not in shown
@@ -204,7 +209,7 @@ def test_json_names(file: Path) -> None:
     (line,) = map(json.loads, command(file, "a", "b").out.splitlines())
     assert list(line) == [
         "index", "text_fields", "scheme", "unit", "size", "left", "right", "shared", "union",
-        "similarity", "duplicates", "minhash", "simhash", "warnings", "units",
+        "similarity", "duplicates", "bands", "segments", "warnings", "units",
     ]  # fmt: skip
     assert line["left"] == {
         "id": "a",
@@ -215,14 +220,14 @@ def test_json_names(file: Path) -> None:
         "original": True,
         "shared": [[0, len(SECOND)]],
     }
-    assert list(line["minhash"]) == [
+    assert list(line["bands"]) == [
         "permutations", "bands", "rows", "estimate", "standard_error", "chance", "met",
         "probed", "probed_chance",
     ]  # fmt: skip
-    assert list(line["simhash"]) == [
+    assert list(line["segments"]) == [
         "bits", "distance", "left", "right", "blocks", "segments", "guarantee", "met", "differing",
     ]  # fmt: skip
-    assert set(line["minhash"]["met"][0]) == {"position", "token", "blocks"}
+    assert set(line["bands"]["met"][0]) == {"position", "token"}
 
 
 def test_the_terminal_shows_texts_as_they_are(file: Path) -> None:

@@ -121,7 +121,7 @@ def test_an_index_without_bands_tells_nothing(open_store: OpenStore) -> None:
     store = open_store()
     meta = IndexMeta(esdedup.Scheme([esdedup.SimHash()]))
     store.create(meta)
-    with pytest.raises(esdedup.UsageError, match="no MinHash tokens"):
+    with pytest.raises(esdedup.UsageError, match="no sketch with bands"):
         sample_neighbours(store, meta, 10)
 
 
@@ -144,7 +144,7 @@ def test_the_command_chooses_a_scheme_that_can_be_used(
     assert answer["sample"]["neighbours_at_threshold"] > 200
     assert sum(each["count"] for each in answer["histogram"]) == pytest.approx(599)
     (chosen,) = [choice for choice in answer["choices"] if choice["chosen"]]
-    assert (chosen["minhash"]["bands"], chosen["minhash"]["rows"]) == (9, 5)
+    assert (chosen["sketch"]["bands"], chosen["sketch"]["rows"]) == (9, 5)
     assert chosen["expected"]["recall"] > chosen["recall_at_threshold"] > 0.95
     # Each number of rows more has fewer candidates in vain.
     wasted = [choice["expected"]["wasted"] for choice in answer["choices"]]
@@ -164,13 +164,13 @@ def test_without_an_index() -> None:
     assert "sample" not in answer
     assert "histogram" not in answer
     (first, *_) = answer["choices"]
-    assert (first["minhash"]["bands"], first["minhash"]["rows"]) == (2, 1)
+    assert (first["sketch"]["bands"], first["sketch"]["rows"]) == (2, 1)
     assert first["expected"]["recall"] is None
     # One band of one row meets with J * (1 + (1 - J) / 2).
     met = 0.1 * 1.45
     assert first["expected"]["candidates"] == pytest.approx(1e7 * (1 - (1 - met) ** 2), rel=1e-3)
     by_hand = run_command("tune", "--rows", "4", "--documents", "1e9").json[0]
-    assert by_hand["scheme"]["minhash"]["rows"] == 4
+    assert by_hand["scheme"]["sketches"][0]["rows"] == 4
 
 
 def test_a_scheme_file_keeps_all_but_its_bands(tmp_path: Path) -> None:
@@ -179,10 +179,9 @@ def test_a_scheme_file_keeps_all_but_its_bands(tmp_path: Path) -> None:
     file.write_text(made.out)
     (answer,) = run_command("tune", "--scheme", str(file), "--threshold", "0.9").json
     before, after = made.json[0], answer["scheme"]
-    assert after.pop("minhash") == {
-        "permutations": 128, "bands": 5, "rows": 12, "token_bits": 36
-    }  # fmt: skip
-    assert before.pop("minhash") != {}
+    changed = {**before["sketches"][0], "bands": 5, "rows": 12}
+    assert changed["token_bits"] == 36
+    before["sketches"][0] = changed
     assert after == before
 
 
@@ -196,11 +195,11 @@ def test_a_scheme_keeps_its_permutations_and_single_values(
     store.create(meta)
     fill(store, corpus(20), meta)
     (answer,) = run_command("tune", "--sample", "20", *where(place)).json
-    made = answer["scheme"]["minhash"]
-    assert (made["permutations"], made["signature"]) == (256, 64)
+    made = answer["scheme"]["sketches"]
+    assert (made[0]["permutations"], made[1]["bands"]) == (256, 64)
     (chosen,) = [choice for choice in answer["choices"] if choice["chosen"]]
-    bands = chosen["minhash"]["bands"]
-    assert 64 < bands * chosen["minhash"]["rows"] <= 256
+    bands = chosen["sketch"]["bands"]
+    assert 64 < bands * chosen["sketch"]["rows"] <= 256
     assert chosen["tokens"] == bands + 64 + 4
     assert chosen["bytes"] > 15 * bands + 64 * 10
 

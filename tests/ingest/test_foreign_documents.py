@@ -83,22 +83,22 @@ class Watched(LocalStore):
         return found
 
 
-@pytest.mark.parametrize("metric", ["jaccard", "hamming"])
-def test_candidates_are_verified_before_the_next_are_fetched(tmp_path: Path, metric: Any) -> None:
+@pytest.mark.parametrize("sketch", ["minhash", "simhash"])
+def test_candidates_are_verified_before_the_next_are_fetched(tmp_path: Path, sketch: str) -> None:
     store = Watched(tmp_path / "documents.db", "documents")
     with esdedup.Index(store) as index:
         texts = {f"d{n}": words(n // 2) for n in range(260)}
         texts["d7"] = ""
         index.add([{"id": id, "text": text} for id, text in texts.items()])
         queries = [esdedup.Query(text, exclude=id) for id, text in texts.items()]
-        limits = esdedup.Limits(metric, k=5, candidates=10)
+        limits = esdedup.Limits(sketch, k=5, candidates=10)
         results = index.similar_many(queries, limits)
         assert store.asked == [50, 50, 50, 50, 50, 9]
         assert store.held == 0
         twins = {f"d{n}": f"d{n ^ 1}" for n in range(260) if n not in (6, 7)}
         for id, result in zip(texts, results, strict=True):
             assert [match.id for match in result.matches] == ([twins[id]] if id in twins else [])
-        truncated = index.similar_many(queries[:120], esdedup.Limits(metric, candidates=1))
+        truncated = index.similar_many(queries[:120], esdedup.Limits(sketch, candidates=1))
         assert not any(result.truncated for result in truncated)
 
 

@@ -274,13 +274,13 @@ def test_a_leader(index: esdedup.Index, what: str) -> None:
 
 def test_equal_texts_are_sketched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     signed: list[int] = []
-    real = sys.modules["esdedup.sketch.sketch"].signatures
+    real = sys.modules["esdedup.sketch.kinds.bands"].signatures
 
     def counting(shingles: Any, *rest: Any) -> Any:
         signed.append(len(shingles))
         return real(shingles, *rest)
 
-    monkeypatch.setattr("esdedup.sketch.sketch.signatures", counting)
+    monkeypatch.setattr("esdedup.sketch.kinds.bands.signatures", counting)
     texts = [family(kind * 100, 0, chinese=kind % 2 == 1) for kind in range(10)]
     with esdedup.open(tmp_path / "x.db") as index:
         index.add({"id": f"k{n}", "text": texts[n % 10]} for n in range(5_000))

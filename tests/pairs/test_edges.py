@@ -329,10 +329,10 @@ def test_a_run_that_was_killed_goes_on_with_the_same_edges_only(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--exact"], "--exact does not go with edges"),
-        (["--sketch", "simhash"], "--metric hamming does not go with edges"),
-        (["--recall", "0.9"], "--recall does not go with edges"),
-        (["--max-per-bucket", "9"], "--max-per-bucket does not go with edges"),
+        (["--exact"], "--exact can't be combined with edges"),
+        (["--sketch", "simhash"], "--sketch can't be combined with edges"),
+        (["--recall", "0.9"], "--recall can't be combined with edges"),
+        (["--max-per-bucket", "9"], "--max-per-bucket can't be combined with edges"),
         (["--edge-fields", "left"], "--edge-fields left: name two, as left,right"),
         (["--edges", "edges.jsonl"], "name the same file only once"),
         (["--edges", "none.csv"], "there is no such file"),

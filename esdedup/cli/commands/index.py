@@ -24,6 +24,7 @@ from esdedup.records.dead_letters import dead_letter_path
 from esdedup.records.documents import RepeatedIds
 from esdedup.search.warnings import lacking_recall
 from esdedup.sketch.limits import ACTING, Limits
+from esdedup.sketch.scheme import Scheme
 from esdedup.stores import Store
 
 
@@ -72,6 +73,8 @@ def index_command(
         made = opened.store.meta() is not None
         names = opened.meta.text_fields if made else reading.text_field or ["text"]
         chunks = reading.chunks(files, names, advance, column)
+        if policy.action != "keep":
+            sketch_of(opened.scheme if made else scheme or Scheme(), policy.limits)
         opened.create()
 
         def on_batch(report: IngestReport) -> None:

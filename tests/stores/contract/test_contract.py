@@ -77,7 +77,7 @@ OTHERS = [
         IndexMeta(esdedup.Scheme([esdedup.MinHash(bands=20), esdedup.SimHash()])),
         r"minhash\.bands 12, not 20",
     ),
-    (IndexMeta(esdedup.Scheme([esdedup.MinHash()])), r"simhash\.layout\.blocks 4, not absent"),
+    (IndexMeta(esdedup.Scheme([esdedup.MinHash()])), r"simhash\.segments 4, not absent"),
     (IndexMeta(esdedup.Scheme(), ("body",)), r"'text', not the field 'body'"),
 ]
 
