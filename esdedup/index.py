@@ -714,12 +714,12 @@ def indices(
 
 def _listed(store: Store) -> ListedIndex:
     try:
-        meta = store.meta()
-    except UsageError:
-        meta = None
-    if meta is None:
-        return ListedIndex(store.index, None, None)
-    return ListedIndex(store.index, store.statistics(meta).documents, meta.scheme.id)
+        if (meta := store.meta()) is not None:
+            return ListedIndex(store.index, store.statistics(meta).documents, meta.scheme.id)
+    except (UsageError, IndexNotFound):
+        # Of another version, or deleted meanwhile.
+        pass
+    return ListedIndex(store.index, None, None)
 
 
 @contextmanager
