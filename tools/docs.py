@@ -1,11 +1,11 @@
-"""Keeps the documentation the same as the program.
+"""Keep the documentation in step with the program.
 
     python -m tools.docs [--check | --fill] [PAGE...]
 
-Runs the examples of the pages and writes the output that they print, and the reference of the
-commands, into the pages. With --check it changes nothing and names each page that differs. With
---fill it also writes output after commands that have none in the page. Examples that need a cluster
-run if ESDEDUP_TEST_ELASTICSEARCH_URL names one, and stay as they are if not.
+Run the examples of the pages, and write their output and the reference of the commands into the
+pages. With --check, change nothing and name each page that differs. With --fill, also write output
+after commands that have none in the page. Examples that need a cluster run only if
+ESDEDUP_TEST_ELASTICSEARCH_URL names one.
 
 A page has these examples, which share one folder with a copy of `examples/`:
 
@@ -61,7 +61,7 @@ _TERMINAL = {"TERM": "dumb", "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8
 
 
 class ExampleFailed(Exception):
-    """An example of a page does something else than the page says."""
+    """An example of a page differs from the page."""
 
 
 def pages() -> list[Path]:
@@ -104,7 +104,7 @@ def blocks_of(page: str) -> list[Block]:
 
 
 def needs_cluster(page: str) -> bool:
-    """Tells if a page has examples that need a cluster."""
+    """Return whether a page has examples that need a cluster."""
     return any(block.mark == "cluster" for block in blocks_of(page))
 
 
@@ -203,7 +203,7 @@ class Runner:
         Path(name).write_text(text, encoding="utf-8")
 
     def run(self, block: Block) -> tuple[str, str | None]:
-        """Run a block. Returns its body with new output, and the output for the next block."""
+        """Run a block, and return its body with new output, and the output for the next block."""
         place = {"ESDEDUP_URL": self.url} if block.mark == "cluster" and self.url else {}
         with mock.patch.dict(os.environ, place):
             if block.kind == "console":
@@ -270,7 +270,7 @@ def commands_in(body: str) -> list[tuple[str, str]]:
 
 
 def in_process(arguments: list[str]) -> tuple[int, str]:
-    """Run a command as if on a terminal. Returns its exit status and its output."""
+    """Run a command as if on a terminal, and return its exit status and its output."""
     status: Any = 0
     with _terminal() as printed, mock.patch.object(sys, "argv", ["esdedup", *arguments]):
         try:
@@ -337,7 +337,7 @@ def esdedup_commands(block: Block) -> list[str]:
 
 
 def check_command(command: str) -> None:
-    """Raise ExampleFailed if the program does not take a command's options and arguments."""
+    """Raise ExampleFailed if the program rejects the options and arguments of a command."""
     _, name, *arguments = shlex.split(command)
     if name == "--help" or name == "--version":
         return
