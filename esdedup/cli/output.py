@@ -217,7 +217,15 @@ def can_answer() -> bool:
 
 def agreed(question: str, yes: bool) -> bool:
     """Ask a question on a terminal, and return the answer; True without asking if `yes` is set."""
-    return yes or (can_answer() and click.confirm(message_of(question), err=True))
+    if yes or not can_answer():
+        return yes
+    # Imported at use: it takes longer than the rest of a command's start.
+    import typer
+
+    try:
+        return typer.confirm(message_of(question), err=True)
+    except typer.Abort as error:
+        raise KeyboardInterrupt from error
 
 
 @contextmanager

@@ -13,8 +13,8 @@ import pytest
 from esdedup.models import FIELD
 from tests.containers.conftest import ROOT, Provide
 from tests.helpers.commands import call, run_command
+from tests.servers.containers import IMAGES
 from tests.servers.engine import Engine
-from tests.servers.images import IMAGES
 from tests.servers.jdk import Unavailable
 from tests.servers.ports import free_port
 from tests.servers.provide import ELASTICSEARCH, OPENSEARCH, refusing

@@ -1,4 +1,7 @@
-"""A Docker engine for the tests of containers: the one that answers, or a daemon of their own."""
+"""A Docker engine for the tests of containers: the one that answers, or a daemon of their own.
+
+Other tests do not know of our daemon, and take their servers from jars while it runs.
+"""
 
 import contextlib
 import os
@@ -10,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.servers.containers import engine_answers
 from tests.servers.jars import cache_root
 from tests.servers.jdk import Unavailable
 
@@ -52,9 +56,8 @@ def running_engine() -> Iterator[Engine]:
     """
     if shutil.which("docker") is None:
         raise Unavailable("docker is not installed")
-    found = Engine(os.environ.get("DOCKER_HOST", DEFAULT_HOST))
-    if _answers(found):
-        yield found
+    if engine_answers():
+        yield Engine(os.environ.get("DOCKER_HOST", DEFAULT_HOST))
         return
     if shutil.which("dockerd") is None or os.geteuid() != 0:
         raise Unavailable(

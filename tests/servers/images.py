@@ -1,7 +1,7 @@
 """Images by their official names: from a registry, or made on the spot where none answers.
 
 A stand-in has the name, port, user, variables and health check of the real image, so that our
-Dockerfile and docker-compose.yml run unchanged. Its inside differs: Debian's
+Dockerfile, docker-compose.yml and testcontainers run as they are. Its inside differs: Debian's
 Python in place of the official build, and a node of the jars (tests/servers/jars.py) in place of a
 full distribution. Tests say at their end which images they were.
 """
@@ -19,17 +19,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.servers.containers import IMAGES, PORT
 from tests.servers.engine import Engine
 from tests.servers.jars import Installation, install
 from tests.servers.jdk import Unavailable
 from tests.servers.node import ARCHIVE_FLAG, COMMON_SETTINGS, ELASTICSEARCH_FLAGS, QUICK_START
 
 HERE = Path(__file__).parent
-PORT = 9200
-IMAGES = {
-    "elasticsearch": "docker.elastic.co/elasticsearch/elasticsearch",
-    "opensearch": "docker.io/opensearchproject/opensearch",
-}
 
 LABEL = "esdedup.stand-in"
 BASE = "esdedup-stand-in"

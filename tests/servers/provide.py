@@ -1,7 +1,7 @@
 """Finds or starts the servers that a test run needs, in parallel.
 
-A server comes from an address in the environment, or from jars. If neither works, tests that need
-it are skipped.
+A server comes from an address in the environment, from a container where a Docker engine answers,
+or from jars, in this order. If none of them works, tests that need it are skipped.
 """
 
 import contextlib
@@ -16,6 +16,7 @@ from typing import Any, NoReturn, Self
 
 import pytest
 
+from tests.servers.containers import engine_answers, start_container
 from tests.servers.jdk import Unavailable
 from tests.servers.node import REQUIRE_VARIABLE, Node, NodeFailed, servers_required
 from tests.servers.secured import SecuredNode
@@ -80,6 +81,7 @@ class Provider:
 
     def start(self, *more: str) -> None:
         """Start all servers that the session will need, and others; does not wait for them."""
+        engine_answers()  # Here, because no thread may be the first to ask.
         with self._lock:
             for name in sorted({*more, *self._wanted} - self._started.keys()):
                 self._started[name] = _in_thread(
@@ -103,11 +105,24 @@ def provide(server: Server, home: Path) -> Running:
     url = os.environ.get(server.variable)
     if url:
         return Running(url.rstrip("/"), _nothing)
-    kind = SecuredNode if server.secured else Node
+    reasons = []
+    if server.secured:
+        reasons.append("container: their certificates and users are not ours")
+    elif engine_answers():
+        try:
+            return Running(*start_container(server.product, server.version))
+        except Exception as error:  # Whatever a container library throws, jars may still work.
+            reasons.append(f"container: {type(error).__name__}: {error}")
+    else:
+        reasons.append("container: no Docker engine answers")
     try:
+        kind = SecuredNode if server.secured else Node
         node = kind.start(server.product, server.version, home)
     except Unavailable as error:
-        raise Unavailable(f"no {server} server: jars: {error}; or set {server.variable}") from None
+        reasons.append(f"jars: {error}")
+        raise Unavailable(
+            f"no {server} server: {'; '.join(reasons)}; or set {server.variable}"
+        ) from None
     return Running(node.url, node.end)
 
 

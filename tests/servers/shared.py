@@ -12,6 +12,7 @@ from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tests.servers.containers import engine_answers
 from tests.servers.jdk import Unavailable
 from tests.servers.node import NodeFailed
 from tests.servers.provide import Provider
@@ -23,6 +24,7 @@ class SharedProvider:
     """Starts the servers that test processes ask for, each once, and keeps them until stop()."""
 
     def __init__(self) -> None:
+        engine_answers()  # Here, because no thread may be the first to ask.
         self._provider: Provider | None = None
         self._lock = threading.Lock()
         self._home = TemporaryDirectory(prefix="esdedup-servers-", ignore_cleanup_errors=True)
