@@ -519,7 +519,7 @@ def test_where_documents_can_be_moved_to(place: Place, others: Place, store: Sto
     there = others.open()
     there.create(OTHER)
     there.close()
-    for to, said in ((others.index, "scheme"), (place.index, "there already")):
+    for to, said in ((others.index, "scheme"), (place.index, "already: name another")):
         ran = run(place, "dedup", "--apply", "--action", "move", "--to", to, "--yes")
         assert (ran.status, said in ran.err) == (2, True), ran.err
     assert len(whole(store)) == 8

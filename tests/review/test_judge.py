@@ -341,4 +341,4 @@ def test_an_index_without_bands_can_not_be_judged(tmp_path: Path) -> None:
         place = index.place
     visitor = visiting(place)
     for path in ("/judge", "/threshold"):
-        assert "no MinHash tokens" in visitor.settled(path)
+        assert "no sketch with bands" in visitor.settled(path)
