@@ -63,7 +63,7 @@ def documents() -> list[dict[str, Any]]:
 
 def judge(page: Page, app: Reviewing) -> None:
     """Judge 60 pairs. Copies with a sentence replaced are not duplicates."""
-    page.goto(f"{app.origin}/judge")
+    page.goto(app.at(page, "/judge"))
     said, sides = page.get_by_role("status"), page.get_by_role("heading", level=3)
     for number in range(60):
         expect(said).to_contain_text(f"{number} judged")
@@ -116,14 +116,14 @@ def main(wanted: Sequence[str]) -> None:
             page = browser.new_page()
             page.goto(app.url)
             judge(page, app)
-            page.goto(f"{app.origin}/groups")
+            page.goto(app.at(page, "/groups"))
             expect(page.get_by_role("table")).to_be_visible()
             page = browser.new_page(viewport=VIEW)
             page.goto(app.url)
             for name, address in pages().items():
                 if wanted and name not in wanted:
                     continue
-                page.goto(app.origin + address)
+                page.goto(app.at(page, address))
                 photograph(page, folder, FOLDER / f"{name}.png")
                 if name == "decide":
                     page.get_by_role("radio", name="Delete duplicates").check()

@@ -44,8 +44,9 @@ MOST_SECONDS = 600.0
 class Visitor:
     """Asks for pages of a program that listens, and times them."""
 
-    def __init__(self, origin: str) -> None:
-        self._client = httpx.Client(base_url=origin, timeout=60, follow_redirects=True)
+    def __init__(self, address: str) -> None:
+        self._client = httpx.Client(timeout=60, follow_redirects=True)
+        self._client.base_url = self._client.get(address).url
 
     def page(self, path: str) -> tuple[float, str]:
         """The seconds and the text of a page."""
@@ -67,15 +68,16 @@ def measure(db: Path, options: argparse.Namespace) -> Figures:
     from tests.review.reviewing import Reviewing
 
     with Reviewing(db.parent, "--db", str(db), "--write") as app:
-        visitor = Visitor(app.origin)
-        first = visitor.page(app.url)[0]
+        began = time.perf_counter()
+        visitor = Visitor(app.url)
+        first = time.perf_counter() - began
         working: dict[str, list[float]] = {path: [] for path in WORKING}
         searched = visitor.until("/search?id=0", 'id="results"', {})
         found = visitor.until("/groups", "Least similar", working)
         drawn = visitor.until("/judge", 'data-key="d"', {})
         groups = visitor.page("/groups")[1]
         named = {
-            "largest": re.findall(r'href="/group\?id=(\d+)"', groups)[0],
+            "largest": re.findall(r'href="/[^"]*/group\?id=(\d+)"', groups)[0],
             "last": re.findall(r"Page 1 of ([\d,]+)", groups)[0].replace(",", ""),
         }
         ready = {

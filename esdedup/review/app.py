@@ -1,4 +1,4 @@
-"""The application: all routes, the files of the pages, and the guard around them."""
+"""The application: all routes, and the files of the pages."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Protocol
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Mount, Route
 
 from esdedup.analysis.html import environment, shared
 from esdedup.groups.groups import Grouping
@@ -24,8 +23,8 @@ from esdedup.review.decisions import Decisions
 from esdedup.review.found import Found
 from esdedup.review.groups import Groups
 from esdedup.review.jobs import Jobs
-from esdedup.review.judge import Changes, Judge
-from esdedup.review.pages import Asked, Review
+from esdedup.review.judge import Judge
+from esdedup.review.pages import Review
 from esdedup.review.pool import Drawing
 from esdedup.review.search import Search
 from esdedup.review.threshold import Threshold
@@ -43,13 +42,6 @@ _TYPES = {
 }
 
 
-class Page(Protocol):
-    """A page, or pages of one subject."""
-
-    def routes(self) -> list[Route]:
-        """The routes of the page."""
-
-
 def review_of(
     place: Place,
     grouping: Grouping,
@@ -58,7 +50,7 @@ def review_of(
     show: Sequence[str] = (),
     work: Path | None = None,
 ) -> Review:
-    """The state of the pages over an index; the arguments are as in `Review` and `Found`.
+    """Return the state of the pages over an index; the arguments are as in `Review` and `Found`.
 
     Raises IndexNotFound if it does not exist.
     """
@@ -82,38 +74,36 @@ def review_of(
         show=tuple(show),
         folder=Path.cwd(),
         jobs=jobs,
-        preparing=Jobs(),
         found=found,
         decisions=Decisions(index, found),
     )
 
 
 def application(review: Review) -> Starlette:
-    """The application, without the guard that it needs (`security.Guard`)."""
+    """Return the application, without the guard that it needs (`security.Guard`)."""
     # Compiled before the first page is asked for.
     for name in ("search.html", "base.html", "facts.html", "parts.html"):
         environment("esdedup.review", "templates").get_template(name)
-    drawing = Drawing(review)
-    pages: list[Page] = [
-        Search(review),
-        Compare(review),
-        Groups(review),
-        Judge(review, drawing, Changes(review.index)),
-        Threshold(review, drawing),
-        Decide(review),
+    search, drawing = Search(review), Drawing(review)
+    search.prepare()
+    routes = [
+        *search.routes(),
+        *Compare(review).routes(),
+        *Groups(review).routes(),
+        *Judge(review, drawing).routes(),
+        *Threshold(review, drawing).routes(),
+        *Decide(review).routes(),
+        review.shown("/progress", review.working),
+        Route("/static/{name}", _file),
     ]
-    routes = [route for page in pages for route in page.routes()]
 
     async def failed(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        fragment = request.headers.get("hx-request") == "true"
-        asked = Asked(request.url.path, {}, fragment)
         wrong = "there is no such page" if error.status_code == 404 else str(error.detail)
-        return review.refusal(asked, error.status_code, wrong)
+        return review.refusal(review.request(request), error.status_code, wrong)
 
     return Starlette(
-        routes=[*routes, review.shown("/progress", review.working), Route("/static/{name}", _file)],
-        exception_handlers={HTTPException: failed},
+        routes=[Mount(review.root, routes=routes)], exception_handlers={HTTPException: failed}
     )
 
 

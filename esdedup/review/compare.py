@@ -8,7 +8,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from esdedup.analysis.explain import compare
-from esdedup.review.pages import Asked, Review, redirect
+from esdedup.review.pages import Asked, Review
 from esdedup.review.texts import alone, changed, field_names, measured, pair_of
 
 
@@ -19,7 +19,7 @@ class Compare:
     review: Review
 
     def routes(self) -> list[Route]:
-        """The routes of the pages."""
+        """Return the routes of the pages."""
         review = self.review
         return [
             review.shown("/document", self.document),
@@ -29,28 +29,26 @@ class Compare:
         ]
 
     def document(self, asked: Asked) -> Response:
-        """A document with its text and all of its fields."""
+        """Show a document with its text and all of its fields."""
         review = self.review
         document, meta = review.document(asked.id("id")), review.index.meta
         shown = alone(document, meta, field_names(document, meta))
         return review.page(asked, "document.html", shown=shown)
 
     def pair(self, asked: Asked) -> Response:
-        """Two documents side by side, with the judgement on them."""
+        """Show two documents side by side, with their shared bands and the judgement on them."""
         review, index = self.review, self.review.index
         left, right = review.document(asked.id("left")), review.document(asked.id("right"))
         found = index.explain(left.id, right.id)
-        fields = asked.names("fields", review.show)
         judgement = index.judgements().between(left.id, right.id)
         return review.page(
             asked,
             "compare.html",
             pair=found,
-            sides=pair_of(left, right, index.meta, fields, whole=True),
+            sides=pair_of(left, right, index.meta, review.show, whole=True),
             similarity=measured(found.similarity, None),
             judgement=judgement,
             outdated=judgement is not None and changed(judgement, (left, right), index.meta),
-            typed=asked.fields,
         )
 
     def judge(self, asked: Asked) -> Response:
@@ -60,19 +58,17 @@ class Compare:
         texts = review.text_of(left), review.text_of(right)
         similarity = compare(*texts, review.index.scheme).similarity
         review.decisions.judge(left, right, verdict, similarity)
-        return _back(asked, left, right, judged=True)
+        return self._back(asked, left, right, judged=right)
 
     def undo(self, asked: Asked) -> Response:
-        """Take the last judgement on two documents back."""
+        """Undo the last judgement on two documents."""
         left, right = asked.id("left"), asked.id("right")
         self.review.decisions.undo((left, right), asked.text("judged"))
-        return _back(asked, left, right, judged=False)
+        return self._back(asked, left, right, judged=None)
 
-
-def _back(asked: Asked, left: str, right: str, *, judged: bool) -> Response:
-    """The page that a judgement, or its undo, was asked for on."""
-    fields = asked.fields
-    if asked.text("from") == "group":
-        rest = {name: asked.text(name) or None for name in ("page", "at")}
-        return redirect("/group", id=left, judged=right if judged else None, fields=fields, **rest)
-    return redirect("/compare", left=left, right=right, fields=fields)
+    def _back(self, asked: Asked, left: str, right: str, *, judged: str | None) -> Response:
+        """Show the page with the form of a judgement, or of its undo."""
+        if asked.text("from") == "group":
+            rest = {name: asked.text(name) or None for name in ("page", "at")}
+            return self.review.redirect("/group", id=left, judged=judged, **rest)
+        return self.review.redirect("/compare", left=left, right=right)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import glob
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import get_args
 
@@ -20,15 +20,16 @@ from esdedup.removal.undo import UndoReport
 from esdedup.review.found import Listed
 from esdedup.review.groups import warnings_of
 from esdedup.review.jobs import Job
-from esdedup.review.pages import Asked, NotThere, Review, redirect
+from esdedup.review.pages import Asked, NotThere, Review
 from esdedup.stores.private_files import file_name
 from esdedup.text.characters import message_of
 
-RUNNING = "Taking duplicates out"
-UNDOING = "Putting back"
+RUNNING = "Removing duplicates"
+UNDOING = "Restoring"
 _LOGS = 20
 """Earlier runs on the page, the last ones."""
 _FAILURES = 20
+"""Failures of a run on the page, the first ones."""
 _IN_WORDS: dict[Action, str] = {"delete": "deleted", "mark": "marked", "move": "moved"}
 
 
@@ -36,8 +37,8 @@ _IN_WORDS: dict[Action, str] = {"delete": "deleted", "mark": "marked", "move": "
 class Run:
     """A run of this session, or what undoes one.
 
-    counts: in words, with the documents of each. failures: documents that were left as they were.
-    log: its file. error: the reason for which it ended early, or None.
+    counts: in words, with the documents of each. failures: documents that were skipped. log: its
+    file. error: the reason for which it ended early, or None.
     """
 
     title: str
@@ -52,11 +53,6 @@ class Run:
     def written(self) -> Path | None:
         """The log, if there is one: a run that is refused writes none."""
         return self.log if self.log is not None and self.log.is_file() else None
-
-    @property
-    def shown(self) -> Sequence[Failure]:
-        """Some of the failures."""
-        return self.failures[:_FAILURES]
 
 
 @dataclass(frozen=True)
@@ -87,7 +83,7 @@ class Decide:
     turn: threading.Lock = field(default_factory=threading.Lock)
 
     def routes(self) -> list[Route]:
-        """The routes of the page."""
+        """Return the routes of the page."""
         review = self.review
         return [
             review.shown("/decide", self.show),
@@ -97,12 +93,10 @@ class Decide:
         ]
 
     def show(self, asked: Asked) -> Response:
-        """The plan, the runs of this session, and the logs of earlier ones."""
+        """Show the plan, the runs of this session, and the logs of earlier ones."""
         review, found = self.review, self.review.found
-        listed, job = found.listed(), found.job
-        error = None if job is None else job.failure
-        if listed is None and not self.runs and error is None:
-            found.find()
+        listed = found.listed()
+        error = found.ready() if listed is None and not self.runs else None
         working = review.jobs.current
         logs = self._logs()
         return review.page(
@@ -117,19 +111,20 @@ class Decide:
             working=working,
             refreshing=working is not None,
             runs=[*reversed(self.runs)],
-            logs=[self._checked(log) for log in logs[:_LOGS]],
+            most=_FAILURES,
+            logs=[log for path in logs[:_LOGS] if (log := self._log(path)) is not None],
             more_logs=len(logs[_LOGS:]),
             folder=str(review.folder),
         )
 
     def confirm(self, asked: Asked) -> Response:
-        """The numbers of a run, and the question."""
+        """Show the numbers of a run, and ask."""
         self.review.must_write()
         action, to = self._wanted(asked)
         listed = self._listed()
         plan = self._plan(listed)
         if not plan.duplicates:
-            raise UsageError("there are no duplicates to take out")
+            raise UsageError("there are no duplicates to remove")
         return self.review.page(
             asked,
             "confirm.html",
@@ -173,20 +168,18 @@ class Decide:
                 run.log = None if plan.log is None else plan.log.resolve()
                 plan.apply(on_report)
 
-        self._start(RUNNING, run, work)
-        return redirect("/decide")
+        return self._start(RUNNING, run, work)
 
     def undo(self, asked: Asked) -> Response:
-        """Start to put back what a run took out."""
+        """Start to restore what a run removed."""
         name = asked.text("log")
-        log = next((each for each in self._logs() if each.path.name == name), None)
+        path = next((each for each in self._logs() if each.name == name), None)
+        log = None if path is None else self._log(path)
         if log is None:
             raise NotThere(f"there is no log {name!r} of this index in {self.review.folder}")
-        log = self._checked(log)
         if log.fault is not None:
             raise UsageError(log.fault)
         run = Run(f"Undo {name}")
-        path = log.path
 
         def work(job: Job) -> None:
             total = UndoReport()
@@ -194,17 +187,16 @@ class Decide:
             def on_report(report: UndoReport) -> None:
                 nonlocal total
                 total += report
-                run.counts = {"put back": total.restored, "as before already": total.present}
+                run.counts = {"restored": total.restored, "as before already": total.present}
                 run.failures = total.failures
-                job.on_step("documents put back", total.settled, 0)
+                job.on_step("documents restored", total.settled, 0)
 
             with self.review.open() as index:
-                run.damage = index.undo(path, on_report=on_report).damage
+                run.damage = index.undo(log.path, on_report=on_report).damage
 
-        self._start(UNDOING, run, work)
-        return redirect("/decide")
+        return self._start(UNDOING, run, work)
 
-    def _start(self, name: str, run: Run, work: Callable[[Job], None]) -> None:
+    def _start(self, name: str, run: Run, work: Callable[[Job], None]) -> Response:
         def noting(job: Job) -> None:
             try:
                 work(job)
@@ -220,11 +212,11 @@ class Decide:
                 run.ended = True
 
         with self.turn:
-            for each in (RUNNING, UNDOING):
-                if (last := self.review.jobs.last(each)) is not None and not last.ended:
-                    raise UsageError(f"{each.lower()} is under way: wait for its end")
+            if self.runs and not self.runs[-1].ended:
+                raise UsageError("a run is under way: wait for its end")
             self.runs.append(run)
             self.review.jobs.start(name, noting)
+        return self.review.redirect("/decide")
 
     def _wanted(self, asked: Asked) -> tuple[Action, str | None]:
         """The action of a run, and the index to move to."""
@@ -262,29 +254,22 @@ class Decide:
         saved = size * groups.duplicates // max(1, documents)
         return Plan(len(listed), groups.duplicates, len(groups.ids), (saved, size))
 
-    def _logs(self) -> list[Log]:
-        """The logs in the folder that are of this index, the last one first."""
+    def _logs(self) -> list[Path]:
+        """The logs in the folder that have the index's name, the last one first."""
         name = glob.escape(file_name(self.review.index.place.index))
         files = self.review.folder.glob(f"{name}.dedup-*.zst")
         # To open a pipe would wait for a writer.
-        paths = sorted((path for path in files if path.is_file()), reverse=True)
-        return [log for path in paths if (log := self._log(path)) is not None]
+        return sorted((path for path in files if path.is_file()), reverse=True)
 
     def _log(self, path: Path) -> Log | None:
+        """The log at a path; None if it is of another index."""
+        header = None
         try:
             reader = LogReader(path)
+            header = reader.header
+            if header.index != self.review.index.place.index:
+                return None
+            self.review.index.check_log(reader)
         except EsdedupError as error:
-            return Log(path, None, message_of(str(error)))
-        if reader.header.index != self.review.index.place.index:
-            return None
-        return Log(path, reader.header, None)
-
-    def _checked(self, log: Log) -> Log:
-        """The log, with the reason for which it can't be undone here, if there is one."""
-        if log.fault is not None:
-            return log
-        try:
-            self.review.index.check_log(LogReader(log.path))
-        except EsdedupError as error:
-            return replace(log, fault=message_of(str(error)))
-        return log
+            return Log(path, header, message_of(str(error)))
+        return Log(path, header, None)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from esdedup.exceptions import UsageError
-from esdedup.groups.groups import Grouping, Groups, Member
+from esdedup.groups.groups import Grouping, Groups
 from esdedup.index import Index
 from esdedup.models import Statistics
 from esdedup.pairing.keep_rule import rows_of
@@ -60,10 +60,6 @@ class Listed:
         """The rows of the duplicates of a group, given by its position."""
         rows: list[int] = self.members[self.starts[at] : self.starts[at + 1]].tolist()
         return rows
-
-    def member(self, row: int) -> Member:
-        """The duplicate of a row."""
-        return self.groups.member(row)
 
     def id(self, row: int) -> str:
         """The id of a row."""
@@ -147,6 +143,13 @@ class Found:
     def find(self) -> Job:
         """Start to find groups, unless that is under way."""
         return self._jobs.start(FINDING, self._find)
+
+    def ready(self) -> str | None:
+        """Start to find groups, unless that failed before; return the reason for that, or None."""
+        if (job := self.job) is not None and job.error is not None:
+            return job.error
+        self.find()
+        return None
 
     def listed(self) -> Listed | None:
         """The groups by the decisions so far; None if they were not found yet.

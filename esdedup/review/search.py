@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
-import secrets
-import threading
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
+import xxhash
 from starlette.responses import Response
 from starlette.routing import Route
 
-from esdedup.analysis.explain import compare
 from esdedup.exceptions import UsageError
 from esdedup.models import Document, Query
-from esdedup.review.pages import Asked, NotThere, Review, redirect
+from esdedup.review.jobs import Job
+from esdedup.review.pages import Asked, NotThere, Review
 from esdedup.review.texts import Shown, marked_beside, measured
 from esdedup.search.warnings import lacking
 from esdedup.sketch.limits import LOOKING, Limits
@@ -24,14 +22,11 @@ from esdedup.text.characters import message_of
 _MOST = 100
 """Results on a page."""
 _NUMBER = 10
+_PREPARING = "Listing tokens, once, for searches"
 _PATIENCE = 1.0
 """Seconds that a search waits before it shows why."""
-_MOST_KEPT = 32
-_MOST_CHARACTERS = 64 << 20
-"""Pasted texts in memory, and characters of all of them; the last one is always there."""
-_UNFIT = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-"""Characters that a box of one line, or a form, does not give back as they were."""
-_OPTIONS = "threshold", "number", "fields"
+_MOST_KEPT = 8
+"""Pasted texts in memory."""
 
 
 @dataclass(frozen=True)
@@ -43,127 +38,96 @@ class _Result:
     more: bool
 
 
-class Pasted:
-    """Keeps the texts that were pasted last, so that their results have an address.
-
-    A text itself does not stand in an address: browsers keep those.
-    """
-
-    def __init__(self) -> None:
-        self._turn = threading.Lock()
-        self._texts: dict[str, str] = {}
-
-    def keep(self, text: str) -> str:
-        """The random key of a text. The texts that were kept first give way to it."""
-        with self._turn:
-            key = next((each for each, kept in self._texts.items() if kept == text), None)
-            key = key or secrets.token_urlsafe(16)
-            self._texts.pop(key, None)
-            self._texts[key] = text
-            while len(self._texts) > 1 and not self._fits():
-                del self._texts[next(iter(self._texts))]
-            return key
-
-    def text(self, key: str) -> str | None:
-        """The text of a key; None if it is not kept any more."""
-        with self._turn:
-            return self._texts.get(key)
-
-    def _fits(self) -> bool:
-        characters = sum(map(len, self._texts.values()))
-        return len(self._texts) <= _MOST_KEPT and characters <= _MOST_CHARACTERS
-
-
 @dataclass(frozen=True)
 class Search:
-    """The page, with what its results share with the query."""
+    """The page.
+
+    pasted: the last texts, by digest. Results have an address without the text, because browsers
+    keep addresses.
+    """
 
     review: Review
-    pasted: Pasted = field(default_factory=Pasted)
+    pasted: dict[str, str] = field(default_factory=dict)
 
     def routes(self) -> list[Route]:
-        """The routes of the page."""
+        """Return the routes of the page."""
         review = self.review
         return [
             review.shown("/", self.form),
             review.shown("/search", self.show),
             review.asked("/search", self.ask),
-            review.shown("/bands", self.bands),
-            review.asked("/bands", self.bands),
         ]
 
+    def prepare(self) -> None:
+        """Start to list the tokens of a local file, which its first search needs.
+
+        It takes half a minute for a million documents.
+        """
+
+        def work(_: Job) -> None:
+            with self.review.open() as index:
+                index.similar("a text")
+
+        if isinstance(self.review.index.place.target, Path):
+            self.review.jobs.start(_PREPARING, work)
+
     def form(self, asked: Asked) -> Response:
-        """The form; nothing is searched for yet."""
-        answer = self._page(asked)
-        self.review.prepare()
-        return answer
+        """Show the form, without results."""
+        return self._page(asked)
 
     def ask(self, asked: Asked) -> Response:
-        """Send the browser to the results, whose address it can open again.
+        """Send the browser to the results.
 
-        If both a text and an id are given, the one counts that was not there before: the form
-        holds the text or id of the last search.
+        If both a text and an id are given, one of them may be that of the last search, which the
+        form still holds: the other one counts.
         """
         # Browsers send each line end as two characters.
         text, id = asked.text("text").replace("\r\n", "\n"), asked.text("id")
-        former = {name: asked.text(name) or None for name in ("of", "pasted")}
-        former_id = former["of"] or ""
-        if not id and _UNFIT.search(former_id):
-            id = former_id
-        if text.strip() and id == former_id:
+        key = xxhash.xxh3_128_hexdigest(text.encode("utf-8", "surrogatepass"))
+        if text.strip() and id == asked.text("of"):
             id = ""
-        elif id and text == self.pasted.text(former["pasted"] or ""):
+        elif id and key == asked.text("pasted"):
             text = ""
-        rest = {name: asked.text(name) for name in _OPTIONS if name in asked.given}
-        if text.strip() and id:
-            both = "Give either a text or the id of a document, not both"
-            return self._page(asked, status=400, error=both, former=former)
+        if bool(text.strip()) == bool(id):
+            wrong = "Enter a text or the id of a document, and not both"
+            return self._page(asked, status=400, error=wrong)
+        rest = {name: asked.given.get(name) for name in ("threshold", "number")}
         if id:
-            return redirect("/search", id=id, **rest)
-        if text.strip():
-            return redirect("/search", pasted=self.pasted.keep(text), **rest)
-        neither = "Paste a text, or give the id of a document"
-        return self._page(asked, status=400, error=neither, former=former)
+            return self.review.redirect("/search", id=id, **rest)
+        self.pasted.pop(key, None)
+        self.pasted[key] = text
+        for former in [*self.pasted][:-_MOST_KEPT]:
+            self.pasted.pop(former, None)
+        return self.review.redirect("/search", pasted=key, **rest)
 
     def show(self, asked: Asked) -> Response:
-        """The results for a pasted text or for a document."""
-        if not asked.text("id") and not asked.text("pasted"):
+        """Show the results for a pasted text or for a document."""
+        if "id" not in asked.given and "pasted" not in asked.given:
             return self.form(asked)
         try:
             query = self._query(asked)
-            job = self.review.prepare()
+            job = self.review.jobs.last(_PREPARING)
             if job is not None and not job.over.wait(_PATIENCE):
-                return self._page(asked, waiting=True)
+                return self._page(asked, waiting=True, refreshing=True)
             return self._results(asked, query)
         except (UsageError, NotThere) as error:
-            if asked.fragment:
-                raise
             status = 404 if isinstance(error, NotThere) else 400
             return self._page(asked, status=status, error=message_of(str(error)))
 
     def _query(self, asked: Asked) -> Query:
-        if id := asked.text("id"):
-            return Query(self.review.text_of(id), id)
-        if (text := self.pasted.text(asked.text("pasted"))) is None:
+        if "id" in asked.given:
+            return Query(self.review.text_of(asked.id("id")), asked.id("id"))
+        if (text := self.pasted.get(asked.text("pasted"))) is None:
             raise NotThere("the pasted text is not kept any more: paste it again")
         return Query(text)
-
-    def bands(self, asked: Asked) -> Response:
-        """The bands and segments that a result shares with the text or document."""
-        left, right = asked.text("left"), asked.id("right")
-        text = self.review.text_of(left) if left else asked.text("text")
-        compared = compare(text, self.review.text_of(right), self.review.index.scheme)
-        template = "bands_fragment.html" if asked.fragment else "bands.html"
-        return self.review.page(asked, template, compared=compared, left=left, right=right)
 
     def _results(self, asked: Asked, query: Query) -> Response:
         index, limits = self.review.index, self._limits(asked)
         (result,) = index.similar_many([query], limits)
-        fields = asked.names("fields", self.review.show)
         found = []
         for match in result.matches:
             document = Document(match.id, match.source)
-            shown, more = marked_beside(query.text, document, index.meta, fields)
+            shown, more = marked_beside(query.text, document, index.meta, self.review.show)
             found.append(_Result(measured(match.similarity, match.distance), shown, more))
         warnings = [lacking(result, limits, index.scheme)]
         if result.truncated:
@@ -184,31 +148,20 @@ class Search:
             return replace(limits, k=number)
         return Limits(threshold=asked.share("threshold", LOOKING), k=number)
 
-    def _page(
-        self,
-        asked: Asked,
-        *,
-        waiting: bool = False,
-        former: Mapping[str, str | None] | None = None,
-        **values: Any,
-    ) -> Response:
-        """The form, with results or an error. former: the last search, if not the one asked for."""
-        id, key = asked.text("id"), asked.text("pasted")
-        kept = self.pasted.text(key) or ""
-        page: dict[str, Any] = {"found": None, "warnings": [], "error": None, **values}
+    def _page(self, asked: Asked, **values: Any) -> Response:
+        """Show the form, with results or an error."""
+        page: dict[str, Any] = {"found": None, "warnings": [], "error": None, "waiting": False}
         return self.review.page(
             asked,
             "search.html",
-            text=asked.text("text", kept),
-            id=id,
-            unfit=_UNFIT.search(id) is not None,
-            former=former or {"of": id or None, "pasted": key or None},
-            threshold=asked.text("threshold") if "threshold" in asked.given else f"{LOOKING:g}",
+            text=asked.text("text") or self.pasted.get(asked.text("pasted"), ""),
+            id=asked.text("id"),
+            former={
+                "of": asked.text("of") or asked.text("id") or None,
+                "pasted": asked.text("pasted") or None,
+            },
+            threshold=asked.text("threshold", f"{LOOKING:g}"),
             number=asked.text("number").strip() or str(_NUMBER),
-            fields=asked.names("fields", self.review.show),
-            typed=asked.fields,
-            refreshing=waiting,
-            waiting=waiting,
             by_distance=self._by_distance,
-            **page,
+            **page | values,
         )

@@ -1,19 +1,19 @@
-"""Lets in only the person who started the program, and lets no other page in.
+"""Admit only the person who started the program, and no other site.
 
-Every answer needs a token, which is in the URL that the program prints, or the cookie that a
-request with the token gets. The host must be this machine's own, so that no other name can be bound
-to it (DNS rebinding). A request that may change something must come from a page of ours. The
-policy of every answer forbids scripts and styles that are not ours, and to be shown in a frame.
+Every answer needs a token, which is in the URL that the program prints, or the cookie that the
+first request with the token gets. Browsers send cookies of a host to all of its ports, so that
+other programs on this machine would see it. So the cookie is of a random path, which holds all
+pages. The host must be this machine's own, so that no other name can be bound to it (DNS
+rebinding). A request that may change something must come from a page of this origin. The policy of
+every answer forbids scripts and styles of other origins, and to be shown in a frame.
 """
 
 from __future__ import annotations
 
-import html
 import secrets
-from http.cookies import CookieError, SimpleCookie
-from urllib.parse import parse_qsl, quote, urlencode
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -41,15 +41,17 @@ _CONTINUE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>esded
 class Guard:
     """An ASGI application around another, which it guards.
 
-    port: of the server. token: a secret for the URL, by default a random one.
+    port: of the server. root: the secret path of all pages. token: a secret for the URL.
     """
 
-    def __init__(self, app: ASGIApp, port: int, token: str | None = None) -> None:
-        self.token = secrets.token_urlsafe(32) if token is None else token
+    def __init__(self, app: ASGIApp, port: int, root: str) -> None:
+        self.token = secrets.token_urlsafe(32)
         self._app = app
         self._port = port
+        self._root = root
         self._hosts = {f"{host}:{port}" for host in HOSTS} | (set(HOSTS) if port == 80 else set())
-        self._cookie = f"esdedup-{port}"
+        # No other program can set a cookie of this name.
+        self._cookie = f"esdedup-{secrets.token_hex(8)}"
         self._session = secrets.token_urlsafe(32)
 
     @property
@@ -58,9 +60,6 @@ class Guard:
         return f"http://127.0.0.1:{self._port}/?token={self.token}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await self._app(scope, receive, send)
-            return
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
             return
@@ -70,53 +69,34 @@ class Guard:
                 MutableHeaders(scope=message).update(_HEADERS)
             await send(message)
 
-        refused = self._refused(scope)
+        refused = self._refused(Request(scope))
         await (self._app if refused is None else refused)(scope, receive, guarded)
 
-    def _refused(self, scope: Scope) -> Response | None:
+    def _refused(self, request: Request) -> Response | None:
         """The answer to a request that does not reach the application; None if it does."""
-        headers = Headers(scope=scope)
-        hosts = headers.getlist("host")
+        hosts = request.headers.getlist("host")
         if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
             return PlainTextResponse("This host is not served here.\n", 421)
-        query = parse_qsl(scope["query_string"].decode("ascii", "replace"), keep_blank_values=True)
-        given = [value for name, value in query if name == "token"]
-        if given and scope["method"] in _READING and _equal(given[0], self.token):
-            rest = urlencode([(name, value) for name, value in query if name != "token"])
-            # One slash: two would name another host, also with a tab between them.
-            path = "/" + quote(scope["path"].lstrip("/\\"))
-            target = f"{path}?{rest}" if rest else path
+        reading = request.method in _READING
+        if reading and _equal(request.query_params.get("token", ""), self.token):
+            target = f"{self._root}/"
             answer: Response = RedirectResponse(target, 303)
-            if headers.get("sec-fetch-site", "none") != "none":
+            if request.headers.get("sec-fetch-site", "none") != "none":
                 # After a link elsewhere, browsers would send no strict cookie with the redirect.
-                answer = HTMLResponse(_CONTINUE.format(html.escape(target)))
-            answer.set_cookie(self._cookie, self._session, httponly=True, samesite="strict")
+                answer = HTMLResponse(_CONTINUE.format(target))
+            answer.set_cookie(
+                self._cookie, self._session, path=target, httponly=True, samesite="strict"
+            )
             return answer
-        if not any(_equal(each, self._session) for each in self._cookies(headers)):
+        if not _equal(request.cookies.get(self._cookie, ""), self._session):
             return PlainTextResponse(_CLOSED, 403)
-        if scope["method"] not in _READING and not _is_own(headers, hosts[0].lower()):
+        if not reading and not _is_own(request.headers, hosts[0].lower()):
             return PlainTextResponse("This request does not come from a page of ours.\n", 403)
         return None
 
-    def _cookies(self, headers: Headers) -> list[str]:
-        """The values of our cookie."""
-        found = []
-        for line in headers.getlist("cookie"):
-            # Other programs on this machine may have set cookies that can't be read.
-            for part in line.split(";"):
-                try:
-                    found += [
-                        each.value
-                        for name, each in SimpleCookie(part).items()
-                        if name == self._cookie
-                    ]
-                except CookieError:
-                    continue
-        return found
-
 
 def _is_own(headers: Headers, host: str) -> bool:
-    """Return whether a browser says that a page of ours sent the request."""
+    """Return whether a browser says that a page of this origin sent the request."""
     origins = headers.getlist("origin")
     if origins:
         return [each.lower() for each in origins] == [f"http://{host}"]

@@ -41,7 +41,7 @@ def serve(review: Review, port: int, started: Callable[[str], None]) -> Job | No
         # Inherited by each connection; otherwise a page may wait 40 ms for an acknowledgement.
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         port = listening.getsockname()[1]
-        guard = Guard(application(review), port)
+        guard = Guard(application(review), port, review.root)
         config = uvicorn.Config(
             guard,
             http="h11",
@@ -58,7 +58,6 @@ def serve(review: Review, port: int, started: Callable[[str], None]) -> Job | No
         started(guard.url)
         with suppress(KeyboardInterrupt):
             uvicorn.Server(config).run(sockets=[listening])
-        review.preparing.stop(0)
         stopped = review.jobs.stop(_JOB_SECONDS)
         review.index.close()
     return stopped

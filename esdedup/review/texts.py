@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -163,32 +163,9 @@ def measured(similarity: float | None, distance: int | None) -> str:
 
 
 def field_names(document: Document, meta: IndexMeta) -> list[str]:
-    """The names of a document's fields, without those of its text and of our tokens.
-
-    An object that holds one of these is named by its other fields, such as "page.date".
-    """
-    return [*_names(document.source, (*meta.text_fields, meta.field, FIELD))]
-
-
-def _names(source: Mapping[str, Any], hidden: Sequence[str], within: str = "") -> Iterator[str]:
-    """The dotted names of the fields of an object, or of some objects, without the hidden ones."""
-    for name, value in source.items():
-        path = within + name
-        if path in hidden:
-            continue
-        objects = [each for each in _listed(value) if isinstance(each, Mapping)]
-        if objects and any(each.startswith(f"{path}.") for each in hidden):
-            inner: dict[str, list[Any]] = {}
-            for each in objects:
-                for key, one in each.items():
-                    inner.setdefault(key, []).extend(_listed(one))
-            yield from _names(inner, hidden, f"{path}.")
-        else:
-            yield path
-
-
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
+    """Return the names of a document's fields, without those of its text and of our tokens."""
+    hidden = {*meta.text_fields, meta.field, FIELD}
+    return [name for name in document.source if name not in hidden]
 
 
 def in_words(value: Any) -> str:

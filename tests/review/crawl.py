@@ -19,7 +19,7 @@ _CHANGES = ("hx-post", "hx-put", "hx-patch", "hx-delete")
 
 @dataclass(frozen=True)
 class Form:
-    """The values that a form or a button sends. action: without the origin, which is ours."""
+    """The values that a form or a button sends. action: below the root of the pages."""
 
     action: str
     method: str
@@ -58,15 +58,19 @@ class Parsed(HTMLParser):
     def _own(self, action: str) -> str:
         address = urlsplit(urljoin(self._url, action))
         assert origin_of(address.geturl()) == self._origin, action
-        return address._replace(scheme="", netloc="").geturl()
+        root = "/" + urlsplit(self._url).path.split("/")[1]
+        assert address.path.startswith(root + "/"), action
+        path = address.path.removeprefix(root)
+        return address._replace(scheme="", netloc="", path=path).geturl()
 
 
 def crawl(client: httpx.Client, *starts: str) -> dict[str, tuple[httpx.Response, Parsed]]:
     """Return the answers at addresses that links of the site lead to, the nearest first."""
     found: dict[str, tuple[httpx.Response, Parsed]] = {}
     kinds: Counter[str] = Counter()
-    own = origin_of(str(client.base_url))
-    waiting = [own + start for start in starts]
+    root = str(client.base_url).rstrip("/")
+    own = origin_of(root)
+    waiting = [root + start for start in starts]
     while waiting and len(found) < MOST_PAGES:
         address = waiting.pop(0).partition("#")[0]
         kind = urlsplit(address).path

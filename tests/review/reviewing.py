@@ -13,6 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from playwright.sync_api import Page
+
 from tests.helpers.processes import await_true, start_command
 
 _START_SECONDS = 60.0
@@ -55,6 +57,10 @@ class Reviewing:
     def origin(self) -> str:
         return self.url.partition("/?")[0]
 
+    def at(self, page: Page, path: str) -> str:
+        """The address of a path, below the root of the pages, which a browser has open."""
+        return f"{self.origin}/{page.url.split('/')[3]}{path}"
+
     @property
     def token(self) -> str:
         return self.url.partition("?token=")[2]
@@ -86,20 +92,20 @@ class Reviewing:
 
 @dataclass
 class OtherSite:
-    """Serves one page at every path of an address of its own, and notes the requests.
+    """Serves one page at every path of an address of its own, and notes cookies.
 
     It answers with the headers by which it would let everybody read.
     """
 
     page: str = ""
-    asked: list[str] = field(default_factory=list)
+    cookies: list[str] = field(default_factory=list)
 
     def __enter__(self) -> Self:
         site = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                site.asked.append(self.path)
+                site.cookies += self.headers.get_all("Cookie", [])
                 body = site.page.encode()
                 self.send_response(200)
                 self.send_header("Content-Type", "text/html; charset=utf-8")

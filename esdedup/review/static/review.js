@@ -41,7 +41,7 @@ document.addEventListener("keydown", (event) => {
     event.preventDefault();
     const search = document.querySelector("[data-search]");
     if (search) search.focus();
-    else window.location.assign("/#text");
+    else window.location.assign(document.querySelector("nav a").href + "#text");
   } else {
     const item = document.activeElement && document.activeElement.closest("[data-item]");
     if (event.key === "Enter" && item !== document.activeElement) return;
@@ -57,6 +57,13 @@ document.addEventListener("keydown", (event) => {
 document.addEventListener("click", (event) => {
   const opening = event.target instanceof Element && event.target.closest("[data-open]");
   if (opening) showKeys();
+});
+
+// A form that is sent twice would need two undos.
+document.addEventListener("submit", (event) => {
+  if (event.target.method !== "post" || event.target.hasAttribute("hx-post")) return;
+  if (event.target.dataset.sent) event.preventDefault();
+  event.target.dataset.sent = "yes";
 });
 
 // A screen reader and the next key go on at the new part of the page.
