@@ -23,9 +23,8 @@ from esdedup.review.decisions import Decisions
 from esdedup.review.found import Found
 from esdedup.review.groups import Groups
 from esdedup.review.jobs import Jobs
-from esdedup.review.judge import Judge
+from esdedup.review.judge import Drawing, Judge
 from esdedup.review.pages import Review
-from esdedup.review.pool import Drawing
 from esdedup.review.search import Search
 from esdedup.review.threshold import Threshold
 from esdedup.stores.connection import Connection
@@ -84,16 +83,35 @@ def application(review: Review) -> Starlette:
     # Compiled before the first page is asked for.
     for name in ("search.html", "base.html", "facts.html", "parts.html"):
         environment("esdedup.review", "templates").get_template(name)
-    search, drawing = Search(review), Drawing(review)
+    drawing = Drawing(review)
+    search, compare, groups = Search(review), Compare(review), Groups(review)
+    judge, decide = Judge(review, drawing), Decide(review)
+    get, post = review.get, review.post
     search.prepare()
     routes = [
-        *search.routes(),
-        *Compare(review).routes(),
-        *Groups(review).routes(),
-        *Judge(review, drawing).routes(),
-        *Threshold(review, drawing).routes(),
-        *Decide(review).routes(),
-        review.shown("/progress", review.working),
+        get("/", search.form),
+        get("/search", search.show),
+        post("/search", search.ask, changes=False),
+        get("/document", compare.document),
+        get("/compare", compare.pair),
+        post("/verdict", compare.judge),
+        post("/verdict/undo", compare.undo),
+        get("/groups", groups.browse),
+        post("/groups/find", groups.find, changes=False),
+        get("/group", groups.one),
+        post("/group/represent", groups.represent),
+        post("/group/unrepresent", groups.unrepresent),
+        get("/judge", judge.show),
+        post("/judge/verdict", judge.judge),
+        post("/judge/undo", judge.undo),
+        post("/judge/draw", judge.draw, changes=False),
+        get("/judgements.jsonl", judge.export),
+        get("/threshold", Threshold(review, drawing).show),
+        get("/decide", decide.show),
+        get("/decide/confirm", decide.confirm),
+        post("/decide/run", decide.run),
+        post("/decide/undo", decide.undo),
+        get("/progress", review.working),
         Route("/static/{name}", _file),
     ]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from starlette.responses import Response
-from starlette.routing import Route
 
 from esdedup.analysis.explain import compare
 from esdedup.review.pages import Asked, Review
@@ -17,16 +16,6 @@ class Compare:
     """The pages."""
 
     review: Review
-
-    def routes(self) -> list[Route]:
-        """Return the routes of the pages."""
-        review = self.review
-        return [
-            review.shown("/document", self.document),
-            review.shown("/compare", self.pair),
-            review.changing("/verdict", self.judge),
-            review.changing("/verdict/undo", self.undo),
-        ]
 
     def document(self, asked: Asked) -> Response:
         """Show a document with its text and all of its fields."""

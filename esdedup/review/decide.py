@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import get_args
 
 from starlette.responses import Response
-from starlette.routing import Route
 
 from esdedup.exceptions import EsdedupError, UsageError
 from esdedup.models import Failure
@@ -81,16 +80,6 @@ class Decide:
     review: Review
     runs: list[Run] = field(default_factory=list)
     turn: threading.Lock = field(default_factory=threading.Lock)
-
-    def routes(self) -> list[Route]:
-        """Return the routes of the page."""
-        review = self.review
-        return [
-            review.shown("/decide", self.show),
-            review.shown("/decide/confirm", self.confirm),
-            review.changing("/decide/run", self.run),
-            review.changing("/decide/undo", self.undo),
-        ]
 
     def show(self, asked: Asked) -> Response:
         """Show the plan, the runs of this session, and the logs of earlier ones."""

@@ -23,50 +23,48 @@ FINDING = "Finding groups"
 
 @dataclass(frozen=True, eq=False)
 class Listed:
-    """Groups of two documents or more, each with its rows at hand.
+    """Groups of two documents or more.
 
     heads: row of each representative, the largest group first, shape (g,). sizes: documents of each
-    group, shape (g,). farthest: similarity, or distance, of the duplicate that is least like the
-    representative, shape (g,). members: rows of the duplicates, those of a group together, the
-    least alike first; group i has members[starts[i]:starts[i + 1]].
+    group, shape (g,). farthest: similarity, or distance, of the duplicate that is least similar to
+    the representative, shape (g,).
     """
 
     groups: Groups
     heads: I64
     sizes: I64
     farthest: F64
-    members: I64
-    starts: I64
 
     @staticmethod
     def of(groups: Groups) -> Listed:
-        """The groups, listed."""
+        """Return the groups, listed."""
         counts = np.bincount(groups.representative, minlength=len(groups.ids))
         heads = np.flatnonzero(counts > 1)
         heads = heads[np.argsort(-counts[heads], kind="stable")]
-        place = np.zeros(len(groups.ids), np.int64)
-        place[heads] = np.arange(heads.size)
-        rows = groups.duplicate_rows
-        unlike = -groups.value[rows] if groups.grouping.by_distance else groups.value[rows]
-        members = rows[np.lexsort((rows, unlike, place[groups.representative[rows]]))]
-        starts = np.concatenate(([0], np.cumsum(counts[heads] - 1)))
-        farthest = groups.value[members[starts[:-1]]]
-        return Listed(groups, heads, counts[heads], farthest, members, starts)
+        rows, by_distance = groups.duplicate_rows, groups.grouping.by_distance
+        farthest = np.full(len(groups.ids), -np.inf if by_distance else np.inf)
+        worst = np.maximum if by_distance else np.minimum
+        worst.at(farthest, groups.representative[rows], groups.value[rows])
+        return Listed(groups, heads, counts[heads], farthest[heads])
 
     def __len__(self) -> int:
         return self.heads.size
 
     def members_of(self, at: int) -> list[int]:
-        """The rows of the duplicates of a group, given by its position."""
-        rows: list[int] = self.members[self.starts[at] : self.starts[at + 1]].tolist()
-        return rows
+        """Return the rows of the duplicates of a group, the least similar first."""
+        rows = np.flatnonzero(self.groups.representative == self.heads[at])
+        rows = rows[rows != self.heads[at]]
+        value = self.groups.value[rows]
+        order = np.argsort(-value if self.groups.grouping.by_distance else value, kind="stable")
+        found: list[int] = rows[order].tolist()
+        return found
 
     def id(self, row: int) -> str:
-        """The id of a row."""
+        """Return the id of a row."""
         return self.groups.ids[row]
 
     def group_of(self, id: str) -> int | None:
-        """The position of the group that holds a document; None if it is in none."""
+        """Return the position of the group that holds a document; None if it is in none."""
         if (row := row_of(self.groups.ids, id)) is None:
             return None
         at = np.flatnonzero(self.heads == self.groups.representative[row])
@@ -74,19 +72,19 @@ class Listed:
 
     @functools.cached_property
     def by_likeness(self) -> I64:
-        """The positions of the groups, those with the least similar duplicate first."""
+        """Positions of the groups, those with the least similar duplicate first."""
         far = -self.farthest if self.groups.grouping.by_distance else self.farthest
         return np.argsort(far, kind="stable")
 
 
 def row_of(ids: Sequence[str], id: str) -> int | None:
-    """The row of an id; None if it is not there."""
+    """Return the row of an id; None if it is not there."""
     found = rows_of(ids, [id])
     return int(found[0]) if found.size else None
 
 
 class Found:
-    """Finds groups in the background, and keeps them until they are found again.
+    """Find groups in the background, and keep them until they are found again.
 
     run: number of times that they were found. statistics: of the index then. Groups that decisions
     touch are formed again when the groups are next asked for.
@@ -152,7 +150,7 @@ class Found:
         return None
 
     def listed(self) -> Listed | None:
-        """The groups by the decisions so far; None if they were not found yet.
+        """Return the groups by the decisions so far; None if they were not found yet.
 
         Those of a decision that touches too many documents stay as they are, see `outdated`.
         """
@@ -194,12 +192,12 @@ class Found:
         return id in self._chosen
 
     def note(self, *ids: str) -> None:
-        """Tells of a decision about documents."""
+        """Note a decision about documents."""
         with self._turn:
             self._made.append(ids)
 
     def outdate(self, reason: str) -> None:
-        """Tells that some groups can only be formed again with all others."""
+        """Note that some groups can only be formed again with all others."""
         with self._turn:
             self._reasons.append(reason)
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from starlette.responses import Response
-from starlette.routing import Route
 
 from esdedup.analysis.templates import in_group, warning_of
 from esdedup.exceptions import UsageError
@@ -51,17 +50,6 @@ class Groups:
     """The pages."""
 
     review: Review
-
-    def routes(self) -> list[Route]:
-        """Return the routes of the pages."""
-        review = self.review
-        return [
-            review.shown("/groups", self.browse),
-            review.asked("/groups/find", self.find),
-            review.shown("/group", self.one),
-            review.changing("/group/represent", self.represent),
-            review.changing("/group/unrepresent", self.unrepresent),
-        ]
 
     def find(self, asked: Asked) -> Response:
         """Find the groups again."""

@@ -142,22 +142,13 @@ class Review:
     decisions: Decisions
     root: str = field(default_factory=lambda: f"/{secrets.token_urlsafe(16)}")
 
-    def shown(self, path: str, handler: Handler) -> Route:
+    def get(self, path: str, handler: Handler) -> Route:
         """Return the route of a page, which changes nothing."""
-        return Route(path, self._endpoint(handler), methods=["GET"])
+        return Route(path, self._endpoint(handler, changes=False), methods=["GET"])
 
-    def asked(self, path: str, handler: Handler) -> Route:
-        """Return the route of a form that changes nothing in the index."""
-        return Route(path, self._endpoint(handler), methods=["POST"])
-
-    def changing(self, path: str, handler: Handler) -> Route:
-        """Return the route of a form that changes something: it is refused without --write."""
-
-        def allowed(asked: Asked) -> Response:
-            self.must_write()
-            return handler(asked)
-
-        return Route(path, self._endpoint(allowed), methods=["POST"])
+    def post(self, path: str, handler: Handler, *, changes: bool = True) -> Route:
+        """Return the route of a form. changes: the index, so that it is refused without --write."""
+        return Route(path, self._endpoint(handler, changes), methods=["POST"])
 
     def must_write(self) -> None:
         """Raise ReadOnly without --write."""
@@ -205,11 +196,6 @@ class Review:
             answer.headers["hx-refresh"] = "true"
         return answer
 
-    def failure(self, asked: Asked, error: EsdedupError) -> Response:
-        """Return the page of an error, with a fitting status."""
-        status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
-        return self.refusal(asked, status, message_of(str(error)))
-
     def refusal(self, asked: Asked, status: int, message: str) -> Response:
         """Return a page that says why there is no answer."""
         template = "error_fragment.html" if asked.fragment else "error.html"
@@ -246,23 +232,30 @@ class Review:
         path = request.scope["path"].removeprefix(self.root)
         return Asked(path, dict(given), request.headers.get("hx-request") == "true")
 
-    def _endpoint(self, handler: Handler) -> Callable[[Request], Any]:
+    def _endpoint(self, handler: Handler, changes: bool) -> Callable[[Request], Any]:
+        def answer(request: Request, body: bytes) -> Response:
+            asked = Asked("/", {})
+            try:
+                asked = self.request(request, body)
+                if changes:
+                    self.must_write()
+                return handler(asked)
+            except EsdedupError as error:
+                return self.refusal(asked, status_of(error), message_of(str(error)))
+
         async def endpoint(request: Request) -> Response:
             size = request.headers.get("content-length", "0")
             if "transfer-encoding" in request.headers or int(size) > _LARGEST_BODY:
                 most = f"the text is too long: use at most {_LARGEST_BODY:,} bytes"
                 return self.refusal(Asked("/", {}), 413, most)
-            return await run_in_threadpool(self._answer, handler, request, await request.body())
+            return await run_in_threadpool(answer, request, await request.body())
 
         return endpoint
 
-    def _answer(self, handler: Handler, request: Request, body: bytes) -> Response:
-        asked = Asked("/", {})
-        try:
-            asked = self.request(request, body)
-            return handler(asked)
-        except EsdedupError as error:
-            return self.failure(asked, error)
+
+def status_of(error: EsdedupError) -> int:
+    """Return the HTTP status of an error."""
+    return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
 
 
 class _Safe(str):

@@ -8,7 +8,6 @@ from typing import Any
 
 import xxhash
 from starlette.responses import Response
-from starlette.routing import Route
 
 from esdedup.exceptions import UsageError
 from esdedup.models import Document, Query
@@ -48,15 +47,6 @@ class Search:
 
     review: Review
     pasted: dict[str, str] = field(default_factory=dict)
-
-    def routes(self) -> list[Route]:
-        """Return the routes of the page."""
-        review = self.review
-        return [
-            review.shown("/", self.form),
-            review.shown("/search", self.show),
-            review.asked("/search", self.ask),
-        ]
 
     def prepare(self) -> None:
         """Start to list the tokens of a local file, which its first search needs.

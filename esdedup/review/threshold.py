@@ -6,13 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from starlette.responses import Response
-from starlette.routing import Route
 
 from esdedup.analysis.judging import AtThreshold, Pool, changing, drawn_of, estimates, more_wanted
 from esdedup.exceptions import UsageError
-from esdedup.review.judge import waiting
+from esdedup.review.judge import Drawing, waiting
 from esdedup.review.pages import Asked, Review
-from esdedup.review.pool import Drawing
 from esdedup.stores.judgements import Judgements
 
 _STEP = 0.02
@@ -26,10 +24,6 @@ class Threshold:
 
     review: Review
     drawing: Drawing
-
-    def routes(self) -> list[Route]:
-        """Return the routes of the page."""
-        return [self.review.shown("/threshold", self.show)]
 
     def show(self, asked: Asked) -> Response:
         """Show the estimates, and the pairs that another threshold would change."""
