@@ -35,7 +35,7 @@ class Compare:
             "compare.html",
             pair=found,
             sides=pair_of(left, right, index.meta, review.show, whole=True),
-            similarity=measured(found.similarity, None),
+            similarity=measured(found.similarity, None, equal=found.duplicates),
             judgement=judgement,
             outdated=judgement is not None and changed(judgement, (left, right), index.meta),
         )

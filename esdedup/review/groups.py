@@ -13,7 +13,7 @@ from esdedup.analysis.templates import in_group, warning_of
 from esdedup.exceptions import UsageError
 from esdedup.review.found import Listed, row_of
 from esdedup.review.pages import Asked, NotThere, Review
-from esdedup.review.texts import Shown, alone, changed, measured, pair_of, snippet
+from esdedup.review.texts import Sides, alone, changed, measured, pair_of, snippet
 from esdedup.search.warnings import cut_buckets, lacking_recall, without_tokens
 from esdedup.stores.judgements import Judgement, Judgements
 
@@ -40,7 +40,7 @@ class _Member:
 
     id: str
     measure: str
-    sides: tuple[Shown, Shown] | None
+    sides: Sides | None
     judgement: Judgement | None
     outdated: bool
 
@@ -153,7 +153,7 @@ class Groups:
         for at, id in zip(positions, ids, strict=True):
             document = documents.get(id)
             text = "It is gone" if document is None else snippet(document, index.meta)
-            far = _measure(listed, float(listed.farthest[at]))
+            far = _measure(listed, listed.members_of(at)[0], listed.farthest[at])
             rows.append(_Row(id, int(listed.sizes[at]), far, text))
         return rows
 
@@ -167,7 +167,7 @@ class Groups:
         for row, id in zip(rows, ids, strict=True):
             two = [documents[each] for each in (head, id) if each in documents]
             sides = pair_of(two[0], two[1], index.meta, fields) if len(two) == 2 else None
-            measure = _measure(listed, float(listed.groups.value[row]))
+            measure = _measure(listed, row, listed.groups.value[row])
             judgement = judgements.between(head, id)
             outdated = judgement is not None and changed(judgement, two, index.meta)
             found.append(_Member(id, measure, sides, judgement, outdated))
@@ -216,6 +216,10 @@ def warnings_of(review: Review, listed: Listed) -> list[str]:
     return [each for each in found if each is not None]
 
 
-def _measure(listed: Listed, value: float) -> str:
-    by_distance = listed.groups.grouping.by_distance
-    return measured(None, int(value)) if by_distance else measured(value, None)
+def _measure(listed: Listed, row: int, value: float) -> str:
+    """The similarity or distance of a duplicate, given by its row, as text."""
+    groups = listed.groups
+    if groups.grouping.by_distance:
+        return measured(None, int(value))
+    equal = groups.digest(row) == groups.digest(int(groups.representative[row]))
+    return measured(float(value), None, equal=equal)

@@ -17,7 +17,7 @@ from esdedup.index import Index
 from esdedup.models import Document
 from esdedup.review.jobs import Job
 from esdedup.review.pages import Asked, Review
-from esdedup.review.texts import Shown, changed, measured, pair_of
+from esdedup.review.texts import Sides, changed, measured, pair_of
 from esdedup.sketch.limits import ACTING
 from esdedup.stores.fields import text_at
 from esdedup.stores.judgements import VERDICTS, Judgement, Judgements, Verdict
@@ -105,7 +105,7 @@ class Pair:
     """A pair to judge."""
 
     ids: Ids
-    sides: tuple[Shown, Shown]
+    sides: Sides
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from esdedup.exceptions import UsageError
 from esdedup.models import Document, Query
 from esdedup.review.jobs import Job
 from esdedup.review.pages import Asked, NotThere, Review
-from esdedup.review.texts import Shown, marked_beside, measured
+from esdedup.review.texts import Sides, measured, pair_of
 from esdedup.search.warnings import lacking
 from esdedup.sketch.limits import LOOKING, Limits
 from esdedup.text.characters import message_of
@@ -30,11 +30,10 @@ _MOST_KEPT = 8
 
 @dataclass(frozen=True)
 class _Result:
-    """A result. measure: similarity or distance, as text. more: the query has other words."""
+    """A result. measure: similarity or distance, as text. sides: the query, and the document."""
 
     measure: str
-    shown: Shown
-    more: bool
+    sides: Sides
 
 
 @dataclass(frozen=True)
@@ -117,8 +116,10 @@ class Search:
         found = []
         for match in result.matches:
             document = Document(match.id, match.source)
-            shown, more = marked_beside(query.text, document, index.meta, self.review.show)
-            found.append(_Result(measured(match.similarity, match.distance), shown, more))
+            asked_for, show = Document("", {}), self.review.show
+            sides = pair_of(asked_for, document, index.meta, show, query=query.text)
+            measure = measured(match.similarity, match.distance, equal=sides.equal)
+            found.append(_Result(measure, sides))
         warnings = [lacking(result, limits, index.scheme)]
         if result.truncated:
             warnings.append(

@@ -11,6 +11,7 @@ from esdedup.analysis.judging import AtThreshold, Pool, changing, drawn_of, esti
 from esdedup.exceptions import UsageError
 from esdedup.review.judge import Drawing, waiting
 from esdedup.review.pages import Asked, Review
+from esdedup.review.texts import measured
 from esdedup.stores.judgements import Judgements
 
 _STEP = 0.02
@@ -61,6 +62,7 @@ class Threshold:
             between=pool.total(low, high),
             exact=None if listed is None else listed.groups.duplicates,
             percent=percent,
+            measured=measured,
         )
 
     def _note(self, pool: Pool) -> str | None:

@@ -202,7 +202,7 @@ def test_search_marks_the_differences(visit: Callable[..., Visitor]) -> None:
     assert "Bern" in answer.text
     text = "The council met on Monday and voted for the new bridge over the road"
     page = visitor.post("/search", data={"text": text, "threshold": ""}).text
-    assert '<mark class="differs">river</mark>' in page
+    assert '<mark class="differs">river.</mark>' in page
     page = visitor.get("/compare?left=a1&right=a2").text
     assert re.search(r"\d+ of \d+ bands of \d+ rows are equal", page)
 
@@ -256,12 +256,18 @@ def test_a_result_says_that_only_the_query_has_other_words(visit: Callable[..., 
     more = " ".join(f"more{number}" for number in range(12))
     text = f"{DOCUMENTS[0]['text']} {more}"
     page = visitor.post("/search", data={"text": text, "number": "1", "threshold": "0.3"}).text
-    assert "The pasted text has other words besides." in page
-    assert "No word differs." not in page
+    assert "It has no other words, but the text that you search for has more." in page
+    assert "The texts are equal." not in page
+    assert "1.000" not in page
     page = visitor.get("/search?id=a1&threshold=0.3").text
-    assert "other words besides" not in page
+    assert "no other words" not in page
     page = visitor.post("/search", data={"text": DOCUMENTS[0]["text"], "number": "1"}).text
-    assert "No word differs." in page
+    assert "The texts are equal." in page
+    assert "1.000" in page
+    other = DOCUMENTS[0]["text"].replace(" on Monday", ", on Monday:")
+    page = visitor.post("/search", data={"text": other, "number": "1"}).text
+    assert "No word differs, only what the comparison ignores." in page
+    assert ">0.999" in html.unescape(page)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,149 @@
+"""Mark every difference between two texts, and cut them to excerpts around the differences.
+
+Texts are aligned by words and single other characters with Levenshtein's distance (RapidFuzz, bit
+by bit in parallel after Hyyrö, 2003). A difference is *ignored* if the comparison sees the same
+words there: a difference in case, punctuation or spaces. It is judged together with what touches
+it, because a symbol may be a part of a word.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+from rapidfuzz.distance import Levenshtein
+
+from esdedup.sketch.scheme import Scheme
+from esdedup.text.arrays import I64
+from esdedup.text.characters import IGNORED, MARK, WORD, character_classes, code_points
+from esdedup.text.normalise import normalise
+from esdedup.text.words import tokenise
+
+_MOST_UNITS = 60_000
+"""Words and other characters of a text that are aligned: about a second for two such texts."""
+_MOST_BESIDE = 20
+"""Units on either side of a difference that decide whether it is ignored."""
+_EDGES = {"": 100, "ignored": 200, "differs": 200}
+"""Characters that are kept at either end of a long piece, by its kind."""
+_FEWEST_LEFT_OUT = 40
+"""To leave out fewer characters saves less room than the note about them takes."""
+
+Kind = Literal["", "differs", "ignored"]
+
+
+class Piece(NamedTuple):
+    """A piece of a text. If `text` is empty, `left_out` characters are left out here."""
+
+    text: str
+    kind: Kind = ""
+    left_out: int = 0
+
+
+class Span(NamedTuple):
+    """A difference in a text, text[start:end], which may be empty."""
+
+    start: int
+    end: int
+    kind: Kind
+
+
+def differences(left: str, right: str, scheme: Scheme) -> tuple[list[Span], list[Span]] | None:
+    """Return the differences of both texts, in order; None if the texts are too long.
+
+    Item i of one list is in place of item i of the other.
+    """
+    texts = left, right
+    edges = [_edges(text) for text in texts]
+    if max(len(each) for each in edges) > _MOST_UNITS:
+        return None
+    units = [
+        [text[a:b] for a, b in itertools.pairwise(each)]
+        for text, each in zip(texts, edges, strict=True)
+    ]
+    regions: list[list[int]] = []
+    for operation in Levenshtein.opcodes(*units):
+        if operation.tag == "equal":
+            continue
+        places = [operation.src_start, operation.src_end, operation.dest_start, operation.dest_end]
+        if regions and regions[-1][1] == places[0] and regions[-1][3] == places[2]:
+            regions[-1][1::2] = places[1::2]
+        else:
+            regions.append(places)
+    kinds = _kinds(units, regions, scheme)
+    one, other = (
+        [
+            Span(each[region[at]], each[region[at + 1]], kind)
+            for region, kind in zip(regions, kinds, strict=True)
+        ]
+        for at, each in zip((0, 2), edges, strict=True)
+    )
+    return one, other
+
+
+def _edges(text: str) -> list[int]:
+    """The starts of the units of a text, and its end: a word, or another character with marks."""
+    kinds = character_classes()[code_points(text)]
+    behind = (kinds == MARK) | (kinds == IGNORED)
+    at = np.arange(kinds.size)
+    base = kinds[np.maximum.accumulate(np.where(behind, 0, at))]
+    joined = behind[1:] | ((base[1:] == WORD) & (base[:-1] == WORD))
+    starts: I64 = np.flatnonzero(np.concatenate(([True], ~joined))) if text else at
+    return [*starts.tolist(), len(text)]
+
+
+def _kinds(
+    units: Sequence[Sequence[str]], regions: Sequence[Sequence[int]], scheme: Scheme
+) -> list[Kind]:
+    """Whether the comparison sees each region of different units, with what touches it."""
+    written = []
+    for start, end, first, last in regions:
+        left = right = 0
+        while left < min(start, _MOST_BESIDE) and not units[0][start - left - 1].isspace():
+            left += 1
+        beside = min(len(units[0]) - end, _MOST_BESIDE)
+        while right < beside and not units[0][end + right].isspace():
+            right += 1
+        written.append("".join(units[0][start - left : end + right]))
+        written.append("".join(units[1][max(0, first - left) : last + right]))
+    words = tokenise(normalise(written, scheme.normalisation), scheme.shingling, scheme.seed)
+    rows = [words[row].tobytes() for row in range(len(written))]
+    return [
+        "ignored" if one == other else "differs"
+        for one, other in zip(rows[::2], rows[1::2], strict=True)
+    ]
+
+
+def pieces(text: str, spans: Sequence[Span], most: int, *, whole: bool) -> tuple[Piece, ...]:
+    """Return a text in pieces, in order, up to about `most` characters.
+
+    spans: its differences. whole: only the end is left out, not the middles of long pieces too.
+    """
+    found: list[Piece] = []
+    at = kept = 0
+    for start, end, kind in _kept(text, spans, whole or len(text) <= most):
+        end = min(end, start + most - kept)
+        if start < end:
+            if at < start:
+                found.append(Piece("", left_out=start - at))
+            found.append(Piece(text[start:end], kind))
+            at, kept = end, kept + end - start
+    if at < len(text):
+        found.append(Piece("", left_out=len(text) - at))
+    return tuple(found)
+
+
+def _kept(text: str, spans: Sequence[Span], whole: bool) -> Iterator[Span]:
+    """The parts of a text that are shown, the differences among them."""
+    at = 0
+    for start, end, kind in [*spans, Span(len(text), len(text), "")]:
+        for each in (Span(at, start, ""), Span(start, end, kind)):
+            edge = _EDGES[each.kind]
+            size = each.end - each.start
+            if whole or not spans or size - 2 * edge < _FEWEST_LEFT_OUT:
+                yield each
+            else:
+                yield Span(each.start, each.start + edge, each.kind)
+                yield Span(each.end - edge, each.end, each.kind)
+        at = end
