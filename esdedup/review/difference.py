@@ -33,7 +33,7 @@ _FEWEST_LEFT_OUT = 40
 Kind = Literal["", "differs", "ignored"]
 
 
-class Piece(NamedTuple):
+class TextPiece(NamedTuple):
     """A piece of a text. If `text` is empty, `left_out` characters are left out here."""
 
     text: str
@@ -41,7 +41,7 @@ class Piece(NamedTuple):
     left_out: int = 0
 
 
-class Span(NamedTuple):
+class Difference(NamedTuple):
     """A difference in a text, text[start:end], which may be empty."""
 
     start: int
@@ -49,7 +49,9 @@ class Span(NamedTuple):
     kind: Kind
 
 
-def differences(left: str, right: str, scheme: Scheme) -> tuple[list[Span], list[Span]] | None:
+def differences(
+    left: str, right: str, scheme: Scheme
+) -> tuple[list[Difference], list[Difference]] | None:
     """Return the differences of both texts, in order; None if the texts are too long.
 
     Item i of one list is in place of item i of the other.
@@ -74,7 +76,7 @@ def differences(left: str, right: str, scheme: Scheme) -> tuple[list[Span], list
     kinds = _kinds(units, regions, scheme)
     one, other = (
         [
-            Span(each[region[at]], each[region[at + 1]], kind)
+            Difference(each[region[at]], each[region[at + 1]], kind)
             for region, kind in zip(regions, kinds, strict=True)
         ]
         for at, each in zip((0, 2), edges, strict=True)
@@ -115,35 +117,37 @@ def _kinds(
     ]
 
 
-def pieces(text: str, spans: Sequence[Span], most: int, *, whole: bool) -> tuple[Piece, ...]:
+def pieces(
+    text: str, spans: Sequence[Difference], most: int, *, whole: bool
+) -> tuple[TextPiece, ...]:
     """Return a text in pieces, in order, up to about `most` characters.
 
     spans: its differences. whole: only the end is left out, not the middles of long pieces too.
     """
-    found: list[Piece] = []
+    found: list[TextPiece] = []
     at = kept = 0
     for start, end, kind in _kept(text, spans, whole or len(text) <= most):
         end = min(end, start + most - kept)
         if start < end:
             if at < start:
-                found.append(Piece("", left_out=start - at))
-            found.append(Piece(text[start:end], kind))
+                found.append(TextPiece("", left_out=start - at))
+            found.append(TextPiece(text[start:end], kind))
             at, kept = end, kept + end - start
     if at < len(text):
-        found.append(Piece("", left_out=len(text) - at))
+        found.append(TextPiece("", left_out=len(text) - at))
     return tuple(found)
 
 
-def _kept(text: str, spans: Sequence[Span], whole: bool) -> Iterator[Span]:
+def _kept(text: str, spans: Sequence[Difference], whole: bool) -> Iterator[Difference]:
     """The parts of a text that are shown, the differences among them."""
     at = 0
-    for start, end, kind in [*spans, Span(len(text), len(text), "")]:
-        for each in (Span(at, start, ""), Span(start, end, kind)):
+    for start, end, kind in [*spans, Difference(len(text), len(text), "")]:
+        for each in (Difference(at, start, ""), Difference(start, end, kind)):
             edge = _EDGES[each.kind]
             size = each.end - each.start
             if whole or not spans or size - 2 * edge < _FEWEST_LEFT_OUT:
                 yield each
             else:
-                yield Span(each.start, each.start + edge, each.kind)
-                yield Span(each.end - edge, each.end, each.kind)
+                yield Difference(each.start, each.start + edge, each.kind)
+                yield Difference(each.end - edge, each.end, each.kind)
         at = end

@@ -9,7 +9,7 @@ from typing import Any
 
 from esdedup.analysis.explain import MOST_ON_PAGE
 from esdedup.models import FIELD, Document
-from esdedup.review.difference import Piece, differences, pieces
+from esdedup.review.difference import TextPiece, differences, pieces
 from esdedup.sketch.sketch import normalised_digests
 from esdedup.stores.fields import text_at, value_at
 from esdedup.stores.judgements import Judgement
@@ -31,7 +31,7 @@ class Shown:
     """
 
     id: str
-    pieces: tuple[Piece, ...]
+    pieces: tuple[TextPiece, ...]
     characters: int
     fields: tuple[tuple[str, str], ...] = ()
 
@@ -103,7 +103,7 @@ def snippet(document: Document, meta: IndexMeta) -> str:
     return line if whole else f"{line[:_SNIPPET]}…"
 
 
-def _shown(document: Document, text: tuple[Piece, ...], fields: Sequence[str]) -> Shown:
+def _shown(document: Document, text: tuple[TextPiece, ...], fields: Sequence[str]) -> Shown:
     characters = sum(len(piece.text) + piece.left_out for piece in text)
     beside = tuple((name, in_words(value_at(document.source, name))) for name in fields)
     return Shown(document.id, text, characters, beside)

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from esdedup.review.difference import Span, differences, pieces
+from esdedup.review.difference import Difference, differences, pieces
 from esdedup.sketch.scheme import Scheme
 
 SCHEME = Scheme()
@@ -63,7 +63,7 @@ def test_no_differing_character_is_left_unmarked() -> None:
 
 def test_excerpts_keep_the_differences() -> None:
     text = "x" * 5_000 + "here" + "y" * 5_000
-    found = pieces(text, [Span(5_000, 5_004, "differs")], 1_500, whole=False)
+    found = pieces(text, [Difference(5_000, 5_004, "differs")], 1_500, whole=False)
     assert [(each.kind, len(each.text), each.left_out) for each in found] == [
         ("", 100, 0),
         ("", 0, 4_800),
@@ -77,7 +77,7 @@ def test_excerpts_keep_the_differences() -> None:
         (text[:1_500], "", 0),
         ("", "", len(text) - 1_500),
     )
-    shown = pieces(text, [Span(0, 10_004, "differs")], 9_000, whole=True)
+    shown = pieces(text, [Difference(0, 10_004, "differs")], 9_000, whole=True)
     assert shown == ((text[:9_000], "differs", 0), ("", "", 1_004))
 
 
