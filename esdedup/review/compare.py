@@ -29,12 +29,12 @@ class Compare:
         review, index = self.review, self.review.index
         left, right = review.document(asked.id("left")), review.document(asked.id("right"))
         found = index.explain(left.id, right.id)
-        judgement = index.judgements().between(left.id, right.id)
+        judgement, whole = index.judgements().between(left.id, right.id), "whole" in asked.given
         return review.page(
             asked,
             "compare.html",
             pair=found,
-            sides=pair_of(left, right, index.meta, review.show, whole=True),
+            sides=pair_of(left, right, index.meta, review.show, whole=whole),
             similarity=measured(found.similarity, None, equal=found.duplicates),
             judgement=judgement,
             outdated=judgement is not None and changed(judgement, (left, right), index.meta),

@@ -74,11 +74,12 @@ _STATUS: tuple[tuple[type[EsdedupError], int], ...] = (
 @dataclass(frozen=True)
 class Asked:
     """A request. given: values of the query and of the form, by name. fragment: htmx asks for a
-    part of a page."""
+    part of a page. back: the path of the page that it came from, if that is one of ours."""
 
     path: str
     given: Mapping[str, str]
     fragment: bool = False
+    back: str | None = None
 
     def text(self, name: str, default: str = "") -> str:
         """Return the value of a name."""
@@ -199,7 +200,9 @@ class Review:
     def refusal(self, asked: Asked, status: int, message: str) -> Response:
         """Return a page that says why there is no answer."""
         template = "error_fragment.html" if asked.fragment else "error.html"
-        answer = self.page(asked, template, status=status, message=message, number=status)
+        answer = self.page(
+            asked, template, status=status, message=message, number=status, back=asked.back
+        )
         if asked.fragment and asked.path.startswith("/judge/"):
             # The pair stays with its buttons, so that its keys work again when the fault is over.
             answer.headers["hx-retarget"] = "#said"
@@ -230,7 +233,9 @@ class Review:
         except ValueError:
             raise UsageError(f"too many values: use at most {_MOST_VALUES:,}") from None
         path = request.scope["path"].removeprefix(self.root)
-        return Asked(path, dict(given), request.headers.get("hx-request") == "true")
+        _, ours, back = request.headers.get("referer", "").partition(f"{self.root}/")
+        fragment = request.headers.get("hx-request") == "true"
+        return Asked(path, dict(given), fragment, f"{self.root}/{back}" if ours else None)
 
     def _endpoint(self, handler: Handler, changes: bool) -> Callable[[Request], Any]:
         def answer(request: Request, body: bytes) -> Response:

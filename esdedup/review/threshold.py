@@ -7,7 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 from starlette.responses import Response
 
-from esdedup.analysis.judging import AtThreshold, Pool, changing, drawn_of, estimates, more_wanted
+from esdedup.analysis.judging import (
+    AtThreshold,
+    Interval,
+    Pool,
+    changing,
+    drawn_of,
+    estimates,
+    more_wanted,
+)
 from esdedup.exceptions import UsageError
 from esdedup.review.judge import Drawing, waiting
 from esdedup.review.pages import Asked, Review
@@ -15,6 +23,10 @@ from esdedup.review.texts import measured
 from esdedup.stores.judgements import Judgements
 
 _STEP = 0.02
+_TOO_WIDE = 0.9
+"""An interval of this width says nothing."""
+_FIRST = 20
+"""Judgements on one side of the threshold before the number of further ones is estimated."""
 _MOST_PAIRS = 30
 """Pairs on the page that would change sides."""
 
@@ -61,7 +73,7 @@ class Threshold:
             many=len(sides),
             between=pool.total(low, high),
             exact=None if listed is None else listed.groups.duplicates,
-            percent=percent,
+            share=in_percent,
             measured=measured,
         )
 
@@ -81,23 +93,40 @@ class Threshold:
         return None
 
 
-def percent(share: float) -> str:
-    """Return a share in percent. Only all is 100."""
-    return f"{100 * share:.1f}" if share in (0.0, 1.0) else f"{min(99.9, 100 * share):.1f}"
+def in_percent(found: Interval | None) -> tuple[str, str]:
+    """Return a share in percent, of which only all is 100, and its interval, in words."""
+    if found is None or found.high - found.low > _TOO_WIDE:
+        return "unknown", ""
+    value, low, high = (
+        f"{100 * share:.1f}" if share in (0.0, 1.0) else f"{min(99.9, 100 * share):.1f}"
+        for share in found
+    )
+    return f"{value}%", f"{low} to {high}%"
 
 
 def _advice(here: AtThreshold, pool: Pool, judgements: Judgements) -> list[str]:
-    """The judgements that are still needed, in words, if there are pairs to judge."""
+    """The judgements that are still needed, in words."""
     judged = {(each.left, each.right) for each in judgements.pairs}
     left = [pair.similarity >= here.threshold for pair in pool.pairs if pair[:2] not in judged]
     above, at = sum(left), here.threshold
     named = [
-        ("precision", here.precision, here.above, above, f"of similarity {at:g} or more"),
-        ("recall", here.recall, here.below, len(left) - above, f"of less similarity than {at:g}"),
+        ("precision", here.precision, here.above, above, f"{at:g} or more"),
+        ("recall", here.recall, here.below, len(left) - above, f"less than {at:g}"),
     ]
-    return [
-        f"For {name} at {at:g} to within 5 percentage points, judge about {more:,} more"
-        f" pair{'' if more == 1 else 's'} {where}"
-        for name, interval, count, most, where in named
-        if (more := min(most, more_wanted(interval, count)))
-    ]
+    advice = []
+    for name, interval, count, rest, where in named:
+        more = more_wanted(interval, count)
+        pairs = f"pairs of similarity {where}"
+        if not more:
+            continue
+        if not rest:
+            drawn = f"all {count:,} drawn {pairs} are judged"
+            advice.append(f"{name.capitalize()} at {at:g} can't be estimated better: {drawn}")
+        elif count < _FIRST:
+            first = f"For {name} at {at:g}, judge {_FIRST} {pairs}: {count:,} so far"
+            advice.append(f"{first}. The number of further ones is estimated then")
+        else:
+            few = f", and only {rest:,} are left" if rest < more else ""
+            within = f"For {name} at {at:g} to within 5 percentage points"
+            advice.append(f"{within}, about {more:,} more {pairs} are needed{few}")
+    return advice

@@ -294,10 +294,12 @@ def test_a_result_says_that_only_the_query_has_other_words(visit: Callable[..., 
 def test_errors_are_plain_pages(visit: Callable[..., Visitor], path: str, status: int) -> None:
     visitor = visit()
     visitor.settled("/groups")
-    answer = visitor.get(path)
+    back = f"{visitor.review.root}/groups?sort=likeness&page=1"
+    answer = visitor.get(path, headers={"referer": OWN + back})
     assert answer.status_code == status
     assert 'role="alert"' in answer.text
     assert "Traceback" not in answer.text
+    assert path.startswith("/search") or f'href="{html.escape(back)}">Back</a>' in answer.text
 
 
 @pytest.mark.parametrize(
