@@ -16,6 +16,7 @@ from esdedup.exceptions import UsageError
 from esdedup.sketch import banding
 from esdedup.sketch.banding import SWAPS
 from esdedup.sketch.kinds.bands import Banded
+from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.tokens import MAX_TOKENS
 from esdedup.text.arrays import F64, I64, Ragged, offsets_of, ranges
@@ -246,8 +247,9 @@ class Choice:
     """Bands and rows that reach the recall, with their cost.
 
     tokens: of a document, those of segments and single values included. bytes: of a document,
-    estimated. terms: of a query by bands, with `banding.SWAPS`. recall_at_threshold: chance that
-    such a query meets a document exactly at the threshold. expected: by such a query. chosen: True
+    estimated. terms: of a query by bands at the threshold, with the default recall.
+    recall_at_threshold: chance that such a query meets a document exactly at the threshold.
+    expected: by such a query. chosen: True
     for the choice of `banding.choose_banding`, or of the given rows.
     """
 
@@ -285,9 +287,10 @@ def choices(
         made = banded.banded_by(bands, each)
         whole = scheme.replaced(made)
         size = bytes_a_document(whole)
-        chance = banding.candidate_probability(threshold, bands, each, SWAPS)
-        expected = expectation(neighbours, threshold, made, SWAPS)
-        terms = bands * banding.probes(each, SWAPS)
+        swaps = made.swaps(Limits(threshold=threshold))
+        chance = banding.candidate_probability(threshold, bands, each, swaps)
+        expected = expectation(neighbours, threshold, made, swaps)
+        terms = bands * banding.probes(each, swaps)
         tokens = sum(one.tokens for one in whole.sketches)
         found.append(Choice(made, tokens, terms, size, chance, expected, each == wanted))
     if not any(choice.chosen for choice in found):

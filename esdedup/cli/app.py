@@ -33,7 +33,6 @@ COMMANDS = {
         "stop": ("stats", "Show or change the stop list of an index."),
         "drop": ("list", "Delete an index with its documents, after asking."),
         "scheme": ("scheme", "Choose the parameters of an index, and show their recall and cost."),
-        "tune": ("tune", "Choose bands and rows, and show their recall and cost."),
         "help": ("help", "Show all options of a command, or those of connections."),
     },
     "For an index that other programs write to": {

@@ -18,7 +18,7 @@ COMMANDS = [
     "group --table", "explain 1 2", "explain 1 2 --table", "report", "report --table", "dedup",
     "dedup --table", "stats", "stats --hot 2 --table", "stop --over 1 --yes",
     "dedup --apply --action delete --yes", "undo log --yes", "scheme", "scheme --table",
-    "tune --sample 20", "tune --sample 20 --table", "--help", "index --help", "--version",
+    "scheme --sample 20", "scheme --sample 20 --table", "--help", "index --help", "--version",
 ]  # fmt: skip
 
 pytestmark = pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")

@@ -41,7 +41,7 @@ LOCAL = {
     "stats": [["stats", "--hot", "2"]],
     "stop": [["stop", ".U0DeO"], ["stop", "--clear"]],
     "report": [["report", "--hot", "1"]],
-    "tune": [["tune", "--sample", "20"]],
+    "scheme --sample": [["scheme", "--sample", "20"]],
 }
 CLUSTER = {
     "attach": [["attach"]],

@@ -123,7 +123,7 @@ SCENARIOS = (
     reading("pairs", "pairs -i INDEX"),
     reading("stats", "stats -i INDEX --hot 3"),
     reading("report", "report -i INDEX -o report.html"),
-    reading("tune", "tune --sample 5 -i INDEX -o tuned.json"),
+    reading("scheme", "scheme --sample 5 -i INDEX -o tuned.json"),
     Scenario("group", filled, ["group -i INDEX"]),
     reading("dedup", "dedup -i INDEX"),
     Scenario("dedup-mark", filled, [f"{APPLY} mark"]),

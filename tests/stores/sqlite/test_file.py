@@ -231,7 +231,7 @@ def test_a_page_of_zeros_is_told(ours: Path) -> None:
         ("UPDATE \"documents:news\" SET source = '5' WHERE id = 'd4'", ["explain d4 d5"]),
         (
             "UPDATE \"documents:news\" SET source = x'ff' WHERE id = 'd4'",
-            ["explain d4 d5", "tune --sample 20"],
+            ["explain d4 d5", "scheme --sample 20"],
         ),
         ('DELETE FROM "listed:news"', ["similar --id d4", "stats --hot 1"]),
         ("UPDATE esdedup_indices SET meta = '{'", ["stats"]),
@@ -252,7 +252,7 @@ def test_rows_that_we_did_not_write_are_told(ours: Path, change: str, commands: 
 def test_numbers_with_great_gaps_take_no_time(ours: Path) -> None:
     """As deleted documents leave them, or a damage."""
     target = ["--index", "news", "--db", str(ours)]
-    commands = [["pairs"], ["stats", "--hot", "3"], ["tune", "--sample", "20"]]
+    commands = [["pairs"], ["stats", "--hot", "3"], ["scheme", "--sample", "20"]]
     expected = [len(run_command(*command, *target).out) for command in commands]
     db = sqlite3.connect(ours)
     db.execute("UPDATE \"documents:news\" SET number = 1 << 60 WHERE id = 'd59'")
