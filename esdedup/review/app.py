@@ -1,13 +1,17 @@
-"""The application: all routes, and the files of the pages."""
+"""The application: all routes, the files of the pages, and the server on this machine."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+import os
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
+import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -15,6 +19,7 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route
 
 from esdedup.analysis.html import environment, shared
+from esdedup.exceptions import UsageError
 from esdedup.groups.groups import Grouping
 from esdedup.index import Index, Place
 from esdedup.review.compare import Compare
@@ -22,15 +27,22 @@ from esdedup.review.decide import Decide
 from esdedup.review.decisions import Decisions
 from esdedup.review.found import Found
 from esdedup.review.groups import Groups
-from esdedup.review.jobs import Jobs
+from esdedup.review.jobs import Job, Jobs
 from esdedup.review.judge import Drawing, Judge
 from esdedup.review.pages import Review
 from esdedup.review.search import Search
+from esdedup.review.security import Guard
 from esdedup.review.threshold import Threshold
 from esdedup.stores.connection import Connection
 
 _RETRY_SECONDS = 5.0
 """Time in which a page sends a failed request to a cluster again."""
+_ADDRESS = "127.0.0.1"
+_LARGEST_HEAD = 64 << 10
+_GRACE_SECONDS = 1
+"""Time to finish requests at the end."""
+_JOB_SECONDS = 30.0
+"""Time for a job to end after its step, such as a page of documents to delete."""
 _TYPES = {
     "style.css": "text/css",
     "review.css": "text/css",
@@ -68,7 +80,6 @@ def review_of(
         index=index,
         scheme=index.scheme.id,
         open=opened,
-        grouping=grouping,
         write=write,
         show=tuple(show),
         folder=Path.cwd(),
@@ -85,7 +96,7 @@ def application(review: Review) -> Starlette:
         environment("esdedup.review", "templates").get_template(name)
     drawing = Drawing(review)
     search, compare, groups = Search(review), Compare(review), Groups(review)
-    judge, decide = Judge(review, drawing), Decide(review)
+    judge, threshold, decide = Judge(review, drawing), Threshold(review, drawing), Decide(review)
     get, post = review.get, review.post
     search.prepare()
     routes = [
@@ -106,9 +117,11 @@ def application(review: Review) -> Starlette:
         post("/judge/undo", judge.undo),
         post("/judge/draw", judge.draw, changes=False),
         get("/judgements.jsonl", judge.export),
-        get("/threshold", Threshold(review, drawing).show),
+        get("/threshold", threshold.show),
+        post("/threshold/use", threshold.use, changes=False),
         get("/decide", decide.show),
         get("/decide/confirm", decide.confirm),
+        get("/duplicates.csv", decide.duplicates),
         post("/decide/run", decide.run),
         post("/decide/undo", decide.undo),
         get("/progress", review.working),
@@ -137,3 +150,43 @@ def _read(name: str) -> str:
     if name == "style.css":
         return shared(name)
     return files("esdedup.review").joinpath("static", name).read_text("utf-8")
+
+
+def serve(review: Review, port: int, started: Callable[[str], None]) -> Job | None:
+    """Serve the pages until Ctrl-C.
+
+    port: 0 for any free one. started: gets the URL with the token, when the port is open.
+
+    Returns the job that was stopped at the end, or is still at work, if there is one. Raises
+    UsageError if the port is taken.
+    """
+    try:
+        listening = socket.create_server((_ADDRESS, port))
+    except OSError as error:
+        raise UsageError(
+            f"--port {port}: {os.strerror(error.errno or 0)}: choose another"
+        ) from error
+    with listening:
+        # Inherited by each connection; otherwise a page may wait 40 ms for an acknowledgement.
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        port = listening.getsockname()[1]
+        guard = Guard(application(review), port, review.root)
+        config = uvicorn.Config(
+            guard,
+            http="h11",
+            ws="none",
+            lifespan="off",
+            access_log=False,
+            log_level="error",
+            server_header=False,
+            proxy_headers=False,
+            # An id in an address may be long.
+            h11_max_incomplete_event_size=_LARGEST_HEAD,
+            timeout_graceful_shutdown=_GRACE_SECONDS,
+        )
+        started(guard.url)
+        with suppress(KeyboardInterrupt):
+            uvicorn.Server(config).run(sockets=[listening])
+        stopped = review.jobs.stop(_JOB_SECONDS)
+        review.index.close()
+    return stopped

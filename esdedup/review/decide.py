@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import glob
+import csv
+import io
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,20 +14,20 @@ from starlette.responses import Response
 
 from esdedup.exceptions import EsdedupError, UsageError
 from esdedup.models import Failure
-from esdedup.removal.log import Action, LogReader, RunHeader
+from esdedup.removal.log import Action
 from esdedup.removal.remove import DedupReport
 from esdedup.removal.undo import UndoReport
 from esdedup.review.found import Listed
-from esdedup.review.groups import warnings_of
+from esdedup.review.groups import described, rules_of, warnings_of
+from esdedup.review.history import History, logs_of
 from esdedup.review.jobs import Job
 from esdedup.review.pages import Asked, NotThere, Review
-from esdedup.stores.private_files import file_name
 from esdedup.text.characters import message_of
 
 RUNNING = "Removing duplicates"
 UNDOING = "Restoring"
-_LOGS = 20
-"""Earlier runs on the page, the last ones."""
+_EXAMPLES = 10
+"""Groups on the page, the largest and the least similar ones."""
 _FAILURES = 20
 """Failures of a run on the page, the first ones."""
 _IN_WORDS: dict[Action, str] = {"delete": "deleted", "mark": "marked", "move": "moved"}
@@ -55,22 +56,18 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Log:
-    """The log of an earlier run. fault: the reason for which it can't be undone here, or None."""
-
-    path: Path
-    header: RunHeader | None
-    fault: str | None
-
-
-@dataclass(frozen=True)
 class Plan:
-    """The numbers of a run. bytes: about those that go, and those of the index."""
+    """What a run would do. bytes: about those that go, and those of the index. rules, judged: how
+    documents are grouped, in words. warnings: sentences to read before that is believed."""
 
     groups: int
     duplicates: int
     documents: int
     bytes: tuple[int, int]
+    rules: str
+    judged: str
+    warnings: list[str]
+    by_distance: bool
 
 
 @dataclass(frozen=True)
@@ -79,32 +76,49 @@ class Decide:
 
     review: Review
     runs: list[Run] = field(default_factory=list)
+    history: History = field(default_factory=History)
     turn: threading.Lock = field(default_factory=threading.Lock)
 
     def show(self, asked: Asked) -> Response:
-        """Show the plan, the runs of this session, and the logs of earlier ones."""
+        """Show the plan, the last run of this session, and all runs whose logs are here."""
         review, found = self.review, self.review.found
         listed = found.listed()
         error = found.ready() if listed is None and not self.runs else None
+        logs, more = self.history.logs(review, changes=sum(run.ended for run in self.runs))
         working = review.jobs.current
-        logs = self._logs()
+        by_size = [] if listed is None else range(min(_EXAMPLES, len(listed)))
+        by_likeness = [] if listed is None else listed.by_likeness[:_EXAMPLES].tolist()
         return review.page(
             asked,
             "decide.html",
             plan=None if listed is None else self._plan(listed),
-            warnings=[] if listed is None else warnings_of(review, listed),
-            judged="" if listed is None else str(listed.groups.judged),
+            largest=None if listed is None else described(review, listed, by_size),
+            farthest=None if listed is None else described(review, listed, by_likeness),
             decided=found.decided,
             outdated=found.outdated,
             error=error,
             working=working,
             refreshing=working is not None,
-            runs=[*reversed(self.runs)],
+            run=self.runs[-1] if self.runs else None,
             most=_FAILURES,
-            logs=[log for path in logs[:_LOGS] if (log := self._log(path)) is not None],
-            more_logs=len(logs[_LOGS:]),
+            logs=logs,
+            more_logs=more,
             folder=str(review.folder),
         )
+
+    def duplicates(self, asked: Asked) -> Response:
+        """Return the documents of the plan as CSV."""
+        groups = self._listed().groups
+        out = io.StringIO()
+        writer = csv.writer(out)
+        measure = "distance" if groups.grouping.by_distance else "similarity"
+        writer.writerow(("id", "representative", measure))
+        for row in groups.duplicate_rows.tolist():
+            member = groups.member(row)
+            head = groups.ids[groups.representative[row]]
+            writer.writerow((member.id, head, getattr(member, measure)))
+        headers = {"content-disposition": 'attachment; filename="duplicates.csv"'}
+        return Response(out.getvalue(), 200, headers, "text/csv")
 
     def confirm(self, asked: Asked) -> Response:
         """Show the numbers of a run, and ask."""
@@ -118,8 +132,6 @@ class Decide:
             asked,
             "confirm.html",
             plan=plan,
-            warnings=warnings_of(self.review, listed),
-            judged=str(listed.groups.judged),
             action=action,
             done=_IN_WORDS[action],
             to=to,
@@ -162,8 +174,7 @@ class Decide:
     def undo(self, asked: Asked) -> Response:
         """Start to restore what a run removed."""
         name = asked.text("log")
-        path = next((each for each in self._logs() if each.name == name), None)
-        log = None if path is None else self._log(path)
+        log = next((each for each in logs_of(self.review) if each.path.name == name), None)
         if log is None:
             raise NotThere(f"there is no log {name!r} of this index in {self.review.folder}")
         if log.fault is not None:
@@ -241,24 +252,13 @@ class Decide:
         groups, statistics = listed.groups, self.review.found.statistics
         size, documents = (0, 1) if statistics is None else (statistics.bytes, statistics.documents)
         saved = size * groups.duplicates // max(1, documents)
-        return Plan(len(listed), groups.duplicates, len(groups.ids), (saved, size))
-
-    def _logs(self) -> list[Path]:
-        """The logs in the folder that have the index's name, the last one first."""
-        name = glob.escape(file_name(self.review.index.place.index))
-        files = self.review.folder.glob(f"{name}.dedup-*.zst")
-        # To open a pipe would wait for a writer.
-        return sorted((path for path in files if path.is_file()), reverse=True)
-
-    def _log(self, path: Path) -> Log | None:
-        """The log at a path; None if it is of another index."""
-        header = None
-        try:
-            reader = LogReader(path)
-            header = reader.header
-            if header.index != self.review.index.place.index:
-                return None
-            self.review.index.check_log(reader)
-        except EsdedupError as error:
-            return Log(path, header, message_of(str(error)))
-        return Log(path, header, None)
+        return Plan(
+            groups=len(listed),
+            duplicates=groups.duplicates,
+            documents=len(groups.ids),
+            bytes=(saved, size),
+            rules=rules_of(groups.grouping),
+            judged=str(groups.judged),
+            warnings=[*warnings_of(self.review, listed), *self.review.found.templates],
+            by_distance=groups.grouping.by_distance,
+        )

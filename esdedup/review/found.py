@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from esdedup.analysis.templates import template_warnings
 from esdedup.exceptions import UsageError
 from esdedup.groups.groups import Grouping, Groups
 from esdedup.index import Index
@@ -86,8 +87,9 @@ def row_of(ids: Sequence[str], id: str) -> int | None:
 class Found:
     """Find groups in the background, and keep them until they are found again.
 
-    run: number of times that they were found. statistics: of the index then. Groups that decisions
-    touch are formed again when the groups are next asked for.
+    grouping: how. run: number of times that they were found. statistics: of the index then.
+    templates: warnings of groups that look like templates. Groups that decisions touch are formed
+    again when the groups are next asked for.
     """
 
     def __init__(
@@ -98,11 +100,12 @@ class Found:
         jobs: Jobs,
         work: Path | None = None,
     ) -> None:
+        self.grouping = grouping
         self.run = 0
+        self.templates: list[str] = []
         self.statistics: Statistics | None = None
         self._index = index
         self._open = open
-        self._grouping = grouping
         self._jobs = jobs
         self._work = work
         self._turn = threading.Lock()
@@ -137,6 +140,15 @@ class Found:
     def state(self) -> str:
         """A text that changes with the groups."""
         return f"{self.run}.{self.decided}"
+
+    def use(self, threshold: float) -> None:
+        """Find groups by another threshold from now on. Raises UsageError while they are found."""
+        if self.finding:
+            raise UsageError("groups are being found: wait for them")
+        limits = replace(self.grouping.limits, threshold=threshold)
+        self.grouping = replace(self.grouping, limits=limits)
+        self.forget()
+        self.find()
 
     def find(self) -> Job:
         """Start to find groups, unless that is under way."""
@@ -211,12 +223,14 @@ class Found:
         # Decisions while it works may come too late for it.
         with self._turn:
             decisions, reasons = len(self._made), len(self._reasons)
+            grouping = self.grouping
         with self._open() as index:
-            groups = index.groups(work=self._work, on_step=job.on_step, grouping=self._grouping)
+            groups = index.groups(work=self._work, on_step=job.on_step, grouping=grouping)
             statistics = index.statistics()
+            templates = [*template_warnings(index.store, index.meta, groups)]
         listed = Listed.of(groups)
         with self._turn:
-            self._listed, self.statistics = listed, statistics
+            self._listed, self.statistics, self.templates = listed, statistics, templates
             self.run += 1
             del self._made[:decisions], self._reasons[:reasons]
             self._shown, self._touched = 0, []

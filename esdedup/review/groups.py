@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from esdedup.analysis.templates import in_group, warning_of
 from esdedup.exceptions import UsageError
+from esdedup.groups.groups import Grouping
 from esdedup.review.found import Listed, row_of
 from esdedup.review.pages import Asked, NotThere, Review
 from esdedup.review.texts import Sides, alone, changed, measured, pair_of, snippet
@@ -25,7 +26,7 @@ _SORTS = {"size": "Size", "likeness": "Least similarity"}
 
 
 @dataclass(frozen=True)
-class _Row:
+class GroupRow:
     """A group in the list."""
 
     id: str
@@ -72,7 +73,7 @@ class Groups:
             asked,
             "groups.html",
             listed=listed,
-            rows=self._rows(listed, some.tolist()),
+            rows=described(review, listed, some.tolist()),
             warnings=warnings_of(review, listed),
             sort=sort,
             sorts=_SORTS,
@@ -145,18 +146,6 @@ class Groups:
             asked, "groups.html", listed=None, refreshing=error is None, error=error
         )
 
-    def _rows(self, listed: Listed, positions: Sequence[int]) -> list[_Row]:
-        index = self.review.index
-        ids = [listed.id(int(listed.heads[at])) for at in positions]
-        documents = {each.id: each for each in index.store.get(ids, [*index.meta.text_fields])}
-        rows = []
-        for at, id in zip(positions, ids, strict=True):
-            document = documents.get(id)
-            text = "It is gone" if document is None else snippet(document, index.meta)
-            far = _measure(listed, listed.members_of(at)[0], listed.farthest[at])
-            rows.append(_Row(id, int(listed.sizes[at]), far, text))
-        return rows
-
     def _members(
         self, head: str, listed: Listed, rows: Sequence[int], judgements: Judgements
     ) -> list[_Member]:
@@ -200,6 +189,41 @@ class Groups:
             "together": at is not None and at == listed.group_of(id),
             "shown": known and self.review.found.outdated is None,
         }
+
+
+def described(review: Review, listed: Listed, positions: Sequence[int]) -> list[GroupRow]:
+    """Return some groups, each with the beginning of its representative's text."""
+    index = review.index
+    ids = [listed.id(int(listed.heads[at])) for at in positions]
+    documents = {each.id: each for each in index.store.get(ids, [*index.meta.text_fields])}
+    rows = []
+    for at, id in zip(positions, ids, strict=True):
+        document = documents.get(id)
+        text = "It is gone" if document is None else snippet(document, index.meta)
+        far = _measure(listed, listed.members_of(at)[0], listed.farthest[at])
+        rows.append(GroupRow(id, int(listed.sizes[at]), far, text))
+    return rows
+
+
+def rules_of(grouping: Grouping) -> str:
+    """Return how documents are grouped, and which of them stay, in words."""
+    limits, keep = grouping.limits, grouping.keep
+    if grouping.exact:
+        found = "Documents with equal texts, once normalised, form a group"
+    else:
+        alike = f"a Jaccard similarity of {limits.threshold:g} or more"
+        if grouping.by_distance:
+            alike = f"a Hamming distance of {limits.distance} bits or less"
+        leader = grouping.method == "leader"
+        to = "to their representative" if leader else "along a chain of documents"
+        found = f"Documents with {alike} {to} form a group"
+    if keep.by == "length":
+        stays = f"the {keep} text"
+    elif keep.by == "field":
+        stays = f"the {'greatest' if keep.last else 'least'} {keep.field}"
+    else:
+        stays = f"the {keep} id"
+    return f"{found}. Of each group, the document with {stays} stays, unless one was chosen by hand"
 
 
 def warnings_of(review: Review, listed: Listed) -> list[str]:

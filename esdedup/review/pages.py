@@ -126,15 +126,14 @@ class Review:
     """The state that all pages share.
 
     index: for the pages; threads may use it at the same time. scheme: its id at the start. open:
-    opens the index once more, for long work in a job. grouping: how to find groups. write: changes
-    are allowed. show: fields that are shown beside texts. folder: of the logs. found: the groups
-    that were found. root: the path of all pages, which no other program knows.
+    opens the index once more, for long work in a job. write: changes are allowed. show: fields that
+    are shown beside texts. folder: of the logs. found: the groups that were found. root: the path
+    of all pages, which no other program knows.
     """
 
     index: Index
     scheme: str
     open: Callable[[], Index]
-    grouping: Grouping
     write: bool
     show: tuple[str, ...]
     folder: Path
@@ -142,6 +141,11 @@ class Review:
     found: Found
     decisions: Decisions
     root: str = field(default_factory=lambda: f"/{secrets.token_urlsafe(16)}")
+
+    @property
+    def grouping(self) -> Grouping:
+        """How groups are found."""
+        return self.found.grouping
 
     def get(self, path: str, handler: Handler) -> Route:
         """Return the route of a page, which changes nothing."""

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from esdedup.exceptions import UsageError
 from esdedup.models import Document, Query
+from esdedup.review.history import paths_of
 from esdedup.review.jobs import Job
 from esdedup.review.pages import Asked, NotThere, Review
 from esdedup.review.texts import Sides, measured, pair_of
@@ -61,8 +62,16 @@ class Search:
             self.review.jobs.start(_PREPARING, work)
 
     def form(self, asked: Asked) -> Response:
-        """Show the form, without results."""
-        return self._page(asked)
+        """Show the form, with the numbers of the index and the steps."""
+        review = self.review
+        steps = {
+            "documents": review.index.statistics().documents,
+            "groups": review.found.listed(),
+            "judged": len(review.index.judgements().pairs),
+            "runs": len(paths_of(review)),
+            "threshold": review.grouping.limits.threshold,
+        }
+        return self._page(asked, steps=steps)
 
     def ask(self, asked: Asked) -> Response:
         """Send the browser to the results.
@@ -142,6 +151,7 @@ class Search:
     def _page(self, asked: Asked, **values: Any) -> Response:
         """Show the form, with results or an error."""
         page: dict[str, Any] = {"found": None, "warnings": [], "error": None, "waiting": False}
+        page["steps"] = None
         return self.review.page(
             asked,
             "search.html",

@@ -72,10 +72,21 @@ class Threshold:
             known=sum(each.judgement is not None for each in sides),
             many=len(sides),
             between=pool.total(low, high),
+            usable=self.drawing.of_groups,
             exact=None if listed is None else listed.groups.duplicates,
             share=in_percent,
             measured=measured,
         )
+
+    def use(self, asked: Asked) -> Response:
+        """Find groups by another threshold, in this session."""
+        if not self.drawing.of_groups:
+            raise UsageError("groups are not found by Jaccard similarity")
+        threshold = asked.share("threshold", None)
+        if threshold is None or not 0.0 < threshold <= 1.0:
+            raise UsageError("name a threshold above 0, up to 1")
+        self.review.found.use(threshold)
+        return self.review.redirect("/groups")
 
     def _note(self, pool: Pool) -> str | None:
         """How the threshold of the groups differs from that of this page, if it does."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import html
 import os
 import re
@@ -50,6 +51,12 @@ DOCUMENTS = [
     {"id": "zh", "text": "今天下午三点，市图书馆举行读书会，欢迎大家参加。"},
 ]
 FIELDS = {"a1": {"city": "Bern"}, "b1": {"city": "Aarau", "link": "javascript:alert(1)"}}
+NAMES = ["Ada", "Ben", "Cleo", "Dan", "Eve", "Finn", "Gus", "Hal", "Ida", "Jan", "Kim", "Leo"]
+SAME = "is due for the yearly service of the pump at the house by the lake, paid to our office"
+TEMPLATE = [
+    {"id": f"t{number}", "text": f"Dear {name}, {number * 37} francs {SAME} before May"}
+    for number, name in enumerate(NAMES)
+]
 CHANGING = [
     "/verdict?left=a1&right=a2&verdict=different",
     "/verdict/undo?left=a1&right=a2",
@@ -528,6 +535,91 @@ def test_a_run_and_its_undo_give_back_the_same_index(
     assert {id: each.document for id, each in whole(visitor).items()} == before
 
 
+def test_the_plan_says_what_it_does(visit: Callable[..., Visitor], tmp_path: Path) -> None:
+    with esdedup.open(tmp_path / "index.db") as index:
+        index.add(TEMPLATE)
+    visitor = visit(write=True, grouping={"keep": "newest:city", "method": "components"})
+    page = visitor.settled("/decide")
+    rules = (
+        "Documents with a Jaccard similarity of 0.6 or more along a chain of documents form a"
+        " group. Of each group, the document with the greatest city stays"
+    )
+    confirm = visitor.get("/decide/confirm?action=delete").text
+    for each in (page, confirm):
+        assert rules in each
+        assert "The group of t0 (12 documents) looks like a template" in html.unescape(each)
+    assert "will be deleted" in confirm
+    assert links(page, "/group?")[0] == "/group?id=t0"
+    answer = visitor.get("/duplicates.csv")
+    assert answer.headers["content-type"].startswith("text/csv")
+    rows = [*csv.reader(answer.text.splitlines())]
+    assert rows[0] == ["id", "representative", "similarity"]
+    assert {(id, head) for id, head, _ in rows[1:]} >= {("b2", "b1"), ("t1", "t0")}
+    assert all(0.0 < float(value) <= 1.0 for *_, value in rows[1:])
+
+
+def test_a_chosen_threshold_is_used(visit: Callable[..., Visitor]) -> None:
+    visitor = visit()
+    visitor.settled("/groups")
+    assert members(visitor.get("/group?id=a1").text) == ["a2", "a3"]
+    visitor.settled("/threshold")
+    page = visitor.get("/threshold?other=0.95").text
+    (use,) = links(page, "/threshold/use")
+    visitor.post(use)
+    assert "No two documents are similar enough" in visitor.settled("/groups")
+    assert "similarity of 0.95 or more" in visitor.settled("/decide")
+    assert "0.95 now" in visitor.get("/").text
+    for path in ("/threshold/use", "/threshold/use?threshold=0", "/threshold/use?threshold=2"):
+        assert visitor.post(path).status_code == 400
+
+
+def test_home_has_the_numbers_and_the_steps(visit: Callable[..., Visitor], folder: Path) -> None:
+    visitor = visit(write=True)
+    page = visitor.get("/").text
+    assert "8 documents, groups are not found yet" in page
+    visitor.settled("/groups")
+    visitor.post("/verdict?left=b1&right=b2&verdict=different")
+    (run,) = links(visitor.get("/decide/confirm?action=mark").text, "/decide/run")
+    visitor.post(run)
+    visitor.settled("/decide")
+    visitor.post("/groups/find")
+    visitor.settled("/groups")
+    page = visitor.get("/").text
+    assert "8 documents, 3 duplicates in 2 groups" in page
+    assert "1 pairs judged" in page
+    assert "1 runs so far" in page
+
+
+def test_the_history_says_what_is_left_of_each_run(
+    visit: Callable[..., Visitor], folder: Path
+) -> None:
+    visitor = visit(write=True)
+    visitor.settled("/groups")
+    (run,) = links(visitor.get("/decide/confirm?action=delete").text, "/decide/run")
+    visitor.post(run, data={"word": "delete"})
+    visitor.settled("/decide")
+
+    def history() -> str:
+        return re.sub("<[^>]*>", "", visitor.settled("/decide").partition('id="logs"')[2])
+
+    assert "4 documents deleted" in history()
+    (log,) = folder.glob("*.zst")
+    visitor.review.index.add([DOCUMENTS[1]])
+    # A run that was killed has no end.
+    cut = folder / "documents.dedup-00.jsonl.zst"
+    blocks = log.read_bytes().split(b"\x28\xb5\x2f\xfd")
+    cut.write_bytes(b"\x28\xb5\x2f\xfd".join(blocks[:-1]))
+    text = history()
+    assert "3 of 4 documents still deleted; the run was interrupted" in text
+    page = visitor.get("/decide").text
+    undo = next(each for each in links(page, "/decide/undo") if log.name in each)
+    visitor.post(undo)
+    visitor.settled("/decide")
+    page = history()
+    assert page.count("undone, all 4 documents") == 2
+    assert not links(visitor.get("/decide").text, "/decide/undo")
+
+
 def test_only_logs_of_this_index_are_undone(visit: Callable[..., Visitor], folder: Path) -> None:
     visitor = visit(write=True)
     visitor.settled("/groups")
@@ -617,13 +709,8 @@ def test_a_port_that_is_taken_and_an_index_that_is_not_there(tmp_path: Path) -> 
 def test_a_group_that_looks_like_a_template_is_told(
     visit: Callable[..., Visitor], tmp_path: Path
 ) -> None:
-    words = "is due for the yearly service of the pump at the house by the lake, paid to our office"
-    names = ["Ada", "Ben", "Cleo", "Dan", "Eve", "Finn", "Gus", "Hal", "Ida", "Jan", "Kim", "Leo"]
     with esdedup.open(tmp_path / "index.db") as index:
-        index.add(
-            {"id": f"t{number}", "text": f"Dear {name}, {number * 37} francs {words} before May"}
-            for number, name in enumerate(names)
-        )
+        index.add(TEMPLATE)
     visitor = visit()
     visitor.settled("/groups")
     assert "looks like a template" in visitor.get("/group?id=t0").text

@@ -38,8 +38,7 @@ def review_command(
     of group and dedup respect. Without --write it changes nothing.
     """
     try:
-        from esdedup.review.app import review_of
-        from esdedup.review.server import serve
+        from esdedup.review.app import review_of, serve
     except ImportError as error:
         raise MissingExtra("the page needs more: pip install 'esdedup[review]'") from error
     with target.open() as index:
