@@ -17,6 +17,8 @@ from click.core import ParameterSource
 from esdedup.arguments import Setting, from_settings, settings_of
 from esdedup.exceptions import PermissionDenied, UsageError
 
+QUIET = "esdedup.quiet"
+"""The entry of the context that --quiet sets."""
 WHERE = "Index: -i NAME, and --db FILE or --url URL. See: esdedup help connection"
 _OTHER_NAMES = {
     "add": ["index"],
@@ -189,6 +191,17 @@ def command_of(name: str, call: Callable[..., Any]) -> Command:
         }
         call(**arguments, **defaults | given)
 
+    if any(isinstance(each, Option) and each.panel for each in params):
+        params.append(
+            Option(
+                ["--quiet"],
+                is_flag=True,
+                rare=True,
+                expose_value=False,
+                callback=lambda context, _, value: context.meta.update({QUIET: value}),
+                help="Show no progress.",
+            )
+        )
     return Command(name, callback=run, help=inspect.cleandoc(call.__doc__ or ""), params=params)
 
 

@@ -6,7 +6,9 @@ Texts and ids of documents may hold anything: control characters are shown, not 
 from __future__ import annotations
 
 import json
+import math
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import Any, Literal
 
 import click
 
+from esdedup.cli.command import QUIET
 from esdedup.cli.options import sketch_of
 from esdedup.exceptions import EsdedupError, InputError, UsageError
 from esdedup.groups.constraints import JudgedCounts
@@ -33,6 +36,8 @@ _ENCODERS = {plain: json.JSONEncoder(ensure_ascii=plain) for plain in (False, Tr
 _KEPT_WIDTH = 22
 _LEAST_LINE = 10
 _SNIPPET = 80
+SECONDS_A_LINE = 30.0
+"""Between lines of progress without a terminal."""
 
 
 def count(number: int, one: str, many: str | None = None) -> str:
@@ -217,8 +222,11 @@ def can_answer() -> bool:
 
 def agreed(question: str, yes: bool) -> bool:
     """Ask a question on a terminal, and return the answer; True without asking if `yes` is set."""
-    if yes or not can_answer():
-        return yes
+    if yes:
+        return True
+    if not can_answer():
+        message(f"{question} Not a terminal: pass --yes to confirm")
+        return False
     # Imported at use: it takes longer than the rest of a command's start.
     import typer
 
@@ -251,14 +259,18 @@ def resumable(before: Callable[[], str], otherwise: str = "") -> Iterator[None]:
 def progress(
     title: str, total: int | None, of: str = "documents"
 ) -> Iterator[tuple[Advance, Documents]]:
-    """Show a bar on standard error with rate and time left, if that is a terminal.
+    """Show on standard error how far a job is: a bar on a terminal, elsewhere a line now and then.
 
-    total: the steps of the bar, or None if they are not known. of: noun of the count. Yields
-    two functions: one that advances the bar by a number of steps, one that sets the number of
-    documents done.
+    --quiet shows nothing. total: the steps of the bar, or None if they are not known. of: noun of
+    the count. Yields two functions: one that advances the bar by a number of steps, one that sets
+    the number of documents done.
     """
-    if not sys.stderr.isatty():
+    if click.get_current_context().meta.get(QUIET):
         yield (lambda _: None), (lambda _: None)
+        return
+    if not sys.stderr.isatty():
+        lines = _Lines(title, total, of)
+        yield lines.advance, lines.show
         return
     from rich.console import Console
     from rich.progress import (
@@ -291,9 +303,42 @@ def progress(
         yield (lambda steps: bar.advance(task, steps)), done
 
 
+class _Lines:
+    """Prints how far a job is, at most every 30 seconds."""
+
+    def __init__(self, title: str, total: int | None, of: str) -> None:
+        self._title, self._total, self._of = title, total, of
+        self._begun = self._printed = time.monotonic()
+        self._steps = 0
+
+    def advance(self, steps: int) -> None:
+        self._steps += steps
+
+    def show(self, documents: int) -> None:
+        """Print a line if one is due. documents: done so far."""
+        now = time.monotonic()
+        if now - self._printed < SECONDS_A_LINE:
+            return
+        self._printed, passed = now, now - self._begun
+        line = f"{self._title}: {documents:,}"
+        # The steps of a job may be bytes.
+        if self._total is not None and self._steps == documents:
+            line += f" of {self._total:,}"
+        line += f" {self._of}, {documents / passed:,.0f}/s"
+        if self._total and self._steps:
+            left = passed * max(0, self._total / self._steps - 1)
+            line += f", {min(1, self._steps / self._total):.0%}, about {_duration(left)} left"
+        message(line)
+
+
+def _duration(seconds: float) -> str:
+    minutes = math.ceil(seconds / 60)
+    return f"{minutes} min" if minutes < 100 else f"{seconds / 3600:.1f} h"
+
+
 @contextmanager
 def steps() -> Iterator[Callable[[str, int, int], None]]:
-    """Show a bar for each step, on a terminal. Yields a function of its name, done, and total."""
+    """Show the progress of each step. Yields a function of its name, done, and total."""
     with ExitStack() as stack:
         current: tuple[str, Advance, Documents] | None = None
         reached = 0

@@ -347,4 +347,4 @@ def test_options_that_do_not_go_with_edges(
         alone = run_command("group", *target, "--format", "csv")
     assert (ran.status, alone.status) == (2, 2)
     assert said in ran.err
-    assert "--format and --encoding require --edges" in alone.err
+    assert "--edge-fields and --format require --edges" in alone.err

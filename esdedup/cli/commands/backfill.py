@@ -1,22 +1,36 @@
-"""esdedup backfill: compute the tokens of documents that an index holds already."""
+"""esdedup backfill, switch: compute tokens of documents that an index holds already."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+import json
 from pathlib import Path
 
 from click.exceptions import Exit
 
-from esdedup.admin.backfill import Effort, OnUpdate, backfill, plan_backfill
+from esdedup.admin.backfill import BackfillPlan, Effort, backfill, plan_backfill
+from esdedup.admin.switch import complete, empty_former, fill_next, plan_switch
 from esdedup.arguments import setting
 from esdedup.cli import output
 from esdedup.cli.files import dead_letters
-from esdedup.cli.options import ClusterTarget, as_json, dead_letter, dry_run, max_rate, workers
+from esdedup.cli.options import (
+    ClusterTarget,
+    as_json,
+    dead_letter,
+    dry_run,
+    max_rate,
+    scheme,
+    scheme_in,
+    text_field,
+    workers,
+    yes,
+)
+from esdedup.cli.output import count, message
 from esdedup.exceptions import StoreError
 from esdedup.records.dead_letters import DeadLetterFile, dead_letter_path
 from esdedup.records.files import BadRecord
+from esdedup.stores import Cluster
 from esdedup.stores.changes import ChangeReport
+from esdedup.stores.mapping import index_mapping
 
 
 def backfill_command(
@@ -39,7 +53,7 @@ def backfill_command(
     with target.connected() as cluster:
         plan = plan_backfill(cluster, target.index, stale=stale)
         for obstacle in plan.left_out:
-            output.message(f"Skipped: {obstacle}")
+            message(f"Skipped: {obstacle}")
         if not plan.indices:
             raise StoreError(f"no index behind {plan.named.name!r} can be filled as it is")
         if dry_run:
@@ -47,22 +61,84 @@ def backfill_command(
             return
         path = dead_letter or dead_letter_path(target.index)
         with dead_letters(path) as letters:
-            report = run(partial(backfill, cluster, plan, effort), plan.waiting, letters)
+            report = _fill(cluster, plan, effort, letters)
+        now = 0 if stale else plan_backfill(cluster, target.index).waiting
+    # Documents without a text never get tokens.
+    left = max(0, now - report.without_text - report.failed)
     left_out = {obstacle.index for obstacle in plan.left_out}
     title = f"{plan.named.kind.capitalize()} {plan.named.name!r}, scheme {plan.meta.scheme.id}"
-    show(report, title, len(left_out), target, as_json)
+    _show(report, title, len(left_out), target, as_json)
     if report.failures:
-        output.message(f"{output.count(report.failed, 'document')} not updated: see {path}")
-    if report.failures or plan.left_out:
+        message(f"{count(report.failed, 'document')} not updated: see {path}")
+    if left and not plan.left_out:
+        message(f"{count(left, 'document')} without tokens came meanwhile: run this again")
+    if report.failures or plan.left_out or left:
         raise Exit(1)
 
 
-def run(
-    work: Callable[[OnUpdate], ChangeReport], waiting: int, letters: DeadLetterFile
+def switch_command(
+    target: ClusterTarget,
+    scheme: Path | None = scheme(),
+    text_field: list[str] | None = text_field(),
+    workers: int = workers(),
+    max_rate: float | None = max_rate(),
+    keep: bool = setting(False, "Leave the old tokens in place for now."),
+    yes: bool = yes(),
+    as_json: bool | None = as_json(),
+) -> None:
+    """Change the scheme or text field of an index in use.
+
+    Example: esdedup switch --index news --scheme new.json
+
+    The new tokens are filled in beside the old ones. Searches use them when all are there. Then
+    the old ones are removed, after asking. Run the same command again to resume an interrupted run.
+    """
+    wanted, effort = scheme_in(scheme), Effort(workers, max_rate)
+    path = dead_letter_path(target.index)
+    with target.connected() as cluster, dead_letters(path) as letters:
+        plan = plan_switch(cluster, target.index, wanted, text_field)
+        if plan.stage == "done":
+            message(f"{target.index!r} has scheme {plan.meta.scheme.id} already")
+            return
+
+        def fill(filling: BackfillPlan) -> ChangeReport:
+            report = _fill(cluster, filling, effort, letters)
+            if report.failures:
+                message(f"The documents that were not updated: see {letters.path}")
+            return report
+
+        following = plan.following
+        if plan.stage == "begin":
+            message(f"From scheme {plan.meta.scheme.id} in the field {plan.meta.field!r}")
+            message(f"to scheme {following.scheme.id} in the field {following.field!r}:")
+            message(json.dumps(index_mapping(following)["properties"]))
+        if plan.stage in ("begin", "fill"):
+            total = fill_next(cluster, plan, fill, message)
+            _show(total, f"Scheme {following.scheme.id} of {plan.name!r}", 0, target, as_json)
+            complete(cluster, plan)
+            if plan.meta.stop:
+                message(
+                    f"The stop list ({count(len(plan.meta.stop), 'token')}) was of the old scheme"
+                    " and is empty now: esdedup stats --hot shows the large buckets of the new one"
+                )
+            message(f"Searches use scheme {following.scheme.id} from now on")
+        if keep:
+            return
+        forgetting = plan_backfill(cluster, plan.name, former=True)
+        field, documents = forgetting.meta.former, count(forgetting.waiting, "document")
+        question = f"Remove the old tokens, in the field {field!r}, from {documents}?"
+        if not output.agreed(question, yes):
+            return
+        report = empty_former(cluster, plan, forgetting, fill, message)
+        _show(report, f"Field {field!r} of {plan.name!r}, emptied", 0, target, as_json)
+
+
+def _fill(
+    cluster: Cluster, plan: BackfillPlan, effort: Effort, letters: DeadLetterFile
 ) -> ChangeReport:
-    """Run with a progress bar, and report the counts if it stops early."""
+    """Fill with a progress bar, and report the counts if it stops early."""
     total = ChangeReport()
-    with output.progress("Filling", waiting) as (advance, documents):
+    with output.progress("Filling", plan.waiting) as (advance, documents):
 
         def on_update(done: ChangeReport) -> None:
             nonlocal total
@@ -72,14 +148,14 @@ def run(
 
         try:
             with output.resumable(lambda: f"{total.read} documents read, {total.written} written"):
-                total = work(on_update)
+                total = backfill(cluster, plan, effort, on_update)
         finally:
             for failure in {failure.id: failure for failure in total.failures}.values():
                 letters(BadRecord(failure.id, 0, "", failure.reason))
     return total
 
 
-def show(
+def _show(
     report: ChangeReport, title: str, left_out: int, target: ClusterTarget, as_json: bool | None
 ) -> None:
     """Print the report on standard output."""

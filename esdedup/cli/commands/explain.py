@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from esdedup.analysis.explain import CONTEXT, MOST_ON_PAGE, ExplainedSegments, Explanation
+from esdedup.analysis.explain import CONTEXT, MOST_ON_PAGE, Explanation
 from esdedup.arguments import setting
 from esdedup.cli import output
 from esdedup.cli.options import Target, as_json
@@ -18,8 +18,6 @@ from esdedup.text.highlight import MarkedText
 _MOST = 20_000
 """Characters of each text on a terminal."""
 _SHARED = "black on green"
-_DIFFERS = "bold red"
-_BITS_A_LINE = 64
 
 
 def explain_command(
@@ -64,8 +62,6 @@ def _show(pair: Explanation) -> None:
     output.print_table([("", "text"), ("", "text")], facts)
     width = None if sys.stdout.isatty() else output.WIDTH_WITHOUT_TERMINAL
     console = Console(width=width, highlight=False)
-    if pair.segments is not None:
-        _show_bits(console, pair.segments)
     marks = _marks(console)
     example = _shared("like this", marks)
     console.print(Text.assemble("Shared ", pair.units, " are shown ", example, ":"))
@@ -87,29 +83,9 @@ def _warn_of_rest(where: str, pair: Explanation, most: int) -> None:
             )
 
 
-def _show_bits(console: Console, segments: ExplainedSegments) -> None:
-    """Print both fingerprints, and a third line that points at the differing bits."""
-    lines: list[Text] = []
-    bits = 0
-    for block in segments.blocks:
-        # No block spans two words of 64 bits.
-        if bits % _BITS_A_LINE == 0:
-            lines += Text(), Text(), Text(style=_DIFFERS)
-        else:
-            for line in lines[-3:]:
-                line.append(" ")
-        bits += len(block.left)
-        for left, right in zip(block.left, block.right, strict=True):
-            style = _DIFFERS if left != right else ""
-            lines[-3].append(left, style)
-            lines[-2].append(right, style)
-            lines[-1].append("^" if left != right else " ")
-    console.print(Text("\n").join(lines), "", sep="\n", overflow="fold")
-
-
 def _marks(console: Console) -> tuple[str, str]:
     """Brackets for shared words if the terminal shows no colours, else nothing."""
-    if console.color_system is not None:
+    if console.color_system is not None and not console.no_color:
         return "", ""
     return ("[[", "]]") if output.only_plain() else ("⟦", "⟧")
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from click.exceptions import Exit
@@ -16,21 +16,21 @@ from esdedup.arguments import setting
 from esdedup.cli import options, output
 from esdedup.cli.files import FileOptions, dead_letters, named_files, total_bytes
 from esdedup.cli.options import Target
-from esdedup.cli.output import Documents, capital, count, message
+from esdedup.cli.output import capital, count, message
 from esdedup.cli.result_files import ResultFile, write_rows
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.groups.constraints import JudgedCounts
 from esdedup.groups.groups import Grouping, Groups, check_for_edges
 from esdedup.groups.marks import wanted_marks
-from esdedup.pairing.comparison import Basis
 from esdedup.pairing.edges import EDGE_FIELDS, EdgeCounts, Edges, edges_in
 from esdedup.records.dead_letters import DeadLetterFile, dead_letter_path
 from esdedup.records.files import BadRecord, Format, Record
-from esdedup.search.buckets import Capped
 from esdedup.search.warnings import without_tokens
-from esdedup.sketch.limits import Limits
-from esdedup.stores.changes import ChangeReport
 from esdedup.stores.connection import Connection
+
+if TYPE_CHECKING:
+    from esdedup.spark.group_index import IndexGroups
+    from esdedup.spark.pairs import SparkReport
 
 _LARGEST = 10
 _IDS = 20
@@ -52,7 +52,6 @@ class EdgeOptions:
     format: Format | None = setting(
         None, "Format of the edges.", rare=True, show_default="by the file's ending"
     )
-    encoding: str | None = setting(None, "Encoding of the edges.", rare=True, show_default="UTF-8")
 
     def check(self, grouping: Grouping) -> list[str]:
         """Return the files. Raises UsageError if one can't be read, or options conflict."""
@@ -60,9 +59,9 @@ class EdgeOptions:
             check_for_edges(grouping)
             if len(set(self._fields)) != 2:
                 raise UsageError(f"--edge-fields {self.edge_fields}: name two, as {_EDGE_FIELDS}")
-            return named_files(self.edges, self.format, self.encoding)
+            return named_files(self.edges, self.format)
         if self != EdgeOptions(edges=self.edges):
-            raise UsageError("--edge-fields, --format and --encoding require --edges")
+            raise UsageError("--edge-fields and --format require --edges")
         return []
 
     def read(self, files: list[str], letters: DeadLetterFile) -> tuple[Edges | None, int]:
@@ -76,9 +75,18 @@ class EdgeOptions:
             failed += 1
             letters(record)
 
+        def records() -> Iterator[Record | BadRecord]:
+            read_so_far = 0
+            advice = "name the fields of the two ids by --edge-fields"
+            of = FileOptions(format=self.format)
+            for chunk in of.chunks(files, self._fields, advance, (), as_json=False, advice=advice):
+                found = list(chunk.records())
+                yield from found
+                read_so_far += len(found)
+                done(read_so_far)
+
         with output.progress("Reading edges", total_bytes(files), "edges") as (advance, done):
-            records = self._records(files, advance, done)
-            edges = edges_in(records, dead_letter, self._fields)
+            edges = edges_in(records(), dead_letter, self._fields)
         if not len(edges):
             # An empty file would remove all groups.
             raise UsageError("--edges: the files hold no pair of ids: nothing was changed")
@@ -87,18 +95,6 @@ class EdgeOptions:
     @property
     def _fields(self) -> list[str]:
         return [name for name in self.edge_fields.split(",") if name]
-
-    def _records(
-        self, files: list[str], advance: output.Advance, done: Documents
-    ) -> Iterator[Record | BadRecord]:
-        of = FileOptions(format=self.format, encoding=self.encoding)
-        advice = "name the fields of the two ids by --edge-fields"
-        read_so_far = 0
-        for chunk in of.chunks(files, self._fields, advance, (), as_json=False, advice=advice):
-            records = list(chunk.records())
-            yield from records
-            read_so_far += len(records)
-            done(read_so_far)
 
 
 def group_command(
@@ -138,6 +134,7 @@ def group_command(
     elif master is not None:
         raise UsageError("--master requires --engine spark")
     wants_json = output.wants_json(as_json)
+    groups: Groups | None = None
     with (
         target.open() as index,
         dead_letters(dead_letter or dead_letter_path(target.index)) as letters,
@@ -150,32 +147,30 @@ def group_command(
         edges, failed = edge_options.read(edge_files, letters)
         if engine == "spark":
             job = collapse_ready, work, dry_run, master, 0 if wants_json else _LARGEST
-            found = _on_spark(target, grouping, *job)
+            on_spark = _on_spark(target, grouping, *job)
+            marks, missed = on_spark.marks, on_spark.missed
+            loss: SparkReport | Groups = on_spark.compared
+            largest = on_spark.largest
+            numbers = _numbers(on_spark.compared.documents, on_spark.sizes)
         else:
-            folder = Path(work) if work else index.place.work_folder("group")
             with output.steps() as on_step:
+                same: dict[str, Any] = {"edges": edges, "on_step": on_step, "grouping": grouping}
+                same["work"] = Path(work) if work else index.place.work_folder("group")
                 if dry_run:
-                    groups = index.groups(
-                        edges=edges, work=folder, on_step=on_step, grouping=grouping
-                    )
-                    found = _Summary.of(groups, None, index.missed(groups))
+                    groups, marks = index.groups(**same), None
+                    missed = index.missed(groups)
                 else:
-                    report = index.group(
-                        collapse_ready=collapse_ready,
-                        edges=edges,
-                        work=folder,
-                        on_step=on_step,
-                        grouping=grouping,
-                    )
-                    groups = report.groups
-                    found = _Summary.of(groups, report.marks, report.missed)
-        marks = found.marks
+                    report = index.group(collapse_ready=collapse_ready, **same)
+                    groups, marks, missed = report.groups, report.marks, report.missed
+            loss, largest = groups, [] if wants_json else _largest(groups)
+            numbers = _numbers(len(groups.ids), Counter(groups.sizes.tolist()))
         for failure in marks.failures if marks is not None else ():
             letters(BadRecord(failure.id, 0, "", failure.reason))
-    output.report_judged(found.judged)
-    output.warn_after(found.recall, found.capped, found.limits)
+    judged = JudgedCounts() if groups is None else groups.judged
+    output.report_judged(judged)
+    output.warn_after(loss.recall, loss.capped, grouping.limits)
     unwritten: StoreError | None = None
-    if results.output is not None:
+    if groups is not None and results.output is not None:
         try:
             _write(groups, results.output, collapse_ready)
             place["output"] = str(results.output.resolve())
@@ -183,9 +178,16 @@ def group_command(
             # The index may have been changed already, which is reported first.
             unwritten = error
     if wants_json:
-        output.print_json({**_as_json(found, failed), **place})
+        numbers |= {"capped_buckets": loss.capped.buckets, "expected_recall": loss.recall}
+        numbers |= {**asdict(loss.basis), "judged": asdict(judged)}
+        if groups is not None and groups.edges is not None:
+            numbers["edges"] = {**asdict(groups.edges), "failed": failed}
+        if marks is not None:
+            names = ("written", "unchanged", "stale", "failed")
+            numbers |= {name: getattr(marks, name) for name in names}
+        output.print_json({**numbers, **place})
     else:
-        _show(found, where)
+        _show(numbers, largest, where)
     if marks is not None:
         written = count(marks.written, "document")
         message(f"{written} written, {marks.unchanged:,} unchanged")
@@ -196,54 +198,19 @@ def group_command(
             )
         if marks.untold:
             message(f"{marks.failed:,} failed, of which {letters.path} has {len(marks.failures):,}")
-    if found.missed:
+    if missed:
         message(
-            f"{count(found.missed, 'document')} missed: they were added or changed after the others"
+            f"{count(missed, 'document')} missed: they were added or changed after the others"
             " had been read (run this again), or several indices behind the name have their ids"
         )
-    _tell_edges(found, failed)
+    if groups is not None and groups.edges is not None:
+        _report_edges(groups.edges)
     if failed:
         message(f"{count(failed, 'record')} without two ids: see {letters.path}")
     if unwritten is not None:
         raise unwritten
-    if failed or (marks is not None and marks.failed):
+    if failed or (marks is not None and (marks.failed or (marks.stale and not marks.settled))):
         raise Exit(1)
-
-
-@dataclass(frozen=True)
-class _Summary:
-    """The groups that an engine found, in numbers.
-
-    sizes: numbers of groups, by their number of documents. largest: the number of documents, the
-    representative and some duplicates. marks: what was written, None for a dry run.
-    """
-
-    documents: int
-    sizes: Mapping[int, int]
-    largest: Sequence[tuple[int, str, Sequence[str]]]
-    limits: Limits
-    capped: Capped
-    recall: float | None
-    basis: Basis
-    marks: ChangeReport | None
-    missed: int
-    edges: EdgeCounts | None = None
-    judged: JudgedCounts = JudgedCounts()  # noqa: RUF009
-
-    @staticmethod
-    def of(groups: Groups, marks: ChangeReport | None, missed: int) -> _Summary:
-        """The numbers of groups that this process found."""
-        largest = [
-            (len(group.members) + 1, group.representative, [each.id for each in group.members])
-            for group in itertools.islice(groups, _LARGEST)
-        ]
-        numbers = len(groups.ids), Counter(groups.sizes.tolist()), largest, groups.grouping.limits
-        loss = groups.capped, groups.recall, groups.basis
-        return _Summary(*numbers, *loss, marks, missed, groups.edges, groups.judged)
-
-    @property
-    def duplicates(self) -> int:
-        return sum((size - 1) * groups for size, groups in self.sizes.items())
 
 
 def _check_for_spark(
@@ -270,13 +237,13 @@ def _on_spark(
     dry_run: bool,
     master: str | None,
     largest: int,
-) -> _Summary:
+) -> IndexGroups:
     # It takes half a second, and may not be installed.
     from esdedup.spark.group_index import group_index
     from esdedup.spark.session import started
 
     with started(f"esdedup group {target.index}", master) as spark:
-        found = group_index(
+        return group_index(
             spark,
             target.connection(),
             target.index,
@@ -286,24 +253,17 @@ def _on_spark(
             largest=largest,
             work=work,
         )
-    compared = found.compared
-    loss = compared.capped, compared.recall, compared.basis
-    numbers = compared.documents, found.sizes, found.largest
-    return _Summary(*numbers, grouping.limits, *loss, found.marks, found.missed)
 
 
-def _tell_edges(found: _Summary, failed: int) -> None:
-    """Report what became of the edges, if there are any."""
-    if (edges := found.edges) is None:
-        return
+def _report_edges(edges: EdgeCounts) -> None:
     counts = {
         "distinct": edges.distinct,
         "of a document with itself": edges.loops,
         "with an id that no document with tokens has": edges.unknown,
     }
-    told = ", ".join(f"{number:,} {of}" for of, number in counts.items() if number)
+    found = ", ".join(f"{number:,} {of}" for of, number in counts.items() if number)
     below = count(edges.below, "pair of texts is", "pairs of texts are")
-    message(f"{count(edges.given, 'edge')}: {told or 'none'}; {below} below the threshold")
+    message(f"{count(edges.given, 'edge')}: {found or 'none'}; {below} below the threshold")
 
 
 def _write(groups: Groups, path: Path, collapse_ready: bool) -> None:
@@ -321,40 +281,37 @@ def _write(groups: Groups, path: Path, collapse_ready: bool) -> None:
     write_rows(path, {"id": str, "group": str, "original": str, measure: kind}, rows())
 
 
-def _as_json(found: _Summary, failed: int) -> dict[str, Any]:
-    numbers: dict[str, Any] = {
-        "documents": found.documents,
-        "groups": sum(found.sizes.values()),
-        "duplicates": found.duplicates,
-        "sizes": {str(size): number for size, number in sorted(found.sizes.items())},
-        "capped_buckets": found.capped.buckets,
-        "expected_recall": found.recall,
-        **asdict(found.basis),
-        "judged": asdict(found.judged),
+def _numbers(documents: int, sizes: Mapping[int, int]) -> dict[str, Any]:
+    """Return the counts of groups. sizes: numbers of groups, by their number of documents."""
+    return {
+        "documents": documents,
+        "groups": sum(sizes.values()),
+        "duplicates": sum((size - 1) * number for size, number in sizes.items()),
+        "sizes": {str(size): number for size, number in sorted(sizes.items())},
     }
-    if found.edges is not None:
-        numbers["edges"] = {**asdict(found.edges), "failed": failed}
-    if (report := found.marks) is not None:
-        numbers |= {"written": report.written, "unchanged": report.unchanged}
-        numbers |= {"stale": report.stale, "failed": report.failed}
-    return numbers
 
 
-def _show(found: _Summary, where: str) -> None:
+def _largest(groups: Groups) -> list[tuple[int, str, list[str]]]:
+    """Return documents, representative and duplicates of the largest groups."""
+    return [
+        (len(group.members) + 1, group.representative, [each.id for each in group.members])
+        for group in itertools.islice(groups, _LARGEST)
+    ]
+
+
+def _show(
+    numbers: Mapping[str, Any], largest: Sequence[tuple[int, str, Sequence[str]]], where: str
+) -> None:
     output.print_table(
         [("documents per group", "number"), ("groups", "number")],
-        [(f"{size:,}", f"{number:,}") for size, number in sorted(found.sizes.items())],
-        title=f"{capital(where)}: {count(found.duplicates, 'duplicate')} in"
-        f" {count(sum(found.sizes.values()), 'group')}, of {count(found.documents, 'document')}",
+        [(f"{int(size):,}", f"{number:,}") for size, number in numbers["sizes"].items()],
+        title=f"{capital(where)}: {count(numbers['duplicates'], 'duplicate')} in"
+        f" {count(numbers['groups'], 'group')}, of {count(numbers['documents'], 'document')}",
     )
-    rows = [
-        (f"{size:,}", representative, ", ".join(ids[:_IDS]))
-        for size, representative, ids in found.largest
-    ]
+    rows = [(f"{size:,}", kept, ", ".join(ids[:_IDS])) for size, kept, ids in largest]
     if rows:
         output.print_table(
             [("documents", "number"), ("representative", "key"), ("ids of duplicates", "line")],
             rows,
         )
-        groups = sum(found.sizes.values())
-        output.warn(output.shown(len(rows), groups, "group", "--output writes all"))
+        output.warn(output.shown(len(rows), numbers["groups"], "group", "--output writes all"))

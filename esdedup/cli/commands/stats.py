@@ -1,4 +1,4 @@
-"""esdedup stats, stop: show what an index holds, and change its stop list."""
+"""esdedup list, stats, stop, drop: show what there is, change a stop list, delete an index."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from click.exceptions import Exit
+
 from esdedup.analysis.describe import describe
 from esdedup.arguments import setting
 from esdedup.cli import output
 from esdedup.cli.options import Target, as_json, yes
 from esdedup.cli.output import capital, count, message
 from esdedup.exceptions import UsageError
-from esdedup.index import Index
+from esdedup.index import Index, indices
 from esdedup.search.hot_buckets import MOST_COUNTED, HotBucket, HotBuckets
 from esdedup.stores.stop_list import stop_entries, stopped_tokens
 
@@ -120,7 +122,6 @@ def stop_command(
             buckets = f"{'this' if len(found) == 1 else 'these'} {count(len(found), 'bucket')}"
             question = f"Leave {buckets} out of all searches of {target.index!r}?"
             if found and not output.agreed(question, yes):
-                message(f"{question} Not a terminal: pass --yes to confirm")
                 return
         if remove:
             gone = set(stop_entries(remove, scheme))
@@ -178,3 +179,45 @@ def _show_list(index: Index, as_json: bool) -> None:
         output.print_table([("token", "key"), ("documents", "number")], shown)
     else:
         message("The stop list is empty")
+
+
+def list_command(target: Target, as_json: bool | None = as_json()) -> None:
+    """List the indices of a file or a cluster.
+
+    Example: esdedup list --db news.db
+
+    Shows the documents and the scheme of each index that has esdedup's fields.
+    """
+    found = indices(target.where)
+    if output.wants_json(as_json):
+        for each in found:
+            line = {"index": each.name, "documents": each.documents, "scheme_id": each.scheme}
+            output.print_json(line)
+    elif found:
+        columns: list[tuple[str, output.Kind]] = [("index", "key"), ("documents", "number")]
+        rows = [
+            (each.name, f"{each.documents:,}", each.scheme)
+            if each.documents is not None and each.scheme is not None
+            else (each.name, "", "of another version of esdedup")
+            for each in found
+        ]
+        output.print_table([*columns, ("scheme", "key")], rows)
+    else:
+        message("No index")
+
+
+def drop_command(target: Target, yes: bool = yes()) -> None:
+    """Delete an index with its documents, after asking.
+
+    Example: esdedup drop -i news
+
+    Nothing restores it. To remove tokens from an index of yours, see esdedup switch.
+    """
+    with target.open() as index:
+        where, documents = capital(index.store.where), index.statistics().documents
+        message(f"{where}: {count(documents, 'document')}, scheme {index.scheme.id}")
+        if not output.agreed("Delete it with all its documents?", yes):
+            message("Nothing was changed")
+            raise Exit(1)
+        index.drop()
+    message(f"Deleted {where}")
