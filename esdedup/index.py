@@ -48,7 +48,7 @@ from esdedup.stores.judgements import (
     Judgements,
     Verdict,
     choose_representative,
-    forget_judgement,
+    forget_judgements,
     forget_representative,
     judge,
     read_judgements,
@@ -557,11 +557,12 @@ class Index:
 
         Raises UsageError for equal ids or another verdict, StoreError if a document has no text.
         """
-        return judge(self.store, self.meta, (_id(left), _id(right)), verdict, similarity, drawn)
+        pair = _id(left), _id(right)
+        return judge(self.store, self.meta, [pair], verdict, similarity, drawn)[0]
 
     def unjudge(self, left: str, right: str) -> None:
         """Remove the judgement on two documents, if there is one."""
-        forget_judgement(self.store, _id(left), _id(right))
+        forget_judgements(self.store, [(_id(left), _id(right))])
 
     def represent(self, id: str, instead_of: Sequence[str] = ()) -> None:
         """Let a document represent its group from now on.

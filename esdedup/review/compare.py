@@ -46,7 +46,7 @@ class Compare:
         review = self.review
         texts = review.text_of(left), review.text_of(right)
         similarity = compare(*texts, review.index.scheme).similarity
-        review.decisions.judge(left, right, verdict, similarity)
+        review.decisions.judge([(left, right)], verdict, similarity)
         return self._back(asked, left, right, judged=right)
 
     def undo(self, asked: Asked) -> Response:

@@ -9,24 +9,34 @@ from dataclasses import dataclass
 from esdedup.exceptions import UsageError
 from esdedup.index import Index
 from esdedup.review.found import Found
-from esdedup.stores.judgements import Judgement, Verdict, keep_judgement, stored_judgement
+from esdedup.stores.judgements import (
+    Judgement,
+    Verdict,
+    forget_judgements,
+    judge,
+    keep_judgements,
+    stored_judgements,
+)
 
 Pair = tuple[str, str]
 
 
 @dataclass(frozen=True, eq=False)
 class _Decision:
-    """A judgement of this session. earlier: the one that it replaced, of any session."""
+    """Judgements of this session, made at one time. earlier: those that they replaced."""
 
-    made: Judgement
-    earlier: Judgement | None
+    made: tuple[Judgement, ...]
+    earlier: tuple[Judgement, ...]
 
 
-def _acting(judgement: Judgement | None) -> tuple[str, Pair] | None:
-    """The part of a judgement that changes groups; None if it changes none."""
-    if judgement is None or judgement.verdict == "unsure":
-        return None
-    return judgement.verdict, judgement.digests
+def _pair_of(judgement: Judgement) -> Pair:
+    return judgement.left, judgement.right
+
+
+def _acting(judgements: Sequence[Judgement]) -> set[tuple[Pair, str, Pair]]:
+    """The parts of judgements that change groups."""
+    acting = (each for each in judgements if each.verdict != "unsure")
+    return {(_pair_of(each), each.verdict, each.digests) for each in acting}
 
 
 class Decisions:
@@ -40,64 +50,83 @@ class Decisions:
 
     def judge(
         self,
-        left: str,
-        right: str,
+        pairs: Sequence[Pair],
         verdict: Verdict,
         similarity: float | None = None,
         *,
         drawn: bool = False,
-    ) -> Judgement:
-        """Keep a judgement. Raises what `Index.judge` raises."""
+    ) -> list[Judgement]:
+        """Keep a verdict on some pairs of documents. Raises what `Index.judge` raises."""
+        store = self._index.store
         with self._turn:
-            earlier = stored_judgement(self._index.store, left, right)
-            made = self._index.judge(left, right, verdict, similarity, drawn=drawn)
-            self._made.append(_Decision(made, earlier))
+            earlier = stored_judgements(store, pairs)
+            made = judge(store, self._index.meta, pairs, verdict, similarity, drawn)
+            self._made.append(_Decision(tuple(made), tuple(earlier)))
         self._note_change(earlier, made)
         return made
 
+    def read(self, judgements: Sequence[Judgement]) -> int:
+        """Keep judgements of a file, unless newer ones are there; return how many are kept."""
+        with self._turn:
+            known = {_pair_of(each): each.judged for each in self._index.judgements().pairs}
+            newer = [each for each in judgements if each.judged > known.get(_pair_of(each), "")]
+            keep_judgements(self._index.store, newer)
+        if newer:
+            self._found.outdate("judgements were read from a file: find all groups again")
+        return len(newer)
+
     def undo(self, pair: Pair | None = None, judged: str = "") -> Pair | None:
-        """Undo the last judgement of this session, or the last one on a pair of documents.
+        """Undo the last decision of this session; with `pair` or `judged`, the last one of these.
 
         judged: the time of the judgement to undo; a form that is sent twice undoes one. The
-        judgement that it replaced holds again; one of an earlier session is removed.
+        judgements that it replaced hold again. One of an earlier session is removed.
 
-        Return the pair; None if nothing was judged in this session. Raises UsageError if another
-        client has judged the pair since.
+        Return the first pair; None if nothing was undone. Raises UsageError if another client has
+        judged one of the pairs since.
         """
+        store = self._index.store
         with self._turn:
             made = (
                 each
                 for each in reversed(self._made)
-                if pair is None or {each.made.left, each.made.right} == {*pair}
+                if judged in ("", each.made[0].judged)
+                and (pair is None or any({*_pair_of(one)} == {*pair} for one in each.made))
             )
-            if (last := next(made, None)) is not None:
-                pair = last.made.left, last.made.right
-            if pair is None:
-                return None
-            stored = stored_judgement(self._index.store, *pair)
-            if judged and (stored is None or stored.judged != judged):
-                return pair
-            earlier = None if last is None else last.earlier
-            if last is not None and stored != last.made:
-                self._made.remove(last)
-                raise UsageError(
-                    f"{pair[0]!r} and {pair[1]!r} were judged again by another client, so that"
-                    " nothing was undone: look at them again"
-                )
-            if earlier is not None:
-                keep_judgement(self._index.store, earlier)
+            last = next(made, None)
+            if last is not None:
+                pairs = [_pair_of(each) for each in last.made]
+            elif pair is not None:
+                pairs = [pair]
             else:
-                self._index.unjudge(*pair)
+                return None
+            stored = stored_judgements(store, pairs)
+            if last is None and judged not in ("", *(each.judged for each in stored)):
+                return pair
+            if last is not None and {*stored} != {*last.made}:
+                self._made.remove(last)
+                one, other = pairs[0]
+                raise UsageError(
+                    f"{one!r} and {other!r} were judged again by another client, so that nothing"
+                    " was undone: look at them again"
+                )
+            earlier = () if last is None else last.earlier
+            keep_judgements(store, earlier)
+            forget_judgements(store, {*pairs} - {_pair_of(each) for each in earlier})
             if last is not None:
                 self._made.remove(last)
         self._note_change(stored, earlier)
-        return pair
+        return pairs[0]
 
-    def _note_change(self, before: Judgement | None, after: Judgement | None) -> None:
-        """Note a judgement in place of another, if that may change groups."""
-        either = after or before
-        if either is not None and _acting(before) != _acting(after):
-            self._found.note(either.left, either.right)
+    def made_at(self, judged: str) -> int:
+        """Return the number of judgements of this session that were made at a time."""
+        with self._turn:
+            return sum(len(each.made) for each in self._made if each.made[0].judged == judged)
+
+    def _note_change(self, before: Sequence[Judgement], after: Sequence[Judgement]) -> None:
+        """Note judgements in place of others, if that may change groups."""
+        changed = _acting(before) ^ _acting(after)
+        if ids := {id for pair, *_ in changed for id in pair}:
+            self._found.note(*sorted(ids))
 
     def represent(self, id: str, members: Sequence[str]) -> None:
         """Let a document represent its group. members: ids of all documents of the group."""

@@ -12,6 +12,8 @@ from starlette.responses import Response
 from esdedup.analysis.templates import in_group, warning_of
 from esdedup.exceptions import UsageError
 from esdedup.groups.groups import Grouping
+from esdedup.groups.templates import split_templates
+from esdedup.pairing.verify import texts_in
 from esdedup.review.found import Listed, row_of
 from esdedup.review.pages import Asked, NotThere, Review
 from esdedup.review.texts import Sides, alone, changed, measured, pair_of, snippet
@@ -22,6 +24,8 @@ _GROUPS = 20
 """Groups on a page."""
 _MEMBERS = 10
 """Members on a page."""
+_MOST_APART = 5_000
+"""Pairs that are judged different at once: those of 100 documents."""
 _SORTS = {"size": "Size", "likeness": "Least similarity"}
 
 
@@ -40,6 +44,7 @@ class _Member:
     """A duplicate beside its representative. outdated: a text has changed since the judgement."""
 
     id: str
+    row: int
     measure: str
     sides: Sides | None
     judgement: Judgement | None
@@ -92,7 +97,14 @@ class Groups:
         judgements = review.index.judgements()
         place = {name: asked.text(name) or None for name in ("page", "at")}
         notice = self._notice(listed, judgements, id, asked.text("judged"))
-        common: dict[str, Any] = {"notice": notice, "id": id, "place": place}
+        split = asked.text("split")
+        common: dict[str, Any] = {
+            "notice": notice,
+            "id": id,
+            "place": place,
+            "split": split,
+            "apart": review.decisions.made_at(split),
+        }
         at = listed.group_of(id)
         if at is None:
             shown = alone(review.document(id), review.index.meta, review.show)
@@ -120,15 +132,65 @@ class Groups:
             warnings=[*self._template(listed, at), *warnings_of(review, listed)],
             outdated=review.found.outdated,
             chosen=head in judgements.representatives,
+            state=review.found.state,
             **common,
         )
 
-    def represent(self, asked: Asked) -> Response:
-        """Let a member represent its group."""
-        id, listed = asked.id("id"), self.review.found.listed()
+    def split(self, asked: Asked) -> Response:
+        """Judge many pairs of one group different at once.
+
+        how: "all" of its documents are different; "selected" ones are from the others, each named
+        by its row; or they fill a "template" differently.
+        """
+        review, id, how = self.review, asked.id("id"), asked.text("how")
+        at, listed = self._group(id)
+        if review.found.state != asked.text("state"):
+            raise UsageError("the group has changed since you saw it: look at it again")
+        rows = np.array([int(listed.heads[at]), *listed.members_of(at)])
+        ids = [listed.id(row) for row in rows.tolist()]
+        if how == "all":
+            part = np.arange(rows.size)
+        elif how == "selected":
+            part = np.array([f"row{row}" in asked.given for row in rows.tolist()]).astype(np.int64)
+        else:
+            texts = texts_in(review.index.store, review.index.meta.text_fields)
+            part = split_templates(
+                np.zeros(rows.size, np.int64),
+                lambda some: texts([ids[row] for row in some.tolist()]),
+                review.index.scheme,
+            )
+        left, right = np.nonzero(np.triu(part[:, None] != part))
+        if not left.size:
+            none = {"selected": "no document is selected: select some"}
+            raise UsageError(none.get(how, "these documents do not look like a template"))
+        if left.size > _MOST_APART:
+            raise UsageError(
+                f"these are {left.size:,} pairs, and at most {_MOST_APART:,} are judged at once:"
+                " choose a higher threshold, or split templates when groups are found"
+            )
+        pairs = [(ids[a], ids[b]) for a, b in zip(left.tolist(), right.tolist(), strict=True)]
+        made = review.decisions.judge(pairs, "different")
+        return review.redirect("/group", id=id, split=made[0].judged)
+
+    def undo_split(self, asked: Asked) -> Response:
+        """Undo the judgements of a split."""
+        id, judged = asked.id("id"), asked.text("judged")
+        if not judged or self.review.decisions.undo(judged=judged) is None:
+            raise UsageError("this was undone already")
+        return self.review.redirect("/group", id=id)
+
+    def _group(self, id: str) -> tuple[int, Listed]:
+        """The position of a document's group, and all groups. Raises NotThere if it has none."""
+        listed = self.review.found.listed()
         at = None if listed is None else listed.group_of(id)
         if listed is None or at is None:
             raise NotThere(f"{id!r} is in no group: find groups again")
+        return at, listed
+
+    def represent(self, asked: Asked) -> Response:
+        """Let a member represent its group."""
+        id = asked.id("id")
+        at, listed = self._group(id)
         members = [int(listed.heads[at]), *listed.members_of(at)]
         self.review.decisions.represent(id, [listed.id(row) for row in members])
         return self.review.redirect("/group", id=id)
@@ -159,7 +221,7 @@ class Groups:
             measure = _measure(listed, row, listed.groups.value[row])
             judgement = judgements.between(head, id)
             outdated = judgement is not None and changed(judgement, two, index.meta)
-            found.append(_Member(id, measure, sides, judgement, outdated))
+            found.append(_Member(id, row, measure, sides, judgement, outdated))
         return found
 
     def _template(self, listed: Listed, at: int) -> list[str]:

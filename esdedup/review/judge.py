@@ -130,7 +130,7 @@ class Judge:
         texts = [text_at(each.source, fields) or "" for each in documents.values()]
         similarity = compare(texts[0], texts[1], scheme).similarity
         drawn = ids in self.handed
-        self.review.decisions.judge(*ids, verdict, similarity, drawn=drawn)
+        self.review.decisions.judge([ids], verdict, similarity, drawn=drawn)
         # The page hides the similarity before the verdict.
         said = f"{_IN_WORDS[verdict]}, similarity {measured(similarity, None)}"
         return self._next(asked, said)
@@ -154,6 +154,17 @@ class Judge:
         headers = {"content-disposition": 'attachment; filename="judgements.jsonl"'}
         return Response("".join(lines), 200, headers, "application/x-ndjson")
 
+    def read(self, asked: Asked) -> Response:
+        """Keep the judgements of an export, unless newer ones are there."""
+        found = []
+        for number, line in enumerate(asked.text("lines").splitlines(), 1):
+            try:
+                found += [Judgement.from_json(json.loads(line))] if line.strip() else []
+            except (ValueError, RecursionError, UsageError) as error:
+                raise UsageError(f"line {number} is not a judgement: {error}") from error
+        kept = self.review.decisions.read(found)
+        return self.review.redirect("/judge", read=len(found), kept=kept)
+
     def _next(self, asked: Asked, said: str) -> Response:
         """Show the next pair. said: what became of the last one."""
         review = self.review
@@ -174,13 +185,20 @@ class Judge:
             pair=pair,
             judgement=judgement,
             outdated=len(outdated),
-            said=said,
+            said=said or self._read(asked),
             judged=judged,
             total=sum(judged.values()),
             threshold=self.drawing.threshold,
             pool=pool,
             fragment=asked.fragment,
         )
+
+    def _read(self, asked: Asked) -> str:
+        """What became of judgements that were read, in words."""
+        read, kept = asked.text("read"), asked.text("kept")
+        if not (read.isdecimal() and kept.isdecimal()):
+            return ""
+        return f"{kept} of {read} judgements were kept; the others have newer ones"
 
     def _first(
         self, pool: Pool, judgements: Judgements, outdated: frozenset[Judgement]

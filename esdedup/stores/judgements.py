@@ -165,55 +165,66 @@ def judged_elsewhere(store: Store) -> tuple[str, ...]:
 def judge(
     store: Store,
     meta: IndexMeta,
-    pair: tuple[str, str],
+    pairs: Sequence[tuple[str, str]],
     verdict: Verdict,
-    similarity: float | None,
+    similarity: float | None = None,
     drawn: bool = False,
-) -> Judgement:
-    """Store a judgement on two documents, given by id, and replace an earlier one.
+) -> list[Judgement]:
+    """Store a verdict on pairs of documents, given by id, and replace earlier ones on them.
 
-    Raises UsageError for equal ids, and StoreError if a document does not exist or has no text.
+    All have the same time. Raises UsageError for equal ids, and StoreError if a document does not
+    exist or has no text.
     """
-    left, right = sorted(pair, key=natural)
-    if left == right:
-        raise UsageError(f"{left!r} is given twice: judge two documents")
-    normalisation = meta.scheme.normalisation
-    digest_of = _digests(store, meta, (left, right), normalisation)
-    if missing := [id for id in (left, right) if id not in digest_of]:
+    sorted_pairs = [sorted(pair, key=natural) for pair in pairs]
+    for left, right in sorted_pairs:
+        if left == right:
+            raise UsageError(f"{left!r} is given twice: judge two documents")
+    normalisation, now = meta.scheme.normalisation, _now()
+    ids = dict.fromkeys(id for pair in sorted_pairs for id in pair)
+    digest_of = _digests(store, meta, ids, normalisation)
+    if missing := [id for id in ids if id not in digest_of]:
         raise StoreError(f"{store.where} has no document {missing[0]!r} with a text")
-    digests = digest_of[left], digest_of[right]
-    made = Judgement(left, right, verdict, digests, normalisation, similarity, _now(), drawn)
-    keep_judgement(store, made)
+    made = [
+        Judgement(
+            left,
+            right,
+            verdict,
+            (digest_of[left], digest_of[right]),
+            normalisation,
+            similarity,
+            now,
+            drawn,
+        )
+        for left, right in sorted_pairs
+    ]
+    keep_judgements(store, made)
     return made
 
 
-def stored_judgement(store: Store, one: str, other: str) -> Judgement | None:
-    """Return the stored judgement on two documents, given by id, or None.
+def stored_judgements(store: Store, pairs: Iterable[tuple[str, str]]) -> list[Judgement]:
+    """Return the stored judgements on some pairs of documents, given by id.
 
-    Raises UsageError if it has another form, and the errors of the store.
+    Raises UsageError if one has another form, and the errors of the store.
     """
     beside = store.beside(PREFIX + store.index)
     if beside.meta() is None:
-        return None
-    left, right = sorted((one, other), key=natural)
-    found = next(iter(beside.get([_id(left, right)])), None)
-    return None if found is None else Judgement.from_json(found.source)
+        return []
+    return [Judgement.from_json(each.source) for each in beside.get([_id_of(*p) for p in pairs])]
 
 
-def keep_judgement(store: Store, judgement: Judgement) -> None:
-    """Write a judgement; it is durable when this returns."""
-    _write(store, _id(judgement.left, judgement.right), judgement.to_json())
+def keep_judgements(store: Store, judgements: Iterable[Judgement]) -> None:
+    """Write judgements; they are durable when this returns."""
+    _write(store, {_id_of(each.left, each.right): each.to_json() for each in judgements})
 
 
-def forget_judgement(store: Store, one: str, other: str) -> None:
-    """Remove the judgement on two documents, given by id, if there is one."""
-    left, right = sorted((one, other), key=natural)
-    _remove(store, [_id(left, right)])
+def forget_judgements(store: Store, pairs: Iterable[tuple[str, str]]) -> None:
+    """Remove the judgements on some pairs of documents, given by id."""
+    _remove(store, [_id_of(*pair) for pair in pairs])
 
 
 def choose_representative(store: Store, id: str, instead_of: Sequence[str] = ()) -> None:
     """Let a document represent its group. instead_of: ids that represent theirs no longer."""
-    _write(store, _id(id), {"representative": id, "judged": _now()})
+    _write(store, {_id(id): {"representative": id, "judged": _now()}})
     _remove(store, [_id(each) for each in instead_of if each != id])
 
 
@@ -222,14 +233,17 @@ def forget_representative(store: Store, id: str) -> None:
     _remove(store, [_id(id)])
 
 
-def _write(store: Store, id: str, source: dict[str, Any]) -> None:
+def _write(store: Store, sources: Mapping[str, dict[str, Any]]) -> None:
+    if not sources:
+        return
     beside = store.beside(PREFIX + store.index)
     meta = beside.meta()
     if meta is None:
         # No tokens: scans find documents by the scheme.
         beside.create(IndexMeta(Scheme()), mapped=False)
         meta = beside.meta() or IndexMeta(Scheme())
-    report = beside.write([Document(id, {**source, FIELD: {"scheme": meta.scheme.id}})])
+    own = {FIELD: {"scheme": meta.scheme.id}}
+    report = beside.write([Document(id, source | own) for id, source in sources.items()])
     for failure in report.failures:
         raise StoreError(f"{beside.where}: the judgement was not stored: {failure.reason}")
     beside.refresh()
@@ -270,6 +284,11 @@ def _digests(
     with_text = {id: text for id, text in texts.items() if text is not None}
     _, digests = normalised_digests(list(with_text.values()), normalisation)
     return dict(zip(with_text, digests, strict=True))
+
+
+def _id_of(one: str, other: str) -> str:
+    """The id of the judgement on two documents, in any order."""
+    return _id(*sorted((one, other), key=natural))
 
 
 def _id(*ids: str) -> str:

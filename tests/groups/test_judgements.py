@@ -20,7 +20,7 @@ from esdedup.ingest.policies import DuplicatePolicy, Originals, PolicyAction
 from esdedup.pairing.union_find import join, singletons
 from esdedup.removal.remove import DedupReport
 from esdedup.sketch.sketch import normalised_digests
-from esdedup.stores.judgements import PREFIX, Judgement, keep_judgement
+from esdedup.stores.judgements import PREFIX, Judgement, keep_judgements
 from tests.conftest import delete_index
 from tests.helpers.commands import run_command, words
 from tests.helpers.places import Place
@@ -512,7 +512,7 @@ def test_judgements_hold_after_a_switch_to_another_normalisation(local: esdedup.
     digest_of = dict(zip(texts, normalised_digests(list(texts.values()), former)[1], strict=True))
     for left, right in ("ab", "bc", "ac"):
         digests = digest_of[left], digest_of[right] if right != "c" else digest_of["a"]
-        keep_judgement(local.store, Judgement(left, right, "different", digests, former))
+        keep_judgements(local.store, [Judgement(left, right, "different", digests, former)])
     (kept,) = local.judgements().pairs
     assert (kept.left, kept.right, kept.normalisation) == ("a", "b", esdedup.Normalisation())
     of = group_of(local.groups(threshold=0.6))

@@ -62,6 +62,9 @@ CHANGING = [
     "/verdict/undo?left=a1&right=a2",
     "/group/represent?id=a2",
     "/group/unrepresent?id=a2",
+    "/group/split?id=a2&how=all",
+    "/group/split/undo?id=a2",
+    "/judgements/read",
     "/decide/run?action=delete&word=delete",
     "/decide/undo?log=x",
 ]
@@ -558,6 +561,77 @@ def test_the_plan_says_what_it_does(visit: Callable[..., Visitor], tmp_path: Pat
     assert all(0.0 < float(value) <= 1.0 for *_, value in rows[1:])
 
 
+def thirty() -> list[dict[str, Any]]:
+    """Letters to fifteen people, each of them twice."""
+    return [
+        {"id": f"c{number:02}", "text": f"Dear N{number % 15}, {number % 15 * 37} francs {SAME}."}
+        for number in range(30)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("how", "judged", "sizes"),
+    [("all", 435, []), ("template", 420, [2] * 15), ("selected", 56, [28, 2])],
+)
+def test_a_group_of_thirty_is_split_at_once_and_joined_again(
+    visit: Callable[..., Visitor], tmp_path: Path, how: str, judged: int, sizes: list[int]
+) -> None:
+    with esdedup.open(tmp_path / "index.db") as index:
+        index.add(thirty())
+    visitor = visit(write=True)
+    visitor.settled("/groups")
+
+    def groups() -> list[int]:
+        listed = visitor.review.found.listed()
+        assert listed is not None
+        return sorted(len(listed.members_of(at)) + 1 for at in range(len(listed)))
+
+    before, others = groups(), [2, 2, 3]
+    assert before == [*others, 30]
+    page = visitor.get("/group?id=c07&page=2").text
+    (split,) = [each for each in links(page, "/group/split") if "undo" not in each]
+    rows = re.findall(r'form="split" name="(row\d+)"', page)[:2]
+    form = {"how": how} | (dict.fromkeys(rows, "on") if how == "selected" else {})
+    if how == "selected":
+        none = visitor.post(split, data={"how": how})
+        assert (none.status_code, "no document is selected" in none.text) == (400, True)
+    answer = visitor.post(split, data=form)
+    assert f"{judged} pairs were judged different." in answer.text
+    assert len(visitor.review.index.judgements().pairs) == judged
+    assert groups() == sorted([*others, *sizes])
+    assert visitor.post(split, data=form).status_code in (400, 404)
+    (undo,) = links(answer.text, "/group/split/undo")
+    visitor.post(undo)
+    assert not visitor.review.index.judgements()
+    assert groups() == before
+    assert visitor.post(undo).status_code == 400
+    page = visitor.get("/group?id=a1").text
+    (split,) = links(page, "/group/split")
+    answer = visitor.post(split, data={"how": "template"})
+    assert "do not look like a template" in answer.text
+
+
+def test_exported_judgements_are_read_back(visit: Callable[..., Visitor]) -> None:
+    visitor = visit(write=True)
+    index = visitor.review.index
+    index.judge("a1", "a2", "different")
+    index.judge("b1", "b2", "duplicate", 0.9, drawn=True)
+    exported, before = visitor.get("/judgements.jsonl").text, index.judgements()
+    index.unjudge("a1", "a2")
+    later = index.judge("b1", "b2", "unsure")
+    answer = visitor.post("/judgements/read", data={"lines": exported})
+    assert visitor.where(answer) == "/judge?read=2&kept=1"
+    assert index.judgements().pairs == (before.pairs[0], later)
+    visitor.settled("/judge")
+    page = visitor.get("/judge?read=2&kept=1").text
+    assert "1 of 2 judgements were kept; the others have newer ones. 2 judged" in page
+    for lines in ("{", exported + "[]", "5", '{"left": "a"}'):
+        answer = visitor.post("/judgements/read", data={"lines": lines})
+        assert answer.status_code == 400
+        assert "is not a judgement" in answer.text
+    assert index.judgements().pairs == (before.pairs[0], later)
+
+
 def test_a_chosen_threshold_is_used(visit: Callable[..., Visitor]) -> None:
     visitor = visit()
     visitor.settled("/groups")
@@ -766,7 +840,7 @@ def test_undo_writes_the_judgement_before_as_it_was(
         raise StoreUnavailable("away")
 
     with monkeypatch.context() as away:
-        away.setattr("esdedup.review.decisions.keep_judgement", failing)
+        away.setattr("esdedup.review.decisions.keep_judgements", failing)
         assert visitor.post("/verdict/undo?left=a1&right=a2").status_code == 503
     visitor.post("/verdict/undo?left=a1&right=a2")
     assert index.judgements() == before

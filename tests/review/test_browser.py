@@ -105,10 +105,17 @@ def judge(page: Page) -> list[tuple[str, str, str]]:
 
 
 def export(page: Page) -> list[dict[str, str]]:
-    """The judgements as JSON lines."""
+    """Export the judgements as JSON lines, and read them back."""
     with page.expect_download() as download:
         page.get_by_role("link", name="Export").click()
-    return [json.loads(line) for line in download.value.path().read_text("utf-8").splitlines()]
+    file = download.value.path()
+    page.get_by_text("Read judgements back").click()
+    page.get_by_label("File of an export").set_input_files(file)
+    expect(page.get_by_label("Its lines")).to_have_value(file.read_text("utf-8"))
+    page.get_by_role("button", name="Keep these judgements").click()
+    said = page.get_by_role("status")
+    expect(said).to_contain_text(f"0 of {JUDGED} judgements were kept")
+    return [json.loads(line) for line in file.read_text("utf-8").splitlines()]
 
 
 def choose_threshold(page: Page) -> None:

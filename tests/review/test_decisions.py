@@ -58,10 +58,10 @@ BOTH = {("a1", "a2", "a3"), ("b1", "b2", "b3")}
 def test_undo_gives_back_the_groups_of_all_documents(opened: Open, method: str) -> None:
     review = opened(method=method)
     assert groups(review) == BOTH
-    review.decisions.judge("a2", "b1", "duplicate")
+    review.decisions.judge([("a2", "b1")], "duplicate")
     joined = groups(review)
     assert joined != BOTH
-    review.decisions.judge("a1", "b1", "different")
+    review.decisions.judge([("a1", "b1")], "different")
     assert groups(review) != joined
     assert review.decisions.undo() == ("a1", "b1")
     assert groups(review) == joined
@@ -74,11 +74,11 @@ def test_a_judgement_of_somebody_else_is_not_undone(opened: Open, tmp_path: Path
     review = opened()
     with esdedup.open(tmp_path / "a.db") as other:
         other.judge("a1", "a2", "different")
-        review.decisions.judge("a1", "a2", "duplicate")
+        review.decisions.judge([("a1", "a2")], "duplicate")
         assert review.decisions.undo() == ("a1", "a2")
         (stored,) = other.judgements().pairs
         assert stored.verdict == "different"
-        review.decisions.judge("a1", "a2", "duplicate")
+        review.decisions.judge([("a1", "a2")], "duplicate")
         theirs = other.judge("a1", "a2", "different")
         with pytest.raises(esdedup.UsageError, match="judged again by another client"):
             review.decisions.undo()
@@ -101,7 +101,7 @@ def test_another_choice_replaces_those_of_the_group(opened: Open) -> None:
 def test_a_form_that_is_sent_twice_undoes_one_judgement(opened: Open) -> None:
     review = opened()
     earlier = review.index.judge("a1", "a2", "different")
-    made = review.decisions.judge("a1", "a2", "duplicate")
+    (made,) = review.decisions.judge([("a1", "a2")], "duplicate")
     for _ in range(2):
         review.decisions.undo(("a1", "a2"), made.judged)
         assert review.index.judgements().pairs == (earlier,)
@@ -119,11 +119,11 @@ def test_a_choice_that_groups_were_found_with_asks_for_all_groups_again(opened: 
 
 def test_what_changes_no_group_leaves_them(opened: Open) -> None:
     review = opened(split_templates=True)
-    review.decisions.judge("a1", "b1", "unsure")
+    review.decisions.judge([("a1", "b1")], "unsure")
     review.decisions.undo()
     assert (review.found.decided, review.found.outdated) == (0, None)
     assert groups(review) == BOTH
     # Templates are split among all documents.
-    review.decisions.judge("a1", "a2", "different")
+    review.decisions.judge([("a1", "a2")], "different")
     assert groups(review) == BOTH
     assert "find all groups again" in str(review.found.outdated)

@@ -13,7 +13,7 @@ from urllib.parse import urldefrag
 
 import esdedup
 from esdedup.admin.roles import ROLES_PATHS, Product
-from esdedup.stores.judgements import PREFIX, Judgement, keep_judgement
+from esdedup.stores.judgements import PREFIX, Judgement, keep_judgements
 from tests.helpers.commands import Ran, run_command
 from tests.helpers.processes import await_true
 from tests.servers.secured import ADMIN, PASSWORD, PASSWORD_HASH, basic
@@ -93,7 +93,7 @@ class Secured:
         with esdedup.open(self.url, name, **known) as index:
             digests = ("A" * 22, "B" * 22)
             made = Judgement("d0", "d2", "different", digests, esdedup.Normalisation())
-            keep_judgement(index.store, made)
+            keep_judgements(index.store, [made])
 
     def run(self, *arguments: str, user: str = ADMIN) -> Ran:
         """Run a command in this process as a user."""

@@ -59,6 +59,12 @@ document.addEventListener("click", (event) => {
   if (opening) showKeys();
 });
 
+// A file is sent as text, in the field that data-into names.
+document.addEventListener("change", async (event) => {
+  const { into } = event.target.dataset;
+  if (into) document.getElementById(into).value = await event.target.files[0].text();
+});
+
 // A form that is sent twice would need two undos.
 document.addEventListener("submit", (event) => {
   if (event.target.method !== "post" || event.target.hasAttribute("hx-post")) return;
