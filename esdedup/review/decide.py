@@ -12,7 +12,7 @@ from typing import get_args
 
 from starlette.responses import Response
 
-from esdedup.exceptions import EsdedupError, UsageError
+from esdedup.exceptions import UsageError
 from esdedup.models import Failure
 from esdedup.removal.log import Action
 from esdedup.removal.remove import DedupReport
@@ -22,7 +22,6 @@ from esdedup.review.groups import described, rules_of, warnings_of
 from esdedup.review.history import History, logs_of
 from esdedup.review.jobs import Job
 from esdedup.review.pages import Asked, NotThere, Review
-from esdedup.text.characters import message_of
 
 RUNNING = "Removing duplicates"
 UNDOING = "Restoring"
@@ -38,16 +37,20 @@ class Run:
     """A run of this session, or what undoes one.
 
     counts: in words, with the documents of each. failures: documents that were skipped. log: its
-    file. error: the reason for which it ended early, or None.
+    file. job: None before it starts.
     """
 
     title: str
+    job: Job | None = None
     counts: dict[str, int] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
     log: Path | None = None
     damage: list[str] = field(default_factory=list)
-    error: str | None = None
-    ended: bool = False
+
+    @property
+    def ended(self) -> bool:
+        """Return whether its work is done, or failed."""
+        return self.job is not None and self.job.ended
 
     @property
     def written(self) -> Path | None:
@@ -200,22 +203,15 @@ class Decide:
         def noting(job: Job) -> None:
             try:
                 work(job)
-            except EsdedupError as error:
-                run.error = message_of(str(error))
-                raise
-            except Exception:
-                run.error = "it was stopped"
-                raise
             finally:
                 # The documents are others now.
                 self.review.found.forget()
-                run.ended = True
 
         with self.turn:
             if self.runs and not self.runs[-1].ended:
                 raise UsageError("a run is under way: wait for its end")
             self.runs.append(run)
-            self.review.jobs.start(name, noting)
+            run.job = self.review.jobs.start(name, noting)
         return self.review.redirect("/decide")
 
     def _wanted(self, asked: Asked) -> tuple[Action, str | None]:

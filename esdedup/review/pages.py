@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import parse_qsl, urlencode
 
 from starlette.concurrency import run_in_threadpool
@@ -33,7 +33,7 @@ from esdedup.review.decisions import Decisions
 from esdedup.review.found import Found
 from esdedup.review.jobs import Jobs
 from esdedup.stores.fields import text_of
-from esdedup.stores.judgements import VERDICTS, Verdict
+from esdedup.stores.judgements import Verdict
 from esdedup.text.characters import message_of
 
 NAV = (
@@ -92,12 +92,8 @@ class Asked:
         return found
 
     def verdict(self) -> Verdict:
-        """Return the verdict on two documents. Raises UsageError for another."""
-        found = self.text("verdict")
-        for each in VERDICTS:
-            if each == found:
-                return each
-        raise UsageError(f"verdict {found!r}: use {', '.join(VERDICTS)}")
+        """Return the verdict on two documents, which `Judgement` checks."""
+        return cast(Verdict, self.text("verdict"))
 
     def whole(self, name: str, default: int, most: int) -> int:
         """Return a whole number from 1 to `most`. Raises UsageError for others."""
