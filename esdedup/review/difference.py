@@ -64,15 +64,17 @@ def differences(
         [text[a:b] for a, b in itertools.pairwise(each)]
         for text, each in zip(texts, edges, strict=True)
     ]
+    keys = [normalise(each, scheme.normalisation) for each in units]
     regions: list[list[int]] = []
-    for operation in Levenshtein.opcodes(*units):
-        if operation.tag == "equal":
-            continue
-        places = [operation.src_start, operation.src_end, operation.dest_start, operation.dest_end]
-        if regions and regions[-1][1] == places[0] and regions[-1][3] == places[2]:
-            regions[-1][1::2] = places[1::2]
+    for tag, *places in Levenshtein.opcodes(*keys):
+        start, end, first, last = places
+        if tag == "equal":
+            pairs = zip(range(start, end), range(first, last), strict=True)
+            regions += [[i, i + 1, j, j + 1] for i, j in pairs if units[0][i] != units[1][j]]
+        elif regions and regions[-1][1] == start and regions[-1][3] == first:
+            regions[-1][1::2] = end, last
         else:
-            regions.append(places)
+            regions.append([start, end, first, last])
     kinds = _kinds(units, regions, scheme)
     one, other = (
         [

@@ -32,6 +32,7 @@ def marked(left: str, right: str) -> list[tuple[str, str, str]]:
         ("track #1 of it", "track 1 of it", [("differs", "#", "")]),
         ("grade A+ is good", "grade A- is good", [("differs", "+", "-")]),
         ("Hello, World", "hello World", [("ignored", "Hello,", "hello")]),
+        ("A storm", "Bulletin: a storm", [("differs", "", "Bulletin: "), ("ignored", "A", "a")]),
         ("one  two", "one two", [("ignored", " ", "")]),
         ("市图书馆举行读书会", "市图书馆举办读书会", [("differs", "行", "办")]),
         ("cafe\u0301 bar", "caf\u00e9 bar", [("ignored", "cafe\u0301", "caf\u00e9")]),
