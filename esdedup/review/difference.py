@@ -66,9 +66,9 @@ def differences(
     ]
     keys = [normalise(each, scheme.normalisation) for each in units]
     regions: list[list[int]] = []
-    for tag, *places in Levenshtein.opcodes(*keys):
-        start, end, first, last = places
-        if tag == "equal":
+    for each in Levenshtein.opcodes(*keys):
+        start, end, first, last = each.src_start, each.src_end, each.dest_start, each.dest_end
+        if each.tag == "equal":
             pairs = zip(range(start, end), range(first, last), strict=True)
             regions += [[i, i + 1, j, j + 1] for i, j in pairs if units[0][i] != units[1][j]]
         elif regions and regions[-1][1] == start and regions[-1][3] == first:
