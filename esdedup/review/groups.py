@@ -26,6 +26,8 @@ _MEMBERS = 10
 """Members on a page."""
 _MOST_APART = 5_000
 """Pairs that are judged different at once: those of 100 documents."""
+_MOST_SPLIT = 1_000
+"""Documents of a group that is split, as many as are grouped again by themselves."""
 _SORTS = {"size": "Size", "likeness": "Least similarity"}
 
 
@@ -147,6 +149,10 @@ class Groups:
         if review.found.state != asked.text("state"):
             raise UsageError("the group has changed since you saw it: look at it again")
         rows = np.array([int(listed.heads[at]), *listed.members_of(at)])
+        if rows.size > _MOST_SPLIT:
+            raise UsageError(
+                f"the group has {rows.size:,} documents: split at most {_MOST_SPLIT:,}"
+            )
         ids = [listed.id(row) for row in rows.tolist()]
         if how == "all":
             part = np.arange(rows.size)

@@ -98,14 +98,16 @@ def _read(index: Index, log: Log) -> Log:
     """The log with its numbers, for which the documents are looked up."""
     reader = LogReader(log.path)
     header, changed, left = reader.header, 0, 0
-    paths = mark_paths(header.field)
+    marking = header.action == "mark"
+    paths = mark_paths(header.field) if marking else []
     for page in reader.pages():
         changed += len(page)
-        now = {each.id: each for each in index.store.get([entry.id for entry in page], paths)}
-        for entry in page:
-            there = now.get(entry.id)
-            if header.action != "mark":
-                left += there is None
-            elif there is not None:
-                left += not differing(there.source, header.field, entry.marks)
+        held = index.store.hold([entry.id for entry in page], paths)
+        now = {each.document.id: each.document.source for each in held}
+        left += sum(
+            entry.id in now and not differing(now[entry.id], header.field, entry.marks)
+            if marking
+            else entry.id not in now
+            for entry in page
+        )
     return replace(log, changed=changed, left=left, whole=reader.damage is None)

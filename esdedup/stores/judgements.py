@@ -209,7 +209,8 @@ def stored_judgements(store: Store, pairs: Iterable[tuple[str, str]]) -> list[Ju
     beside = store.beside(PREFIX + store.index)
     if beside.meta() is None:
         return []
-    return [Judgement.from_json(each.source) for each in beside.get([_id_of(*p) for p in pairs])]
+    found = beside.hold([_id_of(*pair) for pair in pairs], _PATHS)
+    return [Judgement.from_json(each.document.source) for each in found]
 
 
 def keep_judgements(store: Store, judgements: Iterable[Judgement]) -> None:

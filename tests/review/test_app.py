@@ -553,33 +553,37 @@ def test_home_has_the_numbers_and_the_steps(visit: Callable[..., Visitor], folde
     assert "1 runs so far" in page
 
 
+@pytest.mark.parametrize(
+    ("action", "done", "number"), [("delete", "deleted", 4), ("mark", "marked", 7)]
+)
 def test_the_history_says_what_is_left_of_each_run(
-    visit: Callable[..., Visitor], folder: Path
+    visit: Callable[..., Visitor], folder: Path, action: str, done: str, number: int
 ) -> None:
     visitor = visit(write=True)
     visitor.settled("/groups")
-    (run,) = links(visitor.get("/decide/confirm?action=delete").text, "/decide/run")
+    (run,) = links(visitor.get(f"/decide/confirm?action={action}").text, "/decide/run")
     visitor.post(run, data={"word": "delete"})
     visitor.settled("/decide")
 
     def history() -> str:
         return re.sub("<[^>]*>", "", visitor.settled("/decide").partition('id="logs"')[2])
 
-    assert "4 documents deleted" in history()
+    assert f"{number} documents {done}" in history()
     (log,) = folder.glob("*.zst")
-    visitor.review.index.add([DOCUMENTS[1]])
+    index = visitor.review.index
+    index.add([DOCUMENTS[1]]) if action == "delete" else index.delete(["a2"])
     # A run that was killed has no end.
     cut = folder / "documents.dedup-00.jsonl.zst"
     blocks = log.read_bytes().split(b"\x28\xb5\x2f\xfd")
     cut.write_bytes(b"\x28\xb5\x2f\xfd".join(blocks[:-1]))
     text = history()
-    assert "3 of 4 documents still deleted; the run was interrupted" in text
+    assert f"{number - 1} of {number} documents still {done}; the run was interrupted" in text
     page = visitor.get("/decide").text
     undo = next(each for each in links(page, "/decide/undo") if log.name in each)
     visitor.post(undo)
     visitor.settled("/decide")
     page = history()
-    assert page.count("undone, all 4 documents") == 2
+    assert page.count(f"undone, all {number} documents") == 2
     assert not links(visitor.get("/decide").text, "/decide/undo")
 
 
