@@ -196,9 +196,16 @@ class Index:
             self._read_at = time.monotonic()
             stored = self.store.meta()
             if stored is None:
+                name = self.store.index
+                advice = ""
+                if not isinstance(self.store, LocalStore):
+                    advice = (
+                        f". If other programs write to it, run `esdedup attach -i {name}` and"
+                        f" `esdedup backfill -i {name}`"
+                    )
                 raise IndexNotFound(
                     f"{self.store.where} does not exist or holds no esdedup tokens:"
-                    " index documents first"
+                    f" index documents first{advice}"
                 )
             if self._meta is None:
                 # `esdedup switch` may change it later, while the index is open.

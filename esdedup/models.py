@@ -254,6 +254,7 @@ class Result(Tabular):
     stopped: number of bands or segments that were left out, wholly or in part, because their
     buckets are in the index's stop list or larger than requested. Documents that share only
     these are missing, at any Hamming distance too.
+    total: number of verified matches, of which `matches` holds the first k; None for the nearest.
     """
 
     matches: list[Match]
@@ -262,6 +263,7 @@ class Result(Tabular):
     recall: float | None = None
     asked: int = 0
     stopped: int = 0
+    total: int | None = None
 
     columns: ClassVar[dict[str, str]] = {
         "id": "string", "similarity": "double", "distance": "int64", "matched": "int64",

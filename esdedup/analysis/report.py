@@ -190,7 +190,7 @@ class Report:
         split = " --split-templates" if grouping.split_templates else ""
         limits = grouping.limits
         sketch = "" if limits.sketch is None else f" --sketch {limits.sketch}"
-        limit = f"--threshold {limits.threshold:g} --recall {limits.recall:g} "
+        limit = f"--threshold {limits.threshold:g} --recall {limits.wanted_recall:g} "
         if grouping.by_distance:
             limit = "" if limits.distance is None else f"--distance {limits.distance} "
         return (

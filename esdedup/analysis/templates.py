@@ -6,8 +6,9 @@ judged by a few of its texts, with the patterns that `dedup.templates` takes gro
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -42,18 +43,26 @@ class Template:
     ids: tuple[str, ...] = ()
 
 
-def looks_like_template(texts: Sequence[str], scheme: Scheme) -> Template | None:
-    """The template that texts of a group follow, the representative's first.
+def looks_like_template(
+    texts: Sequence[str], scheme: Scheme, ids: Sequence[str] = ()
+) -> Template | None:
+    """Return the template that texts of a group follow, the representative's first.
 
-    None if fewer than `FEWEST` of them differ, or if they do not differ in the same places.
+    None if fewer than `FEWEST` of them differ, or if they do not differ in the same places. The
+    examples are of the places that most texts fill. ids: of the documents, if known.
     """
     found = list(paired(texts, scheme))
     pattern = pattern_of(found)
     if pattern is None:
         return None
-    slots = (pattern.slots(text) or () for text in found[:_EXAMPLES])
-    examples = tuple(tuple((words or "")[:_WORDS] for words in each[:_PLACES]) for each in slots)
-    return Template(pattern.share, len(pattern.places), examples)
+    slots = [pattern.slots(text) or () for text in found]
+    filled = Counter(at for each in slots for at, words in enumerate(each) if words)
+    places = sorted(at for at, _ in filled.most_common(_PLACES))
+    some = [row for row, each in enumerate(slots) if each and any(each[at] for at in places)]
+    some = some[:_EXAMPLES]
+    examples = tuple(tuple((slots[row][at] or "")[:_WORDS] for at in places) for row in some)
+    named = tuple(ids[row] for row in some) if ids else ()
+    return Template(pattern.share, len(pattern.places), examples, named)
 
 
 def in_group(store: Store, meta: IndexMeta, groups: Groups, head_row: int) -> Template | None:
@@ -68,8 +77,7 @@ def in_group(store: Store, meta: IndexMeta, groups: Groups, head_row: int) -> Te
         return None
     chosen = np.linspace(0, rows.size - 1, min(rows.size, _SAMPLED)).astype(np.int64)
     ids = [groups.ids[row] for row in rows[chosen].tolist()]
-    template = looks_like_template(texts_in(store, meta.text_fields)(ids), meta.scheme)
-    return template and replace(template, ids=tuple(ids[: len(template.examples)]))
+    return looks_like_template(texts_in(store, meta.text_fields)(ids), meta.scheme, ids)
 
 
 def largest(groups: Groups) -> tuple[I64, I64]:

@@ -162,14 +162,17 @@ class Target(_Cluster):
         """
         cluster = "url" if self.url else "cloud_id"
         address = self.url or self.cloud_id
+        for each in fields(_Cluster) if address is None else ():
+            if typed(each.name):
+                raise UsageError(f"{option_of(each.name)} requires a cluster (--url)")
         if self.db is None or address is None:
             return self.connection() if address else self.db or Path(DEFAULT_FILE)
         variables = os.environ.get(_variable_of("db")), os.environ.get(_variable_of(cluster))
-        typed = [str(self.db) != variables[0], address != variables[1]]
-        if typed[0] == typed[1]:
-            names = map(option_of if typed[0] else _variable_of, ("db", cluster))
+        named = [str(self.db) != variables[0], address != variables[1]]
+        if named[0] == named[1]:
+            names = map(option_of if named[0] else _variable_of, ("db", cluster))
             raise UsageError(f"{' and '.join(names)} name two places: leave one out")
-        return self.db if typed[0] else self.connection()
+        return self.db if named[0] else self.connection()
 
     def open(self, scheme: Scheme | None = None, text_field: Sequence[str] | None = None) -> Index:
         """Open the index that the options name."""
@@ -193,14 +196,16 @@ def check_given(given: Mapping[str, Any]) -> None:
         raise UsageError(f"--exact can't be combined with {option_of(min(others))}")
 
 
+def typed(name: str) -> bool:
+    """Return whether an argument is given on the command line, not by default or environment."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source is ParameterSource.COMMANDLINE
+
+
 def sketch_of(scheme: Scheme, limits: Limits) -> Sketch:
     """Return the sketch to compare by. Raises UsageError for a limit of another measure."""
     chosen = limits.chosen(scheme)
-    context = click.get_current_context()
-    if (
-        chosen.metric == "hamming"
-        and context.get_parameter_source("threshold") is ParameterSource.COMMANDLINE
-    ):
+    if chosen.metric == "hamming" and typed("threshold"):
         raise UsageError(
             f"--threshold can't be combined with --sketch {chosen.name}, which compares by Hamming"
             " distance: use --distance"

@@ -18,7 +18,7 @@ import click
 
 from esdedup.cli.command import QUIET
 from esdedup.cli.options import sketch_of
-from esdedup.exceptions import EsdedupError, InputError, UsageError
+from esdedup.exceptions import EsdedupError, InputError, StoreError, UsageError
 from esdedup.groups.constraints import JudgedCounts
 from esdedup.index import Index
 from esdedup.search.buckets import Capped
@@ -173,9 +173,9 @@ def print_counts(
     print_table([(of, "text"), ("", "number")], rows, title=title)
 
 
-def shown(rows: int, of: int, noun: str, more: str) -> str | None:
+def shown(rows: int, of: int, noun: str, more: str, nouns: str | None = None) -> str | None:
     """Return how many rows of how many a table shows, if not all. more: how to see the rest."""
-    return None if rows == of else f"{rows:,} of {count(of, noun)} shown; {more}"
+    return None if rows == of else f"{rows:,} of {count(of, noun, nouns)} shown; {more}"
 
 
 def capital(text: str) -> str:
@@ -190,13 +190,25 @@ def warn(*sentences: str | None) -> None:
             message(sentence)
 
 
+def warn_of_bare(index: Index) -> None:
+    """Warn of documents without tokens. Raises StoreError if all are."""
+    found = index.statistics()
+    if found.documents and not found.sketched + found.other:
+        raise StoreError(
+            f"none of the {found.documents:,} documents of {index.store.where} has tokens: run"
+            f" `esdedup backfill -i {index.store.index}`"
+        )
+    warn(without_tokens(found))
+
+
 def warn_before(index: Index, limits: Limits) -> None:
     """Warn of documents without tokens, and of the stop list, before a comparison.
 
-    Raises UsageError for limits of another measure than the sketch's.
+    Raises UsageError for limits of another measure than the sketch's, StoreError if no document has
+    tokens.
     """
     chosen = sketch_of(index.scheme, limits)
-    warn(without_tokens(index.statistics()))
+    warn_of_bare(index)
     if stopped := stopped_tokens(index.meta.stop, chosen.key):
         message(
             f"{len(stopped):,} tokens are in the stop list of the index: documents that share only"

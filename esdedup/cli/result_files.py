@@ -18,6 +18,7 @@ from esdedup.cli.output import check_page
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.stores.private_files import open_private, sync_folder
 from esdedup.tabular import TableFormat, require_pyarrow, write_table
+from esdedup.text.characters import JSON_ESCAPES
 
 _ROWS_AT_ONCE = 1 << 16
 _FORMATS: dict[str, TableFormat | None] = {".parquet": "parquet", ".arrow": "arrow", ".jsonl": None}
@@ -96,7 +97,7 @@ def _write(
     encode = json.JSONEncoder(ensure_ascii=False).encode
     for rows in batches:
         lines = (encode(dict(zip(columns, row, strict=True))) + "\n" for row in rows)
-        file.write("".join(lines).encode())
+        file.write("".join(lines).translate(JSON_ESCAPES).encode())
 
 
 def _format_of(path: Path) -> TableFormat | None:

@@ -38,7 +38,7 @@ from esdedup.pairing.strings import Strings
 from esdedup.pairing.union_find import follow
 from esdedup.pairing.verify import ExactSimilarity, texts_in, texts_of
 from esdedup.search.buckets import Capped
-from esdedup.sketch.limits import ACTING, MAX_PER_BUCKET, RECALL, Limits
+from esdedup.sketch.limits import ACTING, MAX_PER_BUCKET, Limits
 from esdedup.sketch.sketch import digest_of_words
 from esdedup.stores.base import Store
 from esdedup.stores.judgements import Judgement, Judgements, judged_elsewhere, read_judgements
@@ -399,7 +399,7 @@ def check_for_edges(grouping: Grouping) -> None:
         "--exact": grouping.exact,
         "--sketch": limits.sketch is not None,
         "--distance": limits.distance is not None,
-        "--recall": limits.recall != RECALL,
+        "--recall": limits.recall is not None,
         "--max-per-bucket": limits.max_per_bucket != MAX_PER_BUCKET,
     }
     for option, is_given in named.items():

@@ -97,7 +97,7 @@ def reading_for(meta: IndexMeta, limits: Limits, keep: KeepRule = KeepRule()) ->
     sketch = limits.for_pairs(meta.scheme)
     tokens = Reading(meta, sketch, keep)
     stored = recall_of_pairs(sketch, limits)
-    if stored >= limits.recall or stopped_tokens(meta.stop, sketch.key):
+    if stored >= limits.wanted_recall or stopped_tokens(meta.stop, sketch.key):
         return tokens
     # Processor time a document of 150 bytes: 25 microseconds for tokens and 47 for texts with 52
     # bands in a local file, 36 and 34 on Elasticsearch. So tokens are read if they are enough.

@@ -53,7 +53,7 @@ class _Look:
 
     @property
     def done(self) -> bool:
-        return self.recall is not None and self.recall >= self.limits.recall
+        return self.recall is not None and self.recall >= self.limits.wanted_recall
 
     def farthest(self) -> float | None:
         """The similarity of the k-th match, or None if there are fewer."""
@@ -90,7 +90,7 @@ def nearest(
 
     Only documents that share a token are found, so that there may be fewer than `limits.k`.
     Documents that share no band may still share single values, if the index has them
-    (`kinds.signature`). A query gets no further level once it reaches `limits.recall`.
+    (`kinds.signature`). A query gets no further level once it reaches `limits.wanted_recall`.
 
     Raises UsageError if the sketch does not compare by Jaccard similarity.
     """

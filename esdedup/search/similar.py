@@ -57,7 +57,7 @@ def similar(
     for query in wanted:
         # A group that lost a token counts as one that is not looked up.
         recall = chosen.recall(limits, chosen.tokens - query.stopped, query.least)
-        results.append(Result([], 0, False, recall, stopped=query.stopped))
+        results.append(Result([], 0, False, recall, stopped=query.stopped, total=0))
     asked = [row for row in filled if wanted[row].groups]
     for first in range(0, len(asked), QUERIES_AT_ONCE):
         some_rows = asked[first : first + QUERIES_AT_ONCE]
@@ -79,6 +79,7 @@ def similar(
                 candidates=len(each.found),
                 truncated=each.truncated,
                 asked=len(wanted[row].groups),
+                total=len(near),
             )
         # The candidates are freed before the next ones are fetched.
         del found, some_found, matches, each, near
@@ -97,7 +98,7 @@ def of_equal_texts(
     rows = np.flatnonzero(~sketches.filled).tolist()
     by_sets = limits.chosen(meta.scheme).metric == "jaccard"
     similarity, distance = (1.0, None) if by_sets else (None, 0)
-    empty = Result([], 0, False, similarity)
+    empty = Result([], 0, False, similarity, total=0)
     yield from ((row, empty) for row in rows)
     asked = [row for row in rows if sketches.digests[row] != NO_TEXT]
     for first in range(0, len(asked), QUERIES_AT_ONCE):
@@ -112,8 +113,16 @@ def of_equal_texts(
                 if stored == text
             ]
             matches.sort(key=by_similarity)
-            near, count = matches[: limits.k], len(each.found)
-            yield row, replace(empty, matches=near, candidates=count, truncated=each.truncated)
+            yield (
+                row,
+                replace(
+                    empty,
+                    matches=matches[: limits.k],
+                    candidates=len(each.found),
+                    truncated=each.truncated,
+                    total=len(matches),
+                ),
+            )
 
 
 def with_texts(meta: IndexMeta, found: Candidates) -> list[tuple[Document, str]]:

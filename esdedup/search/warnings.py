@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 from esdedup.models import Result, Statistics
 from esdedup.search.buckets import Capped
 from esdedup.search.similar import levels_of
+from esdedup.sketch.banding import bands_needed
+from esdedup.sketch.kinds.bands import MOST_PERMUTATIONS
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
 
@@ -24,28 +28,29 @@ def lacking(result: Result, limits: Limits, scheme: Scheme) -> str | None:
             f"Of documents at Jaccard {limits.threshold:g} about {percent(result.recall)} are found"
             " by the bands that were looked up"
         )
-    # An answer tells its recall anyway.
-    low = result.recall < GOOD_RECALL or not result.matches
-    return lacking_recall(result.recall, limits) if low else None
+    return lacking_recall(result.recall, limits)
 
 
 def lacking_recall(expected: float | None, limits: Limits) -> str | None:
-    """A warning if the expected recall at the threshold is below the one asked for, else None.
+    """Return a warning if the recall at the threshold is below the requested one, else None.
 
-    expected: None if it is not known, as with edges.
+    Without a requested one, below `GOOD_RECALL`. expected: None if it is not known, as with edges.
     """
     if expected is None:
         return (
             "Only equal texts and the pairs of the edges were compared: the share of similar pairs"
             " that the edges lack is not known"
         )
-    if limits.threshold is None or expected >= limits.recall:
+    wanted = GOOD_RECALL if limits.recall is None else limits.recall
+    if limits.threshold is None or expected >= wanted:
         return None
-    at, wanted = f"{limits.threshold:g}", f"{limits.recall:g}"
-    return (
-        f"Of documents at Jaccard {at} about {percent(expected)} are found, where --recall asks for"
-        f" {percent(limits.recall)}: esdedup scheme --threshold {at} --recall {wanted} reaches that"
-    )
+    at = f"{limits.threshold:g}"
+    told = f"Of documents at Jaccard {at} about {percent(expected)} are found"
+    if limits.recall is not None:
+        told += f", where --recall asks for {percent(wanted)}"
+    if (bands_needed(limits.threshold, wanted, 1) or math.inf) > MOST_PERMUTATIONS:
+        return f"{told}. No scheme reaches {percent(wanted)}"
+    return f"{told}: esdedup scheme --threshold {at} --recall {wanted:g} makes one that finds more"
 
 
 def without_tokens(statistics: Statistics) -> str | None:
@@ -71,8 +76,12 @@ def cut_buckets(capped: Capped, max_per_bucket: int) -> str | None:
 
 
 def percent(share: float) -> str:
-    """A share in percent, never rounded to all or nothing."""
-    return f"{min(99.9, 100 * share):.3g}%" if share > 0 else "none"
+    """Return a share in percent, not rounded to all or nothing."""
+    if share <= 0.0:
+        return "none"
+    # As many digits as there are nines.
+    digits = 3 if share >= 1.0 else max(3, math.ceil(-math.log10(1.0 - share)))
+    return f"{100 * share:.{digits}g}%"
 
 
 def _lacking_nearest(result: Result, wanted: int, values: bool) -> str | None:

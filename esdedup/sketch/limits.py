@@ -32,8 +32,9 @@ class Limits:
     distance: maximum Hamming distance, in bits; None for the one that equal segments guarantee.
     k: maximum number of matches of a query.
     candidates: maximum number of documents to fetch and verify for a query.
-    recall: share of the documents at the threshold to find. A higher recall requires fewer shared
-    bands and more swaps (`banding`), and returns more candidates.
+    recall: share of the documents at the threshold to find; None for 99.9%, or as much as the
+    scheme reaches. A higher recall requires fewer shared bands and more swaps (`banding`), and
+    returns more candidates.
     max_bucket: skip bands or segments whose bucket holds more documents, but keep one; None to skip
     only the stop list. It costs one more round trip. Only for queries.
     max_per_bucket: compare a document with at most this many others of a bucket. Not for queries.
@@ -55,7 +56,12 @@ class Limits:
     candidates: int = setting(
         1_000, "Maximum number of documents to verify.", use="query", rare=True
     )
-    recall: float = setting(RECALL, "Share to find of documents at the threshold.", rare=True)
+    recall: float | None = setting(
+        None,
+        "Share to find of documents at the threshold.",
+        show_default="0.999, or what the scheme reaches",
+        rare=True,
+    )
     max_bucket: int | None = setting(
         None, "Skip buckets of more documents.", show_default="no limit", use="query", rare=True
     )
@@ -73,12 +79,17 @@ class Limits:
             raise UsageError(f"k {self.k}: use at least 1")
         if not 1 <= self.candidates <= MAX_CANDIDATES:
             raise UsageError(f"candidates {self.candidates}: use 1 to {MAX_CANDIDATES}")
-        if not 0.0 < self.recall < 1.0:
+        if self.recall is not None and not 0.0 < self.recall < 1.0:
             raise UsageError(f"recall {self.recall}: use a share between 0 and 1, such as 0.99")
         if self.max_bucket is not None and self.max_bucket < 1:
             raise UsageError(f"max bucket {self.max_bucket}: use at least 1 document")
         if self.max_per_bucket < 1:
             raise UsageError(f"max per bucket {self.max_per_bucket}: use at least 1 document")
+
+    @property
+    def wanted_recall(self) -> float:
+        """The recall to reach, if that is possible."""
+        return RECALL if self.recall is None else self.recall
 
     @property
     def least_similarity(self) -> float:

@@ -241,6 +241,10 @@ USAGE = [
     (["pairs", "--url", "http://h:1", "--ca-certs", "f"], "https"),
     (["pairs", "--url", "https://h:1", "--ca-certs", "absent.pem"], "CA file absent.pem"),
     (["scheme", "--shingle", "word"], "--shingle word"),
+    (["pairs", "--username", "u"], "--username requires a cluster (--url)"),
+    (["index", "articles.jsonl", "-t", "0.95"], "--threshold requires --on-duplicate"),
+    (["index", "articles.jsonl", "--sketch", "simhash"], "--sketch requires --on-duplicate"),
+    (["scheme", "--sample", "5", "--seed", "2"], "leave out --scheme, --shingle"),
     (["scheme", "--bands", "3"], "--bands requires --rows"),
     (["scheme", "--bands", "65", "--rows", "2"], "need 130 permutations"),
     (["scheme", "--segments", "3y4"], "3y4"),
@@ -250,7 +254,7 @@ FAILURES = [
     (["pairs", "--db", "absent.db"], "index documents first"),
     (["pairs", "--index", "absent"], "index 'absent'"),
     (["similar", "--id", "nobody"], "no document 'nobody'"),
-    (["pairs", "--db", "articles.jsonl"], "file is not a database"),
+    (["pairs", "--db", "articles.jsonl"], "run `esdedup index articles.jsonl`"),
     (["index", "articles.jsonl", "--db", "no/such/folder.db"], "there is no folder no/such"),
     (["stats", "--url", "http://127.0.0.1:9"], "can't be reached"),
 ]
@@ -303,8 +307,7 @@ def test_schemes(folder: Path) -> None:
 def test_a_look_says_what_it_can_find() -> None:
     run("index", "articles.jsonl")
     done = run("similar", "--id", "a", "--threshold", "0.3")
-    assert "at Jaccard 0.3 about 60.9% are found, where --recall asks for 99.9%" in done.err
-    assert "esdedup scheme --threshold 0.3 --recall 0.999" in done.err
+    assert "at Jaccard 0.3 about 60.9% are found: esdedup scheme --threshold 0.3" in done.err
     (answer,) = rows(done)
     assert answer["expected_recall"] == pytest.approx(0.6086, abs=1e-4)
     done = run("similar", "--id", "a", "--threshold", "0.8")
@@ -314,21 +317,77 @@ def test_a_look_says_what_it_can_find() -> None:
     done = run("similar", "--id", "a", "--recall", "0.5")
     assert done.err == ""
     assert rows(done)[0]["expected_recall"] == pytest.approx(0.799, abs=1e-3)
-    assert "at Jaccard 0.8 about 99.9% are found" in in_terminal(
-        "similar", "--id", "a", "-t", "0.8"
-    )
-    assert "about 60.9% are found" in in_terminal("similar", "--id", "a", "-t", "0.3")
-    assert "about 97.5% are found" in in_terminal("similar", "--id", "a")
-    assert "about 97.5% are found, where" in run("similar", "--text", "no such thing").err
+    # The default scheme reaches what is promised by default, and no more.
+    assert run("similar", "--text", "no such thing").err == ""
+    assert "97.5% are found, where" in run("similar", "--id", "a", "--recall", "0.999").err
+    shown = run("similar", "--id", "a", "-t", "0.7", "--recall", "0.99999").err
+    assert "about 99.992% are found, where --recall asks for 99.999%" in shown
     assert run("pairs").err == ""
     assert run("pairs", "--recall", "0.75").err == ""
     assert run("pairs", "articles.jsonl").err == ""
     done = run("similar", "--batch", "articles.jsonl", "--threshold", "0.3")
-    assert done.err.count("about 60.9% are found") == 1
+    assert done.err.startswith("6 of 6 texts: Of documents at Jaccard 0.3 about 60.9% are found")
+    assert done.err.count("\n") == 1
     (body,) = rows(run("query", "--text", ARTICLES[0]["text"], "--threshold", "0.9"))
     assert body["query"]["bool"]["minimum_should_match"] == 4
     (answer,) = rows(run("similar", "--id", "a", "--sketch", "simhash"))
     assert answer["expected_recall"] is None
+
+
+@pytest.mark.parametrize("threshold", ["0.05", "0.1", "0.3"])
+def test_advised_schemes_reach_what_the_advice_promises(threshold: str) -> None:
+    run("index", "articles.jsonl")
+    options = ["-t", threshold, "--recall", "0.999"]
+    (advice,) = re.findall("esdedup (scheme.*) makes", run("similar", "--id", "a", *options).err)
+    run(*advice.split(), "-o", "better.json")
+    run("index", "articles.jsonl", "--db", "better.db", "--scheme", "better.json")
+    assert run("similar", "--db", "better.db", "--id", "a", *options).err == ""
+
+
+def test_all_matches_are_counted() -> None:
+    same = [{"id": str(n), "text": f"one two three four five six {n}"} for n in range(30)]
+    write_lines(Path("same.jsonl"), same)
+    run("index", "same.jsonl")
+    done = run("similar", "--id", "0")
+    (answer,) = rows(done)
+    assert (len(answer["matches"]), answer["matches_total"], answer["truncated"]) == (10, 29, False)
+    shown = run("similar", "--id", "0", "--table").err
+    assert shown == "10 of 29 matches shown; -k 29 shows all\n"
+    assert run("similar", "--id", "0", "--table", "-k", "29").err == ""
+
+
+def test_the_end_of_a_batch_does_not_depend_on_its_order() -> None:
+    """As long texts and those without words in another order do."""
+    run("index", "articles.jsonl")
+    lines = [{"id": "x", "text": "!"}, *ARTICLES[:2]]
+    shown = set()
+    for some in (lines, lines[::-1]):
+        write_lines(Path("batch.jsonl"), some)
+        shown.add(run("similar", "--batch", "batch.jsonl", "-t", "0.3").err)
+    (told,) = shown
+    assert told.startswith("2 of 3 texts: Of documents at Jaccard 0.3")
+
+
+def test_short_texts_are_explained() -> None:
+    run("index", "articles.jsonl")
+    shown = run("similar", "--text", "hello").err
+    assert shown.startswith("The text has 1 word, fewer than the 3 of a shingle")
+    assert "The text has no words" in run("similar", "--text", "...").err
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    command = [ESDEDUP, "similar", "--json", "--text"]
+    for text in (ARTICLES[3]["text"].encode(), ARTICLES[3]["text"].encode("gb18030")):
+        done = subprocess.run([*command, text], capture_output=True, env=environment, check=False)
+        if done.returncode == 2:
+            assert b"Error: --text: the value is not UTF-8" in done.stderr
+        else:
+            assert json.loads(done.stdout)["matches"][0]["id"] == "d"
+
+
+def test_without_colours_shared_words_are_in_brackets() -> None:
+    run("index", "articles.jsonl")
+    here = {**terminal_of(120), "NO_COLOR": "1"}
+    assert "⟦" in run("explain", "a", "b", terminal=True, environment=here).out
+    assert "⟦" not in run("explain", "a", "b", terminal=True, environment=terminal_of(120)).out
 
 
 def test_the_nearest() -> None:
@@ -349,7 +408,7 @@ def test_the_nearest() -> None:
         assert done.err == ""
     done = run("similar", "--db", "nearest.db", "--batch", "articles.jsonl", "--nearest", "-k", "2")
     assert len(rows(done)) == 6
-    assert "6 texts with fewer than 2 matches" in done.err
+    assert "6 of 6 texts: fewer than -k matches" in done.err
     (body,) = rows(run("query", "--db", "nearest.db", "--text", "one two three four", "--nearest"))
     assert len(body["query"]["bool"]["should"]) == 128
     assert "esdedup.signature" in json.dumps(body["query"])
@@ -523,6 +582,7 @@ def test_credentials_are_used_and_never_shown(url: str, name: str) -> None:
         run(*trusted, environment={"ESDEDUP_BEARER_TOKEN": "hidden2"})
         inside = proxy.url.replace("https://", "https://ann:pa%3Ass%20word@")
         run("stats", "--index", name, "--url", inside, "--cert-fingerprint", proxy.fingerprint)
+        assert "requires credentials (401), and none are given" in run(*trusted, status=1).err
         wrong = run(*trusted, "--username", "ann", "--password", "guessed9", status=1)
         assert "refused the credentials" in wrong.err
         assert "guessed9" not in wrong.err

@@ -65,8 +65,14 @@ def test_reports_name_the_cluster(folder: Path, url: str) -> None:
     try:
         call(url, "PUT", f"/{name}", {"settings": {"number_of_replicas": 0}})
         fill(url, name, {each["id"]: {"text": each["text"]} for each in SAME})
+        bare = run_command("group", *target)
+        assert (bare.status, f"run `esdedup attach -i {name}`" in bare.err) == (1, True)
         attached = run_command("attach", *target)
         assert f"got the field 'esdedup' at {url}" in attached.err
+        for acting in ("pairs", "group", "dedup"):
+            bare = run_command(acting, *target)
+            assert (bare.status, bare.out) == (1, "")
+            assert f"has tokens: run `esdedup backfill -i {name}`" in bare.err
         commands = [
             ["backfill"],
             ["index", "same.jsonl"],

@@ -136,6 +136,15 @@ def test_a_file_that_can_not_be_written_is_told_first(name: str, said: str) -> N
     assert Path("rows.jsonl").read_bytes() == before
 
 
+def test_lines_of_json_hold_no_character_that_a_terminal_obeys() -> None:
+    evil = [{"id": f"{n}\u202e\u2066\x9b", "text": "one two three four"} for n in range(2)]
+    write_lines(Path("evil.jsonl"), evil)
+    run_command("pairs", "evil.jsonl", "-o", "pairs.jsonl")
+    written = Path("pairs.jsonl").read_text("utf-8")
+    assert written.isascii()
+    assert [json.loads(written)[side] for side in ("left", "right")] == [e["id"] for e in evil]
+
+
 def test_left_out_records_still_give_status_1() -> None:
     with Path("rows.jsonl").open("a") as file:
         file.write("no JSON\n")

@@ -82,14 +82,14 @@ def test_many_at_once(url: str, name: str) -> None:
     Path("q.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines) + "{broken\n")
     ran = esdedup_command(url, "similar", "-i", name, "--batch", "q.jsonl", "--candidates", "1")
     assert ran.status == 1
-    assert "2 records left out" in ran.err
+    assert "2 records skipped" in ran.err
     answers = {answer["query"]: answer for answer in ran.json}
     assert len(answers) == len(ran.json) == 42
     for n in range(40):
         assert [match["id"] for match in answers[f"a{n}"]["matches"]] == [f"b{n}"]
     assert answers["q.jsonl:41"]["truncated"]
     assert answers["y"]["matches"] == []
-    assert "1 text had more candidates than 1" in ran.err
+    assert "texts: more candidates than 1" in ran.err
     assert esdedup_command(url, "similar", "-i", name, "--batch", "none.jsonl").status == 2
     assert esdedup_command(url, "similar", "-i", name, "--batch", "q", "--id", "a").status == 2
 

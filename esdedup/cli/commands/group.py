@@ -25,7 +25,6 @@ from esdedup.groups.marks import wanted_marks
 from esdedup.pairing.edges import EDGE_FIELDS, EdgeCounts, Edges, edges_in
 from esdedup.records.dead_letters import DeadLetterFile, dead_letter_path
 from esdedup.records.files import BadRecord, Format, Record
-from esdedup.search.warnings import without_tokens
 from esdedup.stores.connection import Connection
 
 if TYPE_CHECKING:
@@ -140,7 +139,7 @@ def group_command(
         dead_letters(dead_letter or dead_letter_path(target.index)) as letters,
     ):
         if edge_files:
-            output.warn(without_tokens(index.statistics()))
+            output.warn_of_bare(index)
         else:
             output.warn_before(index, grouping.limits)
         where, place = index.store.where, output.place_of(index)

@@ -8,6 +8,7 @@ from click.exceptions import Exit
 
 from esdedup.arguments import setting
 from esdedup.cli import output
+from esdedup.cli.command import option_of
 from esdedup.cli.files import (
     FORMATS,
     FileOptions,
@@ -16,8 +17,8 @@ from esdedup.cli.files import (
     warn_of_repeated,
     warn_without_words,
 )
-from esdedup.cli.options import Target, as_json, scheme_in, sketch_of
-from esdedup.exceptions import PermissionDenied
+from esdedup.cli.options import Target, as_json, scheme_in, sketch_of, typed
+from esdedup.exceptions import PermissionDenied, UsageError
 from esdedup.ingest.ingest import IngestReport, ingest
 from esdedup.ingest.policies import DuplicatePolicy, PolicyAction
 from esdedup.records.dead_letters import dead_letter_path
@@ -59,6 +60,9 @@ def index_command(
     The index is created if there is none. A document with the id of an indexed one replaces it. One
     that is indexed already is not written, so the same command again completes an interrupted run.
     """
+    for name in ("sketch", "threshold", "distance") if on_duplicate == "keep" else ():
+        if typed(name):
+            raise UsageError(f"{option_of(name)} requires --on-duplicate mark, skip, fail or group")
     files = reading.named(files, column or ())
     policy = DuplicatePolicy(on_duplicate, threshold, sketch=sketch, distance=distance)
     scheme = scheme_in(reading.scheme)

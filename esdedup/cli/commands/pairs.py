@@ -8,8 +8,6 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated
 
-import click
-from click.core import ParameterSource
 from click.exceptions import Exit
 
 from esdedup.arguments import setting
@@ -23,7 +21,7 @@ from esdedup.cli.files import (
     warn_of_repeated,
     warn_without_words,
 )
-from esdedup.cli.options import Target, as_json, scheme_in
+from esdedup.cli.options import Target, as_json, scheme_in, typed
 from esdedup.cli.output import count, message
 from esdedup.cli.result_files import ResultFile, write_rows
 from esdedup.exceptions import UsageError
@@ -59,7 +57,9 @@ def pairs_command(
     """
     answer = _Answer(limits, all_equal, results, output.wants_json(as_json), k)
     if files:
-        _refuse_target()
+        for option in fields(Target):
+            if typed(option.name):
+                raise UsageError(f"{option_of(option.name)} can't be combined with FILES")
         _in_files(files, of_files, answer)
         return
     of_files.refuse()
@@ -69,15 +69,6 @@ def pairs_command(
         with output.steps() as on_step:
             found = index.pairs(limits=limits, on_step=on_step)
         answer.show(found, texts_in(index.store, index.meta.text_fields))
-
-
-def _refuse_target() -> None:
-    """Raise UsageError if an option names an index; the environment may name one."""
-    context = click.get_current_context()
-    for option in fields(Target):
-        if context.get_parameter_source(option.name) is ParameterSource.COMMANDLINE:
-            name = option_of(option.name)
-            raise UsageError(f"{name} can't be combined with FILES")
 
 
 def _in_files(files: list[str], of: FileOptions, answer: _Answer) -> None:

@@ -5,29 +5,41 @@ from __future__ import annotations
 import functools
 import itertools
 import json
+import os
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import click
-from click.core import ParameterSource
 from click.exceptions import Exit
 
 from esdedup.arguments import setting
 from esdedup.cli.command import option_of
 from esdedup.cli.files import Reasons, named_files
-from esdedup.cli.options import Target, as_json, sketch_of
-from esdedup.cli.output import count, message, print_json, print_table, snippet, wants_json, warn
+from esdedup.cli.options import Target, as_json, sketch_of, typed
+from esdedup.cli.output import (
+    count,
+    message,
+    print_json,
+    print_table,
+    shown,
+    snippet,
+    wants_json,
+    warn,
+)
 from esdedup.exceptions import RecordError, UsageError
 from esdedup.index import Index
 from esdedup.models import Query, Result
 from esdedup.records.files import BadRecord, Record, read_records
 from esdedup.records.streams import STDIN, check_encoding, standard_input
-from esdedup.search.warnings import lacking, percent
+from esdedup.search.warnings import lacking
 from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.limits import Limits
+from esdedup.sketch.scheme import Scheme
 from esdedup.stores.fields import text_at, text_of, value_at
+from esdedup.text.normalise import normalise
+from esdedup.text.words import tokenise
 
 _QUERIES_AT_ONCE = 500
 
@@ -58,16 +70,16 @@ class SearchOptions:
         """Return the limits, without the threshold for --nearest. Raises UsageError."""
         if not self.nearest:
             return limits
-        context = click.get_current_context()
         for name in ("threshold", "max_bucket"):
-            if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            if typed(name):
                 raise UsageError(f"--nearest can't be combined with {option_of(name)}")
         return replace(limits, threshold=None)
 
     def query(self, index: Index) -> Query:
         """Return the query by the text, the file, or the id."""
-        text = _read(self.file, self.encoding) if self.file is not None else self.text
-        return index.query(text, self.id, _read_filters(self.filter))
+        text, id = _decoded("--text", self.text), _decoded("--id", self.id)
+        text = _read(self.file, self.encoding) if self.file is not None else text
+        return index.query(text, id, _read_filters(self.filter))
 
 
 def similar_command(
@@ -90,10 +102,10 @@ def similar_command(
     limits = search.limits(limits)
     with target.open() as index:
         if batch is not None:
-            filters = _read_filters(search.filter)
-            _answer_all(index, batch, limits, filters, source, search.encoding)
+            _answer_all(index, batch, limits, search, source)
             return
-        (result,) = index.similar_many([search.query(index)], limits)
+        query = search.query(index)
+        (result,) = index.similar_many([query], limits)
         text_fields = index.meta.text_fields
         scheme, chosen = index.scheme, sketch_of(index.scheme, limits)
     if result.truncated:
@@ -101,11 +113,11 @@ def similar_command(
             f"More than {limits.candidates} candidates: the best {limits.candidates} were"
             " verified, and a match may be missing. Raise --candidates"
         )
-    wordless = "The text has no words: only documents of the same text are found"
+    wordless = not result.asked and not result.stopped
     warn(
-        lacking(result, limits, scheme),
+        None if wordless else lacking(result, limits, scheme),
         _stopped(result, chosen),
-        wordless if not result.asked and not result.stopped else None,
+        None if result.matches else _too_short(query.text, scheme),
     )
     if wants_json(as_json):
         print_json(_as_json(result, search.id, source))
@@ -134,6 +146,21 @@ def query_command(
             message(f"The search skips the stop list of the index ({count(len(stop), 'token')})")
 
 
+def _too_short(text: str, scheme: Scheme) -> str | None:
+    """Return a warning if a text is shorter than a shingle, else None."""
+    texts = normalise([text], scheme.normalisation)
+    words = int(tokenise(texts, scheme.shingling, scheme.seed).counts[0])
+    if words >= (size := scheme.shingling.size):
+        return None
+    if not words:
+        return "The text has no words: only documents of the same text are found"
+    unit = "character" if scheme.shingling.unit == "char" else "word"
+    return (
+        f"The text has {count(words, unit)}, fewer than the {size} of a shingle: only documents of"
+        f" just {'this' if words == 1 else 'these'} are similar"
+    )
+
+
 def _as_json(result: Result, id: str | None, with_source: bool) -> dict[str, Any]:
     matches = []
     for match in result.matches:
@@ -145,6 +172,7 @@ def _as_json(result: Result, id: str | None, with_source: bool) -> dict[str, Any
     return {
         "query": id,
         "matches": matches,
+        "matches_total": result.total,
         "candidates": result.candidates,
         "truncated": result.truncated,
         "expected_recall": result.recall,
@@ -166,12 +194,9 @@ def _show(result: Result, limits: Limits, chosen: Sketch, text_fields: Sequence[
         )
         for match in result.matches
     ]
-    title = None
-    if result.recall is not None:
-        least = limits.threshold
-        at = "as near as the last" if least is None else f"at Jaccard {least:g}"
-        title = f"Of documents {at} about {percent(result.recall)} are found"
-    print_table([(measure, "number"), ("id", "key"), ("text", "line")], rows, title=title)
+    print_table([(measure, "number"), ("id", "key"), ("text", "line")], rows)
+    if result.total is not None:
+        warn(shown(len(rows), result.total, "match", f"-k {result.total} shows all", "matches"))
 
 
 def _stopped(result: Result, chosen: Sketch) -> str | None:
@@ -184,9 +209,20 @@ def _stopped(result: Result, chosen: Sketch) -> str | None:
     if result.blind:
         return f"Nothing could be looked for: all {parts} of the text are in the stop list"
     return (
-        f"{result.stopped} {parts} of the text were left out, as their buckets are in the stop list"
+        f"{result.stopped} {parts} of the text were skipped, as their buckets are in the stop list"
         f" or over --max-bucket: {missing}"
     )
+
+
+def _decoded(option: str, value: str | None) -> str | None:
+    """Return a value as UTF-8, whatever the locale is. Raises UsageError if it is not."""
+    try:
+        return value and os.fsencode(value).decode()
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{option}: the value is not UTF-8: use --file with --encoding") from error
+    except UnicodeEncodeError:
+        # It comes from a program, not from the arguments of a process.
+        return value
 
 
 def _read_filters(filters: list[str] | None) -> list[dict[str, Any]]:
@@ -204,22 +240,17 @@ def _read_filters(filters: list[str] | None) -> list[dict[str, Any]]:
 
 
 def _answer_all(
-    index: Index,
-    file: str,
-    limits: Limits,
-    filters: list[dict[str, Any]],
-    with_source: bool,
-    encoding: str | None,
+    index: Index, file: str, limits: Limits, search: SearchOptions, with_source: bool
 ) -> None:
     """Print a line of JSON for each text of a file."""
-    files = named_files([file], encoding=encoding)
+    files, filters = named_files([file], encoding=search.encoding), _read_filters(search.filter)
     reasons = Reasons("... and more")
-    truncated = few = stopped = blind = 0
-    lack: str | None = None
-    scheme = index.scheme
+    answered = 0
+    found: Counter[str] = Counter()
+    scheme, text_fields = index.scheme, index.meta.text_fields
     sketch_of(scheme, limits)
-    text_fields = index.meta.text_fields
-    read = functools.partial(read_records, encoding=encoding, columns=[*text_fields, "id"])
+    columns = [*text_fields, "id"]
+    read = functools.partial(read_records, encoding=search.encoding, columns=columns)
     records = itertools.chain.from_iterable(map(read, files))
     while some := list(itertools.islice(records, _QUERIES_AT_ONCE)):
         queries: list[tuple[str, Query]] = []
@@ -230,31 +261,23 @@ def _answer_all(
                 reasons.show(record, str(error))
         results = index.similar_many([query for _, query in queries], limits)
         for (name, _), result in zip(queries, results, strict=True):
-            truncated += result.truncated
-            lack = lacking(result, limits, scheme)
-            few += lack is not None
-            stopped += result.stopped > 0
-            blind += result.blind
             print_json(_as_json(result, name, with_source))
-    if truncated:
-        message(
-            f"{count(truncated, 'text')} had more candidates than {limits.candidates}: matches may"
-            " be missing where an answer says truncated. Raise --candidates"
-        )
-    if lack is not None and limits.threshold is not None:
-        message(lack)
-    elif few:
-        message(
-            f"{count(few, 'text')} with fewer than {limits.k} matches, or with missing ones:"
-            " see expected_recall"
-        )
-    if stopped:
-        message(
-            f"{count(stopped, 'text')} with buckets in the stop list or over --max-bucket, which"
-            f" were left out; for {blind} nothing could be looked for"
-        )
+            lack = (result.asked or result.stopped) and lacking(result, limits, scheme)
+            if limits.threshold is None or result.stopped:
+                lack = lack and "fewer than -k matches, or missing ones: see expected_recall"
+            missing = {
+                f"more candidates than {limits.candidates}: matches may be missing where an answer"
+                " is truncated. Raise --candidates": result.truncated,
+                lack or "": lack,
+                "buckets in the stop list or over --max-bucket, which were skipped": result.stopped,
+                "nothing to look for, as all buckets were skipped": result.blind,
+            }
+            found.update(warning for warning, given in missing.items() if given)
+            answered += 1
+    for warning, texts in found.items():
+        message(f"{texts:,} of {count(answered, 'text')}: {warning}")
     if reasons.count:
-        message(f"{count(reasons.count, 'record')} left out")
+        message(f"{count(reasons.count, 'record')} skipped")
         raise Exit(1)
 
 

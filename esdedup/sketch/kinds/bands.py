@@ -107,7 +107,7 @@ class Banded(Sketch):
         """Return the swaps of the probes of queries (`banding`)."""
         if limits.swaps is not None:
             return limits.swaps
-        return swaps_for(limits.threshold or NEAREST, limits.recall, self.bands, self.rows)
+        return swaps_for(limits.threshold or NEAREST, limits.wanted_recall, self.bands, self.rows)
 
     def query(self, block: Block, limits: Limits) -> tuple[U64, Probes]:
         swaps = self.swaps(limits)
@@ -150,7 +150,7 @@ class Banded(Sketch):
         near = limits.threshold if similarity is None else similarity
         if near is None:
             return 1
-        return least_bands(near, limits.recall, groups, self.rows, self.swaps(limits))
+        return least_bands(near, limits.wanted_recall, groups, self.rows, self.swaps(limits))
 
     def recall(
         self, limits: Limits, groups: int, least: int, similarity: float | None = None

@@ -68,7 +68,7 @@ class MinHash(Banded):
         for permutations in (_PERMUTATIONS_FOR_TEXTS, MOST_PERMUTATIONS):
             with suppress(UsageError):
                 bands, rows = choose_banding(
-                    limits.least_similarity, limits.recall, permutations, 0
+                    limits.least_similarity, limits.wanted_recall, permutations, 0
                 )
                 return MinHash(permutations, bands, rows, name=self.name)
         return self

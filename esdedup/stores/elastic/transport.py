@@ -26,7 +26,13 @@ from elastic_transport.client_utils import basic_auth_to_header, url_to_node_con
 from elasticsearch import Elasticsearch
 from urllib3.exceptions import NewConnectionError
 
-from esdedup.exceptions import EsdedupError, StoreError, StoreUnavailable, UsageError
+from esdedup.exceptions import (
+    AuthenticationFailed,
+    EsdedupError,
+    StoreError,
+    StoreUnavailable,
+    UsageError,
+)
 from esdedup.stores.connection import Connection
 from esdedup.stores.elastic.errors import error_of, passes, reason_of
 from esdedup.stores.elastic.retry import Retries
@@ -112,6 +118,11 @@ class Client:
         return meta.status, _Object(answer, f"{self._shown}: the answer to {method} {path}")
 
     def _error(self, meta: ApiResponseMeta, body: Any) -> EsdedupError:
+        if meta.status == 401 and "authorization" not in self._headers:
+            return AuthenticationFailed(
+                f"{self._shown}: the server requires credentials (401), and none are given. Set a"
+                " user name and password, an API key or a bearer token"
+            )
         error = error_of(meta.status, body, self._shown)
         if isinstance(error, StoreUnavailable):
             error.retry_after = _seconds(meta.headers.get("retry-after"))

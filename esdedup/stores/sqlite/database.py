@@ -160,7 +160,13 @@ class Database:
                 raise StoreUnavailable(
                     f"{self.path}: another process has been writing for {BUSY_SECONDS:.0f} s"
                 ) from error
-            corrupt = _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+            corrupt = _code(error) == sqlite3.SQLITE_CORRUPT
+            if _code(error) == sqlite3.SQLITE_NOTADB:
+                raise StoreError(
+                    f"{self.path}: it is not a SQLite file, so it holds no index. If it holds"
+                    f" documents, run `esdedup index {self.path}`; if it was an index, restore a"
+                    " copy"
+                ) from error
             if corrupt or "malformed" in str(error) or "decode" in str(error):
                 raise self._damaged(error) from error
             if _code(error) == sqlite3.SQLITE_READONLY:
