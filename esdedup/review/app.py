@@ -69,7 +69,7 @@ def review_of(
     def opened() -> Index:
         return Index(place.store(), place=place)
 
-    # Nobody waits for a page as long as for a job.
+    # A page must not wait as long as a job.
     target = place.target
     if isinstance(target, Connection):
         target = replace(target, retry_for=min(target.retry_for, _RETRY_SECONDS))

@@ -158,7 +158,7 @@ def delete(page: Page) -> None:
     go(page, "Decide")
     page.get_by_role("radio", name="Delete duplicates").check()
     page.get_by_role("button", name="Continue").click()
-    page.get_by_role("textbox", name="Type delete to go on").fill("delete")
+    page.get_by_role("textbox", name="Type delete to continue").fill("delete")
     page.get_by_role("button", name=re.compile(r"Delete \d+ duplicates")).click()
     ended(page, "duplicates", r"\d+ deleted")
 
@@ -331,7 +331,7 @@ def test_back_and_reload_show_a_page_again(
     page.get_by_role("button", name="Continue").click()
     sure = page.get_by_role("heading", level=1, name="Mark ")
     expect(sure).to_be_visible()
-    page.get_by_role("link", name="Change nothing").click()
+    page.get_by_role("link", name="Cancel").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Decide")
     for again in (page.go_back, page.reload):
         again()

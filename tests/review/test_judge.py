@@ -159,10 +159,10 @@ def test_a_pair_is_asked_again_after_its_text_changed(visitor: Visitor, place: P
         page = again.settled("/judge")
         assert pair(page) == tuple(map(html.escape, first))
         assert "Judged: not a duplicate, judged before the text changed" in page
-        assert "1 pair is asked again" in page
+        assert "1 pair is shown again" in page
         after = key(again, page, "different")
         assert pair(after) != pair(page)
-        assert "is asked again" not in after
+        assert "is shown again" not in after
         assert said(after).endswith("2 judged")
         # The judgement before is put back, and its pair is in turn again.
         assert pair(key(again, after, "undo")) == pair(page)
@@ -171,7 +171,7 @@ def test_a_pair_is_asked_again_after_its_text_changed(visitor: Visitor, place: P
         index.add([{**before.source, "id": first[1]}])
     # Documents are looked up again when pairs are drawn again.
     again.post("/judge/draw")
-    assert "is asked again" not in again.settled("/judge")
+    assert "is shown again" not in again.settled("/judge")
 
 
 def test_a_failure_leaves_the_pair_with_its_keys(
