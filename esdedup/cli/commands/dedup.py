@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,7 +16,7 @@ from click.exceptions import Exit
 from esdedup.analysis.templates import template_warnings
 from esdedup.arguments import setting
 from esdedup.cli import output
-from esdedup.cli.options import Target, as_json, yes
+from esdedup.cli.options import Target, as_json, typed, yes
 from esdedup.cli.output import capital, count, message
 from esdedup.exceptions import UsageError
 from esdedup.groups.groups import Group, Grouping, Groups, joined_though_unlike
@@ -195,14 +196,16 @@ def undo_command(
 ) -> None:
     """Restore what a run of esdedup dedup removed.
 
-    Example: esdedup undo -i news news.dedup-20260101T120000.000000Z.jsonl.zst
+    Example: esdedup undo news.dedup-20260101T120000.000000Z.jsonl.zst
 
-    Deleted and moved documents are restored whole, and marks are removed. A document that another
+    The index is the log's, unless --index names one. Deleted and moved documents are restored whole, and marks are removed. A document that another
     client has changed since is skipped.
     """
     _require_answer(yes, "undo")
     reader = LogReader(log)
     header = reader.header
+    if not typed("index") and "ESDEDUP_INDEX" not in os.environ:
+        target = replace(target, index=header.index)
     with target.open() as index:
         index.check_log(reader, force=force)
         scheme = index.scheme.id
