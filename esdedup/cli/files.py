@@ -110,17 +110,13 @@ class FileOptions:
                 raise UsageError(f"{option_of(option.name)} requires FILES")
 
 
-def warn_of_repeated(records: int, first: str | None) -> None:
-    """Warn of records whose id an earlier record had."""
+def warn_of_records(repeated: int, first: str | None, without_words: int) -> None:
+    """Warn of records whose id an earlier record had, and of documents without words."""
     if first is not None:
-        have = count(records, "record has", "records have")
+        have = count(repeated, "record has", "records have")
         message(f"{have} the id of an earlier record, and replaced it: first {first}")
-
-
-def warn_without_words(documents: int) -> None:
-    """Warn of documents without words."""
-    if documents:
-        have = count(documents, "document has", "documents have")
+    if without_words:
+        have = count(without_words, "document has", "documents have")
         message(f"{have} no words: only exact copies of these can be found")
 
 
@@ -162,16 +158,14 @@ class Reasons:
     """Report why records were skipped, for the first few. more: the message after these."""
 
     def __init__(self, more: str) -> None:
-        self.count = 0
-        self._more = more
+        self.count, self._more = 0, more
 
     def show(self, record: Record | BadRecord, reason: str) -> None:
         """Report the reason of the next record."""
         self.count += 1
-        if self.count <= _SHOWN:
-            message(f"{record.file}:{record.line}: {reason}")
-        elif self.count == _SHOWN + 1:
-            message(self._more)
+        if self.count <= _SHOWN + 1:
+            shown = f"{record.file}:{record.line}: {reason}"
+            message(shown if self.count <= _SHOWN else self._more)
 
 
 def dead_letters(path: Path) -> DeadLetterFile:

@@ -46,10 +46,12 @@ def test_reports_name_the_file(folder: Path) -> None:
         ["index", "same.jsonl"],
         ["group"],
         ["dedup", "--apply", "--action", "mark", "--yes", "--log", "log"],
+        # The log names the index.
         ["undo", "log", "--yes"],
     ]
     for command in commands:
-        (report,) = run_command(*command, *target).json
+        named = target if command[0] != "undo" else target[2:]
+        (report,) = run_command(*command, *named).json
         assert place.items() <= report.items()
     shown = run_command("index", "same.jsonl", *target, "--table")
     assert "Index 'news' in sub/a.db" in shown.out

@@ -198,8 +198,8 @@ def undo_command(
 
     Example: esdedup undo news.dedup-20260101T120000.000000Z.jsonl.zst
 
-    The index is the log's, unless --index names one. Deleted and moved documents are restored whole, and marks are removed. A document that another
-    client has changed since is skipped.
+    The index is the log's, unless --index names one. Deleted and moved documents are restored
+    whole, and marks are removed. A document that another client has changed since is skipped.
     """
     _require_answer(yes, "undo")
     reader = LogReader(log)

@@ -9,14 +9,7 @@ from click.exceptions import Exit
 from esdedup.arguments import setting
 from esdedup.cli import output
 from esdedup.cli.command import option_of
-from esdedup.cli.files import (
-    FORMATS,
-    FileOptions,
-    dead_letters,
-    total_bytes,
-    warn_of_repeated,
-    warn_without_words,
-)
+from esdedup.cli.files import FORMATS, FileOptions, dead_letters, total_bytes, warn_of_records
 from esdedup.cli.options import Target, as_json, scheme_in, sketch_of, typed
 from esdedup.exceptions import PermissionDenied, UsageError
 from esdedup.ingest.ingest import IngestReport, ingest
@@ -114,8 +107,7 @@ def index_command(
         title=output.capital(opened.store.where),
         more=output.place_of(opened),
     )
-    warn_of_repeated(ids.count, ids.first)
-    warn_without_words(report.without_words)
+    warn_of_records(ids.count, ids.first, report.without_words)
     if policy.action != "keep":
         limits = Limits(sketch, threshold, distance)
         chosen = sketch_of(used, limits)

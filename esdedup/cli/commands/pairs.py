@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 
@@ -13,14 +13,7 @@ from click.exceptions import Exit
 from esdedup.arguments import setting
 from esdedup.cli import output
 from esdedup.cli.command import option_of
-from esdedup.cli.files import (
-    FORMATS,
-    FileOptions,
-    dead_letters,
-    total_bytes,
-    warn_of_repeated,
-    warn_without_words,
-)
+from esdedup.cli.files import FORMATS, FileOptions, dead_letters, total_bytes, warn_of_records
 from esdedup.cli.options import Target, as_json, scheme_in, typed
 from esdedup.cli.output import count, message
 from esdedup.cli.result_files import ResultFile, write_rows
@@ -33,6 +26,8 @@ from esdedup.pairing.verify import texts_in
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores.mapping import IndexMeta
+
+TextsOf = Callable[[list[str]], list[str]]
 
 
 def pairs_command(
@@ -55,12 +50,33 @@ def pairs_command(
     With FILES no index is created, and the bands are chosen for --threshold and --recall, unless
     --scheme sets them.
     """
-    answer = _Answer(limits, all_equal, results, output.wants_json(as_json), k)
+    wants_json = output.wants_json(as_json)
+
+    def show(found: SimilarPairs, texts_of: TextsOf) -> None:
+        output.warn_after(found.recall, found.capped, limits)
+        if found.copies and not all_equal:
+            message(
+                f"{count(found.copies, 'document has', 'documents have')} the text of an earlier"
+                " one: listed with the first of each text only. --all-equal lists every pair"
+            )
+        measure = "similarity" if found.metric == "jaccard" else "distance"
+        every = found.every() if all_equal else iter(found)
+        if results.output is not None:
+            _write(found, every, results.output, measure, wants_json)
+        elif not wants_json:
+            _show_table(every, texts_of, measure, k)
+        else:
+            for pair in every:
+                line = {"left": pair.left, "right": pair.right, measure: getattr(pair, measure)}
+                output.print_json({**line, "equal": pair.equal})
+
     if files:
         for option in fields(Target):
             if typed(option.name):
                 raise UsageError(f"{option_of(option.name)} can't be combined with FILES")
-        _in_files(files, of_files, answer)
+        files = of_files.named(files)
+        results.check(files)
+        _in_files(files, of_files, limits, show)
         return
     of_files.refuse()
     results.check()
@@ -68,13 +84,16 @@ def pairs_command(
         output.warn_before(index, limits)
         with output.steps() as on_step:
             found = index.pairs(limits=limits, on_step=on_step)
-        answer.show(found, texts_in(index.store, index.meta.text_fields))
+        show(found, texts_in(index.store, index.meta.text_fields))
 
 
-def _in_files(files: list[str], of: FileOptions, answer: _Answer) -> None:
+def _in_files(
+    files: list[str],
+    of: FileOptions,
+    limits: Limits,
+    show: Callable[[SimilarPairs, TextsOf], None],
+) -> None:
     """Show the pairs of files. The exit status is 1 if records were skipped."""
-    files, limits = of.named(files), answer.limits
-    answer.results.check(files)
     scheme = scheme_in(of.scheme) or Scheme().for_texts(limits)
     meta = IndexMeta(scheme, tuple(of.text_field or ["text"]))
     dead_letter = of.dead_letter or Path("pairs.dead-letter.jsonl")
@@ -92,79 +111,39 @@ def _in_files(files: list[str], of: FileOptions, answer: _Answer) -> None:
                 on_read=documents,
                 on_step=on_step,
             )
-        warn_of_repeated(read.repeated, read.first)
-        warn_without_words(read.without_words)
-        answer.show(found, read.texts_of)
+        warn_of_records(read.repeated, read.first, read.without_words)
+        show(found, read.texts_of)
         if read.failed:
             message(f"{read.failed} of {read.read} records were skipped: see {letters.path}")
             raise Exit(1)
 
 
-@dataclass(frozen=True)
-class _Answer:
-    """Prints the pairs, or writes them to a file and prints their number.
+def _write(
+    found: SimilarPairs, pairs: Iterator[Pair], path: Path, measure: str, as_json: bool
+) -> None:
+    columns = {"left": str, "right": str, measure: int if measure == "distance" else float}
+    rows = ((pair.left, pair.right, getattr(pair, measure), pair.equal) for pair in pairs)
+    written = write_rows(path, {**columns, "equal": bool}, rows)
+    counts = {"documents": len(found.ids), "pairs": written}
+    output.print_counts(counts, as_json, title=str(path), more={"output": str(path.resolve())})
 
-    results: the file, if any. as_json: print JSON, not tables. most: pairs of a table.
-    """
 
-    limits: Limits
-    all_equal: bool
-    results: ResultFile
-    as_json: bool
-    most: int
-
-    def show(self, found: SimilarPairs, texts_of: Callable[[list[str]], list[str]]) -> None:
-        output.warn_after(found.recall, found.capped, self.limits)
-        measure = "similarity" if found.metric == "jaccard" else "distance"
-        waiting = found.every() if self.all_equal else iter(found)
-        if found.copies and not self.all_equal:
-            message(
-                f"{count(found.copies, 'document has', 'documents have')} the text of an earlier"
-                " one: listed with the first of each text only. --all-equal lists every pair"
-            )
-        if self.results.output is not None:
-            self._write(found, waiting, self.results.output, measure)
-        elif self.as_json:
-            for pair in waiting:
-                value = getattr(pair, measure)
-                ids = {"left": pair.left, "right": pair.right}
-                output.print_json({**ids, measure: value, "equal": pair.equal})
-        else:
-            self._show_table(waiting, texts_of, measure)
-
-    def _write(self, found: SimilarPairs, pairs: Iterator[Pair], path: Path, measure: str) -> None:
-        kind = int if measure == "distance" else float
-        columns = {"left": str, "right": str, measure: kind, "equal": bool}
-        rows = ((pair.left, pair.right, getattr(pair, measure), pair.equal) for pair in pairs)
-        written = write_rows(path, columns, rows)
-        counts = {"documents": len(found.ids), "pairs": written}
-        output.print_counts(
-            counts, self.as_json, title=str(path), more={"output": str(path.resolve())}
+def _show_table(pairs: Iterator[Pair], texts_of: TextsOf, measure: str, most: int) -> None:
+    some = list(itertools.islice(pairs, most))
+    if not some:
+        message("No similar pairs")
+        return
+    ids = sorted({id for pair in some for id in (pair.left, pair.right)})
+    texts = dict(zip(ids, map(output.snippet, texts_of(ids)), strict=True))
+    rows = [
+        (
+            f"{pair.similarity:.3f}" if pair.distance is None else str(pair.distance),
+            f"{pair.left}\n{pair.right}",
+            f"{texts[pair.left]}\n{texts[pair.right]}",
         )
-
-    def _show_table(
-        self,
-        pairs: Iterator[Pair],
-        texts_of: Callable[[list[str]], list[str]],
-        measure: str,
-    ) -> None:
-        rows: list[tuple[str, str, str]] = []
-        some = list(itertools.islice(pairs, self.most))
-        if not some:
-            message("No similar pairs")
-            return
-        ids = sorted({id for pair in some for id in (pair.left, pair.right)})
-        texts = dict(zip(ids, map(output.snippet, texts_of(ids)), strict=True))
-        for pair in some:
-            value = f"{pair.similarity:.3f}" if pair.distance is None else str(pair.distance)
-            shown = f"{texts[pair.left]}\n{texts[pair.right]}"
-            rows.append((value, f"{pair.left}\n{pair.right}", shown))
-        total = len(rows) + sum(1 for _ in pairs)
-        title = count(total, "near-duplicate pair")
-        columns: list[tuple[str, output.Kind]] = [
-            (measure, "number"),
-            ("documents", "key"),
-            ("text", "line"),
-        ]
-        output.print_table(columns, rows, title)
-        output.warn(output.shown(len(rows), total, "pair", "-k N shows more, --json all"))
+        for pair in some
+    ]
+    total = len(rows) + sum(1 for _ in pairs)
+    columns: list[tuple[str, output.Kind]] = [(measure, "number"), ("documents", "key")]
+    output.print_table([*columns, ("text", "line")], rows, count(total, "near-duplicate pair"))
+    output.warn(output.shown(len(rows), total, "pair", "-k N shows more, --json all"))
