@@ -32,8 +32,6 @@ _AT_ONCE = 100
 """Pairs whose documents are looked up at once, if those of many are gone."""
 
 DRAWING = "Drawing pairs to judge"
-_READ_AT_ONCE = 500
-"""Judged pairs whose texts are read at once."""
 
 Ids = tuple[str, str]
 
@@ -88,24 +86,14 @@ class Drawing:
 
 def _outdated(index: Index) -> frozenset[Judgement]:
     pairs, meta = index.judgements().pairs, index.meta
-    found = []
-    for first in range(0, len(pairs), _READ_AT_ONCE):
-        some = pairs[first : first + _READ_AT_ONCE]
-        ids = {id for each in some for id in (each.left, each.right)}
-        documents = {each.id: each for each in index.store.get([*ids], [*meta.text_fields])}
-        for each in some:
-            two = [documents[id] for id in (each.left, each.right) if id in documents]
-            if changed(each, two, meta):
-                found.append(each)
-    return frozenset(found)
+    ids = {id for each in pairs for id in (each.left, each.right)}
+    documents = {each.id: each for each in index.store.get([*ids], [*meta.text_fields])}
 
+    def now(judgement: Judgement) -> list[Document]:
+        both = judgement.left, judgement.right
+        return [documents[id] for id in both if id in documents]
 
-@dataclass(frozen=True)
-class Pair:
-    """A pair to judge."""
-
-    ids: Ids
-    sides: Sides
+    return frozenset(each for each in pairs if changed(each, now(each), meta))
 
 
 @dataclass(frozen=True)
@@ -176,9 +164,9 @@ class Judge:
         outdated = self.drawing.outdated.intersection(judgements.pairs)
         pair = self._first(pool, judgements, outdated) if review.write else None
         if pair is not None:
-            self.handed.add(pair.ids)
+            self.handed.add((pair.left.id, pair.right.id))
         judged = {verdict: len(judgements.of(verdict)) for verdict in VERDICTS}
-        judgement = None if pair is None else judgements.between(*pair.ids)
+        judgement = None if pair is None else judgements.between(pair.left.id, pair.right.id)
         return review.page(
             asked,
             "judge_pair.html" if asked.fragment else "judge.html",
@@ -202,7 +190,7 @@ class Judge:
 
     def _first(
         self, pool: Pool, judgements: Judgements, outdated: frozenset[Judgement]
-    ) -> Pair | None:
+    ) -> Sides | None:
         """The first pair in turn whose documents are still there, with texts."""
         judged = {(each.left, each.right) for each in judgements.pairs if each not in outdated}
         turns, count = in_turn(pool, self.drawing.threshold, judged), 1
@@ -211,8 +199,7 @@ class Judge:
             for left, right, *_ in some:
                 if left in documents and right in documents:
                     two = documents[left], documents[right]
-                    sides = pair_of(*two, self.review.index.meta, self.review.show)
-                    return Pair((left, right), sides)
+                    return pair_of(*two, self.review.index.meta, self.review.show)
             count = min(2 * count, _AT_ONCE)
         return None
 
