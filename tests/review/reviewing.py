@@ -82,7 +82,8 @@ class Reviewing:
             self._process.kill()
             self._process.wait()
         if kind is None:
-            assert running, self.log
+            assert (running, self._process.returncode) == (True, 0), self.log
+            assert self.log.count(self.token) == 1
             assert "Traceback" not in self.log, self.log
 
     def _printed(self) -> bool:

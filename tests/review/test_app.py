@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import csv
 import html
+import json
 import os
 import re
-import signal
 import socket
-import subprocess
 import threading
 import tracemalloc
 from collections.abc import Callable
@@ -35,8 +34,9 @@ from esdedup.review.app import review_of
 from esdedup.review.jobs import Job, Jobs
 from esdedup.review.pages import status_of
 from esdedup.stores.connection import check_file_name
+from tests.docs.test_json import documented
 from tests.helpers.commands import run_command
-from tests.helpers.processes import await_true, start_command
+from tests.helpers.processes import await_true
 from tests.review.visitor import OWN, PORT, Visitor, links
 
 HOSTILE = "<script>alert(1)</script>\"'&{{ 7919*7907 }}\u202e\u001b[31m"
@@ -315,17 +315,6 @@ def test_undo_shows_the_place_in_the_group_again(
     assert 'class="notice"' not in page
 
 
-def test_undo_restores_the_judgement_before(visit: Callable[..., Visitor]) -> None:
-    visitor = visit(write=True)
-    index = visitor.review.index
-    for verdict in ("duplicate", "different"):
-        page = visitor.post(f"/verdict?left=a2&right=a1&verdict={verdict}").text
-    assert "Judged: not a duplicate" in page
-    assert "Judged: a duplicate" in visitor.post("/verdict/undo?left=a1&right=a2").text
-    assert "Not judged" in visitor.post("/verdict/undo?left=a1&right=a2").text
-    assert not index.judgements()
-
-
 def test_a_judgement_of_another_text_is_told_as_such(visit: Callable[..., Visitor]) -> None:
     visitor = visit(write=True)
     index = visitor.review.index
@@ -382,22 +371,6 @@ def test_a_run_that_was_refused_names_no_log(visit: Callable[..., Visitor], tmp_
     assert ".zst" not in page
 
 
-def test_another_document_represents_its_group(visit: Callable[..., Visitor]) -> None:
-    visitor = visit(write=True)
-    visitor.settled("/groups")
-    visitor.post("/group/represent?id=a3")
-    page = visitor.post("/group/represent?id=a2").text
-    assert "chosen by hand" in page
-    assert sorted(members(page)) == ["a1", "a3"]
-    assert visitor.review.index.judgements().representatives == ("a2",)
-    visitor.post("/groups/find")
-    assert sorted(members(visitor.settled("/group?id=a1"))) == ["a1", "a3"]
-    page = visitor.post("/group/unrepresent?id=a2").text
-    assert "Some decisions do not show here yet" in page
-    visitor.post("/groups/find")
-    assert sorted(members(visitor.settled("/group?id=a1"))) == ["a2", "a3"]
-
-
 @pytest.mark.parametrize("action", ["mark", "move", "delete"])
 def test_a_run_and_its_undo_give_back_the_same_index(
     visit: Callable[..., Visitor], action: str, folder: Path
@@ -440,6 +413,8 @@ def test_the_plan_says_what_it_does(visit: Callable[..., Visitor], tmp_path: Pat
     for each in (page, confirm):
         assert rules in each
         assert "The group of t0 (12 documents) looks like a template" in html.unescape(each)
+    assert "looks like a template" in visitor.get("/group?id=t0").text
+    assert "looks like a template" not in visitor.get("/group?id=a1").text
     assert "will be deleted" in confirm
     assert links(page, "/group?")[0] == "/group?id=t0"
     answer = visitor.get("/duplicates.csv")
@@ -505,7 +480,13 @@ def test_exported_judgements_are_read_back(visit: Callable[..., Visitor]) -> Non
     index = visitor.review.index
     index.judge("a1", "a2", "different")
     index.judge("b1", "b2", "duplicate", 0.9, drawn=True)
-    exported, before = visitor.get("/judgements.jsonl").text, index.judgements()
+    answer, before = visitor.get("/judgements.jsonl"), index.judgements()
+    exported = answer.text
+    assert answer.headers["content-type"].startswith("application/x-ndjson")
+    assert "attachment" in answer.headers["content-disposition"]
+    lines = [json.loads(line) for line in exported.splitlines()]
+    assert lines == [each.to_json() for each in before.pairs]
+    assert documented("review") == lines[0].keys()
     index.unjudge("a1", "a2")
     later = index.judge("b1", "b2", "unsure")
     answer = visitor.post("/judgements/read", data={"lines": exported})
@@ -514,8 +495,8 @@ def test_exported_judgements_are_read_back(visit: Callable[..., Visitor]) -> Non
     visitor.settled("/judge")
     page = visitor.get("/judge?read=2&kept=1").text
     assert "1 of 2 judgements were kept; the others have newer ones. 2 judged" in page
-    for lines in ("{", exported + "[]", "5", '{"left": "a"}'):
-        answer = visitor.post("/judgements/read", data={"lines": lines})
+    for broken in ("{", exported + "[]", "5", '{"left": "a"}'):
+        answer = visitor.post("/judgements/read", data={"lines": broken})
         assert answer.status_code == 400
         assert "is not a judgement" in answer.text
     assert index.judgements().pairs == (before.pairs[0], later)
@@ -590,6 +571,8 @@ def test_the_history_says_what_is_left_of_each_run(
 def test_only_logs_of_this_index_are_undone(visit: Callable[..., Visitor], folder: Path) -> None:
     visitor = visit(write=True)
     visitor.settled("/groups")
+    os.mkfifo(folder / "documents.dedup-0.jsonl.zst")
+    assert "There is no log of this index" in visitor.settled("/decide")
     (folder / "documents.dedup-1.jsonl.zst").write_bytes(b"damaged")
     assert "its first line can&#39;t be read" in visitor.get("/decide").text
     for name in ("../index.db", "index.db", "documents.dedup-2.jsonl.zst", ""):
@@ -642,26 +625,6 @@ def test_a_job_that_fails_lets_the_next_one_work(caplog: pytest.LogCaptureFixtur
     assert jobs.start("third", lambda _: None).over.wait(60)
 
 
-def test_the_command_serves_until_ctrl_c(tmp_path: Path, folder: Path) -> None:
-    with esdedup.open(tmp_path / "index.db") as index:
-        index.add(DOCUMENTS)
-    process = start_command(
-        *("review", "--db", "index.db", "--port", "0"),
-        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
-    assert process.stdout is not None
-    url = process.stdout.readline().strip()
-    with httpx.Client(follow_redirects=True) as client:
-        page = client.get(url)
-    assert page.status_code == 200
-    assert "read-only" in page.text
-    process.send_signal(signal.SIGINT)
-    output, errors = process.communicate(timeout=60)
-    assert (process.returncode, output) == (0, "")
-    assert "Traceback" not in errors
-    assert "token" not in errors
-
-
 def test_a_port_that_is_taken_and_an_index_that_is_not_there(tmp_path: Path) -> None:
     with esdedup.open(tmp_path / "index.db") as index:
         index.add(DOCUMENTS)
@@ -671,17 +634,6 @@ def test_a_port_that_is_taken_and_an_index_that_is_not_there(tmp_path: Path) -> 
     assert ran.status == 2
     assert f"--port {port}" in ran.err
     assert run_command("review", "--db", "index.db", "-i", "other").status == 1
-
-
-def test_a_group_that_looks_like_a_template_is_told(
-    visit: Callable[..., Visitor], tmp_path: Path
-) -> None:
-    with esdedup.open(tmp_path / "index.db") as index:
-        index.add(TEMPLATE)
-    visitor = visit()
-    visitor.settled("/groups")
-    assert "looks like a template" in visitor.get("/group?id=t0").text
-    assert "looks like a template" not in visitor.get("/group?id=a1").text
 
 
 def test_distances_take_the_place_of_similarities(visit: Callable[..., Visitor]) -> None:
@@ -737,12 +689,6 @@ def test_undo_writes_the_judgement_before_as_it_was(
         assert visitor.post("/verdict/undo?left=a1&right=a2").status_code == 503
     visitor.post("/verdict/undo?left=a1&right=a2")
     assert index.judgements() == before
-
-
-def test_only_files_are_logs(visit: Callable[..., Visitor], folder: Path) -> None:
-    visitor = visit()
-    os.mkfifo(folder / "documents.dedup-1.jsonl.zst")
-    assert "There is no log of this index" in visitor.settled("/decide")
 
 
 def test_messages_name_no_option_without_its_command(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from esdedup.groups.groups import Grouping
 from esdedup.index import Place
 from esdedup.review.app import review_of
 from esdedup.review.threshold import in_percent
-from tests.docs.test_json import documented
 from tests.review.visitor import OWN, Visitor, links
 
 HOSTILE = "<b onclick=alert(1)>\u202e\u001b[31m{{ 7919*7907 }}"
@@ -188,19 +186,6 @@ def test_a_failure_leaves_the_pair_with_its_keys(
     assert answer.status_code == 503
     assert "the store is away" in answer.text
     assert answer.headers["hx-retarget"] == "#said"
-
-
-def test_judgements_are_exported_as_json_lines(visitor: Visitor) -> None:
-    page = visitor.get("/judge").text
-    for verdict in ("duplicate", "unsure"):
-        page = key(visitor, page, verdict)
-    answer = visitor.get("/judgements.jsonl")
-    assert answer.headers["content-type"].startswith("application/x-ndjson")
-    assert "attachment" in answer.headers["content-disposition"]
-    lines = [json.loads(line) for line in answer.text.splitlines()]
-    assert lines == [each.to_json() for each in visitor.review.index.judgements().pairs]
-    assert [line["verdict"] for line in lines] == ["duplicate", "unsure"]
-    assert documented("review") == lines[0].keys()
 
 
 def test_all_pairs_can_be_judged_and_texts_show_as_text(visitor: Visitor) -> None:
