@@ -29,19 +29,13 @@ field = partial(
     setting,
     None,
     "Object field for the tokens; begins with esdedup.",
-    show_default="the index's own; esdedup for a new one",
+    show_default="the index's own",
 )
 scheme = partial(
-    setting,
-    None,
-    "Scheme file, written by esdedup scheme.",
-    show_default="the index's own; the default scheme for a new index",
+    setting, None, "Scheme file, of esdedup scheme.", show_default="the index's, or the default one"
 )
 text_field = partial(
-    setting,
-    None,
-    "Field of the text; may be repeated.",
-    show_default="the index's own; text for a new one",
+    setting, None, "Field of the text; may be repeated.", show_default="the index's, or text"
 )
 yes = partial(setting, False, "Confirm without asking.", "-y")
 dry_run = partial(setting, False, "Show the changes without making them.")
@@ -50,10 +44,10 @@ max_rate = partial(setting, None, "Maximum documents a second, to spare the clus
 work = partial(
     setting,
     None,
-    "Folder to resume from after an interruption; for Spark, a URI.",
+    "Folder to resume from; for Spark, a URI.",
     metavar="DIRECTORY",
     rare=True,
-    show_default="FILE.INDEX.COMMAND, or INDEX@HOST.COMMAND",
+    show_default="FILE.INDEX.COMMAND",
 )
 dead_letter = partial(
     setting,
@@ -67,7 +61,7 @@ as_json = partial(
     None,
     "Print JSON lines, or a table.",
     "--json/--table",
-    show_default="a table on a terminal, else JSON",
+    show_default="a table on a terminal",
 )
 
 

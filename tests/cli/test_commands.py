@@ -197,16 +197,6 @@ def test_bad_records_go_to_the_dead_letter_and_the_rest_go_on(folder: Path) -> N
         assert part in reasons
 
 
-def test_a_line_with_another_text_than_before_is_not_overwritten(folder: Path) -> None:
-    (folder / "notes.txt").write_text("one two three\n")
-    run("index", "notes.txt")
-    (folder / "notes.txt").write_text("four five six\n")
-    done = run("index", "notes.txt", status=1)
-    assert "--id-field" in done.err
-    (found,) = rows(run("similar", "--text", "one two three"))
-    assert [match["id"] for match in found["matches"]] == ["notes.txt:1"]
-
-
 USAGE = [
     (["index", "absent.jsonl"], "absent.jsonl: there is no such file"),
     (["index", "x.pdf"], "no such file"),
@@ -270,12 +260,6 @@ def test_wrong_use_is_explained(arguments: list[str], text: str, status: int) ->
     done = run(*arguments, status=status)
     assert text in re.sub(r"[\s│]+", " ", done.err)
     assert done.out == ""
-
-
-def test_an_archive_that_breaks_off(folder: Path) -> None:
-    whole = gzip.compress(("".join(json.dumps(a) + "\n" for a in ARTICLES)).encode())
-    (folder / "cut.jsonl.gz").write_bytes(whole[:-20])
-    assert "can't be read to its end" in run("index", "cut.jsonl.gz", status=1).err
 
 
 def test_schemes(folder: Path) -> None:

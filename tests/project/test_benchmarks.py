@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import json
 import subprocess
@@ -26,18 +25,6 @@ def test_the_page_shows_what_the_results_say() -> None:
     command = [sys.executable, "-m", "benchmarks.page", "--check"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize("name", ["proxy", "soak"])
-def test_help_says_what_a_benchmark_measures(
-    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    benchmark = importlib.import_module(f"benchmarks.own.{name}")
-    monkeypatch.setattr(sys, "argv", [name, "--help"])
-    with pytest.raises(SystemExit) as ended:
-        benchmark.main()
-    assert ended.value.code == 0
-    assert "--proxy-options" in capsys.readouterr().out
 
 
 def test_a_sample_counts_for_the_innermost_part_and_waits_do_not_count() -> None:

@@ -41,7 +41,7 @@ def dedup_command(
     to: str | None = setting(None, "Index to move to; created if there is none.", metavar="INDEX"),
     log: Path | None = setting(
         None,
-        "New file that logs all changes, for esdedup undo.",
+        "New log file, for esdedup undo.",
         rare=True,
         show_default="INDEX.dedup-TIME.jsonl.zst",
     ),

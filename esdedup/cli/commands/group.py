@@ -41,9 +41,7 @@ class EdgeOptions:
     """The options that name files of edges."""
 
     edges: list[str] | None = setting(
-        None,
-        "Compare only these pairs of ids; - is standard input; may be repeated.",
-        metavar="FILE",
+        None, "Compare only these pairs of ids; may be repeated.", metavar="FILE"
     )
     edge_fields: str = setting(
         _EDGE_FIELDS, "Fields of the two ids of an edge.", metavar="LEFT,RIGHT", rare=True
@@ -107,10 +105,10 @@ def group_command(
     ),
     master: str | None = setting(
         None,
-        "Spark's master, such as yarn or local[*].",
+        "Spark's master, such as yarn.",
         metavar="URL",
         rare=True,
-        show_default="what spark-submit sets",
+        show_default="spark-submit's",
     ),
     work: str | None = options.work(),
     dry_run: bool = options.dry_run(),

@@ -27,17 +27,10 @@ def index_command(
     reading: FileOptions,
     files: list[str] = setting(..., FORMATS, argument=True, metavar="FILES..."),
     on_duplicate: PolicyAction = setting(
-        "keep",
-        "A near-duplicate of an earlier document: keep it, mark it with the original's id and the"
-        " similarity, skip it, fail it into the dead letters, or let it join a group.",
+        "keep", "Near-duplicates of earlier documents: keep, mark, skip, fail, or group them."
     ),
     column: list[str] | None = setting(
-        None,
-        "Of Parquet and Arrow files: a column to index, with the text's and the id's; may be"
-        " repeated.",
-        metavar="NAME",
-        rare=True,
-        show_default="all",
+        None, "Column of a table to index; may be repeated.", metavar="NAME", rare=True
     ),
     sketch: str | None = setting(None, "Sketch to compare by.", show_default="the scheme's first"),
     threshold: float = setting(ACTING, "Minimum Jaccard similarity of duplicates.", "-t"),

@@ -64,10 +64,7 @@ class _Options:
     """The options; the names are those of `Settings`."""
 
     upstream: str = setting(
-        ...,
-        "Elasticsearch or OpenSearch, http(s)://host:port.",
-        "--upstream",
-        envvar="ESDEDUP_UPSTREAM",
+        ..., "Elasticsearch or OpenSearch, http(s)://host:port.", envvar="ESDEDUP_UPSTREAM"
     )
     host: str = setting("127.0.0.1", "Address to listen on.")
     port: int = setting(9280, "Port to listen on.", min=1, max=65535)

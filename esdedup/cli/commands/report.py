@@ -28,11 +28,7 @@ def report_command(
     target: Target,
     grouping: Grouping,
     output: Path | None = setting(
-        None,
-        "Page to write, with texts of documents.",
-        "-o",
-        metavar="FILE",
-        show_default="INDEX.report.html",
+        None, "Page to write.", "-o", metavar="FILE", show_default="INDEX.report.html"
     ),
     examples: int = setting(
         Wanted.examples, "Maximum number of examples.", min=0, max=_MOST_EXAMPLES

@@ -58,23 +58,17 @@ def scheme_command(
     # With one swap, the bands of the default scheme find this share.
     recall: float = setting(0.94, "... with this probability."),
     sample: int | None = setting(
-        None,
-        "Measure the cost on this many documents of the index.",
-        min=2,
-        max=MOST_SAMPLED,
-        show_default="none: no index is read",
+        None, "Measure the cost on this many documents of the index.", min=2, max=MOST_SAMPLED
     ),
     documents: float | None = setting(
         None,
         "Show the cost at this many documents.",
         min=1,
         max=1e15,
-        show_default="the index's, with --sample; else a million",
+        show_default="the index's, or 1e6",
     ),
     scheme: Path | None = setting(
-        None,
-        "Scheme file to change.",
-        show_default="the index's, with --sample; else the default one",
+        None, "Scheme file to change.", show_default="the index's, or the default one"
     ),
     shingle: str | None = setting(
         None, "word:N, char:N or jieba:N (Chinese words).", show_default="word:3"
@@ -100,12 +94,7 @@ def scheme_command(
         None, "Rows of a band.", rare=True, show_default="the most that reach the recall"
     ),
     permutations: int | None = setting(
-        None,
-        "Length of a signature.",
-        min=1,
-        max=MOST_PERMUTATIONS,
-        rare=True,
-        show_default="the scheme's, or as many as the recall requires",
+        None, "Length of a signature.", min=1, max=MOST_PERMUTATIONS, rare=True
     ),
     seed: int | None = setting(None, "Key of all hashes.", rare=True, show_default="1"),
     as_json: bool | None = as_json(),

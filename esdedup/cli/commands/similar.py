@@ -54,9 +54,7 @@ class SearchOptions:
     id: str | None = setting(None, "The id of an indexed document.")
     nearest: bool = setting(False, "Find the k nearest documents: no threshold.")
     filter: list[str] | None = setting(
-        None,
-        'A query that matches must meet too, such as {"term": {"tenant": "a"}}; may be repeated.',
-        metavar="JSON",
+        None, "A query that matches must meet too; may be repeated.", metavar="JSON"
     )
 
     def check(self, **more: str | None) -> None:

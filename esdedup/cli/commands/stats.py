@@ -23,11 +23,7 @@ from esdedup.stores.stop_list import stop_entries, stopped_tokens
 def stats_command(
     target: Target,
     hot: int | None = setting(
-        None,
-        "Also the N largest buckets: tokens of most documents.",
-        metavar="N",
-        min=1,
-        max=MOST_COUNTED,
+        None, "Also the N largest buckets.", metavar="N", min=1, max=MOST_COUNTED
     ),
     as_json: bool | None = as_json(),
 ) -> None:
