@@ -89,7 +89,10 @@ class History:
                     job.on_step("Logs", number, len(missing))
                     self.known[key] = _read(index, log)
 
-        if missing and review.jobs.current is None:
+        last = review.jobs.last(_READING)
+        # The page is shown again when the job ends: one that fails must not start again and again.
+        failed = last is not None and last.error is not None
+        if missing and not failed and review.jobs.current is None:
             review.jobs.start(_READING, work)
         return [self.known.get(key, each) for key, each in some.items()], len(found[_MOST:])
 

@@ -568,6 +568,25 @@ def test_the_history_says_what_is_left_of_each_run(
     assert not links(visitor.get("/decide").text, "/decide/undo")
 
 
+def test_logs_that_can_not_be_read_are_read_once(
+    visit: Callable[..., Visitor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    visitor = visit(write=True)
+    visitor.settled("/groups")
+    (run,) = links(visitor.get("/decide/confirm?action=mark").text, "/decide/run")
+    visitor.post(run)
+
+    def away(*_: object) -> None:
+        raise StoreUnavailable("away")
+
+    monkeypatch.setattr("esdedup.review.history._read", away)
+    visitor.settled("/decide")
+    visitor.settled("/decide")
+    job = visitor.review.jobs.last("Reading logs")
+    assert "Mark duplicates" in visitor.get("/decide").text
+    assert visitor.review.jobs.last("Reading logs") is job is not None
+
+
 def test_only_logs_of_this_index_are_undone(visit: Callable[..., Visitor], folder: Path) -> None:
     visitor = visit(write=True)
     visitor.settled("/groups")
