@@ -27,8 +27,9 @@ from esdedup.models import Document, Match, Query, Result, Statistics
 from esdedup.pairing.edges import Edges
 from esdedup.pairing.pairs import SimilarPairs, similar_pairs
 from esdedup.pairing.scan import OnStep, WorkFolder
-from esdedup.records.documents import partial_document
-from esdedup.records.files import BadRecord, Record
+from esdedup.records.dead_letters import DeadLetter
+from esdedup.records.documents import RepeatedIds, partial_document
+from esdedup.records.files import BadRecord, Chunk, Record
 from esdedup.removal.log import Action, LogReader, LogWriter, RunHeader
 from esdedup.removal.remove import DedupReport, dedup, prepare
 from esdedup.removal.undo import UndoReport, undo
@@ -255,17 +256,34 @@ class Index:
         field = self.meta.text_fields[0]
         sources = ({field: each} if isinstance(each, str) else each for each in documents)
         records = _records(sources, id_field)
-        report = ingest(
+        report = self.ingest(records, _raise, id_field=id_field, on_duplicate=on_duplicate)
+        self.store.refresh()
+        return report
+
+    def ingest(
+        self,
+        records: Iterable[Record | BadRecord] | Iterable[Chunk],
+        dead_letter: DeadLetter,
+        *,
+        workers: int = 1,
+        id_field: str | None = None,
+        on_duplicate: DuplicatePolicy | None = None,
+        on_batch: Callable[[IngestReport], None] | None = None,
+        ids: RepeatedIds | None = None,
+    ) -> IngestReport:
+        """Write records of files with their tokens, as `ingest.ingest` does, without a refresh."""
+        return ingest(
             self.store,
             self.meta,
             records,
-            _raise,
+            dead_letter,
+            workers=workers,
             id_field=id_field,
             on_duplicate=on_duplicate,
+            on_batch=on_batch,
             fresh=lambda: self.meta,
+            ids=ids,
         )
-        self.store.refresh()
-        return report
 
     def update(self, documents: Iterable[Mapping[str, Any]], *, id_field: str = "id") -> int:
         """Merge fields into documents that exist, and return the number of documents.

@@ -12,7 +12,7 @@ from esdedup.cli.command import option_of
 from esdedup.cli.files import FORMATS, FileOptions, dead_letters, total_bytes, warn_of_records
 from esdedup.cli.options import Target, as_json, scheme_in, sketch_of, typed
 from esdedup.exceptions import PermissionDenied, UsageError
-from esdedup.ingest.ingest import IngestReport, ingest
+from esdedup.ingest.ingest import IngestReport
 from esdedup.ingest.policies import DuplicatePolicy, PolicyAction
 from esdedup.records.dead_letters import dead_letter_path
 from esdedup.records.documents import RepeatedIds
@@ -79,16 +79,13 @@ def index_command(
                 f" {last.unchanged} unchanged, {last.failed} failed"
             )
         ):
-            report = ingest(
-                opened.store,
-                opened.meta,
+            report = opened.ingest(
                 chunks,
                 letters,
                 workers=reading.workers,
                 id_field=reading.id_field,
                 on_duplicate=policy,
                 on_batch=on_batch,
-                fresh=lambda: opened.meta,
                 ids=ids,
             )
             _refresh(opened.store)
