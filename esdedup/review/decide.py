@@ -210,8 +210,8 @@ class Decide:
         with self.turn:
             if self.runs and not self.runs[-1].ended:
                 raise UsageError("a run is under way: wait for its end")
-            self.runs.append(run)
             run.job = self.review.jobs.start(name, noting)
+            self.runs.append(run)
         return self.review.redirect("/decide")
 
     def _wanted(self, asked: Asked) -> tuple[Action, str | None]:
