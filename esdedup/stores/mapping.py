@@ -75,7 +75,11 @@ class IndexMeta:
         """The inverse of `to_json`. Raises UsageError for another form."""
         needed = {"scheme", "text_fields", "field"}
         if not isinstance(document, Mapping) or not needed <= document.keys():
-            raise UsageError("the index's _meta.esdedup is not of this esdedup")
+            found = document.get("id") if isinstance(document, Mapping) else None
+            raise UsageError(
+                f"another version of esdedup made the index (its scheme is {found}): use that"
+                " version, or index the documents again, see docs/how-to/upgrade.md"
+            )
         stop, following = document.get("stop", []), document.get("next")
         names = document["text_fields"]
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -17,8 +18,9 @@ from esdedup.groups.templates import FEWEST, split_templates
 from esdedup.text.arrays import I64
 from tests.helpers.commands import words
 
+PLAIN = esdedup.Scheme()
 SCHEMES = [
-    esdedup.Scheme(),
+    PLAIN,
     esdedup.Scheme(shingling=esdedup.Shingling("word", 1)),
     esdedup.Scheme(shingling=esdedup.Shingling("char", 5)),
 ]
@@ -90,6 +92,16 @@ def test_the_places_are_the_slots(template: str) -> None:
     # Fewer than two words before a slot belong to it.
     name = "dearannaberg" if template is ENGLISH else "王小明"
     assert shown == {name, "4711", CITIES[template][0].casefold()}
+
+
+@languages
+def test_examples_fill_their_places(template: str) -> None:
+    """The first texts lack what the others differ in."""
+    bare = re.sub(r"[，,]?[^，,。.]*\{\w+\}[^，,。.]*", "", template)
+    found = looks_like_template([f"{bare} {row}" for row in range(3)] + filled(template, 20), PLAIN)
+    assert found is not None
+    assert len(found.examples) == 3
+    assert all(any(each) for each in found.examples)
 
 
 @languages
