@@ -95,7 +95,7 @@ def check_names(given: Iterable[str], known: Collection[str]) -> None:
 
 
 def check_list(name: str, values: object) -> None:
-    """Raise UsageError if an argument that takes several values is a single one."""
+    """Raise UsageError if an argument of several values is a single one."""
     if isinstance(values, (Mapping, str, bytes)) or not isinstance(values, Iterable):
         raise UsageError(f"{name}: give a list, not a single {type(values).__name__}")
 

@@ -116,7 +116,7 @@ class Dedup:
     """The duplicates of an index, and what was done with them.
 
     to: index that duplicates are moved to.
-    log: file that `Index.undo` takes; None if there was nothing to change.
+    log: file that `Index.undo` accepts; None if there was nothing to change.
     report: None before `apply`.
     """
 
@@ -224,7 +224,7 @@ class Index:
         stored = self.store.meta()
         if stored is None:
             self.store.create(self._wanted(IndexMeta(Scheme())))
-        # Read back, because the index says what holds.
+        # Read back, because the stored parameters count.
         self._meta = None
         _ = self.meta
 
@@ -366,7 +366,7 @@ class Index:
         if text is not None and id is None:
             return Query(text, filters=filters)
         if text is not None or id is None:
-            raise UsageError("give either a text or the id of a document")
+            raise UsageError("use either a text or the id of a document")
         try:
             return Query(text_of(self.get(id).source, self.meta.text_fields), _id(id), filters)
         except RecordError as error:
@@ -759,7 +759,7 @@ def _working(path: str | Path | None) -> Iterator[WorkFolder | None]:
         try:
             yield folder
         except UsageError:
-            # Nobody can finish this work.
+            # The same call can't finish this work.
             if folder.claimed:
                 folder.remove()
             raise
@@ -792,7 +792,7 @@ def _without(fields: set[str], match: Match) -> Match:
 def _id(id: object) -> str:
     """Return an id as text: `add` accepts whole numbers too. Raises UsageError for others."""
     if isinstance(id, bool) or not isinstance(id, (str, int)):
-        raise UsageError(f"id {id!r}: give text or a whole number")
+        raise UsageError(f"id {id!r}: use text or a whole number")
     return str(id)
 
 

@@ -105,11 +105,11 @@ class _Cluster:
             # click treats empty variables as unset.
             given = os.environ.get(variable)
             if value == each.default and given is not None and not given.strip():
-                raise UsageError(f"{variable} is set, but empty: unset it, or give it a value")
+                raise UsageError(f"{variable} is set, but empty: unset it, or set a value")
             require_value(f"{option_of(each.name)} or {variable}", value)
 
     def connection(self) -> Connection:
-        """Return the connection to the cluster. Raises UsageError if no address is given."""
+        """Return the connection to the cluster. Raises UsageError without an address."""
         if not self.url and not self.cloud_id:
             raise UsageError("name the cluster: --url or ESDEDUP_URL")
         given = {each.name: getattr(self, each.name) for each in fields(_Cluster)}

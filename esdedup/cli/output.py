@@ -81,7 +81,7 @@ def print_table(
     taken = sum(kept.values()) + 3 * len(columns) + 1
     least = taken + _LEAST_LINE * (len(columns) - len(kept))
     if console.width < least:
-        # A terminal wraps lines that are too long for it; cut to its width, columns would be lost.
+        # A terminal wraps longer lines; truncated to its width, columns would be missing.
         console.width = least
     room = max(_LEAST_LINE, console.width - taken)
     table = Table(show_header=any(name for name, _ in columns))
@@ -103,7 +103,7 @@ def print_table(
 
 
 def only_plain() -> bool:
-    """Return True if standard output takes only plain characters."""
+    """Return True if standard output accepts ASCII only."""
     return not (sys.stdout.encoding or "utf-8").lower().startswith("utf")
 
 
@@ -117,7 +117,7 @@ def snippet(text: Any) -> str:
 
 
 def check_page(option: str, path: Path) -> None:
-    """Raise UsageError if a page can't be written, before the work that it takes."""
+    """Raise UsageError if a page can't be written, before any work."""
     if path.is_dir():
         raise UsageError(f"{option} {path}: Is a directory")
     if not path.parent.is_dir():

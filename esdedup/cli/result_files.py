@@ -33,7 +33,7 @@ class ResultFile:
     )
 
     def check(self, inputs: Iterable[str] = ()) -> None:
-        """Raise UsageError if the file can't be written, before the work that it takes.
+        """Raise UsageError if the file can't be written, before any work.
 
         inputs: files that the command reads.
         """
@@ -51,7 +51,7 @@ class ResultFile:
 def write_rows(path: Path, columns: Mapping[str, type], rows: Iterable[tuple[Any, ...]]) -> int:
     """Write rows to a file as a whole, and return their number.
 
-    They are written to a file beside it, which takes its place at the end. A new file is readable
+    They are written to a file beside it, which replaces it at the end. A new file is readable
     by its owner only. columns: types by names: str, float, int or bool. Raises StoreError if the
     file can't be written; an existing one stays as it is then.
     """
@@ -101,7 +101,7 @@ def _write(
 
 
 def _format_of(path: Path) -> TableFormat | None:
-    """Return the format that the name says, None for JSON lines."""
+    """Return the format by the ending of the name, None for JSON lines."""
     if (suffix := path.suffix.lower()) not in _FORMATS:
         raise UsageError(f"--output {path}: end the name in .parquet, .arrow or .jsonl")
     return _FORMATS[suffix]

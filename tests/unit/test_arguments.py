@@ -91,7 +91,7 @@ def test_of_an_index(index: Any, named: str, call: Callable[[Any], object]) -> N
         ("rows: use a whole number, not float", lambda: MinHash(rows=some(1.5))),
         ("seed: use a whole number", lambda: Scheme(seed=some(1.5))),
         ("threshold: use a number", lambda: DuplicatePolicy(threshold=some("0.8"))),
-        ("recall: use a number", lambda: Limits(recall=some(None))),
+        ("recall: use a number", lambda: Limits(recall=some("0.9"))),
     ],
 )
 def test_of_others(

@@ -44,7 +44,7 @@ def attach_command(
 
     Example: esdedup attach --index news --text-field body
 
-    An alias or a data stream stands for all its indices. The change is shown before it is made.
+    An alias or a data stream means all its indices. The change is shown before it is made.
     Nothing else in the mapping changes, and no document.
     """
     wanted = scheme_in(scheme)
@@ -121,7 +121,7 @@ def check_command(
     target: ClusterTarget,
     no_stale: bool = setting(False, "Skip the search for stale tokens, which reads all texts."),
     role: str | None = setting(
-        None, "Print instead the role of a user who runs this command.", metavar="COMMAND"
+        None, "Print the least role for this command instead.", metavar="COMMAND"
     ),
     to: str | None = setting(None, "With --role: the index to move to.", metavar="INDEX"),
     product: Product | None = setting(

@@ -80,7 +80,7 @@ def dedup_command(
                 found = [{"id": each.id, measure: getattr(each, measure)} for each in group.members]
                 output.print_json({"keep": group.representative, "duplicates": found})
         message(_summary(groups, index.statistics()))
-        _tell_chained(groups)
+        _warn_of_chained(groups)
         for warning in template_warnings(index.store, index.meta, groups):
             message(warning)
         if duplicates and not apply:
@@ -118,7 +118,7 @@ def dedup_command(
                 "log": done.log and str(done.log),
             },
         )
-    _tell_failures(report.failures, f"all in {done.log}")
+    _report_failures(report.failures, f"all in {done.log}")
     if done.log is not None:
         message(f"To restore them: esdedup undo {done.log}")
     if report.failures:
@@ -181,7 +181,7 @@ def _summary(groups: Groups, statistics: Statistics) -> str:
     )
 
 
-def _tell_chained(groups: Groups) -> None:
+def _warn_of_chained(groups: Groups) -> None:
     """Warn of duplicates that are below the threshold with their representative."""
     if unlike := int(groups.unlike.sum()):
         message(f"{unlike:,} of them are {joined_though_unlike(groups.grouping, groups.judged)}")
@@ -232,7 +232,7 @@ def undo_command(
         title=capital(index.store.where),
         more={**output.place_of(index), "log": str(log), "damage": reader.damage, "failures": left},
     )
-    _tell_failures(report.failures, "listed by --json")
+    _report_failures(report.failures, "listed by --json")
     if header.scheme != scheme:
         message(f"They have tokens of scheme {header.scheme}: esdedup backfill -i {target.index}")
     if report.failures or report.damage:
@@ -257,7 +257,7 @@ def _failed(failures: Sequence[Failure]) -> dict[str, int]:
     return {"changed_meanwhile": conflicts, "failed": len(failures) - conflicts}
 
 
-def _tell_failures(failures: Sequence[Failure], others: str) -> None:
+def _report_failures(failures: Sequence[Failure], others: str) -> None:
     """Report some of the skipped documents. others: where the rest is."""
     for each in failures[:_FAILURES_SHOWN]:
         message(f"{each.id}: {each.reason}")

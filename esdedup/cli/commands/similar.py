@@ -46,7 +46,7 @@ _QUERIES_AT_ONCE = 500
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """The options that say which documents to look for."""
+    """The options that name the text to search for."""
 
     text: str | None = setting(None, "The text itself.")
     file: str | None = setting(None, "A file that holds the text; - is standard input.")
@@ -62,7 +62,7 @@ class SearchOptions:
         given = {"text": self.text, "file": self.file, "id": self.id, **more}
         if sum(value is not None for value in given.values()) != 1:
             *names, last = (f"--{name}" for name in given)
-            raise UsageError(f"give one of {', '.join(names)} and {last}")
+            raise UsageError(f"use one of {', '.join(names)} and {last}")
 
     def limits(self, limits: Limits) -> Limits:
         """Return the limits, without the threshold for --nearest. Raises UsageError."""
