@@ -183,7 +183,7 @@ def test_many_bad_queries_are_told_in_few_lines() -> None:
     assert (done.status, len(done.json)) == (1, 1)
     assert done.err.count("not valid JSON") == 5
     assert "... and more" in done.err
-    assert "50 records left out" in done.err
+    assert "50 records skipped" in done.err
 
 
 IDS: list[Any] = ["\ud800", 1.5, True, None, ["a"], {"a": 1}]
