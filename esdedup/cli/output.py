@@ -216,15 +216,13 @@ def warn_before(index: Index, limits: Limits) -> None:
         )
 
 
-def warn_after(recall: float | None, capped: Capped, limits: Limits) -> None:
-    """Warn of pairs that can be missing: by the scheme's recall, or in large buckets."""
-    warn(lacking_recall(recall, limits), cut_buckets(capped, limits.max_per_bucket))
-
-
-def report_judged(judged: JudgedCounts) -> None:
-    """Report which judgements were respected, and which were not, if there are any."""
-    if counted := str(judged):
+def warn_after(
+    recall: float | None, capped: Capped, limits: Limits, judged: JudgedCounts | None = None
+) -> None:
+    """Warn of pairs that can be missing, and report which judgements were respected."""
+    if counted := str(judged or ""):
         message(f"Judged pairs: {counted}")
+    warn(lacking_recall(recall, limits), cut_buckets(capped, limits.max_per_bucket))
 
 
 def can_answer() -> bool:

@@ -70,8 +70,7 @@ def dedup_command(
             plan = index.dedup(wanted, to=to, log=log, on_step=on_step, grouping=grouping)
         groups = plan.groups
         duplicates, heads = groups.duplicates, int(groups.sizes.size)
-        output.report_judged(groups.judged)
-        output.warn_after(groups.recall, groups.capped, groups.grouping.limits)
+        output.warn_after(groups.recall, groups.capped, groups.grouping.limits, groups.judged)
         if not output.wants_json(as_json):
             _show_groups(groups, index.store.where, k)
         elif not apply:

@@ -164,8 +164,7 @@ def group_command(
         for failure in marks.failures if marks is not None else ():
             letters(BadRecord(failure.id, 0, "", failure.reason))
     judged = JudgedCounts() if groups is None else groups.judged
-    output.report_judged(judged)
-    output.warn_after(loss.recall, loss.capped, grouping.limits)
+    output.warn_after(loss.recall, loss.capped, grouping.limits, judged)
     unwritten: StoreError | None = None
     if groups is not None and results.output is not None:
         try:
