@@ -21,9 +21,12 @@ import click
 import pytest
 import zstandard
 
+import esdedup
+from esdedup.admin.backfill import backfill
 from esdedup.cli.app import COMMANDS, app
+from esdedup.groups.marks import mark_groups
 from tests.conftest import delete_index
-from tests.helpers.commands import Ran, call, run_command, write_lines
+from tests.helpers.commands import Ran, call, fill, run_command, write_lines
 from tests.helpers.processes import (
     CLI,
     await_documents,
@@ -525,6 +528,45 @@ def test_a_cluster_answers_as_the_local_file_does(
     assert ("Elasticsearch" in stats["store"]) or ("OpenSearch" in stats["store"])
     done = run("index", "articles.jsonl", "--text-field", "body", status=2)
     assert "field 'text', not the field 'body'" in done.err
+
+
+@pytest.mark.on_every_server
+def test_backfill_reports_documents_that_came_meanwhile(
+    url: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = ("-i", name, "--url", url)
+    call(url, "PUT", f"/{name}", {"settings": {"number_of_replicas": 0}})
+    fill(url, name, {"a": {"text": ARTICLES[0]["text"]}})
+    run("attach", *here)
+
+    def with_another_writer(*arguments: Any) -> Any:
+        report = backfill(*arguments)
+        fill(url, name, {"late": {"text": ARTICLES[1]["text"]}, "bare": {"n": 1}})
+        return report
+
+    with monkeypatch.context() as patch:
+        patch.setattr("esdedup.cli.commands.backfill.backfill", with_another_writer)
+        left = run("backfill", *here, status=1)
+    assert "1 document without tokens came meanwhile: run this again" in left.err
+    assert rows(run("backfill", *here))[0]["written"] == 1
+
+
+def test_groups_of_documents_that_all_changed_are_not_a_success(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    write_lines(Path("same.jsonl"), [{"id": str(n), "text": "one two three"} for n in range(3)])
+    run("index", "same.jsonl")
+
+    def after_another_writer(store: Any, *arguments: Any, **options: Any) -> Any:
+        with esdedup.open() as other:
+            other.add({"id": str(n), "text": f"new text of {n}"} for n in range(3))
+        return mark_groups(store, *arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("esdedup.index.mark_groups", after_another_writer)
+        changed = run("group", status=1)
+    assert "3 documents skipped, changed or deleted" in changed.err
+    run("group")
 
 
 def json_lines(text: str) -> list[Any]:
