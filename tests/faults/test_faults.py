@@ -230,7 +230,8 @@ def test_killed_runs_beside_a_writer(killable_elasticsearch: Node, start: Start)
     changes = writer.changes
     last = start(url, *arguments)
     status, report = last.end()
-    assert status == 0, last.err
+    # The status depends on whether the writer wrote documents after the last pass.
+    assert status == ("run this again" in last.err), last.err
     assert adds_up(report)
     assert writer.is_alive()
     log.info("beside the writer: %s %s", report, last.err)

@@ -90,7 +90,7 @@ def test_a_writer_waits_and_readers_see_whole_commits(path: Path) -> None:
 
 def test_what_is_no_database_is_told_so(path: Path, tmp_path: Path) -> None:
     path.write_text("this is a text file, and a long one " * 100)
-    with pytest.raises(esdedup.StoreError, match="not a database"):
+    with pytest.raises(esdedup.StoreError, match="not a SQLite file"):
         esdedup.open(path).create()
     with pytest.raises(esdedup.StoreError, match="no folder"):
         esdedup.open(tmp_path / "absent" / "x.db").create()
