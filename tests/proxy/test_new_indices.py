@@ -62,14 +62,18 @@ def template(url: str, base: str, kind: str = "_index_template", **more: Any) ->
 
 
 def bulk(url: str, name: str, count: int, verb: str = "create", first: int = 0) -> list[int]:
-    """The statuses of new documents, sent in one body."""
+    """The statuses of new documents, sent in one body, again if a busy server takes none of it."""
     body = b"".join(
         b'{"%s":{"_index":"%s"}}\n' % (verb.encode(), name.encode())
         + json.dumps({"@timestamp": "2026-11-22", "text": f"{TEXT} {number}"}).encode()
         + b"\n"
         for number in range(first, first + count)
     )
-    answer = httpx.post(f"{url}/_bulk", content=body, headers=NDJSON, timeout=60)
+    for _ in range(5):
+        answer = httpx.post(f"{url}/_bulk", content=body, headers=NDJSON, timeout=60)
+        if answer.status_code not in (429, 503):
+            break
+    assert answer.is_success, (answer.status_code, answer.text)
     return [item[verb]["status"] for item in answer.json()["items"]]
 
 
