@@ -139,9 +139,10 @@ class Dedup:
         if not self.groups.duplicates or self.log is None:
             return replace(self, log=None, report=DedupReport())
         index, place, groups = self.index, self.index.place, self.groups
-        meta, run = index.meta, (self.action, self.to, groups.grouping.to_json())
+        run = self.action, self.to, groups.grouping.to_json()
+        meta, scheme = index.meta_of(groups.grouping.limits), index.scheme.id
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        header = RunHeader(place.index, index.store.address, meta.scheme.id, meta.field, *run, now)
+        header = RunHeader(place.index, index.store.address, scheme, meta.field, *run, now)
         destination = index.beside(self.to)
         prepare(index.store, meta, groups, self.action, destination)
         with LogWriter(self.log, header) as log:
@@ -217,7 +218,11 @@ class Index:
     @property
     def scheme(self) -> Scheme:
         """The scheme of the index."""
-        return self.meta.scheme
+        return self.meta.whole
+
+    def meta_of(self, limits: Limits) -> IndexMeta:
+        """Return the part of `meta` for a sketch: its fields, and where their tokens are."""
+        return self.meta.of(limits.sketch)
 
     def create(self) -> None:
         """Create the index, or add the token fields to an existing one. Raises SchemeMismatch."""
@@ -301,9 +306,8 @@ class Index:
         failures = [*report.failures]
         self.store.refresh()
         if unfinished := list(dict.fromkeys(document.id for document, partly in partial if partly)):
-            for one in meta.all:
-                held = self.store.hold(unfinished, fields_to_read(one))
-                failures += renew(self.store, held, one).failures
+            held = self.store.hold(unfinished, fields_to_read(meta.all))
+            failures += renew(self.store, held, meta.all).failures
             self.store.refresh()
         if failures:
             failure = failures[0]
@@ -340,12 +344,13 @@ class Index:
         limits: how to compare, in place of options. options: the settings of `Limits` by name.
         """
         limits = from_settings(Limits, options, limits, "query")
-        return self.similar_many([self.query(text, id, filters)], limits)[0]
+        query = self.query(text, id, filters, limits.sketch)
+        return self.similar_many([query], limits)[0]
 
     def similar_many(self, queries: Sequence[Query], limits: Limits) -> list[Result]:
         """Return the results of many queries, in their order."""
-        search, meta = nearest if limits.threshold is None else similar, self.meta
-        ours = {each.field for each in meta.all}
+        search = nearest if limits.threshold is None else similar
+        ours, meta = {each.field for each in self.meta.all}, self.meta_of(limits)
         return [
             replace(result, matches=[_without(ours, match) for match in result.matches])
             for result in search(self.store, meta, queries, limits)
@@ -356,10 +361,13 @@ class Index:
         text: str | None = None,
         id: str | None = None,
         filters: Sequence[Mapping[str, Any]] = (),
+        sketch: str | None = None,
     ) -> Query:
         """Return a query by text, or by the id of a document, which its own matches leave out.
 
-        Raises UsageError unless exactly one of them is given.
+        sketch: name of the sketch to compare by, whose fields hold the document's text.
+
+        Raises UsageError unless exactly one of text and id is given.
         """
         check_type("text", text, "str | None")
         check_list("filters", filters)
@@ -368,7 +376,8 @@ class Index:
         if text is not None or id is None:
             raise UsageError("use either a text or the id of a document")
         try:
-            return Query(text_of(self.get(id).source, self.meta.text_fields), _id(id), filters)
+            names = self.meta.of(sketch).text_fields
+            return Query(text_of(self.get(id).source, names), _id(id), filters)
         except RecordError as error:
             raise StoreError(f"document {id!r}: {error}") from error
 
@@ -379,8 +388,9 @@ class Index:
 
         collapse: only the best of a group. Documents without a group count as one group.
         """
-        body = request_body(self.meta, query, limits)
-        return {**body, "collapse": {"field": f"{self.meta.field}.group"}} if collapse else body
+        meta = self.meta_of(limits)
+        body = request_body(meta, query, limits)
+        return {**body, "collapse": {"field": f"{meta.field}.group"}} if collapse else body
 
     @accepts(Limits, "pairs")
     def pairs(
@@ -394,7 +404,7 @@ class Index:
         limits: how to compare, in place of options. options: the settings of `Limits` by name.
         """
         limits = from_settings(Limits, options, limits, "pairs")
-        return similar_pairs(self.store, self.meta, limits, on_step)
+        return similar_pairs(self.store, self.meta_of(limits), limits, on_step)
 
     @accepts(Grouping)
     def groups(
@@ -445,9 +455,8 @@ class Index:
         require_settled(self.store, self.meta)
         with _working(work) as folder:
             found = self._found(grouping, edges, folder, on_step)
-            marks = mark_groups(
-                self.store, self.meta, found, on_step, collapse_ready=collapse_ready
-            )
+            meta = self.meta_of(grouping.limits)
+            marks = mark_groups(self.store, meta, found, on_step, collapse_ready=collapse_ready)
         return GroupReport(found, marks, self.missed(found))
 
     def regroup(self, groups: Groups, ids: Sequence[str]) -> Groups:
@@ -456,7 +465,8 @@ class Index:
         All other groups stay as they were. Raises UsageError if these groups have more than 1,000
         documents.
         """
-        return regroup(self.store, self.meta, groups, [_id(each) for each in ids])
+        meta = self.meta_of(groups.grouping.limits)
+        return regroup(self.store, meta, groups, [_id(each) for each in ids])
 
     def _found(
         self,
@@ -467,13 +477,13 @@ class Index:
     ) -> Groups:
         if edges is not None and not isinstance(edges, Edges):
             edges = Edges.of(edges)
-        return find_groups(
-            self.store, self.meta, grouping, edges=edges, work=folder, on_step=on_step
-        )
+        meta = self.meta_of(grouping.limits)
+        return find_groups(self.store, meta, grouping, edges=edges, work=folder, on_step=on_step)
 
     def missed(self, groups: Groups) -> int:
         """Number of documents with tokens that groups don't hold."""
-        return max(0, self.statistics().sketched - len(groups.ids))
+        meta = self.meta_of(groups.grouping.limits)
+        return max(0, self.store.statistics(meta).sketched - len(groups.ids))
 
     @accepts(Grouping)
     def dedup(
@@ -625,7 +635,8 @@ class Index:
         """
         wanted, grouping = Wanted(examples, hot, sample), from_settings(Grouping, options, grouping)
         with _working(work) as folder:
-            return report(self.store, self.meta, grouping, wanted, work=folder, on_step=on_step)
+            meta = self.meta_of(grouping.limits)
+            return report(self.store, meta, grouping, wanted, work=folder, on_step=on_step)
 
     def explain(self, left: str, right: str) -> Explanation:
         """Return why two documents, given by id, are similar or not."""
@@ -648,9 +659,8 @@ class Index:
         count: maximum number of buckets; None for all. over: only buckets of more documents.
         sketches: names of sketches; all by default. sampled: documents whose tokens are counted.
         """
-        return hot_buckets(
-            self.store, self.meta, count, over=over, sketches=sketches, sampled=sampled
-        )
+        meta = self.meta.of(next(iter(sketches), None))
+        return hot_buckets(self.store, meta, count, over=over, sketches=sketches, sampled=sampled)
 
     def stop(self, tokens: Sequence[str]) -> tuple[str, ...]:
         """Replace the stop list of the index, and return the list as it is kept.
@@ -659,7 +669,7 @@ class Index:
         UsageError if one is not a token of the index's scheme.
         """
         self._meta = None
-        kept = stop_entries(tokens, self.meta.scheme)
+        kept = stop_entries(tokens, self.scheme)
         self.store.put_stop(self.meta, kept)
         self._meta = None
         return kept
@@ -668,8 +678,9 @@ class Index:
         """Return the stored parameters, replaced by the requested ones."""
         return replace(
             stored,
-            scheme=self._scheme or stored.scheme,
+            scheme=self._scheme or stored.whole,
             text_fields=self._text_fields or stored.text_fields,
+            others=(),
         )
 
 
@@ -741,7 +752,7 @@ def indices(
 def _listed(store: Store) -> ListedIndex:
     try:
         if (meta := store.meta()) is not None:
-            return ListedIndex(store.index, store.statistics(meta).documents, meta.scheme.id)
+            return ListedIndex(store.index, store.statistics(meta).documents, meta.whole.id)
     except (UsageError, IndexNotFound):
         # Of another version, or deleted meanwhile.
         pass

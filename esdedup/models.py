@@ -62,19 +62,24 @@ class Encoded(NamedTuple):
     """A document as JSON, to be written without a look into it.
 
     source: its own fields, an object without fields of ours. ours: the object with tokens, by the
-    name of its field. marks: values to add to each of these, or None.
+    name of its field. marks: values to add to those of the text, or None. others: the fields of
+    tokens of other fields than the text, which get no marks.
     """
 
     id: str
     source: str
     ours: Mapping[str, str]
     marks: Mapping[str, Any] | None = None
+    others: frozenset[str] = frozenset()
 
     @property
     def document(self) -> Document:
         """The document that is read after this one was written, with its tokens."""
         added = self.marks or {}
-        ours = {field: {**json.loads(each), **added} for field, each in self.ours.items()}
+        ours = {
+            field: {**json.loads(each), **({} if field in self.others else added)}
+            for field, each in self.ours.items()
+        }
         return Document(self.id, {**json.loads(self.source), **ours})
 
 

@@ -69,7 +69,8 @@ def plan_attach(
         base = [IndexMeta(Scheme()), *filter(None, metas)][-1]
         names = None if text_field is None else names_of(text_field)
         given: dict[str, Any] = {"scheme": scheme, "text_fields": names, "field": field}
-        wanted = replace(base, **{name: value for name, value in given.items() if value})
+        given = {name: value for name, value in given.items() if value}
+        wanted = replace(base, **{"scheme": base.whole, "others": (), **given})
         changes = []
         for state, stored in zip(found, metas, strict=True):
             if stored is not None:

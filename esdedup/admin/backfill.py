@@ -25,7 +25,14 @@ from esdedup.stores.changes import ChangeReport
 from esdedup.stores.connection import Connection
 from esdedup.stores.elastic.errors import PointInTimeLost
 from esdedup.stores.elastic.indices import Named, attached, kept_as_written, path_of, whole_source
-from esdedup.stores.elastic.queries import held_of, not_sketched, scan_body, sketched, with_text
+from esdedup.stores.elastic.queries import (
+    any_of,
+    held_of,
+    not_sketched,
+    scan_body,
+    sketched,
+    with_text,
+)
 from esdedup.stores.elastic.store import ClusterStore
 from esdedup.stores.mapping import TOKEN_PATHS, IndexMeta
 
@@ -101,15 +108,18 @@ def plan_backfill(
                 raise StoreError(f"{name!r} is not changing its scheme")
             meta, marks_in = meta.next, meta.field
         work: Work = "forget" if former else "renew" if stale else "fill"
-        query = sketched(meta)
+        query = any_of(sketched(part) for part in meta.parts)
         if former:
             if meta.former is None:
                 raise StoreError(f"{name!r} has no field of a former scheme")
             query = {"exists": {"field": f"{meta.former}.scheme"}}
         elif not stale:
-            query = not_sketched(meta)
-            if all(searchable_text(state, meta) for state in found):
-                query = with_text(query, meta)
+            query = any_of(
+                with_text(not_sketched(part), part)
+                if all(searchable_text(state, part) for state in found)
+                else not_sketched(part)
+                for part in meta.parts
+            )
         left_out = tuple(each for state in found for each in hindrances(state, meta))
         hindered = {each.index for each in left_out}
         chosen = tuple(state.name for state in found if state.name not in hindered)
@@ -240,7 +250,7 @@ def _page(cluster: Cluster, job: _Job) -> tuple[_Done, _Job | None]:
     plan, began = job.plan, time.monotonic()
     rate = (job.effort.rate or math.inf) / job.effort.workers
     forgotten = plan.meta.former if plan.work == "forget" else None
-    names = [forgotten] if forgotten else fields_to_read(plan.meta, plan.marks_in)
+    names = [forgotten] if forgotten else fields_to_read(plan.meta.parts, plan.marks_in)
     asked = plan.whole.get(job.index, {"includes": names, "excludes": TOKEN_PATHS})
     # At most the documents of one second.
     size = job.size if rate > job.size else math.ceil(rate)
@@ -256,7 +266,7 @@ def _page(cluster: Cluster, job: _Job) -> tuple[_Done, _Job | None]:
         if forgotten:
             done = forget(store, held, forgotten, whole=job.index in plan.whole)
         else:
-            done = renew(store, held, plan.meta, plan.marks_in)
+            done = renew(store, held, plan.meta.parts, plan.marks_in)
     except PointInTimeLost as error:
         return error, None
     time.sleep(max(0.0, began + len(hits) / rate - time.monotonic()))

@@ -70,7 +70,7 @@ class Check:
     @property
     def schemes(self) -> list[str]:
         """The ids of the indices' schemes. Indices of several can't be searched together."""
-        return sorted({check.meta.scheme.id for check in self.indices if check.meta is not None})
+        return sorted({check.meta.whole.id for check in self.indices if check.meta is not None})
 
     @property
     def good(self) -> bool:

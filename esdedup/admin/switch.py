@@ -123,10 +123,10 @@ def plan_switch(
         own = meta_of(state.mapping)
         following = following or (own.next if own is not None else None)
     if following is not None:
-        wanted = (scheme or following.scheme).id, names or following.text_fields
-        if wanted != (following.scheme.id, following.text_fields):
+        wanted = (scheme or following.whole).id, names or following.text_fields
+        if wanted != (following.whole.id, following.text_fields):
             raise UsageError(
-                f"{name!r} is changing to scheme {following.scheme.id} of"
+                f"{name!r} is changing to scheme {following.whole.id} of"
                 f" {quoted(following.text_fields)} already: leave the scheme and the text field out"
                 " to go on"
             )
@@ -140,12 +140,17 @@ def plan_switch(
     taken = taken - {*meta.spent} | {meta.field}
     ours = (FIELD, *(f"{FIELD}_{number}" for number in range(2, len(taken) + 3)))
     free = next(name for name in ours if name not in taken)
-    following = IndexMeta(scheme or meta.scheme, names or meta.text_fields, free)
-    if (following.scheme.id, following.text_fields) == (meta.scheme.id, meta.text_fields):
+    following = IndexMeta(scheme or meta.whole, names or meta.text_fields, free)
+    if (following.whole.id, following.text_fields) == (meta.whole.id, meta.text_fields):
         return SwitchPlan(name, "forget" if meta.former else "done", meta, meta)
     if meta.former is not None:
         raise UsageError(
             f"{name!r} has a former field to empty first: esdedup switch --index {name}"
+        )
+    if meta.others:
+        raise UsageError(
+            f"{name!r} has sketches of fields of their own, which can't be switched: index or"
+            " reindex its documents into another index"
         )
     require_text_field(found, following)
     return SwitchPlan(name, "begin", meta, following)
@@ -205,12 +210,12 @@ def complete(cluster: Cluster, plan: SwitchPlan) -> None:
     the old scheme and none has tokens of the next one.
     """
     named, found, meta = attached(cluster, plan.name)
-    if meta.next is None or meta.next.scheme.id != plan.following.scheme.id:
-        raise StoreError(f"{plan.name!r} is not changing to {plan.following.scheme.id}")
+    if meta.next is None or meta.next.whole.id != plan.following.whole.id:
+        raise StoreError(f"{plan.name!r} is not changing to {plan.following.whole.id}")
     path = path_of(plan.name)
     if cluster.count(path, sketched(meta)) and not cluster.count(path, sketched(meta.next)):
         raise StoreError(
-            f"no document of {plan.name!r} got tokens of scheme {meta.next.scheme.id}: searches go"
+            f"no document of {plan.name!r} got tokens of scheme {meta.next.whole.id}: searches go"
             f" on with the old ones. Is the text in {quoted(meta.next.text_fields)}?"
         )
     _put(cluster, named, found, replace(meta.next, former=meta.field, spent=meta.spent))

@@ -107,7 +107,7 @@ class _Enricher:
         looks = policy.action != "keep"
         if index is None and looks:
             raise UsageError("to look for near-duplicates, enrich needs the open index (index=)")
-        if index is not None and scheme is not None and scheme.id != index.meta.scheme.id:
+        if index is not None and scheme is not None and scheme.id != index.meta.whole.id:
             raise UsageError("pass enrich either the index or a scheme: the index has another one")
         self._index, self._policy = index, policy
         self._bare = IndexMeta(scheme or Scheme(), names_of(text_field))
@@ -133,7 +133,7 @@ class _Enricher:
                 for row, path, document in documents
                 if (text := text_to_sketch(document, one, path[-1:] == ("doc",))) is not None
             ]
-            if one is meta and found and self._originals is not None:
+            if one.field == meta.field and found and self._originals is not None:
                 rows = [each for each in found if actions[each[0]].get("_op_type") != "update"]
                 whole = {row: text for row, _, text in rows}
                 verdicts = self._judged(self._originals, actions, whole)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from dataclasses import replace
 from types import NoneType
 from typing import Any
 
@@ -16,22 +16,40 @@ from esdedup.stores.fields import text_at, value_at
 from esdedup.stores.mapping import IndexMeta
 
 
-def fields_to_read(meta: IndexMeta, marks_in: str | None = None) -> list[str]:
+def fields_to_read(metas: Sequence[IndexMeta], marks_in: str | None = None) -> list[str]:
     """Return the names of the fields that `renew` reads of a document. marks_in: see there."""
-    return [*meta.text_fields, meta.field, *([] if marks_in is None else [marks_in])]
+    names = [name for meta in metas for name in (*meta.text_fields, meta.field)]
+    return [*dict.fromkeys(names if marks_in is None else [*names, marks_in])]
 
 
 def renew(
-    store: Store, held: Sequence[Held], meta: IndexMeta, marks_in: str | None = None
+    store: Store, held: Sequence[Held], metas: Sequence[IndexMeta], marks_in: str | None = None
 ) -> ChangeReport:
     """Update documents whose tokens are not those of their text.
 
-    held: with at least `fields_to_read`; the lists of tokens may be missing. marks_in: the field of
-    the former scheme, whose group and mark are kept if its digest matches. Raises the errors of the
-    store.
+    metas: `IndexMeta.parts`, or `all`. held: with at least `fields_to_read`; the lists of tokens
+    may be missing. marks_in: the field of the former scheme, whose group and mark are kept if its
+    digest matches. Raises the errors of the store.
     """
-    decide = partial(_decisions, meta=meta, marks_in=marks_in)
-    return change_held(store, held, decide, fields_to_read(meta, marks_in))
+
+    def decide(some: Sequence[Held]) -> list[Decision]:
+        first, *others = metas
+        each = [_decisions(some, first, marks_in), *(_decisions(some, one, None) for one in others)]
+        return [*map(_joined, zip(*each, strict=True))]
+
+    return change_held(store, held, decide, fields_to_read(metas, marks_in))
+
+
+def _joined(decisions: Sequence[Decision]) -> Decision:
+    """Return one decision on a document for those on the tokens of each set of fields."""
+    for each in decisions:
+        if isinstance(each, Failure):
+            return each
+    changes = [each for each in decisions if isinstance(each, Change)]
+    if not changes:
+        return "unchanged" if "unchanged" in decisions else decisions[0]
+    fields = {name: value for each in changes for name, value in (each.fields or {}).items()}
+    return replace(changes[0], fields=fields)
 
 
 def forget(store: Store, held: Sequence[Held], field: str, *, whole: bool = True) -> ChangeReport:

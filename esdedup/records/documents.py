@@ -106,6 +106,7 @@ def encoded(items: Sequence[NewDocument], meta: IndexMeta) -> list[Encoded]:
     tokens of that one. Raises RecordError if a value has no form in JSON.
     """
     fields = frozenset(one.field for one in meta.all)
+    others = fields - {each.field for each in (meta, meta.next) if each is not None}
     sources = [_json_of(item, fields) for item in items]
     ours: list[dict[str, str]] = [{} for _ in items]
     for one in meta.all:
@@ -116,7 +117,10 @@ def encoded(items: Sequence[NewDocument], meta: IndexMeta) -> list[Encoded]:
         for row, text in zip(ours, texts, strict=True):
             if text is not None:
                 row[one.field] = next(tokens)
-    return [*map(Encoded, (item.id for item in items), sources, ours)]
+    return [
+        Encoded(item.id, source, fields, others=others)
+        for item, source, fields in zip(items, sources, ours, strict=True)
+    ]
 
 
 def _json_of(item: NewDocument, but: frozenset[str]) -> str:

@@ -128,6 +128,14 @@ class Scheme:
         """Return the scheme with these sketches alone."""
         return _only(self, sketches)
 
+    def of_fields(self) -> dict[tuple[str, ...], Scheme]:
+        """Return the sketches of each set of fields as a scheme; () are the index's text fields."""
+        found = dict.fromkeys(tuple(each.fields) for each in self.sketches)
+        return {
+            names: self.only(*(each for each in self.sketches if each.fields == names))
+            for names in found
+        }
+
     def for_texts(self, limits: Limits) -> Scheme:
         """Return the sketch to compare texts by alone, as wide as the recall takes.
 

@@ -30,12 +30,14 @@ TextFields = str | Sequence[str]
 class IndexMeta:
     """An index's own description of its tokens.
 
-    scheme: made the tokens. text_fields: the fields that hold the text, in the order in which they
-    are joined (`fields.text_at`). field: the object field that holds the tokens. next: of the
-    tokens that are filled beside them while the index changes its scheme. former: the field to be
-    emptied after that. spent: fields that were emptied, and may be used again. stop: tokens that
-    searches leave out (`stop_list.stop_entries`).
-    Raises UsageError for names that can't be fields.
+    scheme: made the tokens of the text. text_fields: the fields that hold the text, in the order in
+    which they are joined (`fields.text_at`). field: the object field that holds the tokens. next:
+    of the tokens that are filled beside them while the index changes its scheme. former: the field
+    to be emptied after that. spent: fields that were emptied, and may be used again. stop: tokens
+    that searches leave out (`stop_list.stop_entries`). others: sketches of other fields, such as
+    the title, one scheme for each set of fields; they are taken out of a scheme that has them.
+    Raises UsageError for names that can't be fields, and for a scheme whose first sketch is of
+    other fields.
     """
 
     scheme: Scheme
@@ -45,24 +47,62 @@ class IndexMeta:
     former: str | None = None
     spent: tuple[str, ...] = ()
     stop: tuple[str, ...] = ()
+    others: tuple[Scheme, ...] = ()
 
     def __post_init__(self) -> None:
+        by_fields = self.scheme.of_fields()
+        first, *others = by_fields
+        if first not in ((), self.text_fields):
+            raise UsageError(
+                f"sketch {self.scheme.sketches[0].name!r} is of {quoted(first)}: the first sketch"
+                f" is of the index's text, {quoted(self.text_fields)}"
+            )
+        if others:
+            object.__setattr__(self, "scheme", by_fields[first])
+            object.__setattr__(self, "others", tuple(by_fields[names] for names in others))
         if not _FIELD_NAME.fullmatch(self.field):
             raise UsageError(f"field {self.field!r}: use {FIELD} or {FIELD}_something")
         names_of(self.text_fields)
 
     @property
+    def whole(self) -> Scheme:
+        """The scheme with the sketches of all fields."""
+        if not self.others:
+            return self.scheme
+        more = (each for scheme in self.others for each in scheme.sketches)
+        return self.scheme.only(*self.scheme.sketches, *more)
+
+    @property
+    def parts(self) -> list[IndexMeta]:
+        """One for each set of fields. Tokens of other fields are in objects of their own."""
+        if not self.others:
+            return [self]
+        found = [replace(self, others=())]
+        for scheme in self.others:
+            first = scheme.sketches[0]
+            field = f"{self.field}_{first.name}"
+            found.append(IndexMeta(scheme, tuple(first.fields), field, self.next, stop=self.stop))
+        return found
+
+    def of(self, sketch: str | None) -> IndexMeta:
+        """Return the part that holds a sketch, the first by default. Raises UsageError."""
+        if not self.others:
+            return self
+        name = self.whole.sketch(sketch).name
+        return next(part for part in self.parts if name in part.scheme.names)
+
+    @property
     def all(self) -> list[IndexMeta]:
-        """This and the next one, if any: a document that is written needs the tokens of both."""
-        return [self] if self.next is None else [self, self.next]
+        """The parts of this and of the next one: a document that is written has tokens of each."""
+        return self.parts if self.next is None else [*self.parts, *self.next.parts]
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object that `from_json` reads."""
         document = {
-            "id": self.scheme.id,
+            "id": self.whole.id,
             "text_fields": list(self.text_fields),
             "field": self.field,
-            "scheme": self.scheme.to_json(),
+            "scheme": self.whole.to_json(),
             "next": self.next and self.next.to_json(),
             "former": self.former,
             "spent": list(self.spent),
@@ -105,7 +145,7 @@ class IndexMeta:
 
     def require(self, other: IndexMeta, where: str) -> None:
         """Raise SchemeMismatch if `other` differs from this. where: the store that holds this."""
-        self.scheme.require(other.scheme, where)
+        self.whole.require(other.whole, where)
         if self.text_fields != other.text_fields:
             raise SchemeMismatch(
                 f"{where} has tokens of {quoted(self.text_fields)}, not"
@@ -173,8 +213,8 @@ def common_meta(mappings: Mapping[str, Mapping[str, Any]], name: str) -> IndexMe
     # have the old tokens until its end, and all have the next tokens only if each has the field.
     behind = [(meta, meta.next) for meta in attached.values() if meta.next is not None]
     for meta, following in behind:
-        ahead = following.scheme.id, following.field, meta.field
-        if any((each.scheme.id, each.field, each.former) == ahead for each in attached.values()):
+        ahead = following.whole.id, following.field, meta.field
+        if any((each.whole.id, each.field, each.former) == ahead for each in attached.values()):
             return _with_all_stops(meta, attached.values())
     (first, own), *others = attached.items()
     for index, meta in others:
@@ -186,5 +226,5 @@ def common_meta(mappings: Mapping[str, Mapping[str, Any]], name: str) -> IndexMe
 
 def _with_all_stops(meta: IndexMeta, metas: Iterable[IndexMeta]) -> IndexMeta:
     """Join the stop lists of all that hold the same tokens."""
-    same = [each for each in metas if (each.scheme.id, each.field) == (meta.scheme.id, meta.field)]
+    same = [each for each in metas if (each.whole.id, each.field) == (meta.whole.id, meta.field)]
     return replace(meta, stop=tuple(sorted({entry for each in same for entry in each.stop})))

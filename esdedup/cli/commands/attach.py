@@ -184,10 +184,10 @@ def _as_json(check: IndexCheck) -> dict[str, Any]:
     return {
         "index": check.index,
         "attached": meta is not None,
-        "scheme_id": None if meta is None else meta.scheme.id,
+        "scheme_id": None if meta is None else meta.whole.id,
         "text_fields": None if meta is None else meta.text_fields,
         "field": None if meta is None else meta.field,
-        "next_scheme_id": None if meta is None or meta.next is None else meta.next.scheme.id,
+        "next_scheme_id": None if meta is None or meta.next is None else meta.next.whole.id,
         "documents": check.documents,
         "with_tokens": check.sketched,
         "without_tokens": asdict(check.bare),
@@ -202,7 +202,7 @@ def _show_check(check: IndexCheck) -> None:
         echo(f"{check.index}: not attached")
     else:
         rows = [
-            ("scheme", check.meta.scheme.id),
+            ("scheme", check.meta.whole.id),
             ("text fields", ", ".join(check.meta.text_fields)),
             ("documents", f"{check.documents:,}"),
             ("with tokens", f"{check.sketched:,}"),

@@ -66,7 +66,7 @@ def backfill_command(
     # Documents without a text never get tokens.
     left = max(0, now - report.without_text - report.failed)
     left_out = {obstacle.index for obstacle in plan.left_out}
-    title = f"{plan.named.kind.capitalize()} {plan.named.name!r}, scheme {plan.meta.scheme.id}"
+    title = f"{plan.named.kind.capitalize()} {plan.named.name!r}, scheme {plan.meta.whole.id}"
     _show(report, title, len(left_out), target, as_json)
     if report.failures:
         message(f"{count(report.failed, 'document')} not updated: see {path}")
@@ -98,7 +98,7 @@ def switch_command(
     with target.connected() as cluster, dead_letters(path) as letters:
         plan = plan_switch(cluster, target.index, wanted, text_field)
         if plan.stage == "done":
-            message(f"{target.index!r} has scheme {plan.meta.scheme.id} already")
+            message(f"{target.index!r} has scheme {plan.meta.whole.id} already")
             return
 
         def fill(filling: BackfillPlan) -> ChangeReport:
@@ -109,19 +109,19 @@ def switch_command(
 
         following = plan.following
         if plan.stage == "begin":
-            message(f"From scheme {plan.meta.scheme.id} in the field {plan.meta.field!r}")
-            message(f"to scheme {following.scheme.id} in the field {following.field!r}:")
+            message(f"From scheme {plan.meta.whole.id} in the field {plan.meta.field!r}")
+            message(f"to scheme {following.whole.id} in the field {following.field!r}:")
             message(json.dumps(index_mapping(following)["properties"]))
         if plan.stage in ("begin", "fill"):
             total = fill_next(cluster, plan, fill, message)
-            _show(total, f"Scheme {following.scheme.id} of {plan.name!r}", 0, target, as_json)
+            _show(total, f"Scheme {following.whole.id} of {plan.name!r}", 0, target, as_json)
             complete(cluster, plan)
             if plan.meta.stop:
                 message(
                     f"The stop list ({count(len(plan.meta.stop), 'token')}) was of the old scheme"
                     " and is empty now: esdedup stats --hot shows the large buckets of the new one"
                 )
-            message(f"Searches use scheme {following.scheme.id} from now on")
+            message(f"Searches use scheme {following.whole.id} from now on")
         if keep:
             return
         forgetting = plan_backfill(cluster, plan.name, former=True)

@@ -80,7 +80,7 @@ def dedup_command(
                 output.print_json({"keep": group.representative, "duplicates": found})
         message(_summary(groups, index.statistics()))
         _warn_of_chained(groups)
-        for warning in template_warnings(index.store, index.meta, groups):
+        for warning in template_warnings(index.store, index.meta_of(grouping.limits), groups):
             message(warning)
         if duplicates and not apply:
             message("Nothing was changed. To do so: --apply --action delete, mark or move")

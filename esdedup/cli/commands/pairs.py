@@ -84,7 +84,7 @@ def pairs_command(
         output.warn_before(index, limits)
         with output.steps() as on_step:
             found = index.pairs(limits=limits, on_step=on_step)
-        show(found, texts_in(index.store, index.meta.text_fields))
+        show(found, texts_in(index.store, index.meta_of(limits).text_fields))
 
 
 def _in_files(
@@ -95,7 +95,7 @@ def _in_files(
 ) -> None:
     """Show the pairs of files. The exit status is 1 if records were skipped."""
     scheme = scheme_in(of.scheme) or Scheme().for_texts(limits)
-    meta = IndexMeta(scheme, tuple(of.text_field or ["text"]))
+    meta = IndexMeta(scheme, tuple(of.text_field or ["text"])).of(limits.sketch)
     dead_letter = of.dead_letter or Path("pairs.dead-letter.jsonl")
     with dead_letters(dead_letter) as letters, WorkFolder.temporary() as folder:
         bar = output.progress("Sketching", total_bytes(files))

@@ -73,11 +73,11 @@ class SearchOptions:
                 raise UsageError(f"--nearest can't be combined with {option_of(name)}")
         return replace(limits, threshold=None)
 
-    def query(self, index: Index) -> Query:
+    def query(self, index: Index, limits: Limits) -> Query:
         """Return the query by the text, the file, or the id."""
         text, id = _decoded("--text", self.text), _decoded("--id", self.id)
         text = _read(self.file, self.encoding) if self.file is not None else text
-        return index.query(text, id, _read_filters(self.filter))
+        return index.query(text, id, _read_filters(self.filter), limits.sketch)
 
 
 def similar_command(
@@ -102,9 +102,9 @@ def similar_command(
         if batch is not None:
             _answer_all(index, batch, limits, search, source)
             return
-        query = search.query(index)
+        query = search.query(index, limits)
         (result,) = index.similar_many([query], limits)
-        text_fields = index.meta.text_fields
+        text_fields = index.meta_of(limits).text_fields
         scheme, chosen = index.scheme, sketch_of(index.scheme, limits)
     if result.truncated:
         message(
@@ -139,7 +139,8 @@ def query_command(
     search.check()
     limits = search.limits(limits)
     with target.open() as index:
-        print_json(index.request_body(search.query(index), limits, collapse=collapse))
+        query = search.query(index, limits)
+        print_json(index.request_body(query, limits, collapse=collapse))
         if stop := index.meta.stop:
             message(f"The search skips the stop list of the index ({count(len(stop), 'token')})")
 
@@ -245,7 +246,7 @@ def _answer_all(
     reasons = Reasons("... and more")
     answered = 0
     found: Counter[str] = Counter()
-    scheme, text_fields = index.scheme, index.meta.text_fields
+    scheme, text_fields = index.scheme, index.meta_of(limits).text_fields
     sketch_of(scheme, limits)
     columns = [*text_fields, "id"]
     read = functools.partial(read_records, encoding=search.encoding, columns=columns)

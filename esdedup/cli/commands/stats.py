@@ -36,7 +36,7 @@ def stats_command(
         largest = index.hot_buckets(hot) if hot is not None else None
     if output.wants_json(as_json):
         document = {**asdict(found), "index": target.index, "text_fields": meta.text_fields}
-        document |= {"scheme_id": meta.scheme.id, "scheme": meta.scheme.to_json()}
+        document |= {"scheme_id": meta.whole.id, "scheme": meta.whole.to_json()}
         document |= {"stop": list(meta.stop)}
         if largest is not None:
             document["hot"] = [_as_json(bucket) for bucket in largest.buckets]
@@ -51,7 +51,7 @@ def stats_command(
         ("with another scheme's tokens", f"{found.other:,}"),
         ("bytes", f"{found.bytes:,} ({per_document:,.0f} a document)"),
         ("text fields", ", ".join(meta.text_fields)),
-        *describe(meta.scheme, max(found.documents, 1)),
+        *describe(meta.whole, max(found.documents, 1)),
     ]
     if meta.stop:
         rows.append(("stop list", count(len(meta.stop), "token")))
@@ -163,9 +163,9 @@ def _show_list(index: Index, as_json: bool) -> None:
     """Show the list as it is now, with the number of documents that hold each token."""
     meta = index.meta
     rows: list[tuple[str, int]] = []
-    for key in meta.scheme.keys:
-        own = sorted(stopped_tokens(meta.stop, key))
-        sizes = index.store.bucket_sizes(key, own, meta)
+    for sketch in meta.whole.sketches:
+        key, own = sketch.key, sorted(stopped_tokens(meta.stop, sketch.key))
+        sizes = index.store.bucket_sizes(key, own, meta.of(sketch.name))
         rows += [(f"{key}:{token}", size) for token, size in zip(own, sizes, strict=True)]
     if as_json:
         for entry, size in rows:

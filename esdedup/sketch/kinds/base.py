@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from esdedup.arguments import check_fields
+from esdedup.arguments import check_fields, check_list, check_type
 from esdedup.exceptions import UsageError
 from esdedup.models import Metric
 from esdedup.text.arrays import U64, Mask, Ragged
@@ -70,10 +70,12 @@ class Sketch(ABC):
     A document's values, shape (n, width), become one token for each of `tokens` positions.
 
     name: of the sketch in its scheme, by default that of its kind: lower-case letters, digits, "_".
+    fields: the fields that hold its text; by default the text fields of the index.
     Raises UsageError for parameters out of range.
     """
 
     name: str = field(default="", kw_only=True)
+    fields: Sequence[str] = field(default=(), kw_only=True)
 
     kind: ClassVar[str]
     """The name of the kind."""
@@ -90,6 +92,10 @@ class Sketch(ABC):
             object.__setattr__(self, "name", self.kind)
         if not _NAME.fullmatch(self.name):
             raise UsageError(f"sketch {self.name!r}: name it by lower-case letters, digits and _")
+        check_list("fields", self.fields)
+        for each in self.fields:
+            check_type("fields", each, "str")
+        object.__setattr__(self, "fields", tuple(self.fields))
 
     @property
     def key(self) -> str:
@@ -180,7 +186,9 @@ class Sketch(ABC):
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object that `from_json` reads."""
-        return {"kind": self.kind, **vars(self)}
+        document = {"kind": self.kind, **vars(self), "fields": list(self.fields)}
+        # Without fields of its own, the JSON and with it the scheme's id have no such name.
+        return {name: value for name, value in document.items() if name != "fields" or value}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:

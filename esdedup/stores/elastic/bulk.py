@@ -177,7 +177,10 @@ def document_line(document: Document | Encoded) -> bytes:
     if isinstance(document, Document):
         return line(document.source, of)
     added = f",{to_json(document.marks, of)[1:-1]}" if document.marks else ""
-    fields = [f'"{field}":{tokens[:-1]}{added}}}' for field, tokens in document.ours.items()]
+    fields = [
+        f'"{field}":{tokens[:-1]}{"" if field in document.others else added}}}'
+        for field, tokens in document.ours.items()
+    ]
     own = [document.source[1:-1]] if len(document.source) > 2 else []
     return f"{{{','.join(own + fields)}}}\n".encode()
 

@@ -70,6 +70,12 @@ def with_text(query: dict[str, Any], meta: IndexMeta) -> dict[str, Any]:
     return {"bool": {**query["bool"], "filter": [{"bool": {"should": present}}]}}
 
 
+def any_of(queries: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Return the query for documents that match any of some queries."""
+    given = [*queries]
+    return given[0] if len(given) == 1 else {"bool": {"should": given}}
+
+
 def bare(meta: IndexMeta) -> dict[str, Any]:
     """Return the query for documents without tokens of any scheme."""
     return {"bool": {"must_not": [{"exists": {"field": f"{meta.field}.scheme"}}]}}

@@ -43,6 +43,8 @@ from esdedup.stores.sqlite.tables import (
     Tables,
     columns_for,
     columns_of,
+    listed_as,
+    value_of,
 )
 from esdedup.text.characters import is_unicode
 
@@ -98,7 +100,7 @@ class LocalStore:
             )
             row = self.index, json.dumps(meta.to_json())
             db.execute("INSERT INTO esdedup_indices VALUES(?, ?)", row)
-            Tables(db, self.index).create(meta.scheme.keys)
+            Tables(db, self.index).create(meta)
 
     def write(
         self, documents: Sequence[Document | Encoded], *, create: bool = False
@@ -175,14 +177,15 @@ class LocalStore:
         self, paths: list[str], meta: IndexMeta, share: Share = WHOLE, *, marked: bool = False
     ) -> Iterator[list[Document]]:
         columns, chosen = columns_for(paths)
-        wanted = 'AND "group" IS NOT NULL' if marked else ""
+        wanted = f"AND {value_of(meta.field, 'group')} IS NOT NULL" if marked else ""
+        scheme = value_of(meta.field, "scheme")
         with self._opened(self._database.snapshot()) as tables:
             # A document stays in its stripe of numbers, whatever documents come or go.
             stripe, last = share.number - 1, tables.last() // _PAGE
             while stripe <= last:
                 rows = tables.db.execute(
                     f"SELECT {columns} FROM {tables.marked}"
-                    f" WHERE scheme = ? AND number >= ? AND number < ? {wanted} ORDER BY number",
+                    f" WHERE {scheme} = ? AND number >= ? AND number < ? {wanted} ORDER BY number",
                     (meta.scheme.id, stripe * _PAGE, (stripe + 1) * _PAGE),
                 ).fetchall()
                 if rows:
@@ -194,7 +197,8 @@ class LocalStore:
 
     def bucket_sizes(self, key: str, tokens: Sequence[str], meta: IndexMeta) -> list[int]:
         with self._searching() as tables:
-            counted = f"SELECT count(*) FROM ({tables.holders(key, tables.waiting())})"
+            listed = listed_as(meta.field, key)
+            counted = f"SELECT count(*) FROM ({tables.holders(listed, tables.waiting())})"
             asked = ((json.dumps([token]),) for token in tokens)
             return [int(tables.db.execute(counted, each).fetchone()[0]) for each in asked]
 
@@ -209,7 +213,7 @@ class LocalStore:
         check_sample(count)
         columns, chosen = columns_for(paths)
         with self._opened(self._database.snapshot()) as tables:
-            rows = tables.sample(columns, meta.scheme.id, count, seed)
+            rows = tables.sample(columns, meta, count, seed)
             return [Document(row.id, chosen(row)) for row in rows]
 
     def delete(self, ids: Sequence[str]) -> int:
@@ -223,9 +227,10 @@ class LocalStore:
 
     def statistics(self, meta: IndexMeta) -> Statistics:
         with self._reading() as tables:
+            scheme = value_of(meta.field, "scheme")
             documents, sketched, other = tables.db.execute(
-                "SELECT count(*), count(CASE WHEN scheme = ? THEN 1 END),"
-                " count(CASE WHEN scheme <> ? THEN 1 END)"
+                f"SELECT count(*), count(CASE WHEN {scheme} = ? THEN 1 END),"
+                f" count(CASE WHEN {scheme} <> ? THEN 1 END)"
                 f" FROM {tables.documents}",
                 (meta.scheme.id, meta.scheme.id),
             ).fetchone()

@@ -29,9 +29,11 @@ from esdedup.models import (
     Document,
     Encoded,
     Held,
+    tokens_in,
 )
 from esdedup.sketch.scheme import is_token_field
 from esdedup.stores.fields import only
+from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.to_json import to_json
 from esdedup.text.characters import is_unicode
 
@@ -44,12 +46,15 @@ _VARIABLES = 500
 _SPARSE = 100
 """Numbers per document from which a sample is drawn from used numbers only."""
 
+_OTHERS = f"{FIELD}_"
+"""The names of fields for the tokens of other fields than the text begin so."""
+
 _FIRST = '{"scheme":"'
 NO_MARKS = (None,) * len(MARKS)
 _MARKS = ", ".join(f'"{name}"' for name in MARKS)
 
 
-TokensByNumber = Mapping[int, Mapping[str, Any]]
+TokensByNumber = Mapping[int, Mapping[str, Sequence[str]]]
 
 
 class Columns(NamedTuple):
@@ -78,6 +83,18 @@ class Columns(NamedTuple):
         """The value of FIELD."""
         return {**json.loads(self.tokens), **self.marks}
 
+    def lists(self, keys: Sequence[str]) -> dict[str, Sequence[str]]:
+        """The tokens of the document by the names of the lists that hold them (`listed_as`)."""
+        found = json.loads(self.tokens)
+        if any("." in key for key in keys):
+            source = json.loads(self.source)
+            found |= {
+                f"{field}.{name}": value
+                for field in {key.partition(".")[0] for key in keys if "." in key}
+                for name, value in tokens_in(source, field).items()
+            }
+        return {key: _texts(found.get(key)) for key in keys}
+
     @property
     def whole(self) -> Document:
         """The document with its tokens."""
@@ -85,12 +102,12 @@ class Columns(NamedTuple):
 
     def document(self, with_key: str = "") -> Document:
         """The document without its lists of tokens, except one."""
-        kept = {
-            name: value
-            for name, value in self.ours.items()
-            if name == with_key or not is_token_field(name)
+        kept = _without_tokens(self.ours, with_key)
+        source = {
+            name: _without_tokens(value, with_key) if name.startswith(_OTHERS) else value
+            for name, value in json.loads(self.source).items()
         }
-        return Document(self.id, {**json.loads(self.source), **({FIELD: kept} if kept else {})})
+        return Document(self.id, {**source, **({FIELD: kept} if kept else {})})
 
     @property
     def version(self) -> str:
@@ -109,6 +126,13 @@ class Columns(NamedTuple):
             # No other value has to be read.
             return self._replace(**ours)
         return columns_of(Document(self.id, merged(self.whole.source, fields)))
+
+
+def _without_tokens(ours: Any, but: str) -> Any:
+    """Return the values below a field of ours without the lists of tokens, except one."""
+    if not isinstance(ours, Mapping):
+        return ours
+    return {name: value for name, value in ours.items() if name == but or not is_token_field(name)}
 
 
 Numbered = tuple[int, Columns]
@@ -138,7 +162,7 @@ class Tables:
 
     @property
     def keys(self) -> list[str]:
-        """The values below FIELD that are listed, each a text or a list of texts."""
+        """The names of the lists of tokens (`listed_as`)."""
         if self._keys is None:
             end = f":{self._index}".replace('""', '"')
             found = self.db.execute(
@@ -149,20 +173,22 @@ class Tables:
             self._keys = [
                 name
                 for name in names
-                if ":" not in name and (name == "wordless" or is_token_field(name))
+                if ":" not in name
+                and ((key := name.split(".")[-1]) == "wordless" or is_token_field(key))
             ]
         return self._keys
 
-    def create(self, keys: Sequence[str]) -> None:
-        """Make the tables. keys: the fields of tokens."""
+    def create(self, meta: IndexMeta) -> None:
+        """Make the tables."""
         self.db.execute(
             f"CREATE TABLE {self.documents}(number INTEGER PRIMARY KEY,"
             " id TEXT NOT NULL UNIQUE, source TEXT NOT NULL, scheme TEXT, tokens TEXT NOT NULL)"
         )
         self.db.execute(f"CREATE TABLE {self.groups}(number INTEGER PRIMARY KEY, {_MARKS})")
-        for key in (*keys, "wordless"):
+        keys = [(part.field, key) for part in meta.parts for key in (*part.scheme.keys, "wordless")]
+        for name in itertools.starmap(listed_as, keys):
             self.db.execute(
-                f"CREATE TABLE {self._name(key)}(token TEXT NOT NULL,"
+                f"CREATE TABLE {self._name(name)}(token TEXT NOT NULL,"
                 " document INTEGER NOT NULL, PRIMARY KEY(token, document)) WITHOUT ROWID"
             )
         self.db.execute(f"CREATE TABLE {self._name('listed')}(number INTEGER NOT NULL)")
@@ -226,8 +252,9 @@ class Tables:
                 f"SELECT {columns} FROM {self.marked} WHERE id IN ({marks})", some
             ).fetchall()
 
-    def sample(self, columns: str, scheme: str, count: int, seed: int) -> list[Columns]:
+    def sample(self, columns: str, meta: IndexMeta, count: int, seed: int) -> list[Columns]:
         """Return at most `count` random documents of a scheme. columns: of `columns_for`."""
+        scheme = value_of(meta.field, "scheme")
         # Drawn by number, because ordering a whole table at random would read all of it.
         last = self.last()
         drawn = _shuffled(range(1, last + 1), seed)
@@ -239,8 +266,8 @@ class Tables:
         while len(found) < count and (some := list(itertools.islice(drawn, _VARIABLES))):
             rows = self.db.execute(
                 f"SELECT number, {columns} FROM {self.marked}"
-                " WHERE scheme = ? AND number IN (SELECT value FROM json_each(?))",
-                (scheme, json.dumps(some)),
+                f" WHERE {scheme} = ? AND number IN (SELECT value FROM json_each(?))",
+                (meta.scheme.id, json.dumps(some)),
             )
             by_number = {number: Columns(*row) for number, *row in rows}
             found += [by_number[number] for number in some if number in by_number]
@@ -276,8 +303,10 @@ class Tables:
             f"UPDATE {self.documents} SET source = ?, scheme = ?, tokens = ? WHERE number = ?",
             [(row.source, _scheme_in(row.tokens), row.tokens, number) for number, row in written],
         )
-        listed = [(old, row) for old, row in rows if old[1].tokens != row.tokens]
-        new = {number: json.loads(row.tokens) for (number, _), row in listed}
+        # The source holds the tokens of other fields than the text.
+        first = 1 if any("." in key for key in self.keys) else 2
+        listed = [(old, row) for old, row in rows if old[1][first:3] != row[first:3]]
+        new = {number: row.lists(self.keys) for (number, _), row in listed}
         self._list([old for old, _ in listed], new)
         self._mark([(number, row) for (number, old), row in rows if old[3:] != row[3:]])
 
@@ -298,7 +327,7 @@ class Tables:
     def _list(self, old: Sequence[Numbered], new: TokensByNumber) -> None:
         """Replace the tokens of listed documents in the lists."""
         listed = self._listed()
-        former = {number: json.loads(row.tokens) for number, row in old if number <= listed}
+        former = {number: row.lists(self.keys) for number, row in old if number <= listed}
         for key in self.keys:
             before, after = _rows(key, former, listed), _rows(key, new, listed)
             table, gone, added = self._name(key), sorted(before - after), sorted(after - before)
@@ -315,7 +344,7 @@ class Tables:
             # In the order of the tree, which takes them in faster.
             self.db.execute(
                 f"INSERT OR IGNORE INTO {self._name(key)} SELECT each.value, number"
-                f" FROM {self.documents}, json_each(tokens, '$.{key}') AS each"
+                f" FROM {self.documents}, {_tokens_of(key)} AS each"
                 " WHERE number > ? AND number <= ? ORDER BY 1, 2",
                 (first, last),
             )
@@ -332,8 +361,8 @@ class Tables:
         if not waiting:
             return found
         return (
-            f"{found} UNION ALL SELECT number FROM {self.documents}, json_each(tokens, '$.{key}')"
-            f" AS each WHERE number > {self._listed()}"
+            f"{found} UNION ALL SELECT number FROM {self.documents}, {_tokens_of(key)} AS each"
+            f" WHERE number > {self._listed()}"
             " AND each.value IN (SELECT value FROM json_each(?1))"
         )
 
@@ -342,17 +371,19 @@ class Tables:
         # A document has one token of each position, and a group is of one position, so that
         # counting tokens counts groups. Only the best are joined, because sorting whole documents
         # would read them all.
-        original = f"(SELECT original FROM {self.groups} WHERE number = document)"
-        keys, waiting = {query.key for query in queries}, self.waiting()
+        keys, waiting = {listed_as(query.field, query.key) for query in queries}, self.waiting()
         holders = {key: self.holders(key, waiting) for key in keys}
         answers = []
         for query in queries:
+            mark = value_of(query.field, "original")
+            original = f"(SELECT {mark} FROM {self.marked} WHERE number = document)"
             tokens = [*dict.fromkeys(itertools.chain.from_iterable(query.groups))]
             exclude = query.exclude if is_unicode(query.exclude or "") else None
             wanted = f"AND {original} IS NULL" if query.originals else ""
             found = self.db.execute(
                 f"SELECT met, {_columns('source', 'tokens')} FROM"
-                f" (SELECT document AS number, count(*) AS met FROM ({holders[query.key]})"
+                f" (SELECT document AS number, count(*) AS met FROM "
+                f" ({holders[listed_as(query.field, query.key)]})"
                 f" WHERE document IS NOT (SELECT number FROM {self.documents} WHERE id = ?2)"
                 f" GROUP BY document HAVING met >= ?3 {wanted} ORDER BY met DESC, document"
                 f" LIMIT ?4) JOIN {self.documents} USING (number)"
@@ -370,8 +401,26 @@ def _rows(key: str, tokens: TokensByNumber, listed: int) -> set[tuple[str, int]]
         (token, number)
         for number, each in tokens.items()
         if number <= listed
-        for token in _texts(each.get(key))
+        for token in each[key]
     }
+
+
+def listed_as(field: str, key: str) -> str:
+    """Return the name of the list of tokens of a key below a field of ours.
+
+    Tokens of other fields than the text are part of `Columns.source`, and so are their marks.
+    """
+    return key if field == FIELD else f"{field}.{key}"
+
+
+def _tokens_of(name: str) -> str:
+    """Return the rows of a document's tokens for a list, in SQL."""
+    return f"json_each({'source' if '.' in name else 'tokens'}, '$.{name}')"
+
+
+def value_of(field: str, name: str) -> str:
+    """Return the scheme or a mark below a field of ours, in SQL."""
+    return f'"{name}"' if field == FIELD else f"json_extract(source, '$.{field}.{name}')"
 
 
 def _texts(value: Any) -> Sequence[str]:
