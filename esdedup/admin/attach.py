@@ -117,7 +117,7 @@ def require_text_field(found: list[IndexState], meta: IndexMeta) -> None:
     if not any(state.mapping.get("properties") for state in found):
         return
     for name in meta.text_fields:
-        alone = replace(meta, text_fields=(name,))
+        alone = replace(meta, text_fields=(name,), others=())
         every = [each for state in found for each in obstacles(state, alone)]
         missing = [each.reason for each in every if each.kind == "no text"]
         if len(missing) == len(found):

@@ -150,19 +150,19 @@ def _stale(
     cluster: Cluster, path: str, meta: IndexMeta, on_scan: Callable[[int], None] | None
 ) -> Tally:
     count, examples = 0, list[str]()
-    paths = [*meta.text_fields, f"{meta.field}.digest"]
+    paths = [path for part in meta.parts for path in (*part.text_fields, f"{part.field}.digest")]
     with cluster.point_in_time(path) as point:
         for hits in cluster.pages(point, scan_body(sketched(meta), paths, _PAGE)):
             sources = [hit.get("_source", {}) for hit in hits]
-            texts = [text_at(source, meta.text_fields) for source in sources]
-            wanted = digests([text or "" for text in texts], meta)
-            stale = [
-                hit["_id"]
-                for hit, source, text, digest in zip(hits, sources, texts, wanted, strict=True)
-                if text is None or value_at(source, f"{meta.field}.digest") != digest
-            ]
+            stale: set[int] = set()
+            for part in meta.parts:
+                texts = [text_at(source, part.text_fields) for source in sources]
+                fresh = iter(digests([text for text in texts if text is not None], part))
+                wanted = [None if text is None else next(fresh) for text in texts]
+                stored = [value_at(source, f"{part.field}.digest") for source in sources]
+                stale |= {row for row, digest in enumerate(wanted) if digest != stored[row]}
             count += len(stale)
-            examples = (examples + stale)[:_EXAMPLES]
+            examples = (examples + [hits[row]["_id"] for row in sorted(stale)])[:_EXAMPLES]
             if on_scan is not None:
                 on_scan(len(hits))
     return Tally(count, tuple(examples))

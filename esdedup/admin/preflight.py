@@ -41,7 +41,8 @@ class Obstacle:
 def obstacles(state: IndexState, meta: IndexMeta) -> list[Obstacle]:
     """Return the obstacles that an index's mapping and settings show."""
     finders = (_closed_or_blocked, _taken, _room, _source, _unchangeable, _text_fields)
-    return [Obstacle(state.name, *found) for find in finders for found in find(state, meta)]
+    every = (found for part in meta.parts for find in finders for found in find(state, part))
+    return [Obstacle(state.name, *found) for found in dict.fromkeys(every)]
 
 
 def hindrances(state: IndexState, meta: IndexMeta) -> list[Obstacle]:

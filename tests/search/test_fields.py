@@ -106,8 +106,12 @@ def test_a_sketch_of_the_title_is_added_to_an_index_in_use(place: Place, tmp_pat
     # A document of another client gets the tokens of both.
     call(url, "PUT", f"/{name}/_doc/f?refresh=true", {"title": TITLE, "body": words(5, 30)})
     assert esdedup_command(url, "backfill", *at).json[0]["written"] == 1
+    call(url, "POST", f"/{name}/_update/e?refresh=true", {"doc": {"title": TITLE}})
+    assert esdedup_command(url, "check", *at).json[0]["stale"]["count"] == 1
+    assert esdedup_command(url, "backfill", *at, "--stale").json[0]["written"] == 1
+    assert esdedup_command(url, "check", *at).status == 0
     found = esdedup_command(url, "similar", *at, "--id", "f", "--sketch", "title").json[0]
-    assert {match["id"] for match in found["matches"]} == {"a", "b"}
+    assert {match["id"] for match in found["matches"]} == {"a", "b", "e"}
     again = esdedup_command(url, "switch", *at, "--scheme", str(scheme), "--text-field", "title")
     assert again.status == 2
     assert "can't be switched" in again.err
