@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -76,9 +77,11 @@ def _normalise_others(texts: list[str], normalisation: Normalisation) -> list[st
     normalised = [joined[start:end] for start, end in edges]
     acting = np.flatnonzero(kinds == _ACTING)
     rest = np.unique(np.searchsorted(ends, acting, side="right")).tolist()
-    for row, text in zip(
-        rest, _one_by_one([texts[row] for row in rest], normalisation), strict=True
-    ):
+    others = [texts[row] for row in rest]
+    form = normalisation.form
+    if form != "none" and (acting[_LONG_RUN:] - acting[:-_LONG_RUN] == _LONG_RUN).any():
+        others = [_long_runs(form).sub(lambda run: _ordered(run[0], form), each) for each in others]
+    for row, text in zip(rest, _one_by_one(others, normalisation), strict=True):
         normalised[row] = text
     return normalised
 
@@ -106,6 +109,9 @@ _TABLED = (*range(0x80, 0x3400), *range(0xA000, 0xAC00), *range(0xF900, 0x10000)
 _TABLED += (*range(0x1F000, 0x1FB00),)
 """All other characters that are frequent today, such as emoji."""
 _TABLED_TO = 0x1FB00
+_MARKS_TO = 0x20000
+_LONG_RUN = 30
+"""Marks in a run that `unicodedata` sorts fast (Unicode Standard Annex 15, section 12)."""
 _MEDIAL_AND_FINAL = (*range(0x1161, 0x1176), *range(0x11A8, 0x11C3))
 """Letters of Hangul that form a syllable with the ones before them."""
 
@@ -161,6 +167,27 @@ def _normalise_assigned(text: str, normalisation: Normalisation) -> str:
     folded = text.casefold()
     # Folding can leave the normal form (U+0390 folds to three characters).
     return folded if form == "none" or folded == text else unicodedata.normalize(form, folded)
+
+
+@functools.cache
+def _long_runs(form: Form) -> re.Pattern[str]:
+    """Match long runs of characters that decompose into combining marks only.
+
+    `unicodedata` sorts the marks of a run in quadratic time.
+    """
+    assigned = map(chr, np.flatnonzero(~unassigned()[:_MARKS_TO]).tolist())
+    marks = [each for each in assigned if all(map(unicodedata.combining, _decomposed(each, form)))]
+    return re.compile(f"[{''.join(marks)}]{{{_LONG_RUN + 1},}}")
+
+
+def _ordered(run: str, form: Form) -> str:
+    """Decompose a run of marks in canonical order (Unicode Standard 14.0, D109), stably."""
+    decomposed = "".join([_decomposed(mark, form) for mark in run])
+    return "".join(sorted(decomposed, key=unicodedata.combining))
+
+
+def _decomposed(text: str, form: Form) -> str:
+    return unicodedata.normalize("NFKD" if form == "NFKC" else "NFD", text)
 
 
 def _normalise_around_young(text: str, normalisation: Normalisation) -> str:

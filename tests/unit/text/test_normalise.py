@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import time
 import unicodedata
 
 import numpy as np
@@ -187,3 +188,25 @@ def test_no_texts_and_empty_ones() -> None:
 def test_another_form_is_refused(form: Form) -> None:
     with pytest.raises(UsageError, match="use NFKC, NFC or none"):
         Normalisation(form)
+
+
+UNITS = ["\u0301\u0316", "\u0f73", "\u0301\uff9e", "\u0344\u0316", "\u0345\u0301", "\u0f75\u0f71"]
+
+
+@pytest.mark.parametrize("chosen", ALL, ids=str)
+def test_long_runs_of_marks_are_ordered(chosen: Normalisation) -> None:
+    nfkd = ((each, unicodedata.normalize("NFKD", each)) for each in ASSIGNED)
+    marks = [each for each, parts in nfkd if unicodedata.combining(parts[0])]
+    rng = random.Random(9)
+    runs = ["".join(rng.choices(marks, k=rng.randint(25, 80))) for _ in range(600)]
+    texts = [f"{rng.choice('é가か')}{run}e{run}{YOUNG[0]}" for run in runs]
+    texts += ["\u0301\u0323" * 16 + YOUNG[at] + "\u0323\u0301" for at in range(0, len(YOUNG), 99)]
+    assert normalise(texts, chosen) == [by_hand(text, chosen) for text in texts]
+
+
+@pytest.mark.parametrize("chosen", ALL, ids=str)
+def test_a_long_run_of_marks_takes_linear_time(chosen: Normalisation) -> None:
+    texts = [f"a{unit * 50_000}" for unit in UNITS]
+    began = time.process_time()
+    normalise(texts, chosen)
+    assert time.process_time() - began < 10  # In quadratic time, each text takes about as long.
