@@ -8,7 +8,6 @@ process writes, in the order of the records: of several documents of one id the 
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -43,6 +42,7 @@ from esdedup.stores.base import KEPT, Store
 from esdedup.stores.changes import ChangeReport, Decision, change_held, missing
 from esdedup.stores.fields import text_at
 from esdedup.stores.mapping import IndexMeta
+from esdedup.stores.to_json import same_json
 
 _COMPARED_AT_ONCE = 1_000
 _GONE = "it was deleted while it was being written; index it again"
@@ -370,9 +370,8 @@ class _Writer:
 
 
 def _alike(stored: Mapping[str, Any], source: Mapping[str, Any], but: Sequence[str]) -> bool:
-    """Return whether documents have the same fields. 1, 1.0 and true differ."""
+    """Return whether documents have the same fields."""
     one, other = (
-        json.dumps({name: each[name] for name in each if name not in but}, sort_keys=True)
-        for each in (stored, source)
+        {name: each[name] for name in each if name not in but} for each in (stored, source)
     )
-    return one == other
+    return same_json(one, other)

@@ -81,7 +81,8 @@ class Entry:
 
     held: as it was, whole; for a document to mark, the log only has the id. original: the id of its
     representative, None for a representative. value: similarity, or Hamming distance. marks: the
-    values to write below our field. former: the values that these replace.
+    values to write below our field. former: the values that these replace. present: the index to
+    move it to has it already, and keeps it when the run is undone.
     """
 
     held: Held
@@ -89,6 +90,7 @@ class Entry:
     value: float | None
     marks: Mapping[str, Any] = field(default_factory=dict)
     former: Mapping[str, Any] = field(default_factory=dict)
+    present: bool = False
 
     @property
     def id(self) -> str:
@@ -100,9 +102,11 @@ class Entry:
         held = self.held
         where = {"version": held.version, "index": held.index, "routing": held.routing}
         planned = {"id": self.id, **where, "original": self.original, "value": self.value}
-        more = {"source": held.document.source}
+        more: dict[str, Any] = {"source": held.document.source}
         if self.marks:
             more = {"marks": self.marks, "former": self.former}
+        if self.present:
+            more["present"] = True
         return to_json({"planned": planned | more}, f"document {self.id!r}")
 
     @staticmethod
@@ -117,7 +121,8 @@ class Entry:
         if not all(isinstance(each, dict) for each in objects):
             raise ValueError("a document is not a JSON object")
         held = Held(Document(id, objects[0]), version, index, routing)
-        return Entry(held, original, planned["value"], *objects[1:])
+        present = planned.get("present") is True
+        return Entry(held, original, planned["value"], objects[1], objects[2], present)
 
 
 class LogWriter:

@@ -23,6 +23,7 @@ from esdedup.stores.changes import CHANGED, Decision, change_held
 from esdedup.stores.fields import text_at
 from esdedup.stores.judgements import read_judgements
 from esdedup.stores.mapping import IndexMeta
+from esdedup.stores.to_json import same_json
 from esdedup.text.arrays import I64
 
 _FIRST_PAGE = 100
@@ -60,7 +61,7 @@ def put_back(store: Store, held: Sequence[Held]) -> _PutBack:
     created, present, failures = result
     for one in held:
         there = found.get(one.id)
-        if there is not None and there.document.source == one.document.source:
+        if there is not None and same_json(there.document.source, one.document.source):
             present.add(one.id)
         elif there is not None:
             failures.append(Failure(one.id, taken, conflict=True))
@@ -71,10 +72,15 @@ def put_back(store: Store, held: Sequence[Held]) -> _PutBack:
     return result
 
 
-def move(store: Store, destination: Store, held: Sequence[Held]) -> list[Failure]:
-    """Create documents in another index, then delete them here; returns the failures."""
+def move(store: Store, destination: Store, entries: Sequence[Entry]) -> list[Failure]:
+    """Create documents in another index, then delete them here; return the failures."""
+    held = [entry.held for entry in entries]
     created, present, failures = put_back(destination, [replace(one, index=None) for one in held])
-    arrived = created | present
+    # The log says of the others that they are to be deleted there when the run is undone.
+    known = {entry.id for entry in entries if entry.present}
+    reason = f"it came into {destination.where} just now"
+    failures += [Failure(id, reason, conflict=True) for id in sorted(present - known)]
+    arrived = created | (present & known)
     left = remove(store, [one for one in held if one.id in arrived])
     # A document that changed here stays here, and its old copy must not stay there.
     stayed = {each.id for each in left} & created
@@ -82,15 +88,17 @@ def move(store: Store, destination: Store, held: Sequence[Held]) -> list[Failure
     return failures + left
 
 
-def move_back(store: Store, destination: Store | None, held: Sequence[Held]) -> _PutBack:
+def move_back(store: Store, destination: Store | None, entries: Sequence[Entry]) -> _PutBack:
     """Put documents back, and then delete them in the index that they were moved to, if any.
 
-    A document that was changed there stays there too, and is among the failures.
+    A document that was there before stays. One that was changed there stays there too, and is among
+    the failures.
     """
-    created, present, failures = put_back(store, held)
+    created, present, failures = put_back(store, [entry.held for entry in entries])
     if destination is not None:
+        ours = [entry.held for entry in entries if not entry.present]
         back = created | present
-        failures += _remove_same(destination, [one for one in held if one.id in back])
+        failures += _remove_same(destination, [one for one in ours if one.id in back])
     return created, present, failures
 
 
@@ -98,7 +106,7 @@ def _remove_same(store: Store, held: Sequence[Held]) -> list[Failure]:
     """Delete documents that are there unchanged; returns a failure for each changed one."""
     wanted = {one.id: one.document.source for one in held}
     found = store.hold(list(wanted))
-    same = [one for one in found if one.document.source == wanted[one.id]]
+    same = [one for one in found if same_json(one.document.source, wanted[one.id])]
     changed = {one.id for one in found} - {one.id for one in same}
     changed |= {each.id for each in remove(store, same)}
     reason = f"it was put back, and stays in {store.where} too, where it was changed"
@@ -222,6 +230,12 @@ class _Work:
         held = {one.id: one for one in self.store.hold(list(row_of))}
         digest_of = _text_digests(held.values(), self.meta)
         originals = self._originals(rows)
+        there = self.destination.hold(list(row_of)) if self.destination is not None else []
+        present = {
+            one.id
+            for one in there
+            if one.id in held and same_json(one.document.source, held[one.id].document.source)
+        }
         entries, lines, failures, done, unchanged = [], [], [], list[str](), 0
         for id, one in held.items():
             planned = self._planned(row_of[id], one, digest_of.get(id), originals)
@@ -230,9 +244,10 @@ class _Work:
             elif isinstance(planned, Failure):
                 failures.append(planned)
             else:
+                entry = replace(planned, present=id in present)
                 try:
-                    lines.append(planned.line())
-                    entries.append(planned)
+                    lines.append(entry.line())
+                    entries.append(entry)
                 except RecordError as error:
                     failures.append(Failure(id, f"it can't be logged: {error}"))
         if entries:
@@ -251,20 +266,19 @@ class _Work:
         self, entries: list[Entry], row_of: Mapping[str, int]
     ) -> tuple[list[str], list[Failure]]:
         """Change logged documents; returns the ids of those that changed, and the failures."""
-        held = [entry.held for entry in entries]
         if self.action == "mark":
             failures = self._mark(entries)
         elif self.destination is not None:
-            failures = move(self.store, self.destination, held)
+            failures = move(self.store, self.destination, entries)
         else:
-            failures = remove(self.store, held)
+            failures = remove(self.store, [entry.held for entry in entries])
         stayed = {each.id for each in failures}
         changed = [entry for entry in entries if entry.id not in stayed]
         if self.action == "mark":
             return [entry.id for entry in changed], failures
         # A representative may have vanished just now, such as by a run that keeps others.
         originals = self._originals([row_of[entry.id] for entry in changed])
-        bereft = [entry.held for entry in changed if entry.original not in originals]
+        bereft = [entry for entry in changed if entry.original not in originals]
         if not bereft:
             return [entry.id for entry in changed], failures
         created, present, left = move_back(self.store, self.destination, bereft)

@@ -54,8 +54,7 @@ def undo(
         if log.header.action == "mark":
             report = _unmark(store, log.header.field, entries)
         else:
-            held = [entry.held for entry in entries]
-            created, present, failures = move_back(store, destination, held)
+            created, present, failures = move_back(store, destination, entries)
             failed = {each.id for each in failures}
             report = UndoReport(len(created - failed), len(present - failed), failures)
         total += report

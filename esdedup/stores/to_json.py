@@ -30,6 +30,14 @@ def to_json(value: Any, of: str) -> str:
     return text
 
 
+def same_json(one: Any, other: Any) -> bool:
+    """Return whether two values are the same JSON. 1, 1.0 and true differ."""
+    if one != other:
+        return False
+    first, second = (json.dumps(each, sort_keys=True) for each in (one, other))
+    return first == second
+
+
 def json_fault(error: Exception) -> str:
     """Return the reason of an error of `json`, without the place, as in "not valid JSON: ..."."""
     if isinstance(error, RecursionError):

@@ -498,6 +498,23 @@ def test_what_was_moved_and_changed_there_stays_there_too(
     moved.close()
 
 
+def test_what_was_there_before_a_move_stays_when_it_is_undone(
+    place: Place, others: Place, store: Store
+) -> None:
+    fill(store, sources(2))
+    before, there = whole(store), others.open()
+    # g0-1 is the same there, g1-1 differs as JSON does: 1 is not 1.0.
+    fill(there, [before["g0-1"][0], {**before["g1-1"][0], "n": 1.0}])
+    former = whole(there)
+    moving = ("dedup", "--apply", "--action", "move", "--to", others.index, "--yes")
+    report = run(place, *moving).json[0]
+    assert (report["moved"], report["changed_meanwhile"]) == (3, 1)
+    assert whole(there).keys() == {"g0-1", "g1-1", *before} - whole(store).keys() | {"g1-1"}
+    run(place, "undo", report["log"], "--yes")
+    assert (whole(store), whole(there)) == (before, former)
+    there.close()
+
+
 def test_an_id_that_is_taken_where_it_is_to_go_stays(
     place: Place, others: Place, store: Store
 ) -> None:
