@@ -92,6 +92,12 @@ def tokens_in(source: Mapping[str, Any], field: str) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
+def value_in(source: Mapping[str, Any], path: str) -> Any:
+    """Return the value at "field.name" of ours, or None. A dotted key is never ours."""
+    field, _, name = path.partition(".")
+    return tokens_in(source, field).get(name)
+
+
 def check_sample(count: int) -> None:
     """Raise UsageError for a number of documents that a sample can't have."""
     check_type("sample", count, "int")

@@ -10,12 +10,13 @@ from typing import Any
 from esdedup.admin.preflight import Obstacle, hindrances, obstacles, searchable_text
 from esdedup.exceptions import PermissionDenied
 from esdedup.ingest.renew import digests
+from esdedup.models import tokens_in
 from esdedup.sketch.scheme import Scheme
 from esdedup.stores import Cluster, Target, reached
 from esdedup.stores.elastic.indices import IndexState, Named, path_of, resolve, states
 from esdedup.stores.elastic.queries import bare, other_scheme, scan_body, sketched, with_text
 from esdedup.stores.elastic.templates import TemplatePlan, plan_template
-from esdedup.stores.fields import text_at, value_at
+from esdedup.stores.fields import text_at
 from esdedup.stores.mapping import IndexMeta, meta_of
 
 _EXAMPLES = 5
@@ -159,7 +160,7 @@ def _stale(
                 texts = [text_at(source, part.text_fields) for source in sources]
                 fresh = iter(digests([text for text in texts if text is not None], part))
                 wanted = [None if text is None else next(fresh) for text in texts]
-                stored = [value_at(source, f"{part.field}.digest") for source in sources]
+                stored = [tokens_in(source, part.field).get("digest") for source in sources]
                 stale |= {row for row, digest in enumerate(wanted) if digest != stored[row]}
             count += len(stale)
             examples = (examples + [hits[row]["_id"] for row in sorted(stale)])[:_EXAMPLES]

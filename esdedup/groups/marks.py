@@ -20,7 +20,6 @@ from esdedup.pairing.scan import OnStep
 from esdedup.records.documents import MARKS
 from esdedup.stores.base import Store
 from esdedup.stores.changes import ChangeReport, Decision, change_held
-from esdedup.stores.fields import value_at
 from esdedup.stores.mapping import IndexMeta
 from esdedup.text.arrays import I64, Mask
 
@@ -43,18 +42,14 @@ class Wanted(NamedTuple):
 
     def lacking(self, source: Mapping[str, Any], field: str) -> dict[str, Any] | None:
         """Return the marks that a document lacks; None if its text is another by now."""
-        if value_at(source, f"{field}.digest") != self.digest:
+        if tokens_in(source, field).get("digest") != self.digest:
             return None
         return differing(source, field, self.marks)
 
 
 def differing(source: Mapping[str, Any], field: str, marks: Marks) -> dict[str, Any]:
     """Return the marks whose values differ from the document's; a missing value equals None."""
-    if field in source:
-        current = tokens_in(source, field)
-    else:
-        # If only some fields were read, each may stand under its whole name.
-        current = {name: value_at(source, f"{field}.{name}") for name in marks}
+    current = tokens_in(source, field)
     return {name: value for name, value in marks.items() if current.get(name) != value}
 
 

@@ -126,9 +126,10 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Original:
-    """An earlier document that a new one resembles or equals."""
+    """An earlier document that a new one resembles or equals. digest: of its text."""
 
     id: str
+    digest: str
     verdict: Verdict
     measure: Measure = (None, None)
 
@@ -207,12 +208,12 @@ class Earlier:
 
     def equal(self, digest: str, id: str, but: Collection[str] = ()) -> Original | None:
         """Return the first earlier document of the same text, or None. but: ids to ignore."""
-        return _first(self._all.get(digest, {}), id, but)
+        return _first(self._all, digest, id, but)
 
     def near(self, digest: str, id: str, but: Collection[str] = ()) -> list[Original]:
         """Return the first earlier document of each similar text. but: ids to ignore."""
         firsts = [
-            _first(self._compared.get(other, {}), id, but, measure)
+            _first(self._compared, other, id, but, measure)
             for other, measure in self._near.get(digest, ())
         ]
         return [first for first in firsts if first is not None]
@@ -222,10 +223,14 @@ class Earlier:
 
 
 def _first(
-    documents: Mapping[str, Verdict], id: str, but: Collection[str], measure: Measure = (None, None)
+    documents: Mapping[str, Mapping[str, Verdict]],
+    digest: str,
+    id: str,
+    but: Collection[str],
+    measure: Measure = (None, None),
 ) -> Original | None:
-    """Return the first document that may be the original of the one with an id."""
-    for other, verdict in documents.items():
+    """Return the first document of a text that may be the original of the one with an id."""
+    for other, verdict in documents.get(digest, {}).items():
         if other != id and other not in but and not verdict.follows(id):
-            return Original(other, verdict, measure)
+            return Original(other, digest, verdict, measure)
     return None

@@ -18,14 +18,13 @@ from typing import Literal, get_args
 from esdedup.arguments import check_fields
 from esdedup.exceptions import UsageError
 from esdedup.ingest.arrivals import Earlier, Likeness, Measure, Original, Row, Verdict
-from esdedup.models import Query, natural, tokens_in
+from esdedup.models import Query, natural, tokens_in, value_in
 from esdedup.records.documents import MARKS
 from esdedup.search.candidates import equal_text_queries
 from esdedup.search.similar import similar, with_texts
 from esdedup.sketch.limits import ACTING, Limits
 from esdedup.sketch.sketch import NO_TEXT, normalised_digests, sketch
 from esdedup.stores.base import QUERIES_AT_ONCE, Store
-from esdedup.stores.fields import value_at
 from esdedup.stores.judgements import Judgements, read_judgements
 from esdedup.stores.mapping import IndexMeta
 from esdedup.text.arrays import U64
@@ -174,7 +173,7 @@ class Originals:
         ids, path = [*{id for id, _ in self._apart}], f"{meta.field}.group"
         self._group_of: dict[str, str | None] = dict.fromkeys(ids)
         for each in self.store.get(ids, [path]) if ids else ():
-            self._group_of[each.id] = value_at(each.source, path)
+            self._group_of[each.id] = value_in(each.source, path)
 
     def apart(self, id: str, digest: str) -> frozenset[str]:
         """Return the ids of the documents that a document was judged different from."""
@@ -195,10 +194,11 @@ class Originals:
 class _Arrivals:
     """Documents that come in together, and the documents to compare them with.
 
-    earlier: documents before in this run. known: former digest and verdict of each id. These are by
-    digest: contents, the normalised texts; equal, documents of the store with the same text;
-    columns, bands or fingerprints; wordless, texts without any shingle; similar, documents of the
-    store, and whether candidates were left out.
+    last: the digest of the last text of each id. earlier: documents before in this run. known:
+    former digest and verdict of each id. These are by digest: contents, the normalised texts;
+    equal, documents of the store with the same text; columns, bands or fingerprints; wordless,
+    texts without any shingle; similar, documents of the store, and whether candidates were left
+    out.
     """
 
     def __init__(self, run: Originals, ids: Sequence[str], texts: Sequence[str]) -> None:
@@ -206,6 +206,7 @@ class _Arrivals:
         normalised, digests = normalised_digests(texts, self.meta.scheme.normalisation)
         contents = dict(zip(digests, normalised, strict=True))
         self.ids, self.digests, self.counts = ids, digests, Counter(ids)
+        self.last = dict(zip(ids, digests, strict=True))
         self.earlier = Earlier(run.before, leaders=self.policy.groups)
         self.known = self._known() if self.policy.groups else {}
         self.equal = self._of_equal_texts({text: each for text, each in contents.items() if each})
@@ -248,6 +249,8 @@ class _Arrivals:
 
     def _may_follow(self, id: str, text: str, near: Original) -> bool:
         """Return False if a document can't be the duplicate of another one."""
+        if self.last.get(near.id, near.digest) != near.digest:
+            return False  # The batch replaces that text.
         apart = near.id in self.run.apart(id, text)
         return not (apart or near.verdict.follows(id)) and self.run.may_have(id, text, near.verdict)
 
@@ -299,8 +302,10 @@ class _Arrivals:
         result = self.similar[text]
         found = []
         for match in result.matches:
-            verdict = Verdict.stored(match.id, tokens_in(match.source, self.meta.field))
-            found.append(Original(match.id, verdict, (match.similarity, match.distance)))
+            ours = tokens_in(match.source, self.meta.field)
+            alike = match.similarity, match.distance
+            verdict = Verdict.stored(match.id, ours)
+            found.append(Original(match.id, ours.get("digest", ""), verdict, alike))
         near = self._standing(found, id) + self.earlier.near(text, id, apart)
         near = [each for each in near if self._may_follow(id, text, each)]
         truncated = result.truncated or result.blind
@@ -326,12 +331,13 @@ class _Arrivals:
 
     def _known(self) -> dict[str, tuple[str, Verdict]]:
         """Return the former digest and verdict of each document that has a group, by id."""
-        paths = {name: f"{self.meta.field}.{name}" for name in ("digest", *MARKS)}
+        field = self.meta.field
+        paths = [f"{field}.{name}" for name in ("digest", *MARKS)]
         known = {}
-        for document in self.store.get(list(self.counts), list(paths.values())):
-            ours = {name: value_at(document.source, path) for name, path in paths.items()}
-            if ours["group"] is not None and document.id not in self.run.doubted:
-                known[document.id] = ours["digest"] or "", Verdict.stored(document.id, ours)
+        for document in self.store.get(list(self.counts), paths):
+            ours = document.tokens_in(field)
+            if ours.get("group") is not None and document.id not in self.run.doubted:
+                known[document.id] = ours.get("digest") or "", Verdict.stored(document.id, ours)
         own = [row for row in self.run.before if row.id in self.counts]
         return known | {row.id: (row.digest, row.verdict) for row in own}
 
@@ -351,7 +357,7 @@ class _Arrivals:
                     # Another client may have changed the text, or another text has this digest.
                     if texts.get(digest) == text:
                         verdict = Verdict.stored(document.id, ours)
-                        near.setdefault(digest, []).append(Original(document.id, verdict))
+                        near.setdefault(digest, []).append(Original(document.id, digest, verdict))
         return near
 
 

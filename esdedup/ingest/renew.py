@@ -7,12 +7,12 @@ from dataclasses import replace
 from types import NoneType
 from typing import Any
 
-from esdedup.models import Change, Failure, Held, tokens_in
+from esdedup.models import Change, Failure, Held
 from esdedup.records.documents import MARKS, OURS, is_ours, tokens_of
 from esdedup.sketch.sketch import normalised_digests
 from esdedup.stores.base import Store
 from esdedup.stores.changes import ChangeReport, Decision, change_held
-from esdedup.stores.fields import text_at, value_at
+from esdedup.stores.fields import text_at
 from esdedup.stores.mapping import IndexMeta
 
 
@@ -112,8 +112,8 @@ def _decisions(held: Sequence[Held], meta: IndexMeta, marks_in: str | None) -> l
 
 
 def _stored(held: Held, field: str) -> tuple[Any, Any]:
-    source = held.document.source
-    return value_at(source, f"{field}.scheme"), value_at(source, f"{field}.digest")
+    ours = held.document.tokens_in(field)
+    return ours.get("scheme"), ours.get("digest")
 
 
 def _marks(held: Held, field: str, digest: str) -> dict[str, Any]:
@@ -135,13 +135,12 @@ def _cleared(held: Held, meta: IndexMeta) -> dict[str, Any]:
     scheme, digest = _stored(held, meta.field)
     if (scheme, digest) == (None, None):
         return {}
-    source = held.document.source
-    stored = tokens_in(source, meta.field)
+    stored = held.document.tokens_in(meta.field)
     gone: dict[str, Any] = {name: None for name in stored if is_ours(name)}
     # Another scheme may have left tokens of any kind, which may not have been read.
     gone |= dict.fromkeys(meta.scheme.keys if scheme == meta.scheme.id else OURS)
-    if value_at(source, f"{meta.field}.original") is not None:
+    if stored.get("original") is not None:
         gone |= {name: None for name in MARKS if name != "group"}
-    if value_at(source, f"{meta.field}.group") is not None:
+    if stored.get("group") is not None:
         gone["group"] = held.document.id
     return gone

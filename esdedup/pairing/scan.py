@@ -27,7 +27,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from esdedup.exceptions import EsdedupError, StoreError, UsageError
-from esdedup.models import Document, Share
+from esdedup.models import Document, Share, value_in
 from esdedup.pairing.comparison import Reading
 from esdedup.pairing.keep_rule import before_others
 from esdedup.pairing.strings import Strings, natural_order
@@ -35,7 +35,7 @@ from esdedup.pairing.union_find import singletons
 from esdedup.sketch.sketch import digest_words, sketch
 from esdedup.sketch.tokens import decode
 from esdedup.stores.base import Store
-from esdedup.stores.fields import text_at, value_at
+from esdedup.stores.fields import text_at
 from esdedup.stores.private_files import open_private
 from esdedup.stores.sqlite.database import held_alone
 from esdedup.text.arrays import F64, I64, U64, Mask, offsets_of, run_starts
@@ -478,7 +478,7 @@ def _sketched(store: Store, batch: Sequence[Document], reading: Reading) -> Part
 
 def _tokens(store: Store, batch: Sequence[Document], reading: Reading) -> Part:
     digest_path, tokens_path, *_ = reading.paths
-    written = [value_at(document.source, digest_path) for document in batch]
+    written = [value_in(document.source, digest_path) for document in batch]
     try:
         digests = digest_words(written)
     except ValueError as error:
@@ -486,7 +486,7 @@ def _tokens(store: Store, batch: Sequence[Document], reading: Reading) -> Part:
             f"{store.where}: a document has tokens, but {error}: others may have changed it."
             " Index it again, or run esdedup backfill --stale"
         ) from error
-    found = [value_at(document.source, tokens_path) for document in batch]
+    found = [value_in(document.source, tokens_path) for document in batch]
     tokens = [value for value in found if value is not None]
     # With digests alone, only texts without words have something to read.
     filled = np.array([(value is None) == (reading.sketch is None) for value in found], np.bool_)

@@ -211,10 +211,15 @@ def _spots(row: int, whole: str, meta: IndexMeta, update: bool) -> tuple[list[_S
         parts = [part for part in _members(whole, first) if part[0] in given] if given else []
     found: list[_Spot] = []
     part = False
+    dotted = tuple(f"{one.field}." for one in meta.all)
     for name, start, end, value in parts:
         if not isinstance(value, dict):
             continue
         partial = name == "doc"
+        if any(key.startswith(dotted) for key in value):
+            # A server would index them as values of ours.
+            ours = [each for each in _members(whole, start) if each[0].startswith(dotted)]
+            found += [_Spot(row, a, b, "", None, partial, meta.scheme) for _, a, b, _ in ours]
         part = part or (partial and holds_part(value, meta))
         # While an index changes its scheme, a document gets the tokens of both.
         for one in meta.all:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import xxhash
 
 from esdedup.exceptions import RecordError
+from esdedup.models import FIELD, Document, Encoded
 from esdedup.models import MARKS as MARKS
-from esdedup.models import Document, Encoded
 from esdedup.records.files import BadRecord, Record
 from esdedup.sketch.scheme import KINDS, Scheme, is_token_field
 from esdedup.sketch.sketch import Sketches, sketch, token_fields, token_json
@@ -70,7 +70,8 @@ def partial_document(
     made of them alone. Raises RecordError if the id is missing.
     """
     id = id_at(fields, id_field)
-    source = dict(fields)
+    names = [one.field for one in meta.all]
+    source = {**without(fields, names), **{name: fields[name] for name in names if name in fields}}
     partly = False
     # Marks of the former text go too. The document is a group of its own.
     mark = {**dict.fromkeys(MARKS), "group": id}
@@ -126,10 +127,22 @@ def encoded(items: Sequence[NewDocument], meta: IndexMeta) -> list[Encoded]:
 def _json_of(item: NewDocument, but: frozenset[str]) -> str:
     """Return the fields of an item as JSON, without some."""
     record = item.record
-    if record.json is not None and but.isdisjoint(record.source):
+    if record.json is not None and not any(name.startswith(FIELD) for name in record.source):
         return record.json
-    source = {name: value for name, value in record.source.items() if name not in but}
-    return to_json(source, f"document {item.id!r}")
+    return to_json(without(record.source, but), f"document {item.id!r}")
+
+
+def without(source: Mapping[str, Any], fields: Collection[str]) -> dict[str, Any]:
+    """Return a document without some fields of ours, and dotted keys below them ("esdedup.group").
+
+    Servers would index these as further values of ours.
+    """
+    ours = tuple(f"{field}." for field in fields)
+    return {
+        name: value
+        for name, value in source.items()
+        if name not in fields and not name.startswith(ours)
+    }
 
 
 def items_of(

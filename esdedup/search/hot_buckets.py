@@ -15,11 +15,11 @@ from typing import Any
 
 from esdedup.arguments import check_list, check_type
 from esdedup.exceptions import UsageError
-from esdedup.models import Document
+from esdedup.models import Document, value_in
 from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.tokens import decode_tokens
 from esdedup.stores.base import Store
-from esdedup.stores.fields import text_at, value_at
+from esdedup.stores.fields import text_at
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.stop_list import is_token
 
@@ -149,7 +149,7 @@ def _holders(
     for document in sample:
         looked += 1
         for key, path in paths.items():
-            value = value_at(document.source, path)
+            value = value_in(document.source, path)
             # Another client may have written something else there, which can't be stopped.
             values = value if isinstance(value, list) else [value]
             for token in {each for each in values if isinstance(each, str)}:

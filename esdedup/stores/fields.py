@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from esdedup.exceptions import RecordError
+from esdedup.models import FIELD, tokens_in
 
 _MISSING = object()
 
@@ -46,9 +47,19 @@ def _at(source: Any, path: str) -> Any:
 
 
 def only(source: Mapping[str, Any], paths: Iterable[str]) -> dict[str, Any]:
-    """Return the fields of the given dotted names, each under its whole name."""
-    found = {path: _at(source, path) for path in paths}
-    return {path: value for path, value in found.items() if value is not _MISSING}
+    """Return the fields of the given dotted names, each under its whole name.
+
+    Those below a field of ours are in an object of its name.
+    """
+    found: dict[str, Any] = {}
+    for path in paths:
+        field, dot, name = path.partition(".")
+        if dot and field.startswith(FIELD):
+            if name in (ours := tokens_in(source, field)):
+                found.setdefault(field, {})[name] = ours[name]
+        elif (value := _at(source, path)) is not _MISSING:
+            found[path] = value
+    return found
 
 
 def text_at(source: Mapping[str, Any], text_fields: Sequence[str]) -> str | None:

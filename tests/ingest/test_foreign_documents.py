@@ -120,3 +120,18 @@ def test_a_search_of_many_takes_as_few_requests_as_before(
     results = index.similar_many([esdedup.Query(words(n)) for n in range(130)], limits)
     assert [result.matches[0].id for result in results] == [f"d{n}" for n in range(130)]
     assert [each for each in asked if each != "_mapping"] == ["_msearch"] * 3
+
+
+@pytest.mark.on_every_server
+def test_dotted_keys_are_not_ours(place: Place, index: esdedup.Index) -> None:
+    same = {"esdedup.digest": "xzreGzgth1KKGyNLuajIig", "esdedup.group": ["a", "b"]}
+    documents = [{"id": id, "text": words(n), "n": n, **same} for n, id in enumerate("abc")]
+    index.add(documents)
+    index.update([{"id": "a", "n": 7, **same}])
+    assert index.group(keep="newest:n").groups.duplicates == 0
+    assert {match.id for match in index.similar(words(1)).matches} == {"b"}
+    assert [each.source["n"] for each in index.store.get(list("abc"))] == [7, 1, 2]
+    assert not any(same.keys() & each.source.keys() for each in index.store.get(list("abc")))
+    # A client without esdedup may write them: they are not read.
+    index.store.write([Document("d", {"text": words(9), "esdedup.digest": "bad"})])
+    assert index.group().groups.duplicates == 0

@@ -179,6 +179,12 @@ def test_a_document_is_no_duplicate_of_its_former_self(index: esdedup.Index) -> 
     documents = [{"id": id, "text": words(n)} for id, n in (("e", 4), ("e", 5), ("f", 4), ("g", 4))]
     assert index.add(documents, on_duplicate=DuplicatePolicy("skip")).skipped == 1
     assert set(stored(index, "efg")) == {"e", "f"}
+    # What the batch replaces is no original of what comes before.
+    documents = [{"id": id, "text": words(n)} for id, n in (("h", 6), ("i", 6), ("h", 7))]
+    assert index.add(documents, on_duplicate=DuplicatePolicy("skip")).skipped == 0
+    add(index, {"j": words(6), "i": words(8)}, DuplicatePolicy("skip"))
+    texts = {each.id: each.source["text"] for each in index.store.get(list("hij"))}
+    assert texts == {"h": words(7), "i": words(8), "j": words(6)}
 
 
 def test_no_two_documents_are_each_others_original(index: esdedup.Index) -> None:

@@ -324,6 +324,9 @@ def test_documents_that_are_hard_to_read_keep_their_bytes() -> None:
     done, _ = Splicer(1 << 20).with_tokens([Source(body, meta) for body in bodies])
     assert done[:-1] == bodies[:-1]
     assert done[-1].startswith(digits[:-1] + b',"esdedup":{')
+    dotted = b'{"\\u0065sdedup.group": ["a", "b"], "text": "a b c"}'
+    (spliced,), _ = Splicer(1 << 20).with_tokens([Source(dotted, meta)])
+    assert spliced.startswith(b'{"\\u0065sdedup.group": null, "text": "a b c","esdedup":{')
 
 
 def test_aliases_other_fields_and_schemes(setup: Setup, names: list[str]) -> None:

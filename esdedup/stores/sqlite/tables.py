@@ -475,7 +475,8 @@ def columns_for(paths: list[str]) -> tuple[str, Callable[[Columns], dict[str, An
 
         def of_tokens(row: Columns) -> dict[str, Any]:
             found = row.ours
-            return {path: found[name] for path, name in names.items() if name in found}
+            kept = {name: found[name] for name in names.values() if name in found}
+            return {FIELD: kept} if kept else {}
 
         return _columns("NULL", "tokens"), of_tokens
     return _columns("source", "tokens"), lambda row: only(row.whole.source, paths)
