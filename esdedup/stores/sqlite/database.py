@@ -36,7 +36,12 @@ class Database:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._connection: sqlite3.Connection | None = None
+        self._files: list[tuple[int, int] | None] = []
         self._turn = threading.RLock()
+
+    @property
+    def _wal(self) -> Path:
+        return Path(f"{self.path}-wal")
 
     @property
     def exists(self) -> bool:
@@ -66,12 +71,18 @@ class Database:
                 if db.in_transaction:
                     db.execute("ROLLBACK")
                 raise
+            try:
+                self._require_same()
+            except StoreError:
+                db.execute("ROLLBACK")
+                raise
             db.execute("COMMIT")
 
     @contextmanager
     def snapshot(self) -> Iterator[sqlite3.Connection]:
         """Yield a connection of its own that sees the file as it is now, without later changes."""
         with self._errors():
+            self._require_same()
             db = self._opened()
             try:
                 db.execute("BEGIN")
@@ -84,11 +95,24 @@ class Database:
         with self._turn:
             if self._connection is not None:
                 self._connection.close()
-                self._connection = None
+                self._connection, self._files = None, []
 
     def _connect(self) -> sqlite3.Connection:
-        self._connection = self._connection or self._opened()
+        if self._connection is None:
+            self._connection = self._opened()
+            self._connection.execute("SELECT 1 FROM sqlite_master").fetchall()
+            self._files = [_identity(self.path), _identity(self._wal)]
+        self._require_same()
         return self._connection
+
+    def _require_same(self) -> None:
+        """Raise StoreError if a file is not at its path any more: what we wrote would be lost."""
+        for path, opened in zip((self.path, self._wal), self._files, strict=False):
+            if opened is not None and _identity(path) != opened:
+                raise StoreError(
+                    f"{path}: it was moved, removed or replaced while it was open: nothing was"
+                    " written since. Put it back, or open the index again"
+                )
 
     def _opened(self) -> sqlite3.Connection:
         if not self.path.parent.is_dir():
@@ -97,17 +121,17 @@ class Database:
             self._make()
             return self._connected("mode=rw", (*_NEW, *_PRAGMAS))
         self._require_ours()
+        self._require_own_wal()
         try:
             return self._connected("mode=rw", _PRAGMAS)
         except sqlite3.OperationalError as error:
             # Without the right to write, SQLite can't make the files that a WAL needs.
             if _code(error) not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
                 raise
-        wal = Path(f"{self.path}-wal")
-        if wal.exists():
+        if self._wal.exists():
             raise StoreError(
-                f"{self.path}: it can't be written to, and {wal} holds changes that can only be"
-                " read with that right: copy both files to a folder of yours"
+                f"{self.path}: it can't be written to, and {self._wal} holds changes that can"
+                " only be read with that right: copy both files to a folder of yours"
             )
         return self._connected("mode=ro&immutable=1", ())
 
@@ -130,6 +154,24 @@ class Database:
                 f"{self.path}: it is a SQLite file of another program and was not changed: name"
                 " another file (--db)"
             )
+
+    def _require_own_wal(self) -> None:
+        """Raise StoreError if the write-ahead log is of a file that lay here before.
+
+        SQLite would put its pages over those of this one. https://www.sqlite.org/fileformat2.html
+        has the forms (1.3 and 4.1). All but a byte of `user_version` is random.
+        """
+        with suppress(FileNotFoundError), self.path.open("rb") as file, self._wal.open("rb") as wal:
+            own = int.from_bytes(file.read(63)[60:])
+            head = wal.read(32)
+            size = int.from_bytes(head[8:12])
+            while len(frame := wal.read(24 + size)) == 24 + size and frame[8:16] == head[16:24]:
+                number, version = int.from_bytes(frame[:4]), int.from_bytes(frame[84:87])
+                if number == 1 and own and version not in (0, own):
+                    raise StoreError(
+                        f"{self._wal}: it holds changes of another file than {self.path}, such as"
+                        " of one that a copy was put in place of: move it away"
+                    )
 
     def _application(self, how: str) -> int:
         with closing(self._connected(how, ())) as db:
@@ -181,8 +223,8 @@ class Database:
 
     def _damaged(self, why: object) -> StoreError:
         return StoreError(
-            f"{self.path}: it is damaged ({why}): restore a copy of it, or save what"
-            f" sqlite3 {self.path} .recover can read"
+            f"{self.path}: it is damaged ({why}): restore a copy of it, after you have moved"
+            f" {self._wal} away if there is one, or save what sqlite3 {self.path} .recover can read"
         )
 
 
@@ -194,6 +236,15 @@ def _size(path: Path) -> int:
         return 0
     except OSError as error:
         raise StoreError(f"{path}: {error.strerror}") from error
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Return the device and number of a file, or None if there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _code(error: sqlite3.Error) -> int | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
+import secrets
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -51,7 +52,10 @@ from esdedup.text.characters import is_unicode
 log = logging.getLogger("esdedup")
 
 _LAYOUT = 2
-"""The number of the tables' layout, kept as the file's `user_version`."""
+"""The number of the tables' layout: the lowest byte of the file's `user_version`.
+
+The others are random, and tell one file from another (`database`).
+"""
 
 _PAGE = 1_000
 
@@ -94,7 +98,8 @@ class LocalStore:
             if (stored := self._stored_meta(db)) is not None:
                 stored.require(meta, self.where)
                 return
-            db.execute(f"PRAGMA user_version = {_LAYOUT}")
+            if not db.execute("PRAGMA user_version").fetchone()[0]:
+                db.execute(f"PRAGMA user_version = {secrets.randbits(23) << 8 | _LAYOUT}")
             db.execute(
                 "CREATE TABLE IF NOT EXISTS esdedup_indices(name TEXT PRIMARY KEY, meta TEXT)"
             )
@@ -314,10 +319,10 @@ class LocalStore:
         (layout,) = db.execute("PRAGMA user_version").fetchone()
         if not layout:
             return None
-        if layout != _LAYOUT:
+        if layout & 0xFF != _LAYOUT:
             raise StoreError(
-                f"{self._database.path}: its tables have layout {layout}, and this esdedup needs"
-                f" layout {_LAYOUT}: index the documents again, into another file"
+                f"{self._database.path}: its tables have layout {layout & 0xFF}, and this esdedup"
+                f" needs layout {_LAYOUT}: index the documents again, into another file"
             )
         own = "SELECT meta FROM esdedup_indices WHERE name = ?"
         row = db.execute(own, (self.index,)).fetchone()
