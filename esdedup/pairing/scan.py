@@ -333,6 +333,7 @@ class WorkFolder:
         """The number of shares of a job, for which it claims the folder: `shares` for a new one."""
         file = self.path / _JOB
         if not file.exists():
+            self.remove()  # A kill in `remove` leaves files of a job that is done.
             with _naming(self.path), _written_whole(file) as out:
                 out.write(json.dumps({**job, "shares": shares}).encode())
             return shares
@@ -384,6 +385,7 @@ class WorkFolder:
     def remove(self) -> None:
         """Remove our files. The folder itself goes at the end, if nothing else is in it."""
         with _naming(self.path):
+            (self.path / _JOB).unlink(missing_ok=True)  # First: the others count only with it.
             for file in [*self.path.iterdir()]:
                 if _OURS.fullmatch(file.name) and not file.name.startswith(_LOCK):
                     file.unlink()

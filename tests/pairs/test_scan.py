@@ -54,6 +54,16 @@ def test_a_run_leaves_files_that_only_the_owner_reads(folder: Path) -> None:
     assert not work.exists()
 
 
+def test_what_a_kill_leaves_of_a_finished_run_is_not_read(folder: Path) -> None:
+    work = stopped(folder / "work")
+    (work / "job.json").unlink()
+    with esdedup.open("a.db") as index:
+        ids = [each.id for group in index.groups() for each in group.members]
+        index.add([{"id": id, "text": words(100 + n)} for n, id in enumerate(ids)])
+        expected = index.group(work=work).groups
+        assert (expected.duplicates, work.exists()) == (0, False)
+
+
 @pytest.mark.parametrize("name", [*FILES, "lock", "values.tmp", "notes.tmp", "mine.txt"])
 @pytest.mark.parametrize("begun", [True, False])
 def test_links_and_files_of_others_stay(folder: Path, name: str, begun: bool) -> None:

@@ -166,12 +166,15 @@ class Database:
             head = wal.read(32)
             size = int.from_bytes(head[8:12])
             while len(frame := wal.read(24 + size)) == 24 + size and frame[8:16] == head[16:24]:
-                number, version = int.from_bytes(frame[:4]), int.from_bytes(frame[84:87])
-                if number == 1 and own and version not in (0, own):
+                version = int.from_bytes(frame[84:87])
+                if frame[:4] != b"\0\0\0\1" or not version or not own:
+                    continue  # Another page than the first, or of a new file.
+                if version != own:
                     raise StoreError(
                         f"{self._wal}: it holds changes of another file than {self.path}, such as"
                         " of one that a copy was put in place of: move it away"
                     )
+                return
 
     def _application(self, how: str) -> int:
         with closing(self._connected(how, ())) as db:
