@@ -258,8 +258,9 @@ class Result(Tabular):
     truncated: more candidates shared enough tokens than were fetched, so that a match may be
     missing. recall: the expected share found of the documents whose Jaccard similarity is just the
     threshold; of more similar ones it is higher. For the nearest documents, the similarity of the
-    last match takes the place of the threshold. None for Hamming distance, which finds all, and if
-    fewer nearest documents were found than requested.
+    last match takes the place of the threshold. None for Hamming distance, which finds all, if
+    fewer nearest documents were found than requested, and if tokens are stopped: how many documents
+    share only these depends on the texts.
     asked: number of bands or segments of the query that were looked up, and of single values if the
     nearest were requested and bands did not find enough; 0 for a text without any shingle.
     stopped: number of bands or segments that were left out, wholly or in part, because their

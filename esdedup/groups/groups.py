@@ -148,7 +148,7 @@ class Groups(Tabular):
     value: similarity or distance to it, nan for a representative itself, shape (n,).
     capped: buckets that were cut short.
     recall: the expected share found of the pairs at the threshold; 1 by Hamming distance; None if
-    edges were given: nobody knows what these lack.
+    edges were given, or buckets are stopped or cut: nobody knows how many pairs these lack.
     basis: of the comparison. edges: counts of the edges that were given, or None. judged: counts of
     the judgements that were respected when all groups were found. judgements: that the groups were
     formed by.
@@ -529,7 +529,7 @@ class _Job:
         self.step("Comparing", len(prints), len(prints))
         value = hamming(prints, prints[partition]).astype(np.float64)
         done = replace(self, grouping=replace(grouping, limits=limits), classes=classes)
-        return done._groups(partition, value, found.capped)
+        return done._groups(partition, value, found.capped, found.recall)
 
     def _groups(
         self,

@@ -104,7 +104,8 @@ class BandCandidates:
     compared: the rows of bands to compare, shape (m,). Pairs are of their positions.
     folder: for buckets, which are mapped from files without names.
     capped: the buckets that the cap cuts short.
-    recall: the expected share of the pairs at the threshold that are candidates.
+    recall: the expected share of the pairs at the threshold that are candidates. None if buckets
+    are stopped or cut: how many pairs meet only in these depends on the texts.
     """
 
     def __init__(
@@ -122,7 +123,9 @@ class BandCandidates:
         ]
         self._least = sketch.least(limits, len(bands))
         self.capped = buckets.capped(self._columns, self._cap)
-        self.recall = sketch.recall(limits, len(bands), self._least) or 0.0
+        self.recall = sketch.recall(limits, len(bands), self._least)
+        if stopped.size or self.capped.buckets:
+            self.recall = None
 
     def blocks(self, done: int = 0) -> Iterator[tuple[int, I64, I64]]:
         """Blocks of (rows done after it, left, right), by right, then left, after `done` rows."""
@@ -145,7 +148,7 @@ class GivenPairs:
     left: I64 = field(default_factory=lambda: np.empty(0, np.int64))
     right: I64 = field(default_factory=lambda: np.empty(0, np.int64))
     capped: buckets.Capped = buckets.Capped()  # noqa: RUF009
-    recall: float = 1.0
+    recall: float | None = 1.0
 
     def blocks(self, done: int = 0) -> Iterator[tuple[int, I64, I64]]:
         """Return all pairs as one block, as `BandCandidates.blocks`."""
@@ -156,7 +159,8 @@ class GivenPairs:
 class HammingPairs:
     """Pairs of fingerprints within a Hamming distance, without the buckets of the stop list.
 
-    prints: shape (n, words). capped: the buckets that the cap cuts short.
+    prints: shape (n, words). capped: the buckets that the cap cuts short. recall: 1, or None if
+    buckets are stopped or cut.
     """
 
     def __init__(self, meta: IndexMeta, prints: U64, limits: Limits) -> None:
@@ -171,6 +175,7 @@ class HammingPairs:
             for position, segment in enumerate(self._segments.T)
         ]
         self.capped = buckets.capped(columns, self._cap)
+        self.recall = None if values.size or self.capped.buckets else 1.0
 
     def blocks(self) -> Iterator[tuple[I64, I64, I64]]:
         """All pairs as (left, right, distance), left < right; some twice if the cap cuts."""

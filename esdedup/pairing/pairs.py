@@ -44,7 +44,8 @@ class SimilarPairs(Tabular):
     value: similarity or distance, shape (pairs,).
     first: position of the first document of the same text, which may be the same, shape (n,).
     capped: buckets of which not all pairs were compared.
-    recall: the expected share found of the pairs at the threshold; 1 by Hamming distance.
+    recall: the expected share found of the pairs at the threshold; 1 by Hamming distance. None if
+    buckets are stopped or cut: how many pairs meet only in these depends on the texts.
     basis: of the comparison.
     """
 
@@ -55,7 +56,7 @@ class SimilarPairs(Tabular):
     first: I64
     metric: Metric
     capped: Capped
-    recall: float
+    recall: float | None
     basis: Basis
 
     columns: ClassVar[dict[str, str]] = {
@@ -178,8 +179,8 @@ def pairs_among(
     metric = reading.sketch.metric
     if metric == "hamming":
         prints = np.ascontiguousarray(columns.values.T)[texts.compared]
-        (left, right, value), cut = _by_hamming(prints, meta, limits)
-        recall, equal = 1.0, 0.0
+        (left, right, value), cut, recall = _by_hamming(prints, meta, limits)
+        equal = 0.0
     else:
         candidates = BandCandidates(reading, columns.values, texts.compared, limits, folder)
         similarity = ExactSimilarity(texts_of, meta.scheme, texts.compared)
@@ -201,8 +202,10 @@ def pairs_among(
     return SimilarPairs(*found, reading.basis)
 
 
-def _by_hamming(prints: U64, meta: IndexMeta, limits: Limits) -> tuple[_Found, Capped]:
-    """The pairs of fingerprints, shape (n, words), and the buckets that the cap cuts short."""
+def _by_hamming(
+    prints: U64, meta: IndexMeta, limits: Limits
+) -> tuple[_Found, Capped, float | None]:
+    """The pairs of fingerprints, shape (n, words), the buckets cut short, and the recall."""
     cap = limits.max_per_bucket
     everything = np.ones(len(prints), np.bool_)
     classes = Classes.by(prints, everything, everything)
@@ -212,7 +215,7 @@ def _by_hamming(prints: U64, meta: IndexMeta, limits: Limits) -> tuple[_Found, C
     lefts, rights = earlier_pairs([column], range(len(prints)), cap)
     found = np.concatenate([left, lefts]), np.concatenate([right, rights])
     value = np.concatenate([value, np.zeros(lefts.size)])
-    return (*found, value), hamming.capped + capped([column], cap)
+    return (*found, value), hamming.capped + capped([column], cap), hamming.recall
 
 
 def _between_classes(classes: Classes, found: _Found, cap: int) -> _Found:

@@ -76,9 +76,8 @@ class _Look:
         if candidates.truncated:
             # Some that share as many tokens as the last candidate were not fetched.
             least = candidates.found[-1].matched + 1
-        if (similarity := self.farthest()) is not None:
-            # A token that lost a probe counts as one that is not looked up.
-            tokens = level.sketch.tokens - query.stopped
+        if (similarity := self.farthest()) is not None and not query.stopped:
+            tokens = level.sketch.tokens
             recall = level.sketch.recall(self.limits, tokens, least, similarity) or 0.0
             self.recall = max(recall, self.recall or 0.0)
 

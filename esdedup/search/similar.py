@@ -55,8 +55,8 @@ def similar(
     wanted = [with_least(query, chosen, limits) for query in wanted]
     results = []
     for query in wanted:
-        # A group that lost a token counts as one that is not looked up.
-        recall = chosen.recall(limits, chosen.tokens - query.stopped, query.least)
+        # How many similar documents share only stopped tokens depends on the texts.
+        recall = None if query.stopped else chosen.recall(limits, chosen.tokens, query.least)
         results.append(Result([], 0, False, recall, stopped=query.stopped, total=0))
     asked = [row for row in filled if wanted[row].groups]
     for first in range(0, len(asked), QUERIES_AT_ONCE):

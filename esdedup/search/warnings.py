@@ -23,23 +23,19 @@ def lacking(result: Result, limits: Limits, scheme: Scheme) -> str | None:
         return _lacking_nearest(result, limits.k, several)
     if result.recall is None or result.blind:
         return None
-    if result.stopped and result.recall < GOOD_RECALL:
-        return (
-            f"Of documents at Jaccard {limits.threshold:g} about {percent(result.recall)} are found"
-            " by the bands that were looked up"
-        )
     return lacking_recall(result.recall, limits)
 
 
 def lacking_recall(expected: float | None, limits: Limits) -> str | None:
     """Return a warning if the recall at the threshold is below the requested one, else None.
 
-    Without a requested one, below `GOOD_RECALL`. expected: None if it is not known, as with edges.
+    Without a requested one, below `GOOD_RECALL`. expected: None if it is not known, as with edges,
+    and with buckets that are stopped or cut.
     """
     if expected is None:
         return (
-            "Only equal texts and the pairs of the edges were compared: the share of similar pairs"
-            " that the edges lack is not known"
+            "How many similar pairs are missing is not known: those that meet only in stopped or"
+            " cut buckets, or are not among the edges, were not compared"
         )
     wanted = GOOD_RECALL if limits.recall is None else limits.recall
     if limits.threshold is None or expected >= wanted:

@@ -24,6 +24,7 @@ from esdedup.spark.documents import Documents, numbered
 from esdedup.spark.tables import Tables
 from esdedup.spark.verify import sharing, verified
 from esdedup.stores.mapping import IndexMeta, TextFields, names_of
+from esdedup.stores.stop_list import stopped_tokens
 
 _KEY = "esdedup"
 
@@ -35,7 +36,7 @@ class SparkReport:
     documents: that were compared. left_out: rows without an id or a text. repeated: rows with an id
     that another row has, which stays. without_words: documents whose texts only equal others.
     capped: buckets of which not all pairs were compared. recall: the expected share found of the
-    pairs at the threshold. basis: of the comparison.
+    pairs at the threshold, None if buckets are stopped or cut. basis: of the comparison.
     """
 
     documents: int
@@ -43,7 +44,7 @@ class SparkReport:
     repeated: int
     without_words: int
     capped: Capped
-    recall: float
+    recall: float | None
     basis: Basis
 
 
@@ -156,7 +157,9 @@ def compare(
     near = limits.least_similarity
     pairs = sharing(pairs, documents.table, Buckets.of(reading), least)
     edges = verified(pairs, documents.table, scheme, near)
-    recall = sketch.recall(unswapped, sketch.tokens, least) or 0.0
+    recall = sketch.recall(unswapped, sketch.tokens, least)
+    if capped.buckets or stopped_tokens(reading.meta.stop, sketch.key):
+        recall = None
     report = report_on(documents, reading, capped, recall)
     return Compared(documents, tables.kept("edges", edges), report)
 
@@ -165,7 +168,7 @@ def report_on(
     documents: Documents,
     reading: Reading,
     capped: Capped = Capped(),  # noqa: B008
-    recall: float = 1.0,
+    recall: float | None = 1.0,
 ) -> SparkReport:
     """The numbers of a comparison of documents."""
     counts = documents.count, documents.left_out, documents.repeated, documents.without_words

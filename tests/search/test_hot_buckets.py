@@ -18,7 +18,6 @@ import esdedup
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.models import Document
 from esdedup.search.hot_buckets import hot_buckets
-from esdedup.sketch.banding import expected_recall
 from esdedup.sketch.kinds.minhash import MinHash
 from esdedup.stores.mapping import IndexMeta, common_meta, index_mapping
 from esdedup.stores.stop_list import MAX_STOPPED, stop_entries, stopped_buckets
@@ -235,7 +234,6 @@ def test_the_nearest_expect_no_more_than_is_left(target: str | Path, signature: 
             (own,) = with_tokens([Document("x", {"text": text})], index.meta)
             index.stop(list(own.tokens["minhash"])[:21])
             result = index.similar(text, threshold=None, k=4)
-            last = result.matches[-1].similarity or 0.0
             assert result.stopped == 21
             if signature:
                 # Two bands are too few to be sure of four, so values are looked up too.
@@ -245,8 +243,7 @@ def test_the_nearest_expect_no_more_than_is_left(target: str | Path, signature: 
                 assert result.recall >= 0.999
             else:
                 assert result.asked == 2
-                if len(result.matches) == 4:
-                    assert result.recall == expected_recall(last, 2, 3, 1, 2)
+                assert result.recall is None
             index.stop(list(own.tokens["minhash"]))
             blind = index.similar(text, threshold=None, k=4)
             assert (len(blind.matches), blind.asked, blind.blind) == (
@@ -305,7 +302,7 @@ def test_large_buckets_of_one_query(filled: Filled) -> None:
             index.request_body(index.query(ENGLISH), esdedup.Limits(max_bucket=5))
     ran = filled.run("similar", "--text", ENGLISH, "--max-bucket", "1")
     assert "22 bands of the text were skipped" in ran.err
-    assert "26.6% are found by the bands that were looked up" in ran.err
+    assert "how many is not known" in ran.err
 
 
 def test_what_is_no_token_is_refused(filled: Filled) -> None:

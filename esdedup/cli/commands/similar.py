@@ -202,14 +202,14 @@ def _stopped(result: Result, chosen: Sketch) -> str | None:
     """Return a warning if bands or segments were skipped, else None."""
     if not result.stopped:
         return None
-    parts, missing = "bands", "a match that shares only these is missing"
+    parts, missing = "bands", "matches that share only these are missing"
     if chosen.metric == "hamming":
         parts, missing = "segments", "matches within the distance may be missing"
     if result.blind:
         return f"Nothing could be looked for: all {parts} of the text are in the stop list"
     return (
         f"{result.stopped} {parts} of the text were skipped, as their buckets are in the stop list"
-        f" or over --max-bucket: {missing}"
+        f" or over --max-bucket: {missing}, and how many is not known"
     )
 
 

@@ -121,7 +121,6 @@ class Database:
             self._make()
             return self._connected("mode=rw", (*_NEW, *_PRAGMAS))
         self._require_ours()
-        self._require_own_wal()
         try:
             return self._connected("mode=rw", _PRAGMAS)
         except sqlite3.OperationalError as error:
@@ -144,25 +143,27 @@ class Database:
 
     def _require_ours(self) -> None:
         # Opened so, SQLite locks and changes nothing. Without locks, a file that another process
-        # writes at the same time may look damaged.
+        # writes at the same time may look damaged. Opened by another way, it would lose the locks
+        # of all connections of this process when it is closed.
+        version = 0
         try:
-            application = self._application("mode=ro&immutable=1")
+            application, version = self._header("mode=ro&immutable=1")
         except sqlite3.DatabaseError:
-            application = self._application("mode=rw")
+            application, _ = self._header("mode=rw")
         if application != _APPLICATION:
             raise StoreError(
                 f"{self.path}: it is a SQLite file of another program and was not changed: name"
                 " another file (--db)"
             )
+        self._require_own_wal(version >> 8)
 
-    def _require_own_wal(self) -> None:
+    def _require_own_wal(self, own: int) -> None:
         """Raise StoreError if the write-ahead log is of a file that lay here before.
 
         SQLite would put its pages over those of this one. https://www.sqlite.org/fileformat2.html
-        has the forms (1.3 and 4.1). All but a byte of `user_version` is random.
+        has the forms (1.3 and 4.1). own: the random part of this file's `user_version`, or 0.
         """
-        with suppress(FileNotFoundError), self.path.open("rb") as file, self._wal.open("rb") as wal:
-            own = int.from_bytes(file.read(63)[60:])
+        with suppress(FileNotFoundError), self._wal.open("rb") as wal:
             head = wal.read(32)
             size = int.from_bytes(head[8:12])
             while len(frame := wal.read(24 + size)) == 24 + size and frame[8:16] == head[16:24]:
@@ -176,9 +177,11 @@ class Database:
                     )
                 return
 
-    def _application(self, how: str) -> int:
+    def _header(self, how: str) -> tuple[int, int]:
         with closing(self._connected(how, ())) as db:
-            return int(db.execute("PRAGMA application_id").fetchone()[0])
+            names = ("application_id", "user_version")
+            application, version = (db.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
+            return application, version
 
     def _connected(self, how: str, pragmas: Sequence[str]) -> sqlite3.Connection:
         db = sqlite3.connect(
