@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
+
+import numpy as np
 
 from esdedup.exceptions import EsdedupError, InputError, RecordError, UsageError
 from esdedup.records.streams import grouped
@@ -26,6 +29,9 @@ _STREAM_END = b"\xff\xff\xff\xff\0\0\0\0"
 """The last bytes of a stream. Its first four also begin a stream, since Arrow 0.15."""
 _BUFFER_BYTES = 1 << 20
 """Bytes of a column to read at a time. Parquet's reader reads whole columns by default."""
+_SLICE_BYTES = 32 << 20
+_FEW_ROWS = 32
+"""Rows of Parquet that are always read together. Reading one by one takes ten times as long."""
 _Place = tuple[str, ...]
 """The name of a column, and those of the parts of structs that lead to a value within."""
 _NAMES = 20
@@ -84,7 +90,7 @@ def rows_in(
         if columns is not None:
             places = (_place(table.schema, column) for column in columns)
             chosen = [*dict.fromkeys(place for place in places if place)]
-        parts = _parts(table.batches(chosen, size, most), chosen, size, most)
+        parts = _parts(table, chosen, size, most)
         for group in grouped(parts, lambda part: (_weight(part[0]), len(part[0])), size, most):
             rows = group[0][0]
             if len(group) > 1:
@@ -125,8 +131,8 @@ def _opened(path: str, kind: TableFormat) -> Iterator[_Table]:
                 raise UsageError(f"{path}: it is Feather of version 1: write version 2") from error
             article = "a Parquet" if kind == "parquet" else "an Arrow"
             raise UsageError(f"{path} is not {article} file, or was cut: {_said(error)}") from error
-        if repeated := [name for name in names if names.count(name) > 1]:
-            raise UsageError(f"{path}: two columns have the name {repeated[0]!r}")
+        if repeated := Counter(names) - Counter(set(names)):
+            raise UsageError(f"{path}: two columns have the name {next(iter(repeated))!r}")
         try:
             yield table
         except EsdedupError:
@@ -146,18 +152,26 @@ def _said(error: BaseException) -> str:
 
 def _parquet(file: BinaryIO) -> _Table:
     pa = require_pyarrow()
+
     opened = pa.parquet.ParquetFile(
         file, pre_buffer=False, buffer_size=_BUFFER_BYTES, page_checksum_verification=True
     )
     metadata, size_of_file = opened.metadata, _size_of(file)
+    leaves = [metadata.schema.column(at) for at in range(metadata.num_columns)]
 
     def batches(places: list[_Place] | None, size: int, most: int) -> Iterator[tuple[Any, float]]:
         columns = None if places is None else [*map(".".join, places)]
         for number in range(metadata.num_row_groups):
             group = metadata.row_group(number)
+            # A few bytes may encode any number of equal values, such as zeros in lists.
+            values = sum(
+                group.column(at).num_values * max(8, leaf.length) for at, leaf in enumerate(leaves)
+            )
             # Of all columns: pyarrow ends the process if the sizes of one column are damaged.
-            rows = size * group.num_rows // max(1, group.total_byte_size)
-            rows = max(1, min(most, rows))
+            whole = max(1, group.total_byte_size)
+            rows = size * group.num_rows // max(whole, values)
+            # Each row may refer to a text that is nearly as long as the row group.
+            rows = max(1, min(rows, most, max(_FEW_ROWS, _SLICE_BYTES // whole)))
             for batch in opened.iter_batches(rows, [number], columns, use_threads=False):
                 yield batch, size_of_file * len(batch) / metadata.num_rows
 
@@ -246,20 +260,44 @@ def _chosen(batch: Any, places: list[_Place]) -> Any:
 
 
 def _parts(
-    batches: Iterable[tuple[Any, float]], places: list[_Place] | None, size: int, most: int
+    table: _Table, places: list[_Place] | None, size: int, most: int
 ) -> Iterator[tuple[Any, float]]:
     """Yield the columns in parts of at most `most` rows, and about `size` bytes."""
-    for batch, read in batches:
-        for part in _cut(batch, most, lambda _: True):
-            chosen = _plain(part if places is None else _chosen(part, places))
-            for rows in _cut(chosen, most, lambda rows: rows.nbytes <= size):
-                yield rows, read * len(rows) / len(batch)
+    for batch, read in table.batches(places, size, most):
+        chosen = batch if places is None else _chosen(batch, places)
+        for rows in _cut(chosen, most, lambda rows: not rows.num_columns or _weight(rows) <= size):
+            yield _plain(rows), read * len(rows) / len(batch)
 
 
 def _weight(batch: Any) -> int:
     """Return the bytes of a batch. One without columns can't be joined with others."""
-    bytes: int = batch.nbytes if batch.num_columns else sys.maxsize
-    return bytes
+    return sum(map(_expanded, batch.columns)) if batch.num_columns else sys.maxsize
+
+
+def _expanded(array: Any) -> int:
+    """Return the bytes of an array, or more. A value counts for each row that refers to it."""
+    pa = require_pyarrow()
+    types, kind = pa.types, array.type
+    if types.is_dictionary(kind):
+        if types.is_primitive(kind.value_type):
+            return len(array) * 16
+        try:
+            lengths = pa.compute.binary_length(array.dictionary).take(array.indices)
+            return len(array) * 16 + int(pa.compute.sum(lengths).as_py() or 0)
+        except pa.ArrowNotImplementedError:
+            return len(array) * int(array.dictionary.nbytes)
+    if types.is_string_view(kind) or types.is_binary_view(kind):
+        # A view has 16 bytes: its length is in the first four.
+        lengths = np.frombuffer(array.buffers()[1], np.int32)[::4]
+        return int(lengths[array.offset : array.offset + len(array)].sum(dtype=np.int64))
+    if types.is_list_view(kind) or types.is_large_list_view(kind) or types.is_run_end_encoded(kind):
+        return len(array) * int(array.values.nbytes)
+    if types.is_struct(kind):
+        return sum(map(_expanded, array.flatten()))
+    if types.is_map(kind) or types.is_list(kind) or types.is_large_list(kind):
+        some = slice(array.offsets[0].as_py(), array.offsets[-1].as_py())
+        return int(array.offsets.nbytes) + _expanded(array.values[some])
+    return int(array.nbytes)
 
 
 def _cut(batch: Any, most: int, fits: Callable[[Any], bool]) -> Iterator[Any]:
@@ -357,7 +395,10 @@ def _values(array: Any) -> list[Any]:
         return _objects(array)
     if types.is_map(kind):
         return _lists(array, _members, dict)
-    if types.is_fixed_size_list(kind) or types.is_list_view(kind) or types.is_large_list_view(kind):
+    if types.is_list_view(kind) or types.is_large_list_view(kind):
+        # pyarrow's cast to lists loses the lists that share values.
+        return [_values(each.values) if each.is_valid else None for each in array]
+    if types.is_fixed_size_list(kind):
         array = array.cast(pa.large_list(kind.value_field))
         kind = array.type
     if types.is_list(kind) or types.is_large_list(kind):

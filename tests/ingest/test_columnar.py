@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import itertools
 import json
 import re
 import sys
+import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -255,6 +257,64 @@ def test_a_piece_of_a_large_row_group_holds_its_rows_only(monkeypatch: pytest.Mo
     assert peak < sum(map(len, texts)) / 3
 
 
+def views(one: pa.Array, count: int) -> pa.Array:
+    _, view, data = one.buffers()
+    repeated = pa.py_buffer(view.to_pybytes()[:16] * count)
+    return pa.Array.from_buffers(one.type, count, [None, repeated, data])
+
+
+LONG = "word " * 100_000
+BOMBS: dict[str, Callable[[], pa.Array]] = {
+    "coded": lambda: pa.array([LONG]).dictionary_encode().take(pa.array([0] * 2_000)),
+    "large": lambda: pa.DictionaryArray.from_arrays(
+        [0] * 2_000, pa.array([LONG], pa.large_string())
+    ),
+    "nested": lambda: pa.ListArray.from_arrays(range(2_001), BOMBS["coded"]()),
+    "views": lambda: views(pa.array([LONG], pa.string_view()), 2_000),
+    "runs": lambda: pa.RunEndEncodedArray.from_arrays([2_000], [LONG]),
+    "lists": lambda: pa.ListViewArray.from_arrays([0] * 2_000, [1] * 2_000, pa.array([LONG])),
+}
+
+
+@pytest.mark.parametrize(
+    ("write", "name", "bomb"),
+    [
+        *((pa.feather.write_feather, "rows.arrow", bomb) for bomb in BOMBS),
+        *((pa.parquet.write_table, "rows.parquet", bomb) for bomb in ("coded", "large", "nested")),
+    ],
+)
+def test_many_rows_that_refer_to_one_long_text(write: Write, name: str, bomb: str) -> None:
+    write(pa.table({"text": BOMBS[bomb]()}), Path(name))
+    assert Path(name).stat().st_size < 3 * len(LONG)
+    before, peak, lines = pa.total_allocated_bytes(), 0, []
+    for chunk in itertools.islice(chunks_in(name), 25):
+        for record in chunk.records():
+            assert isinstance(record, Record)
+            assert LONG in (record.source["text"], *record.source["text"][:1])
+            lines.append(record.line)
+        peak = max(peak, pa.total_allocated_bytes() - before)
+    assert lines == list(range(1, len(lines) + 1))
+    assert len(lines) >= 25
+    assert peak < 100 * len(LONG)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"use_dictionary": False, "column_encoding": {"text": "DELTA_BYTE_ARRAY"}}]
+)
+def test_parquet_that_encodes_many_texts_in_a_few_bytes(options: dict[str, Any]) -> None:
+    table = pa.table({"text": [LONG] * 400, "zeros": [[0] * 10_000] * 400})
+    pa.parquet.write_table(table, "rows.parquet", compression="zstd", **options)
+    pool = pa.default_memory_pool()
+    del table
+    pa.set_memory_pool(pa.system_memory_pool())
+    try:
+        rows = sum(len(list(chunk.records())) for chunk in chunks_in("rows.parquet"))
+        assert pa.system_memory_pool().max_memory() < 100 * len(LONG)
+    finally:
+        pa.set_memory_pool(pool)
+    assert rows == 400
+
+
 def test_files_of_other_libraries() -> None:
     polars = pytest.importorskip("polars")
     duckdb = pytest.importorskip("duckdb")
@@ -326,6 +386,13 @@ def test_two_columns_of_a_name_are_refused() -> None:
     write_stream(pa.Table.from_arrays([pa.array([1], pa.int8())] * 2, schema=schema), Path("x.ipc"))
     with pytest.raises(UsageError, match=r"x.ipc: two columns have the name 'a'"):
         sources("x.ipc")
+
+
+def test_a_table_of_many_columns() -> None:
+    write_stream(pa.table({f"c{column}": ["x"] for column in range(20_000)}), Path("x.ipc"))
+    began = time.process_time()
+    check_file("x.ipc", columns=["c7"])
+    assert time.process_time() - began < 3
 
 
 @pytest.mark.parametrize(
