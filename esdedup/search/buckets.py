@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from esdedup.exceptions import StoreError
 from esdedup.text.arrays import I64, U32, U64, Unsigned, blocks, ranges, run_starts
 
 Pairs = tuple[I64, I64]
@@ -40,13 +41,16 @@ class Column:
     first: U32
 
     def in_file(self, folder: Path) -> Column:
-        """The same, mapped from a file in a folder, which has no name."""
+        """Return the same, mapped from a nameless file. Raises StoreError if it can't be kept."""
         table = np.stack([self.rows, self.ascending, self.at, self.first])
         if table.size:
-            with tempfile.TemporaryFile(dir=folder) as file:
-                file.write(table.data)
-                file.flush()
-                table = np.memmap(file, table.dtype, "r", shape=table.shape)
+            try:
+                with tempfile.TemporaryFile(dir=folder) as file:
+                    file.write(table.data)
+                    file.flush()
+                    table = np.memmap(file, table.dtype, "r", shape=table.shape)
+            except OSError as error:
+                raise StoreError(f"work folder {folder}: {error.strerror}") from error
         return Column(*table)
 
     def among(self, rows: range) -> slice:

@@ -197,3 +197,19 @@ def test_a_system_that_refuses(folder: Path, limit: str, workers: str, said: str
     assert said in done.stderr
     assert "Traceback" not in done.stderr
     assert "cannot rollback" not in done.stderr
+
+
+def test_pairs_with_few_open_files(folder: Path) -> None:
+    write_lines(
+        folder / "a.jsonl",
+        [{"text": "a b c d e f g h i j k l m n o p " + str(n)} for n in range(20)],
+    )
+    (folder / "tmp").mkdir()
+    command = shlex.join([sys.executable, str(CLI), "pairs", "a.jsonl"])
+    done = subprocess.run(
+        ["bash", "-c", f"ulimit -n 24; TMPDIR=tmp exec {command}"], capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert "Too many open files" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not [*(folder / "tmp").iterdir()]
