@@ -80,8 +80,8 @@ def plan_attach(
                 mapping = index_mapping(wanted, state.mapping.get("_meta"))
             in_the_way = tuple(obstacles(state, wanted))
             changes.append(MappingChange(state.name, mapping, in_the_way, stored))
-        if text_field is None:
-            # A default text field that no index has is a mistake.
+        if text_field is None or not all(metas):
+            # A text field that no index has is a mistake.
             require_text_field(found, wanted)
         template = plan_template(cluster, named, wanted) if named.kind == "data stream" else None
         return AttachPlan(named, wanted, tuple(changes), template)

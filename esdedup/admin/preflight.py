@@ -153,7 +153,10 @@ def _text_fields(state: IndexState, meta: IndexMeta) -> Iterator[_Found]:
 
 def _text_field(state: IndexState, name: str) -> Iterator[_Found]:
     found = field_at(state.mapping, name)
-    if found is None:
+    if instead := _filled_from(state.mapping, name):
+        why = f"documents do not hold the field {name!r}, which servers fill from"
+        yield "no text", "nothing", f"{why} {', '.join(instead)}: name that (--text-field)"
+    elif found is None:
         known = ", ".join(sorted(_fields_with_text(state.mapping))[:10])
         other = f"; fields with text: {known}" if known else ""
         strict = str(state.mapping.get("dynamic", "true")).lower() == "strict"
@@ -185,13 +188,33 @@ def field_at(
     return None
 
 
-def _fields_with_text(mapping: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+def _fields_with_text(mapping: Mapping[str, Any]) -> list[str]:
+    return [name for name, field in _leaves(mapping) if field.get("type") in _TEXTS]
+
+
+def _filled_from(mapping: Mapping[str, Any], name: str) -> list[str]:
+    """Return the fields that servers fill one from: an alias, a multi-field or `copy_to`."""
+    found: list[str] = []
+    for path, field in _leaves(mapping):
+        copies = field.get("copy_to", [])
+        if name in ([copies] if isinstance(copies, str) else copies):
+            found.append(path)
+        elif path == name and field.get("type") == "alias":
+            found.append(str(field["path"]))
+        elif any(name == f"{path}.{each}" for each in field.get("fields", {})):
+            found.append(path)
+    return found
+
+
+def _leaves(
+    mapping: Mapping[str, Any], prefix: str = ""
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the fields that are not ours and hold no others, by their dotted names."""
     for name, field in mapping.get("properties", {}).items():
-        if "properties" in field:
-            if not f"{prefix}{name}".startswith(FIELD):
-                yield from _fields_with_text(field, f"{prefix}{name}.")
-        elif field.get("type") in _TEXTS:
-            yield f"{prefix}{name}"
+        if "properties" not in field:
+            yield f"{prefix}{name}", field
+        elif not f"{prefix}{name}".startswith(FIELD):
+            yield from _leaves(field, f"{prefix}{name}.")
 
 
 def searchable_text(state: IndexState, meta: IndexMeta) -> bool:

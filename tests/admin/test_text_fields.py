@@ -61,8 +61,24 @@ def test_strings_of_arrays_and_fields(url: str, name: str) -> None:
 
 def test_a_missing_field_is_told(url: str, name: str) -> None:
     call(url, "PUT", f"/{name}", {"mappings": {"properties": {"title": {"type": "text"}}}})
-    plan = admin.plan_attach(url, name, text_field=["title", "bdoy"])
-    assert "'bdoy'" in plan.changes[0].obstacles[0].reason
+    with pytest.raises(esdedup.UsageError, match=r"'bdoy'.*: title$"):
+        admin.attach(url, name, text_field=["title", "bdoy"])
     admin.attach(url, name, text_field="title")
     with pytest.raises(esdedup.UsageError, match="'bdoy'"):
         admin.switch(url, name, text_field=["title", "bdoy"])
+
+
+@pytest.mark.on_every_server
+def test_fields_that_servers_fill_are_refused(url: str, name: str) -> None:
+    fields = {
+        "n": {"properties": {"body": {"type": "text", "copy_to": "all"}}},
+        "title": {"type": "keyword", "copy_to": ["all"], "fields": {"words": {"type": "text"}}},
+        "more": {"type": "text", "fields": {"title": {"type": "keyword"}}},
+        "all": {"type": "text"},
+        "other": {"type": "alias", "path": "n.body"},
+    }
+    call(url, "PUT", f"/{name}", {"mappings": {"properties": fields}})
+    for wrong, right in (("all", "n.body, title"), ("title.words", "title"), ("other", "n.body")):
+        with pytest.raises(esdedup.UsageError, match=f"'{wrong}', which servers .* {right}:"):
+            admin.attach(url, name, text_field=wrong)
+    assert admin.attach(url, name, text_field="title").hindrances == []
