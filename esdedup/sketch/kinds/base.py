@@ -194,6 +194,8 @@ class Sketch(ABC):
     def from_json(cls, document: Mapping[str, Any]) -> Self:
         """Read the parameters of this kind. Raises UsageError for another name or type."""
         given = {name: value for name, value in document.items() if name != "kind"}
+        if given.get("name") == "":
+            raise UsageError("sketch '': leave its name out, or give one")
         return cls(**parameters(cls, given, str(document.get("name") or cls.kind)))
 
     @abstractmethod
