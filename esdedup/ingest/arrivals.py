@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -206,14 +206,14 @@ class Earlier:
             self._near[digests[left]].append((digests[right], measure))
             self._near[digests[right]].append((digests[left], measure))
 
-    def equal(self, digest: str, id: str, but: Collection[str] = ()) -> Original | None:
-        """Return the first earlier document of the same text, or None. but: ids to ignore."""
-        return _first(self._all, digest, id, but)
+    def equal(self, digest: str, may: Callable[[Original], bool]) -> Original | None:
+        """Return the first earlier document of the same text that `may` accepts, or None."""
+        return _first(self._all, digest, may)
 
-    def near(self, digest: str, id: str, but: Collection[str] = ()) -> list[Original]:
-        """Return the first earlier document of each similar text. but: ids to ignore."""
+    def near(self, digest: str, may: Callable[[Original], bool]) -> list[Original]:
+        """Return the first earlier document of each similar text that `may` accepts."""
         firsts = [
-            _first(self._compared, other, id, but, measure)
+            _first(self._compared, other, may, measure)
             for other, measure in self._near.get(digest, ())
         ]
         return [first for first in firsts if first is not None]
@@ -225,12 +225,11 @@ class Earlier:
 def _first(
     documents: Mapping[str, Mapping[str, Verdict]],
     digest: str,
-    id: str,
-    but: Collection[str],
+    may: Callable[[Original], bool],
     measure: Measure = (None, None),
 ) -> Original | None:
-    """Return the first document of a text that may be the original of the one with an id."""
-    for other, verdict in documents.get(digest, {}).items():
-        if other != id and other not in but and not verdict.follows(id):
-            return Original(other, digest, verdict, measure)
+    """Return the first document of a text that `may` accepts, or None."""
+    for id, verdict in documents.get(digest, {}).items():
+        if may(near := Original(id, digest, verdict, measure)):
+            return near
     return None

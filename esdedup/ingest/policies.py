@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal, get_args
 
 from esdedup.arguments import check_fields
@@ -249,10 +250,12 @@ class _Arrivals:
 
     def _may_follow(self, id: str, text: str, near: Original) -> bool:
         """Return False if a document can't be the duplicate of another one."""
+        if near.id == id or near.verdict.follows(id):
+            return False
         if self.last.get(near.id, near.digest) != near.digest:
             return False  # The batch replaces that text.
-        apart = near.id in self.run.apart(id, text)
-        return not (apart or near.verdict.follows(id)) and self.run.may_have(id, text, near.verdict)
+        apart = self.run.apart(id, text)
+        return near.id not in apart and self.run.may_have(id, text, near.verdict)
 
     def _askers(self) -> tuple[dict[str, set[str]], set[str]]:
         """Return the texts to find similar ones of, with their ids, and others to sketch.
@@ -269,8 +272,8 @@ class _Arrivals:
             if self.policy.groups:
                 compared_later = former is not None and former.original is None
             follows = equal is not None and not equal.verdict.follows(id)
-            # A judged document may not follow the text that is equal.
-            if former is None and (not follows or self.run.apart(id, text)):
+            # A judged document may follow neither the equal text nor its former verdict.
+            if self.run.apart(id, text) or (former is None and not follows):
                 askers.setdefault(text, set()).add(id)
             elif compared_later and self.earlier.columns.get(text) is None:
                 kept.add(text)
@@ -278,19 +281,20 @@ class _Arrivals:
 
     def _lasting(self, text: str) -> Original | None:
         """Return a document of an equal text that no document of the batch replaces."""
-        if (near := self.earlier.equal(text, "", but=self.counts)) is not None:
-            return near
+        stays = self.earlier.equal(text, lambda near: near.id not in self.counts)
+        if stays is not None:
+            return stays
         found = self._standing(self.equal.get(text, ()), "")
         return next((near for near in found if near.id not in self.counts), None)
 
     def _judged(self, id: str, text: str) -> Verdict:
         if text == NO_TEXT:
             return Verdict(id)
-        apart = self.run.apart(id, text)
-        equal = self._standing(self.equal.get(text, ()), id)
-        if (same := self.earlier.equal(text, id, apart)) is not None:
+        may_follow = partial(self._may_follow, id, text)
+        equal = [*filter(may_follow, self._standing(self.equal.get(text, ()), id))]
+        if (same := self.earlier.equal(text, may_follow)) is not None:
             equal.append(same)
-        if equal := [near for near in equal if self._may_follow(id, text, near)]:
+        if equal:
             best = min(equal, key=lambda one: (one.verdict.original is not None, natural(one.id)))
             if self.policy.groups and best.verdict.original is not None:
                 # Every document of this text gets the same verdict.
@@ -306,8 +310,8 @@ class _Arrivals:
             alike = match.similarity, match.distance
             verdict = Verdict.stored(match.id, ours)
             found.append(Original(match.id, ours.get("digest", ""), verdict, alike))
-        near = self._standing(found, id) + self.earlier.near(text, id, apart)
-        near = [each for each in near if self._may_follow(id, text, each)]
+        near = [*filter(may_follow, self._standing(found, id))]
+        near += self.earlier.near(text, may_follow)
         truncated = result.truncated or result.blind
         if not near:
             return Verdict(id, truncated=truncated)
