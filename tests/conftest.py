@@ -5,7 +5,6 @@ on OpenSearch, none on Elasticsearch 8, and property tests try few examples; --a
 """
 
 import contextlib
-import functools
 import os
 import signal
 import urllib.error
@@ -29,11 +28,11 @@ from tests.servers.provide import (
     OPENSEARCH,
     NodeFactory,
     Provider,
+    connected,
     names_of,
     refusing,
     servers_wanted,
 )
-from tests.servers.shared import SharedProvider, ask_for_url
 
 MOST_PROCESSES = 4
 """More processes would only wait for the servers."""
@@ -46,7 +45,7 @@ STAND_IN = "stand-in"
 """Property of a test, with the name of an image that was made on this machine."""
 
 _wanted = pytest.StashKey[set[str]]()
-_shared = pytest.StashKey[SharedProvider]()
+_shared = pytest.StashKey[tuple[str, bytes]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -92,12 +91,13 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: object) -> None:
-    """Return a test process the address at which it can ask for servers."""
+    """Give a test process the address at which it can ask for servers."""
     config: pytest.Config = node.config  # type: ignore[attr-defined]
     if _shared not in config.stash:
-        config.stash[_shared] = SharedProvider()
-        config.add_cleanup(config.stash[_shared].stop)
-    node.workerinput["servers"] = config.stash[_shared].address  # type: ignore[attr-defined]
+        provider = Provider()
+        config.stash[_shared] = provider.share()
+        config.add_cleanup(provider.stop)
+    node.workerinput["servers"] = config.stash[_shared]  # type: ignore[attr-defined]
     node.workerinput["groups"] = config.option.dist == "loadgroup"  # type: ignore[attr-defined]
 
 
@@ -151,7 +151,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     wanted = session.config.stash[_wanted] = servers_wanted(session.items)
     address = getattr(session.config, "workerinput", {}).get("servers")
     if address is not None and wanted:
-        ask_for_url(address, wanted)
+        connected(address).start(wanted)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -192,53 +192,46 @@ def java() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def url_of(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Callable[[str], str]]:
+def url_of(request: pytest.FixtureRequest) -> Iterator[Callable[[str], str]]:
     """Return the address of a shared server, by the name of the fixture that hands it out."""
-    wanted = request.config.stash.get(_wanted, set())
     address = getattr(request.config, "workerinput", {}).get("servers")
-    if address is not None:
-        yield functools.partial(ask_for_url, address, wanted)
-        return
-    provider = Provider(tmp_path_factory.mktemp("servers"), wanted)
-    yield provider.url
-    provider.stop()
+    provider = Provider() if address is None else connected(address)
+    provider.start(request.config.stash[_wanted])
+
+    def url_of(fixture: str) -> str:
+        with refusing():
+            return provider.url(fixture)
+
+    yield url_of
+    if address is None:
+        provider.stop()
 
 
 @pytest.fixture(scope="session")
 def elasticsearch_url(url_of: Callable[[str], str]) -> str:
-    """Elasticsearch 9, shared by the whole run: use indices of your own."""
-    with refusing():
-        return url_of("elasticsearch_url")
+    """Elasticsearch 9, shared by the whole run: use indices of your own, as on the others."""
+    return url_of("elasticsearch_url")
 
 
 @pytest.fixture(scope="session")
 def elasticsearch8_url(url_of: Callable[[str], str]) -> str:
-    """Elasticsearch 8, shared by the whole run: use indices of your own."""
-    with refusing():
-        return url_of("elasticsearch8_url")
+    return url_of("elasticsearch8_url")
 
 
 @pytest.fixture(scope="session")
 def opensearch_url(url_of: Callable[[str], str]) -> str:
-    """OpenSearch 3, shared by the whole run: use indices of your own."""
-    with refusing():
-        return url_of("opensearch_url")
+    return url_of("opensearch_url")
 
 
 @pytest.fixture(scope="session")
 def secured_elasticsearch_url(url_of: Callable[[str], str]) -> str:
-    """Elasticsearch 9 with TLS and users, shared by the whole run, as `SecuredNode.url`."""
-    with refusing():
-        return url_of("secured_elasticsearch_url")
+    """Elasticsearch 9 with TLS and users; the address as `SecuredNode.url`."""
+    return url_of("secured_elasticsearch_url")
 
 
 @pytest.fixture(scope="session")
 def secured_opensearch_url(url_of: Callable[[str], str]) -> str:
-    """OpenSearch 3 with TLS and users, shared by the whole run, as `SecuredNode.url`."""
-    with refusing():
-        return url_of("secured_opensearch_url")
+    return url_of("secured_opensearch_url")
 
 
 @pytest.fixture(params=["elasticsearch", "elasticsearch8", "opensearch"])

@@ -5,13 +5,16 @@ or from jars, in this order. If none of them works, tests that need it are skipp
 """
 
 import contextlib
-import functools
+import multiprocessing
 import os
+import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from multiprocessing.managers import BaseManager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NoReturn, Self
 
 import pytest
@@ -58,6 +61,9 @@ SERVERS = {
 # A usual run tests one major version, and one of the secured products.
 ONLY_WITH_ALL = {"elasticsearch8", "secured_opensearch"}
 
+Address = tuple[str, bytes]
+"""Of the provider of the main process, and the key that it requires."""
+
 
 @dataclass
 class Running:
@@ -66,45 +72,66 @@ class Running:
 
 
 class Provider:
-    """The servers of one test session, each started at most once."""
+    """The servers of one test session, each started at most once.
 
-    def __init__(self, home: Path, wanted: Iterable[str]) -> None:
-        self._home = home
-        self._wanted = set(wanted)
+    `share` lets the other processes of the run ask for them.
+    """
+
+    def __init__(self) -> None:
+        engine_answers()  # Here, because no thread may be the first to ask.
+        self._home = TemporaryDirectory(prefix="esdedup-servers-", ignore_cleanup_errors=True)
         self._started: dict[str, Future[Running]] = {}
+        self._threads = ThreadPoolExecutor(len(SERVERS))
         self._lock = threading.Lock()
 
+    def start(self, fixtures: Iterable[str]) -> None:
+        """Start servers without waiting for them."""
+        with self._lock:
+            for name in sorted({*fixtures} - self._started.keys()):
+                home = Path(self._home.name, name)
+                self._started[name] = self._threads.submit(provide, SERVERS[name], home)
+
     def url(self, fixture: str) -> str:
-        """Start all servers that the session will need, and wait for this one."""
-        self.start(fixture)
+        """Return the address of a server. Raises Unavailable or NodeFailed."""
+        self.start([fixture])
         return self._started[fixture].result().url
 
-    def start(self, *more: str) -> None:
-        """Start all servers that the session will need, and others; does not wait for them."""
-        engine_answers()  # Here, because no thread may be the first to ask.
-        with self._lock:
-            for name in sorted({*more, *self._wanted} - self._started.keys()):
-                self._started[name] = _in_thread(
-                    functools.partial(provide, SERVERS[name], self._home / name)
-                )
+    def share(self) -> Address:
+        """Return the address at which `connected` finds this provider."""
+        key = secrets.token_bytes(16)
+        _Manager.register("provider", callable=lambda: self, exposed=["start", "url"])
+        server = _Manager(authkey=key).get_server()
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        return str(server.address), key
 
     def stop(self) -> None:
-        """End all servers at the same time."""
-        threads = [
-            threading.Thread(target=_stop_quietly, args=(future,))
-            for future in self._started.values()
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        """End all servers concurrently."""
+        started = [each for each in self._started.values() if each.exception() is None]
+        list(self._threads.map(lambda each: each.result().stop(), started))
+        self._threads.shutdown()
+        self._home.cleanup()
+
+
+class _Manager(BaseManager):
+    """Carries the calls of test processes to the provider of the main process."""
+
+
+def connected(address: Address) -> Provider:
+    """Return the provider of the main process."""
+    _Manager.register("provider")
+    manager = _Manager(*address)
+    # The calls of a proxy authenticate by the key of the process.
+    multiprocessing.current_process().authkey = address[1]
+    manager.connect()
+    found: Provider = manager.provider()  # type: ignore[attr-defined]
+    return found
 
 
 def provide(server: Server, home: Path) -> Running:
-    """This server, from the first source that has it."""
+    """Start this server, from the first source that has it."""
     url = os.environ.get(server.variable)
     if url:
-        return Running(url.rstrip("/"), _nothing)
+        return Running(url.rstrip("/"), lambda: None)
     reasons = []
     if server.secured:
         reasons.append("container: their certificates and users are not ours")
@@ -181,25 +208,3 @@ def names_of(item: pytest.Item, pattern: str) -> set[str]:
     chosen = getattr(item, "callspec", None)
     values = chosen.params.values() if chosen is not None else ()
     return {*getattr(item, "fixturenames", ()), *(pattern.format(value) for value in values)}
-
-
-def _in_thread(start: Callable[[], Running]) -> Future[Running]:
-    future: Future[Running] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(start())
-        except BaseException as error:
-            future.set_exception(error)
-
-    threading.Thread(target=run, daemon=True).start()
-    return future
-
-
-def _stop_quietly(future: Future[Running]) -> None:
-    if future.exception() is None:
-        future.result().stop()
-
-
-def _nothing() -> None:
-    """Servers that somebody else started stay as they are."""
