@@ -196,7 +196,8 @@ def url_of(request: pytest.FixtureRequest) -> Iterator[Callable[[str], str]]:
     """Return the address of a shared server, by the name of the fixture that hands it out."""
     address = getattr(request.config, "workerinput", {}).get("servers")
     provider = Provider() if address is None else connected(address)
-    provider.start(request.config.stash[_wanted])
+    wanted = request.config.stash[_wanted]
+    provider.start(wanted)
 
     def url_of(fixture: str) -> str:
         with refusing():
