@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from esdedup.ingest.ingest import IngestReport
     from esdedup.ingest.policies import DuplicatePolicy
     from esdedup.models import Document, Match, Pair, Query, Result
-    from esdedup.pairing.edges import Edges
     from esdedup.pairing.pairs import SimilarPairs
     from esdedup.sketch.kinds.minhash import MinHash
     from esdedup.sketch.kinds.signature import Signature
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
-    "Connection", "Dedup", "Document", "DuplicatePolicy", "Edges", "EsdedupError", "Group",
+    "Connection", "Dedup", "Document", "DuplicatePolicy", "EsdedupError", "Group",
     "GroupReport", "Grouping", "Groups", "Index", "IndexNotFound", "IngestReport", "Limits",
     "Match", "MinHash", "Normalisation", "Pair", "Query", "RecordError", "Report", "Result",
     "Scheme", "SchemeMismatch", "Shingling", "Signature", "SimHash", "SimilarPairs",
@@ -56,7 +55,6 @@ _MODULES = {
     "ingest.ingest": "IngestReport",
     "ingest.policies": "DuplicatePolicy",
     "models": "Document Match Pair Query Result",
-    "pairing.edges": "Edges",
     "pairing.pairs": "SimilarPairs",
     "sketch.kinds.minhash": "MinHash",
     "sketch.kinds.simhash": "SimHash",

@@ -24,7 +24,6 @@ from esdedup.ingest.ingest import IngestReport, ingest
 from esdedup.ingest.policies import DuplicatePolicy, PolicyAction
 from esdedup.ingest.renew import fields_to_read, renew
 from esdedup.models import Document, Match, Query, Result, Statistics
-from esdedup.pairing.edges import Edges
 from esdedup.pairing.pairs import SimilarPairs, similar_pairs
 from esdedup.pairing.scan import OnStep, WorkFolder
 from esdedup.records.dead_letters import DeadLetter
@@ -410,7 +409,6 @@ class Index:
     def groups(
         self,
         *,
-        edges: Edges | Iterable[tuple[str | int, str | int]] | None = None,
         work: str | Path | None = None,
         on_step: OnStep | None = None,
         grouping: Grouping | None = None,
@@ -418,8 +416,6 @@ class Index:
     ) -> Groups:
         """Return the groups of similar documents, and change nothing.
 
-        edges: pairs of ids that another program found. Only these are compared, besides equal
-        texts, so that metric, recall, max_per_bucket and exact can't be combined with them.
         work: folder to work in. An interrupted run resumes from it; it is removed at the end.
         on_step: called with a step's name, the documents done, and those to do.
         grouping: how to group, in place of options. options: the settings of `Grouping` and its
@@ -429,14 +425,13 @@ class Index:
         """
         grouping = from_settings(Grouping, options, grouping)
         with _working(work) as folder:
-            return self._found(grouping, edges, folder, on_step)
+            return self._found(grouping, folder, on_step)
 
     @accepts(Grouping)
     def group(
         self,
         *,
         collapse_ready: bool = False,
-        edges: Edges | Iterable[tuple[str | int, str | int]] | None = None,
         work: str | Path | None = None,
         on_step: OnStep | None = None,
         grouping: Grouping | None = None,
@@ -454,7 +449,7 @@ class Index:
         grouping = from_settings(Grouping, options, grouping)
         require_settled(self.store, self.meta)
         with _working(work) as folder:
-            found = self._found(grouping, edges, folder, on_step)
+            found = self._found(grouping, folder, on_step)
             meta = self.meta_of(grouping.limits)
             marks = mark_groups(self.store, meta, found, on_step, collapse_ready=collapse_ready)
         return GroupReport(found, marks, self.missed(found))
@@ -469,16 +464,10 @@ class Index:
         return regroup(self.store, meta, groups, [_id(each) for each in ids])
 
     def _found(
-        self,
-        grouping: Grouping,
-        edges: Edges | Iterable[tuple[str | int, str | int]] | None,
-        folder: WorkFolder | None,
-        on_step: OnStep | None,
+        self, grouping: Grouping, folder: WorkFolder | None, on_step: OnStep | None
     ) -> Groups:
-        if edges is not None and not isinstance(edges, Edges):
-            edges = Edges.of(edges)
         meta = self.meta_of(grouping.limits)
-        return find_groups(self.store, meta, grouping, edges=edges, work=folder, on_step=on_step)
+        return find_groups(self.store, meta, grouping, work=folder, on_step=on_step)
 
     def missed(self, groups: Groups) -> int:
         """Number of documents with tokens that groups don't hold."""

@@ -84,7 +84,6 @@ class FileOptions:
         advance: Advance,
         columns: Sequence[str] | None = None,
         as_json: bool = True,
-        advice: str = "name the field of the text by --text-field",
     ) -> Iterator[Chunk]:
         """Return the records of all files in chunks, with the errors of `with_text`.
 
@@ -101,7 +100,7 @@ class FileOptions:
             columns=columns,
             as_json=as_json,
         )
-        return with_text(itertools.chain.from_iterable(map(read, files)), text_fields, advice)
+        return with_text(itertools.chain.from_iterable(map(read, files)), text_fields)
 
     def refuse(self) -> None:
         """Raise UsageError if an option is given, for a command without files."""
@@ -120,10 +119,8 @@ def warn_of_records(repeated: int, first: str | None, without_words: int) -> Non
         message(f"{have} no words: only exact copies of these can be found")
 
 
-def with_text(chunks: Iterator[Chunk], text_fields: Sequence[str], advice: str) -> Iterator[Chunk]:
+def with_text(chunks: Iterator[Chunk], text_fields: Sequence[str]) -> Iterator[Chunk]:
     """Return the same chunks after a check of the first records.
-
-    advice: what to do if none has the fields.
 
     Raises UsageError if none of the first thousand records has any of the fields: their names are
     wrong, and all records would be rejected. Warns if one of several fields is missing.
@@ -149,6 +146,7 @@ def with_text(chunks: Iterator[Chunk], text_fields: Sequence[str], advice: str) 
         listed = ", ".join(itertools.islice(names, _NAMES)) + (", ..." * (len(names) > _NAMES))
         lacking = f"none of the first {count(seen, 'record')} has {quoted(missing)}"
         if len(missing) == len(text_fields):
+            advice = "name the field of the text by --text-field"
             raise UsageError(f"{lacking}; {advice}. There are: {listed or 'none'}")
         message(f"{lacking[0].upper()}{lacking[1:]}. There are: {listed}")
     return itertools.chain(begun, chunks)

@@ -190,17 +190,6 @@ def warn(*sentences: str | None) -> None:
             message(sentence)
 
 
-def warn_of_bare(index: Index) -> None:
-    """Warn of documents without tokens. Raises StoreError if all are."""
-    found = index.statistics()
-    if found.documents and not found.sketched + found.other:
-        raise StoreError(
-            f"none of the {found.documents:,} documents of {index.store.where} has tokens: run"
-            f" `esdedup backfill -i {index.store.index}`"
-        )
-    warn(without_tokens(found))
-
-
 def warn_before(index: Index, limits: Limits) -> None:
     """Warn of documents without tokens, and of the stop list, before a comparison.
 
@@ -208,7 +197,13 @@ def warn_before(index: Index, limits: Limits) -> None:
     tokens.
     """
     chosen = sketch_of(index.scheme, limits)
-    warn_of_bare(index)
+    found = index.statistics()
+    if found.documents and not found.sketched + found.other:
+        raise StoreError(
+            f"none of the {found.documents:,} documents of {index.store.where} has tokens: run"
+            f" `esdedup backfill -i {index.store.index}`"
+        )
+    warn(without_tokens(found))
     if stopped := stopped_tokens(index.meta.stop, chosen.key):
         message(
             f"{len(stopped):,} tokens are in the stop list of the index: documents that share only"

@@ -4,7 +4,7 @@
 others are its duplicates. `work_folder` reads all tokens once, `candidate_pairs` pairs the
 documents that share enough of them, `verify` computes exact similarities, and `union_find` joins
 similar pairs to groups. Equal texts count as one row from the start, whatever their number. Memory
-grows with the documents, not with their pairs. `edges` takes pairs of another program instead.
+grows with the documents, not with their pairs.
 """
 
 from __future__ import annotations
@@ -23,11 +23,9 @@ from esdedup.groups.constraints import Constraints, JudgedCounts, constrained, j
 from esdedup.groups.templates import split_templates
 from esdedup.pairing.candidates import BandCandidates, Classes, GivenPairs, HammingPairs
 from esdedup.pairing.comparison import Basis, Reading, reading_for
-from esdedup.pairing.edges import EdgeCandidates, EdgeCounts, Edges
 from esdedup.pairing.keep_rule import KeepRule, before_others, rows_of
 from esdedup.pairing.scan import (
     JUDGEMENTS,
-    LIST_OF_EDGES,
     Checkpoint,
     Columns,
     OnStep,
@@ -38,7 +36,7 @@ from esdedup.pairing.strings import Strings
 from esdedup.pairing.union_find import follow
 from esdedup.pairing.verify import ExactSimilarity, texts_in, texts_of
 from esdedup.search.buckets import Capped
-from esdedup.sketch.limits import ACTING, MAX_PER_BUCKET, Limits
+from esdedup.sketch.limits import ACTING, Limits
 from esdedup.sketch.sketch import digest_of_words
 from esdedup.stores.base import Store
 from esdedup.stores.judgements import Judgement, Judgements, judged_elsewhere, read_judgements
@@ -49,7 +47,7 @@ from esdedup.text.jaccard import hamming
 
 Method = Literal["components", "leader"]
 _MOST_REGROUPED = 1_000
-_Candidates = BandCandidates | EdgeCandidates | GivenPairs
+_Candidates = BandCandidates | GivenPairs
 
 
 @dataclass(frozen=True)
@@ -148,10 +146,9 @@ class Groups(Tabular):
     value: similarity or distance to it, nan for a representative itself, shape (n,).
     capped: buckets that were cut short.
     recall: the expected share found of the pairs at the threshold; 1 by Hamming distance; None if
-    edges were given, or buckets are stopped or cut: nobody knows how many pairs these lack.
-    basis: of the comparison. edges: counts of the edges that were given, or None. judged: counts of
-    the judgements that were respected when all groups were found. judgements: that the groups were
-    formed by.
+    buckets are stopped or cut: how many pairs meet only in these depends on the texts.
+    basis: of the comparison. judged: counts of the judgements that were respected when all groups
+    were found. judgements: that the groups were formed by.
     """
 
     grouping: Grouping
@@ -162,7 +159,6 @@ class Groups(Tabular):
     capped: Capped
     recall: float | None
     basis: Basis
-    edges: EdgeCounts | None = None
     judged: JudgedCounts = JudgedCounts()  # noqa: RUF009
     judgements: Judgements = Judgements()  # noqa: RUF009
 
@@ -270,7 +266,6 @@ def find_groups(
     meta: IndexMeta,
     grouping: Grouping,
     *,
-    edges: Edges | None = None,
     work: WorkFolder | None = None,
     on_step: OnStep | None = None,
 ) -> Groups:
@@ -279,16 +274,12 @@ def find_groups(
     Judgements about the index are respected (`constraints`), and documents that were chosen to
     represent their groups come first in the order of precedence.
 
-    edges: compare only the documents that these connect, and no tokens.
     work: the folder from which a run that was killed goes on; None for a temporary one.
 
-    Raises UsageError if the scheme lacks the tokens, the folder holds the work of another job, or
-    the grouping does not go with edges.
+    Raises UsageError if the scheme lacks the tokens, or the folder holds the work of another job.
     """
     step = on_step or _no_step
-    if edges is not None:
-        check_for_edges(grouping)
-    if grouping.exact or edges is not None:
+    if grouping.exact:
         reading = Reading(meta, None, grouping.keep)
     else:
         reading = reading_for(meta, grouping.limits, grouping.keep)
@@ -297,11 +288,7 @@ def find_groups(
         raise UsageError("--split-templates can't be combined with a sketch of fingerprints")
     judgements = read_judgements(store, meta)
     reading = replace(reading, first=judgements.representatives)
-    parameters = {
-        **grouping.to_json(),
-        LIST_OF_EDGES: None if edges is None else edges.digest,
-        JUDGEMENTS: judgements.acting,
-    }
+    parameters = {**grouping.to_json(), JUDGEMENTS: judgements.acting}
     with WorkFolder.temporary() if work is None else nullcontext(work) as folder:
         columns = folder.read(store, reading, parameters, step)
         classes, constraints = constrained(judgements, columns.ids, columns.digests, columns.filled)
@@ -311,9 +298,7 @@ def find_groups(
         if by_distance:
             return job.by_hamming()
         candidates: _Candidates
-        if edges is not None:
-            candidates = EdgeCandidates(edges, columns.ids, classes)
-        elif grouping.exact:
+        if grouping.exact:
             candidates = GivenPairs()
         else:
             bands = columns.values, classes.compared
@@ -392,21 +377,6 @@ def _no_step(_: str, done: int, total: int) -> None:
     """Tells nobody."""
 
 
-def check_for_edges(grouping: Grouping) -> None:
-    """Raise UsageError if a grouping says how to find pairs, which edges are already."""
-    limits = grouping.limits
-    named = {
-        "--exact": grouping.exact,
-        "--sketch": limits.sketch is not None,
-        "--distance": limits.distance is not None,
-        "--recall": limits.recall is not None,
-        "--max-per-bucket": limits.max_per_bucket != MAX_PER_BUCKET,
-    }
-    for option, is_given in named.items():
-        if is_given:
-            raise UsageError(f"{option} can't be combined with edges, which are pairs already")
-
-
 @dataclass(frozen=True)
 class _Job:
     """Documents that were read, and how to group them. classes: of equal texts."""
@@ -432,8 +402,8 @@ class _Job:
         if self.grouping.method == "leader":
             group = self._follow_leaders
         for done, left, right in candidates.blocks(found.rows):
-            below = group(found, left, right, similarity)
-            found = folder.keep(found, done, below)
+            group(found, left, right, similarity)
+            found = folder.keep(found, done)
             self.step("Comparing", done, rows.size)
         partition = found.partition[found.partition]
         if self.grouping.split_templates:
@@ -447,9 +417,7 @@ class _Job:
         unknown = np.flatnonzero(found.partner != partition)
         value = found.value
         value[unknown] = similarity(partition[unknown], unknown)
-        loss = candidates.capped, candidates.recall
-        edges = candidates.counted(found.below) if isinstance(candidates, EdgeCandidates) else None
-        return self._groups(partition, value, *loss, edges)
+        return self._groups(partition, value, candidates.capped, candidates.recall)
 
     def _lead_again(self, partition: I64, similarity: ExactSimilarity) -> None:
         """Take rows from groups whose first row is not like them, in place.
@@ -466,13 +434,12 @@ class _Job:
 
     def _join_components(
         self, found: Checkpoint, left: I64, right: I64, similarity: ExactSimilarity
-    ) -> int:
-        """Join the groups of similar pairs of a block, in place; returns the number of others."""
+    ) -> None:
+        """Join the groups of similar pairs of a block, in place."""
         # The first pair of each row joins most of a group. Pairs within a group need no comparison.
         is_first = run_starts(right)
         # Where some can't link, the nearest pairs of all come first.
         apart = self.constraints.near_cannot(found.partition, left, right)
-        below = 0
         for chosen in (is_first & ~apart, ~is_first & ~apart, apart):
             compared = chosen & (found.partition[left] != found.partition[right])
             one, other = left[compared], right[compared]
@@ -480,26 +447,19 @@ class _Job:
             near = value >= self.grouping.limits.least_similarity
             self.constraints.join(found.partition, one[near], other[near], value[near])
             found.note(one[near], other[near], value[near])
-            below += int(np.count_nonzero(~near))
-        return below
 
     def _follow_leaders(
         self, found: Checkpoint, left: I64, right: I64, similarity: ExactSimilarity
-    ) -> int:
-        """Let the right rows of a block join their nearest leaders, in place.
-
-        Returns the number of compared pairs that are not similar.
-        """
+    ) -> None:
+        """Let the right rows of a block join their nearest leaders, in place."""
         undecided = _undecided(found.partition, left, right)
         left, right = left[undecided], right[undecided]
         value = similarity(left, right)
         near = value >= self.grouping.limits.least_similarity
-        below = int(np.count_nonzero(~near))
         left, right, value = left[near], right[near], value[near]
         follow(found.partition, left, right, value, self._apart)
         chosen = found.partition[right] == left
         found.note(left[chosen], right[chosen], value[chosen])
-        return below
 
     @cached_property
     def _apart(self) -> dict[int, list[int]]:
@@ -537,7 +497,6 @@ class _Job:
         value: F64,
         capped: Capped = Capped(),  # noqa: B008
         recall: float | None = 1.0,
-        edges: EdgeCounts | None = None,
     ) -> Groups:
         """The groups of all rows. partition, value: of the compared classes, shape (filled,)."""
         classes, columns = self.classes, self.columns
@@ -560,8 +519,7 @@ class _Job:
         joined = partition[of] != of
         values[classed[joined]] = value[of[joined]]
         values[representative == np.arange(rows)] = np.nan
-        basis = self.reading.basis if edges is None else replace(self.reading.basis, read="edges")
-        found = Groups(
+        return Groups(
             self.grouping,
             columns.ids,
             columns.digests,
@@ -569,10 +527,10 @@ class _Job:
             values,
             capped,
             recall,
-            basis,
+            self.reading.basis,
+            self.constraints.counts,
+            self.judgements,
         )
-        counts = self.constraints.counts
-        return replace(found, edges=edges, judged=counts, judgements=self.judgements)
 
 
 def _undecided(partition: I64, left: I64, right: I64) -> Mask:

@@ -73,13 +73,11 @@ class Reading:
 class Basis:
     """The basis of a comparison of documents.
 
-    read: the tokens that the index stores; or texts, which were sketched again; or edges, the pairs
-    that another program found.
-    bands, rows: of their signatures; None by Hamming distance, for equal texts alone, and with
-    edges.
+    read: the tokens that the index stores, or texts, which were sketched again.
+    bands, rows: of their signatures; None by Hamming distance, and for equal texts alone.
     """
 
-    read: Literal["edges", "texts", "tokens"]
+    read: Literal["texts", "tokens"]
     bands: int | None
     rows: int | None
 

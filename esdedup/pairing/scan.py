@@ -44,8 +44,6 @@ _JOB, _STATE, _VALUES, _LOCK = "job.json", "state.npz", "values", "lock"
 _OURS = re.compile(
     r"(job\.json|state\.npz|values|share-\d{4,}\.npz|texts-\d{4,})(\.tmp)?|lock(-journal)?"
 )
-LIST_OF_EDGES = "list of edges"
-"""The parameter of a job that holds the digest of its edges."""
 JUDGEMENTS = "judgements"
 """The parameter of a job that holds the digest of the judgements."""
 DOCUMENTS_A_SHARE = 100_000
@@ -124,14 +122,12 @@ class Checkpoint:
     partner: the first row that was found similar to each row, its own row if none, shape (n,).
     value: similarity to the partner, shape (n,).
     rows: number of rows that are done.
-    below: number of compared pairs that were below the threshold.
     """
 
     partition: I64
     partner: I64
     value: F64
     rows: int = 0
-    below: int = 0
 
     def note(self, left: I64, right: I64, value: F64) -> None:
         """Keep the values of similar pairs, sorted by right and then left, in place."""
@@ -353,10 +349,9 @@ class WorkFolder:
                     " remove the folder, or name another one (--work)"
                 )
             if held.get(name) != value:
-                values = f" ({held.get(name)}, not {value})" if name != LIST_OF_EDGES else ""
                 raise UsageError(
-                    f"{self.path} holds unfinished work of another {name}{values}: finish that,"
-                    " remove the folder, or name another one (--work)"
+                    f"{self.path} holds unfinished work of another {name} ({held.get(name)}, not"
+                    f" {value}): finish that, remove the folder, or name another one (--work)"
                 )
         return shares
 
@@ -367,15 +362,14 @@ class WorkFolder:
             return Checkpoint(singletons(rows), singletons(rows), np.zeros(rows))
         with _naming(self.path), _read(file) as raw, np.load(raw) as state:
             partition, partner, value = (state[name] for name in ("partition", "partner", "value"))
-            counts = int(state["rows"]), int(state["below"])
-            found = Checkpoint(partition, partner, value, *counts)
+            found = Checkpoint(partition, partner, value, int(state["rows"]))
         if found.partition.size != rows:
             raise StoreError(f"{self.path}: the files do not belong together: remove the folder")
         return found
 
-    def keep(self, found: Checkpoint, rows: int, below: int) -> Checkpoint:
-        """The checkpoint with `rows` rows done and `below` more; writes it from time to time."""
-        found = replace(found, rows=rows, below=found.below + below)
+    def keep(self, found: Checkpoint, rows: int) -> Checkpoint:
+        """Return the checkpoint with `rows` rows done, and write it every ten seconds."""
+        found = replace(found, rows=rows)
         if time.monotonic() - self._kept_at > _SECONDS_BETWEEN:
             with _naming(self.path), _written_whole(self.path / _STATE) as out:
                 np.savez(out, **vars(found))

@@ -29,13 +29,13 @@ def lacking(result: Result, limits: Limits, scheme: Scheme) -> str | None:
 def lacking_recall(expected: float | None, limits: Limits) -> str | None:
     """Return a warning if the recall at the threshold is below the requested one, else None.
 
-    Without a requested one, below `GOOD_RECALL`. expected: None if it is not known, as with edges,
-    and with buckets that are stopped or cut.
+    Without a requested one, below `GOOD_RECALL`. expected: None if it is not known, as with buckets
+    that are stopped or cut.
     """
     if expected is None:
         return (
             "How many similar pairs are missing is not known: those that meet only in stopped or"
-            " cut buckets, or are not among the edges, were not compared"
+            " cut buckets were not compared"
         )
     wanted = GOOD_RECALL if limits.recall is None else limits.recall
     if limits.threshold is None or expected >= wanted:

@@ -15,8 +15,6 @@ from tools.docs import ROOT
 
 PAGE = (ROOT / "docs" / "reference" / "json.md").read_text("utf-8")
 ARTICLES = str(ROOT / "examples" / "articles.jsonl")
-EDGES = ["--edges", str(ROOT / "examples" / "truth.tsv"), "--edge-fields", "en-01,en-02"]
-"""The file has no names of fields: its first pair takes their place."""
 SAME_AS = {"right": "left"}
 """Objects whose fields the page gives under another name."""
 
@@ -28,7 +26,7 @@ LOCAL = {
     ],
     "pairs": [["pairs"], ["pairs", "--sketch", "simhash"]],
     "pairs --output": [["pairs", "--output", "pairs.parquet"]],
-    "group": [["group", *EDGES], ["group"]],
+    "group": [["group"]],
     "dedup": [["dedup"], ["dedup", "--sketch", "simhash"]],
     "dedup --apply": [
         ["dedup", "--apply", "--yes", "--action", "delete", "--log", "deleted"],

@@ -10,7 +10,6 @@ import esdedup
 from esdedup import admin
 from esdedup.analysis.explain import Explanation
 from esdedup.models import Statistics
-from esdedup.pairing.edges import EdgeCounts
 from esdedup.removal.undo import UndoReport
 from esdedup.search.hot_buckets import HotBuckets
 from esdedup.stores import BulkPolicy
@@ -84,10 +83,6 @@ def whole_index(index: esdedup.Index) -> None:
         collapse_ready=True, work="news.group", on_step=on_step
     )
     print(report.groups.duplicates, report.marks.written, report.missed)
-    edges: esdedup.Edges = esdedup.Edges.of([("a", "b"), (1, 2)])
-    joined: esdedup.Groups = index.groups(edges=edges, threshold=0.7)
-    counts: EdgeCounts | None = index.group(edges=[("a", "b")]).groups.edges
-    print(len(edges), joined.recall, counts)
     limits = esdedup.Limits("simhash", distance=3, max_per_bucket=100)
     index.groups(grouping=esdedup.Grouping(limits))
     page: esdedup.Report = index.report(threshold=0.8, examples=3, sample=0)

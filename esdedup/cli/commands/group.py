@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,17 +14,16 @@ from click.exceptions import Exit
 
 from esdedup.arguments import setting
 from esdedup.cli import options, output
-from esdedup.cli.files import FileOptions, dead_letters, named_files, total_bytes
+from esdedup.cli.files import dead_letters
 from esdedup.cli.options import Target
 from esdedup.cli.output import capital, count, message
 from esdedup.cli.result_files import ResultFile, write_rows
 from esdedup.exceptions import StoreError, UsageError
 from esdedup.groups.constraints import JudgedCounts
-from esdedup.groups.groups import Grouping, Groups, check_for_edges
+from esdedup.groups.groups import Grouping, Groups
 from esdedup.groups.marks import wanted_marks
-from esdedup.pairing.edges import EDGE_FIELDS, EdgeCounts, Edges, edges_in
-from esdedup.records.dead_letters import DeadLetterFile, dead_letter_path
-from esdedup.records.files import BadRecord, Format, Record
+from esdedup.records.dead_letters import dead_letter_path
+from esdedup.records.files import BadRecord
 from esdedup.stores.connection import Connection
 
 if TYPE_CHECKING:
@@ -33,71 +32,11 @@ if TYPE_CHECKING:
 
 _LARGEST = 10
 _IDS = 20
-_EDGE_FIELDS = ",".join(EDGE_FIELDS)
-
-
-@dataclass(frozen=True)
-class EdgeOptions:
-    """The options that name files of edges."""
-
-    edges: list[str] | None = setting(
-        None, "Compare only these pairs of ids; may be repeated.", metavar="FILE"
-    )
-    edge_fields: str = setting(
-        _EDGE_FIELDS, "Fields of the two ids of an edge.", metavar="LEFT,RIGHT", rare=True
-    )
-    format: Format | None = setting(
-        None, "Format of the edges.", rare=True, show_default="by the file's ending"
-    )
-
-    def check(self, grouping: Grouping) -> list[str]:
-        """Return the files. Raises UsageError if one can't be read, or options conflict."""
-        if self.edges:
-            check_for_edges(grouping)
-            if len(set(self._fields)) != 2:
-                raise UsageError(f"--edge-fields {self.edge_fields}: name two, as {_EDGE_FIELDS}")
-            return named_files(self.edges, self.format)
-        if self != EdgeOptions(edges=self.edges):
-            raise UsageError("--edge-fields and --format require --edges")
-        return []
-
-    def read(self, files: list[str], letters: DeadLetterFile) -> tuple[Edges | None, int]:
-        """Return the edges, if files are named, and the number of records without two ids."""
-        if not files:
-            return None, 0
-        failed = 0
-
-        def dead_letter(record: BadRecord) -> None:
-            nonlocal failed
-            failed += 1
-            letters(record)
-
-        def records() -> Iterator[Record | BadRecord]:
-            read_so_far = 0
-            advice = "name the fields of the two ids by --edge-fields"
-            of = FileOptions(format=self.format)
-            for chunk in of.chunks(files, self._fields, advance, (), as_json=False, advice=advice):
-                found = list(chunk.records())
-                yield from found
-                read_so_far += len(found)
-                done(read_so_far)
-
-        with output.progress("Reading edges", total_bytes(files), "edges") as (advance, done):
-            edges = edges_in(records(), dead_letter, self._fields)
-        if not len(edges):
-            # An empty file would remove all groups.
-            raise UsageError("--edges: the files hold no pair of ids: nothing was changed")
-        return edges, failed
-
-    @property
-    def _fields(self) -> list[str]:
-        return [name for name in self.edge_fields.split(",") if name]
 
 
 def group_command(
     target: Target,
     grouping: Grouping,
-    edge_options: EdgeOptions,
     results: ResultFile,
     collapse_ready: bool = setting(False, "Give single documents a group too: their own id."),
     engine: Literal["local", "spark"] = setting(
@@ -121,13 +60,11 @@ def group_command(
 
     Documents of a group get the id of its representative, and duplicates the similarity to it. A
     document that is similar to no other gets no group, and loses the one that it had. Run the same
-    command again to resume an interrupted run (Spark starts over). Edges may come from any program,
-    in files as index reads them: each pair is compared, and counts if it reaches --threshold.
+    command again to resume an interrupted run (Spark starts over).
     """
-    edge_files = edge_options.check(grouping)
-    results.check(edge_files)
+    results.check()
     if engine == "spark":
-        _check_for_spark(target, grouping, edge_files, results)
+        _check_for_spark(target, grouping, results)
     elif master is not None:
         raise UsageError("--master requires --engine spark")
     wants_json = output.wants_json(as_json)
@@ -136,12 +73,8 @@ def group_command(
         target.open() as index,
         dead_letters(dead_letter or dead_letter_path(target.index)) as letters,
     ):
-        if edge_files:
-            output.warn_of_bare(index)
-        else:
-            output.warn_before(index, grouping.limits)
+        output.warn_before(index, grouping.limits)
         where, place = index.store.where, output.place_of(index)
-        edges, failed = edge_options.read(edge_files, letters)
         if engine == "spark":
             job = collapse_ready, work, dry_run, master, 0 if wants_json else _LARGEST
             on_spark = _on_spark(target, grouping, *job)
@@ -151,7 +84,7 @@ def group_command(
             numbers = _numbers(on_spark.compared.documents, on_spark.sizes)
         else:
             with output.steps() as on_step:
-                same: dict[str, Any] = {"edges": edges, "on_step": on_step, "grouping": grouping}
+                same: dict[str, Any] = {"on_step": on_step, "grouping": grouping}
                 same["work"] = Path(work) if work else index.place.work_folder("group")
                 if dry_run:
                     groups, marks = index.groups(**same), None
@@ -176,8 +109,6 @@ def group_command(
     if wants_json:
         numbers |= {"capped_buckets": loss.capped.buckets, "expected_recall": loss.recall}
         numbers |= {**asdict(loss.basis), "judged": asdict(judged)}
-        if groups is not None and groups.edges is not None:
-            numbers["edges"] = {**asdict(groups.edges), "failed": failed}
         if marks is not None:
             names = ("written", "unchanged", "stale", "failed")
             numbers |= {name: getattr(marks, name) for name in names}
@@ -199,25 +130,15 @@ def group_command(
             f"{count(missed, 'document')} missed: they were added or changed after the others"
             " had been read (run this again), or several indices behind the name have their ids"
         )
-    if groups is not None and groups.edges is not None:
-        _report_edges(groups.edges)
-    if failed:
-        message(f"{count(failed, 'record')} without two ids: see {letters.path}")
     if unwritten is not None:
         raise unwritten
-    if failed or (marks is not None and (marks.failed or (marks.stale and not marks.settled))):
+    if marks is not None and (marks.failed or (marks.stale and not marks.settled)):
         raise Exit(1)
 
 
-def _check_for_spark(
-    target: Target, grouping: Grouping, edge_files: list[str], results: ResultFile
-) -> None:
+def _check_for_spark(target: Target, grouping: Grouping, results: ResultFile) -> None:
     """Raise UsageError for options that Spark does not support."""
-    local_only = {
-        "--edges": edge_files,
-        "--output": results.output,
-        "--split-templates": grouping.split_templates,
-    }
+    local_only = {"--output": results.output, "--split-templates": grouping.split_templates}
     for name, given in local_only.items():
         if given:
             raise UsageError(f"{name} requires --engine local")
@@ -249,17 +170,6 @@ def _on_spark(
             largest=largest,
             work=work,
         )
-
-
-def _report_edges(edges: EdgeCounts) -> None:
-    counts = {
-        "distinct": edges.distinct,
-        "of a document with itself": edges.loops,
-        "with an id that no document with tokens has": edges.unknown,
-    }
-    found = ", ".join(f"{number:,} {of}" for of, number in counts.items() if number)
-    below = count(edges.below, "pair of texts is", "pairs of texts are")
-    message(f"{count(edges.given, 'edge')}: {found or 'none'}; {below} below the threshold")
 
 
 def _write(groups: Groups, path: Path, collapse_ready: bool) -> None:
