@@ -40,7 +40,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import click
+import typer
 
 from esdedup.cli import main as esdedup
 from esdedup.exceptions import UsageError
@@ -345,9 +345,9 @@ def check_command(command: str) -> None:
         raise ExampleFailed(f"{command}: there is no command {name}")
     try:
         COMMANDS[name].make_context(name, arguments)
-    except click.exceptions.Exit:
+    except typer.Exit:
         return
-    except (click.ClickException, UsageError) as error:
+    except (typer.TyperException, UsageError) as error:
         raise ExampleFailed(f"{command}: {error}") from error
 
 

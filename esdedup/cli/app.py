@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-import click
+import typer
+from typer.main import get_group
 
 from esdedup.cli.command import Commands
 from esdedup.exceptions import EsdedupError, UsageError
@@ -50,31 +51,39 @@ _OF_OUTPUT = {errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, e
 """The errors of a standard output that can't be written to."""
 
 
-def _show_version(context: click.Context, _: object, wanted: bool) -> None:
+Commands.listed = COMMANDS
+_app = typer.Typer(
+    cls=Commands,
+    help="Near-duplicate search for Elasticsearch, OpenSearch, or a local file.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode=None,
+    add_completion=False,
+)
+
+
+def _show_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
 
-        click.echo(version("esdedup"))
-        context.exit()
+        typer.echo(version("esdedup"))
+        raise typer.Exit
 
 
-app = Commands(
-    COMMANDS,
-    name="esdedup",
-    help="Near-duplicate search for Elasticsearch, OpenSearch, or a local file.",
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    params=[
-        click.Option(
-            ["--version"],
-            is_flag=True,
-            is_eager=True,
-            expose_value=False,
-            callback=_show_version,
-            help="Show the version and exit.",
-        )
-    ],
-)
+@_app.callback()
+def _options(
+    version: bool = typer.Option(
+        False,
+        "--version",
+        is_eager=True,
+        expose_value=False,
+        callback=_show_version,
+        help="Show the version and exit.",
+    ),
+) -> None:
+    """Accept the options before a command."""
+
+
+app = get_group(_app)
 
 
 def main() -> None:
@@ -89,19 +98,15 @@ def main() -> None:
     try:
         with _other_signals_interrupt():
             try:
-                with app.make_context("esdedup", sys.argv[1:]) as context:
+                with app.make_context("esdedup", sys.argv[1:] or ["--help"]) as context:
                     app.invoke(context)
             finally:
                 # Later, Python could only print a traceback.
                 sys.stdout.flush()
-    except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message())
-    except click.ClickException as error:
+    except typer.TyperException as error:
         _fail(error.format_message(), error.exit_code)
-    except click.exceptions.Exit as end:
+    except typer.Exit as end:
         sys.exit(end.exit_code)
-    except click.Abort:
-        _fail("interrupted", 130)
     except UsageError as error:
         _fail(error, 2)
     except EsdedupError as error:
@@ -175,5 +180,5 @@ def _other_signals_interrupt() -> Iterator[None]:
 def _fail(error: object, status: int) -> None:
     from esdedup.text.characters import message_of
 
-    click.echo(message_of(f"Error: {error}"), err=True)
+    typer.echo(message_of(f"Error: {error}"), err=True)
     sys.exit(status)

@@ -11,11 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import click
-from click.core import ParameterSource
-
 from esdedup.arguments import setting
-from esdedup.cli.command import option_of
+from esdedup.cli.command import option_of, source_of
 from esdedup.exceptions import UsageError
 from esdedup.index import DEFAULT_FILE, DEFAULT_INDEX, Index, open
 from esdedup.sketch.kinds.base import Sketch
@@ -102,7 +99,7 @@ class _Cluster:
         """Raise UsageError for an empty value, which may be a failed expansion in a script."""
         for each in fields(self):
             value, variable = getattr(self, each.name), _variable_of(each.name)
-            # click treats empty variables as unset.
+            # typer treats empty variables as unset.
             given = os.environ.get(variable)
             if value == each.default and given is not None and not given.strip():
                 raise UsageError(f"{variable} is set, but empty: unset it, or set a value")
@@ -192,8 +189,7 @@ def check_given(given: Mapping[str, Any]) -> None:
 
 def typed(name: str) -> bool:
     """Return whether an argument is given on the command line, not by default or environment."""
-    source = click.get_current_context().get_parameter_source(name)
-    return source is ParameterSource.COMMANDLINE
+    return source_of(name) == "COMMANDLINE"
 
 
 def sketch_of(scheme: Scheme, limits: Limits) -> Sketch:

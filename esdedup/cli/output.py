@@ -14,9 +14,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-import click
+import typer
 
-from esdedup.cli.command import QUIET
+from esdedup.cli.command import CONTEXT
 from esdedup.cli.options import sketch_of
 from esdedup.exceptions import EsdedupError, InputError, StoreError, UsageError
 from esdedup.groups.constraints import JudgedCounts
@@ -150,7 +150,7 @@ def write_page(option: str, path: Path, page: str) -> None:
 
 def message(text: str) -> None:
     """Print a message to standard error."""
-    click.echo(message_of(text), err=True)
+    typer.echo(message_of(text), err=True)
 
 
 def place_of(index: Index) -> dict[str, str]:
@@ -232,9 +232,6 @@ def agreed(question: str, yes: bool) -> bool:
     if not can_answer():
         message(f"{question} Not a terminal: pass --yes to confirm")
         return False
-    # Imported at use: it takes longer than the rest of a command's start.
-    import typer
-
     try:
         return typer.confirm(message_of(question), err=True)
     except typer.Abort as error:
@@ -270,7 +267,7 @@ def progress(
     the count. Yields two functions: one that advances the bar by a number of steps, one that sets
     the number of documents done.
     """
-    if click.get_current_context().meta.get(QUIET):
+    if CONTEXT.get().params.get("quiet"):
         yield (lambda _: None), (lambda _: None)
         return
     if not sys.stderr.isatty():

@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
+import typer
 import zstandard
 
 import esdedup
@@ -108,7 +108,7 @@ def test_ways_to_start_the_program(program: list[str]) -> None:
 
 
 def test_help_lists_at_most_twelve_own_options_and_names_the_rest() -> None:
-    for name in app.list_commands(click.Context(app)):
+    for name in app.list_commands(typer.Context(app)):
         shown = run(name, "--help").out
         listed = shown[shown.index("Options:") :]
         own = {*re.findall(r"^  (?:-\w, )?(--[a-z-]+)", listed, re.M)} - {"--json", "--help"}
@@ -135,7 +135,7 @@ def test_other_names_of_commands_and_options_are_corrected() -> None:
         assert run(name, status=2).err == (
             f"Error: there is no command {name!r}. Did you mean {meant}?\n"
         )
-    assert "Did you mean" in run("group", "--treshold", "1", status=2).err
+    assert "--threshold" in run("group", "--treshold", "1", status=2).err
     assert "there is no topic 'x'" in run("help", "x", status=2).err
 
 

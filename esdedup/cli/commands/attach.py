@@ -9,8 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from click import echo
-from click.exceptions import Exit
+from typer import Exit, echo
 
 from esdedup.admin.attach import attach, plan_attach, plan_next
 from esdedup.admin.check import Check, IndexCheck, Tally, check

@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TypeVar
 
-from click.exceptions import Exit
+from typer import Exit
 
 from esdedup.analysis.templates import template_warnings
 from esdedup.arguments import setting

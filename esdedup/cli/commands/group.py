@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from click.exceptions import Exit
+from typer import Exit
 
 from esdedup.arguments import setting
 from esdedup.cli import options, output

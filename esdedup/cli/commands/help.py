@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-import click
+from typing import Any
+
+import typer
 
 from esdedup.arguments import setting
+from esdedup.cli.command import CONTEXT, PANELS
 from esdedup.exceptions import UsageError
+
+_CONNECTION = (
+    "Every command reads these options. An option counts before an environment variable, such as"
+    " ESDEDUP_URL for --url; without either, the index is in the file esdedup.db."
+)
 
 
 def help_command(
@@ -19,25 +27,21 @@ def help_command(
 
     The help of a command (--help) lists its usual options. This lists all of them.
     """
-    root = click.get_current_context().find_root()
-    if topic is None:
-        click.echo(root.get_help())
-        return
-    group = root.command
-    assert isinstance(group, click.Group)
-    command = group.get_command(root, "stats" if topic == "connection" else topic)
+    root = CONTEXT.get().find_root()
+    typer.echo(root.get_help() if topic is None else help_of(root, topic))
+
+
+def help_of(root: Any, topic: str) -> str:
+    """Return all help on a command, or on connections. Raise UsageError for another topic."""
+    command = root.command.get_command(root, "stats" if topic == "connection" else topic)
     if command is None:
         raise UsageError(f"there is no topic {topic!r}: use connection, or a command")
-    panels = ("connection",) if topic == "connection" else ("", "rare")
-    with click.Context(command, root, topic) as shown:
-        shown.meta["esdedup.panels"] = panels
-        if topic == "connection":
-            formatter = shown.make_formatter()
-            formatter.write_text(
-                "Every command reads these options. An option counts before an environment"
-                " variable; without either, the index is in the file esdedup.db."
-            )
-            click.Command.format_options(command, shown, formatter)
-            click.echo(formatter.getvalue().rstrip())
-        else:
-            click.echo(command.get_help(shown))
+    with typer.Context(command, root, topic) as shown:
+        if topic != "connection":
+            shown.meta[PANELS] = (None, "rare")
+            return str(command.get_help(shown))
+        shown.meta[PANELS] = ("connection",)
+        formatter = shown.make_formatter()
+        formatter.write_text(_CONNECTION)
+        command.format_options(shown, formatter)
+        return formatter.getvalue().rstrip()

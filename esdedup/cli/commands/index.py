@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from click.exceptions import Exit
+from typer import Exit
 
 from esdedup.arguments import setting
 from esdedup.cli import output

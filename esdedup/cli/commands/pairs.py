@@ -8,7 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 
-from click.exceptions import Exit
+from typer import Exit
 
 from esdedup.arguments import setting
 from esdedup.cli import output

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import click
+import typer
 
 from esdedup.arguments import setting
 from esdedup.exceptions import MissingExtra, UsageError
@@ -27,11 +27,11 @@ def _size(text: str | int) -> int:
     """Return the bytes of a size such as 256MB; a KB is 1024 bytes."""
     found = _SIZE.fullmatch(str(text).strip())
     if found is None or not int(found[1]):
-        raise click.BadParameter(f"{text!r} is not a size such as 256MB or 1GB")
+        raise typer.BadParameter(f"{text!r} is not a size such as 256MB or 1GB")
     return int(found[1]) << _UNITS[found[2].upper()]
 
 
-def _read_settings(context: click.Context, _: object, path: Path | None) -> Path | None:
+def _read_settings(context: typer.Context, path: Path | None) -> Path | None:
     """Use a file's values as the defaults of the other options. Raises UsageError."""
     if path is None:
         return None
@@ -53,7 +53,7 @@ def _read_settings(context: click.Context, _: object, path: Path | None) -> Path
             raise UsageError(f"{place}: {key} must be {name}, and is {value!r}")
         try:
             option.process_value(context, value)
-        except click.BadParameter as error:
+        except typer.BadParameter as error:
             raise UsageError(f"{place}: {key}: {error.message}") from error
     context.default_map = given
     return path

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import click
+import typer
 
 from esdedup.arguments import setting
 from esdedup.cli.options import Target, work
@@ -48,7 +48,7 @@ def review_command(
     with ExitStack() as stack:
 
         def started(url: str) -> None:
-            click.echo(url)
+            typer.echo(url)
             sys.stdout.flush()
             message("Ctrl-C ends it")
             if browser and sys.stdout.isatty():

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from click.exceptions import Exit
+from typer import Exit
 
 from esdedup.arguments import setting
 from esdedup.cli.command import option_of

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from click.exceptions import Exit
+from typer import Exit
 
 from esdedup.analysis.describe import describe
 from esdedup.arguments import setting
