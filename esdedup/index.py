@@ -37,7 +37,7 @@ from esdedup.search.nearest import nearest
 from esdedup.search.similar import request_body, similar
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme, require_scheme
-from esdedup.stores import BulkPolicy, LocalStore, Store, open_cluster, reached
+from esdedup.stores import BulkPolicy, Cluster, ClusterStore, LocalStore, Store, reached
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.connection import Connection, check_file_name, connection_to
 from esdedup.stores.elastic.indices import check_apart
@@ -81,7 +81,7 @@ class Place:
     def store(self) -> Store:
         """Open the store of the index. Raises StoreError if the cluster can't be reached."""
         if isinstance(self.target, Connection):
-            return open_cluster(self.target, self.index, self.policy)
+            return ClusterStore(Cluster(self.target, self.policy), self.index)
         return LocalStore(self.target, self.index)
 
     def check_apart(self, other: str) -> None:

@@ -94,7 +94,7 @@ class Bench:
         self.texts = texts
 
     def ask(self, method: str, path: str, body: Any = None, **params: str) -> Any:
-        return self.cluster.client.request(method, path, body, params, frozenset({404}))[1]
+        return self.cluster.request(method, path, body, params, frozenset({404}))[1]
 
     def create(self, nodes: int) -> None:
         settings = {
@@ -338,7 +338,7 @@ def main() -> None:
     with servers.served(options) as url:
         bench = Bench(url, Growing(CHARACTERS))
         node = next(iter(bench.ask("GET", "/_nodes/_local")["nodes"].values()))
-        raw["product"] = f"{bench.cluster.client.product.split()[0]} {node['version']}"
+        raw["product"] = f"{bench.cluster.product.split()[0]} {node['version']}"
         warm_up(bench, options.nodes)
         print(f"{raw['product']}, nodes: {options.nodes}")
         print(HEAD, flush=True)

@@ -92,7 +92,7 @@ class Bench:
         self.documents = documents
         self.index = esdedup.open(url, INDEX, timeout=300)
         assert isinstance(self.index.store, ClusterStore)
-        self._client = self.index.store.cluster.client
+        self._client = self.index.store.cluster
         (node,) = self.ask("GET", "/_nodes/process")["nodes"].values()
         self.node = int(node["process"]["id"])
         self.server = f"{self._client.product.split()[0]} {node['version']}"

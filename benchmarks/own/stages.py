@@ -276,7 +276,7 @@ def cluster(url: str) -> Callable[[], Index]:
     def fresh() -> Index:
         index = esdedup.open(url, NAME)
         assert isinstance(index.store, ClusterStore)
-        client = index.store.cluster.client
+        client = index.store.cluster
         client.request("DELETE", f"/{NAME}", allowed=frozenset({404}))
         index.create()
         return index
@@ -326,7 +326,7 @@ def main() -> None:
             stores[options.product] = cluster(url)
             with esdedup.open(url, NAME) as index:
                 assert isinstance(index.store, ClusterStore)
-                versions["server"] = index.store.cluster.client.product
+                versions["server"] = index.store.cluster.product
         for store, fresh in stores.items():
             for kind, file, _ in kinds:
                 for row in rows_of(store, kind, file, fresh, options.rounds):

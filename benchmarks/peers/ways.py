@@ -168,7 +168,7 @@ def _searched(
         # One more, because the document itself answers too.
         body: dict[str, Any] = {"size": MOST + 1, "track_total_hits": MOST + 1}
         body |= {"_source": False, "query": query(texts[row])}
-        _, answer = store.cluster.client.request("POST", f"/{INDEX}/_search", body)
+        _, answer = store.cluster.request("POST", f"/{INDEX}/_search", body)
         found, total = answer["hits"]["hits"], answer["hits"]["total"]
         rows = [int(hit["_id"]) for hit in found]
         return Answer([each for each in rows if each != row][:MOST], total["relation"] != "eq")
@@ -212,7 +212,7 @@ def remove(store: ClusterStore) -> None:
 def merge(store: ClusterStore) -> None:
     """One segment, so that sizes and times do not hang on when the server merged last."""
     one = {"max_num_segments": "1"}
-    store.cluster.client.request("POST", f"/{INDEX}/_forcemerge", params=one)
+    store.cluster.request("POST", f"/{INDEX}/_forcemerge", params=one)
     store.cluster.ask("POST", f"/{INDEX}/_flush", params={"force": "true"})
     store.refresh()
     while True:

@@ -8,7 +8,7 @@
     admin.switch("https://localhost:9200", "news", Scheme(seed=2))
 
 Every function accepts a URL, an `esdedup.Connection`, or a cluster that is already connected
-(`esdedup.stores.connect`). `plan_attach` and `plan_backfill` return what there is to do without
+(`esdedup.stores.Cluster`). `plan_attach` and `plan_backfill` return what there is to do without
 changing anything; `attach` and `backfill` also accept such a plan.
 """
 

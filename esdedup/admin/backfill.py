@@ -20,7 +20,7 @@ from esdedup.exceptions import StoreError, UsageError
 from esdedup.ingest.parallel import in_pieces
 from esdedup.ingest.renew import fields_to_read, forget, renew
 from esdedup.models import MOST_SLICES
-from esdedup.stores import BulkPolicy, Cluster, Target, connect, reached
+from esdedup.stores import BulkPolicy, Cluster, Target, reached
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.connection import Connection
 from esdedup.stores.elastic.errors import PointInTimeLost
@@ -181,7 +181,7 @@ def _fill(
                         continue
                     done += page
                     on_update(page)
-        cluster.ask("POST", f"{path_of(index)}/_refresh")
+        cluster.refresh(path_of(index))
         # A document that can't be written is read again by the next pass, and counted then.
         total = replace(total, read=total.settled, without_text=0, failures=[]) + done
         if lost is not None:
@@ -239,7 +239,7 @@ def _page_in_a_process(
 @cache
 def _cluster(connection: Connection, policy: BulkPolicy) -> Cluster:
     """Open the cluster, once in each worker process."""
-    return connect(connection, policy, known=True)
+    return Cluster(connection, policy, known=True)
 
 
 def _page(cluster: Cluster, job: _Job) -> tuple[_Done, _Job | None]:

@@ -41,7 +41,7 @@ from esdedup.models import MOST_SLICES, Document, Failure, Share
 from esdedup.pairing.keep_rule import KeepRule, sort_key
 from esdedup.spark.pairs import of_index
 from esdedup.spark.tables import Batches, mapped
-from esdedup.stores import connect
+from esdedup.stores import Cluster
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.connection import Connection, connection_to
 from esdedup.stores.elastic.errors import PointInTimeLost
@@ -392,8 +392,8 @@ def _connection(target: str | Connection, credentials: Mapping[str, Any]) -> Con
 
 @contextmanager
 def opened(connection: Connection, index: str, *, known: bool = False) -> Iterator[ClusterStore]:
-    """Open an index for the time of a `with`. known: as of `connect`."""
-    with closing(ClusterStore(connect(connection, known=known), index)) as store:
+    """Open an index for the time of a `with`. known: as of `Cluster`."""
+    with closing(ClusterStore(Cluster(connection, known=known), index)) as store:
         yield store
 
 

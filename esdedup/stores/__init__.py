@@ -18,38 +18,11 @@ from esdedup.stores.elastic.store import ClusterStore
 from esdedup.stores.sqlite.store import LocalStore
 
 __all__ = [
-    "BulkPolicy",
-    "Cluster",
-    "LocalStore",
-    "Store",
-    "Target",
-    "connect",
-    "open_cluster",
-    "reached",
-]
+    "BulkPolicy", "Cluster", "ClusterStore", "LocalStore", "Store", "Target", "reached",
+]  # fmt: skip
 
 Target = str | Connection | Cluster
 """A cluster: its URL, a connection, or one that is already connected."""
-
-
-def open_cluster(connection: Connection, index: str, policy: BulkPolicy | None = None) -> Store:
-    """Open an index of a cluster; raises the errors of `connect`."""
-    return ClusterStore(connect(connection, policy), index)
-
-
-def connect(
-    connection: Connection, policy: BulkPolicy | None = None, *, known: bool = False
-) -> Cluster:
-    """Connect to a cluster and detect its product.
-
-    known: it has answered before. Otherwise a refused connection or an unknown host name is not
-    retried, because the address may be wrong. Raises StoreUnavailable, AuthenticationFailed or
-    UsageError if it can't be reached.
-    """
-    # Imported here, because the client takes longer to load than all the rest.
-    from esdedup.stores.elastic.transport import Client
-
-    return Cluster(Client(connection, known=known), connection, policy)
 
 
 @contextmanager
@@ -58,8 +31,8 @@ def reached(target: Target, policy: BulkPolicy | None = None) -> Iterator[Cluste
     if isinstance(target, Cluster):
         yield target
         return
-    cluster = connect(connection_to(target) if isinstance(target, str) else target, policy)
+    cluster = Cluster(connection_to(target) if isinstance(target, str) else target, policy)
     try:
         yield cluster
     finally:
-        cluster.client.close()
+        cluster.close()

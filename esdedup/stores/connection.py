@@ -62,6 +62,11 @@ class Connection:
             raise UsageError(f"CA file {self.ca_certs}: there is no such file")
 
     @property
+    def has_credentials(self) -> bool:
+        """Whether there is a user name, an API key or a bearer token."""
+        return any(each is not None for each in (self.username, self.api_key, self.bearer_token))
+
+    @property
     def shown(self) -> str:
         """The addresses, for messages."""
         return ", ".join(self.urls) if self.urls else "the cloud deployment"

@@ -20,7 +20,7 @@ import pytest
 import esdedup
 from esdedup.exceptions import StoreUnavailable
 from esdedup.models import Document
-from esdedup.stores import connect
+from esdedup.stores import Cluster as Opened
 from esdedup.stores.connection import connection_to
 from esdedup.stores.mapping import IndexMeta
 from tests.helpers.commands import call, esdedup_command, fill, words
@@ -326,10 +326,10 @@ def test_a_cluster_that_loses_a_node(cluster: Cluster, start: Start, tmp_path: P
     assert report["read"] >= CLUSTER_DOCUMENTS
     assert_whole(other, "bare", documents)
     # A part of an index must never be taken for the whole.
-    store = connect(connection_to(urls, retry_for=0.5))
+    store = Opened(connection_to(urls, retry_for=0.5))
     with pytest.raises(StoreUnavailable), store.point_in_time("/single"):
         pass
-    store.client.close()
+    store.close()
 
 
 @pytest.fixture
@@ -386,6 +386,6 @@ def test_addresses_that_do_not_answer(server: str, request: pytest.FixtureReques
     urls = ",".join([f"http://127.0.0.1:{free_port()}", f"http://127.0.0.1:{free_port()}", url])
     # The order is the client's, by chance.
     for _ in range(5):
-        store = connect(connection_to(urls))
-        with contextlib.closing(store.client):
+        store = Opened(connection_to(urls))
+        with contextlib.closing(store):
             assert store.ask("GET", "/_cluster/health")[0] == 200

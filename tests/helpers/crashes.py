@@ -8,11 +8,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
-from esdedup.stores import LocalStore, Store
-from esdedup.stores.elastic.transport import Client
+from esdedup.stores import Cluster, LocalStore, Store
 
 CALLS = [
-    (Client, "request"),
+    (Cluster, "request"),
     *((LocalStore, name) for name in vars(Store) if not name.startswith("_") and name != "close"),
 ]
 

@@ -13,7 +13,7 @@ import pytest
 
 import esdedup
 from esdedup.models import FIELD, CandidateQuery, Candidates, Document
-from esdedup.stores import LocalStore, Store, open_cluster
+from esdedup.stores import Cluster, ClusterStore, LocalStore, Store
 from esdedup.stores.mapping import IndexMeta
 
 META = IndexMeta(esdedup.Scheme())
@@ -33,7 +33,8 @@ class Place:
         """Open the store. options: of the Connection, for a cluster."""
         if isinstance(self.target, Path):
             return LocalStore(self.target, self.index)
-        return open_cluster(esdedup.Connection((self.target,), **options), self.index)
+        connection = esdedup.Connection((self.target,), **options)
+        return ClusterStore(Cluster(connection), self.index)
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
         """Send a request; `path` begins after the name of the index."""

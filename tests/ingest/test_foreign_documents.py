@@ -108,7 +108,7 @@ def test_a_search_of_many_takes_as_few_requests_as_before(
 ) -> None:
     index.add([{"id": f"d{n}", "text": words(n)} for n in range(130)])
     assert isinstance(index.store, ClusterStore)
-    client = index.store.cluster.client
+    client = index.store.cluster
     request, asked = client.request, []
 
     def counted(*arguments: Any, **options: Any) -> Any:

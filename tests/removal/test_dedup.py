@@ -437,7 +437,7 @@ def test_killed_in_the_midst(
 
 def product_of(store: Store) -> str:
     assert isinstance(store, ClusterStore)
-    return store.cluster.client.product.split()[0].lower()
+    return store.cluster.product.split()[0].lower()
 
 
 @clusters

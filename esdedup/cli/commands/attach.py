@@ -169,7 +169,7 @@ def _show_role(
         if not target.url and not target.cloud_id:
             raise UsageError("name the product (--product), or the cluster (--url)")
         with target.connected() as cluster:
-            product = "opensearch" if cluster.client.is_opensearch else "elasticsearch"
+            product = "opensearch" if cluster.is_opensearch else "elasticsearch"
     made = role_of(name, product, target.index, to)
     if plain:
         print_json(made)

@@ -11,7 +11,7 @@ from esdedup.cli import output
 from esdedup.cli.command import option_of
 from esdedup.cli.files import FORMATS, FileOptions, dead_letters, total_bytes, warn_of_records
 from esdedup.cli.options import Target, as_json, scheme_in, sketch_of, typed
-from esdedup.exceptions import PermissionDenied, UsageError
+from esdedup.exceptions import UsageError
 from esdedup.ingest.ingest import IngestReport
 from esdedup.ingest.policies import DuplicatePolicy, PolicyAction
 from esdedup.records.dead_letters import dead_letter_path
@@ -19,7 +19,6 @@ from esdedup.records.documents import RepeatedIds
 from esdedup.search.warnings import lacking_recall
 from esdedup.sketch.limits import ACTING, Limits
 from esdedup.sketch.scheme import Scheme
-from esdedup.stores import Store
 
 
 def index_command(
@@ -88,7 +87,7 @@ def index_command(
                 on_batch=on_batch,
                 ids=ids,
             )
-            _refresh(opened.store)
+            opened.store.refresh()
         used = opened.scheme
     output.print_counts(
         asdict(report),
@@ -114,14 +113,3 @@ def index_command(
             f"{report.failed} of {report.read} records were not indexed: see {letters.path}"
         )
         raise Exit(1)
-
-
-def _refresh(store: Store) -> None:
-    """Let searches see the documents, or report that they will later: all are written."""
-    try:
-        store.refresh()
-    except PermissionDenied as error:
-        output.message(
-            f"{error}. All documents are written: searches see them after the index's own next"
-            " refresh, by default within a second"
-        )

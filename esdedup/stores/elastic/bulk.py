@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from esdedup.exceptions import StoreError, StoreUnavailable, UsageError
+from esdedup.exceptions import StoreError, StoreUnavailable
 from esdedup.models import Change, Document, Encoded, Failure, Held, WriteReport
 from esdedup.stores.elastic.errors import TooLarge, error_of, passes, reason_of
 from esdedup.stores.elastic.retry import Retries
@@ -24,6 +24,9 @@ _FATAL = (
     "security_exception",
 )
 """Types of errors with which an index refuses every document."""
+
+NO_WRITE_INDEX = "no write index is defined for alias"
+"""A part of the reason if an alias has several indices, and none for new documents."""
 
 _AS_IT_IS = {"pipeline": "_none"}
 """Bypasses the index's own pipeline, which the document has passed already."""
@@ -117,6 +120,9 @@ def _write_chunk(pending: list[Action], send: Send, retries: Retries, where: str
         pending = [action for action, _ in rejected]
         many = f"{where}: {len(pending)} documents rejected: {rejected[0][1]}"
         if not attempts.wait(StoreUnavailable(many)):
+            if report == WriteReport():
+                # It refused all of them for the whole time, and would refuse the next ones too.
+                raise attempts.given_up(StoreUnavailable(many))
             failures = [
                 Failure(one.id, str(attempts.given_up(StoreUnavailable(why))))
                 for one, why in rejected
@@ -145,11 +151,6 @@ def _sort_items(
             raise error_of(status, result, where)
         elif "op_type of create are allowed in data streams" in reason:
             raise CreatesOnly(f"{where} is a data stream, which accepts only new documents")
-        elif "no write index is defined for alias" in reason:
-            raise UsageError(
-                f"{where} is an alias of several indices, none of which is its write index: name"
-                " one of them, or give the alias a write index (is_write_index)"
-            )
         else:
             conflict, index = status == 409, result.get("_index")
             failures.append(Failure(action.id, reason, conflict, index if conflict else None))

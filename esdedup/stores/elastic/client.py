@@ -3,51 +3,144 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import logging
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from esdedup.exceptions import EsdedupError, StoreError, StoreUnavailable
+import numpy as np
+import xxhash
+
+from esdedup.exceptions import (
+    AuthenticationFailed,
+    EsdedupError,
+    PermissionDenied,
+    StoreError,
+    StoreUnavailable,
+    UsageError,
+)
 from esdedup.models import WriteReport
 from esdedup.stores.base import QUERIES_AT_ONCE
 from esdedup.stores.connection import Connection
 from esdedup.stores.elastic.bulk import Action, BulkPolicy, line, write_actions
-from esdedup.stores.elastic.errors import error_of, reason_of
+from esdedup.stores.elastic.errors import (
+    NotReached,
+    PointInTimeLost,
+    error_of,
+    item_error,
+    passes,
+    reason_of,
+)
+from esdedup.stores.elastic.retry import Retries
+from esdedup.text.arrays import U64
 
-if TYPE_CHECKING:
-    from esdedup.stores.elastic.transport import Client
+log = logging.getLogger("esdedup")
 
 _KEEP_ALIVE = "10m"
+# Answers from a part of the shards would silently lack documents.
+_WHOLE = {"allow_partial_search_results": "false"}
 _ITEM = ("status", "error", "result", "_index")
 _BULK = {"filter_path": ",".join(["error", "status", *(f"items.*.{name}" for name in _ITEM)])}
 """Leaves unread values, two thirds of the bytes, out of answers."""
-NEEDS_ROUTING = "routing_missing_exception"
-"""The error type for a document that is not found without its routing."""
 
 
 class Cluster:
-    """A cluster. Requests are retried while it is not ready."""
+    """A cluster, whose product is detected first. Requests are retried while it is not ready.
+
+    known: it has answered before; otherwise NotReached is not retried. product: its name and
+    version, for messages. Raises StoreUnavailable, AuthenticationFailed or UsageError if the
+    cluster can't be reached.
+    """
 
     def __init__(
-        self, client: Client, connection: Connection, policy: BulkPolicy | None = None
+        self, connection: Connection, policy: BulkPolicy | None = None, *, known: bool = False
     ) -> None:
-        self.client = client
+        # Imported here, because the client takes longer to load than all the rest.
+        from esdedup.stores.elastic.transport import Link
+
         self.connection = connection
         self.policy = policy or BulkPolicy()
-        self.retries = client.retries
+        self.retries = Retries(connection.retry_for)
+        self._link = Link(connection)
+        self._may_not_refresh = False
+        try:
+            but_not = () if known else (NotReached,)
+            name, version = self.retries.until_answered(self._identify, but_not)
+        except BaseException:
+            self.close()
+            raise
+        self.product = f"{name} {version}".strip()
+        self.is_opensearch = name == "OpenSearch"
+
+    def _identify(self) -> tuple[str, str]:
+        """Return the product, and its version or "".
+
+        Elasticsearch names itself in a header of every answer, OpenSearch in the body of `GET /`.
+        """
+        # Try each address once, because any node may be down.
+        meta, body = self._link.send("GET", "/", others=max(0, len(self.connection.urls) - 1))
+        if meta.status == 401 or passes(meta.status, body):
+            raise self._error(meta.status, body, meta.headers)
+        version = body.get("version") if isinstance(body, Mapping) else None
+        version = version if isinstance(version, Mapping) else {}
+        number = str(version.get("number", ""))
+        # A user may lack the privilege for `GET /`, and still have others.
+        if meta.headers.get("x-elastic-product") == "Elasticsearch":
+            return "Elasticsearch", number
+        if version.get("distribution") == "opensearch" or meta.status == 403:
+            return "OpenSearch", number
+        answers = "" if meta.status == 200 else f": GET / returns {meta.status}: {reason_of(body)}"
+        shown = self.connection.shown
+        raise UsageError(f"{shown} is neither Elasticsearch nor OpenSearch{answers}")
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        params: Mapping[str, str] | None = None,
+        allowed: frozenset[int] = frozenset(),
+    ) -> tuple[int, Any]:
+        """Send a request once. Return the status and the body of the answer.
+
+        body: an object, sent as JSON, or bytes, sent as lines of JSON. allowed: error statuses to
+        return. Raises the errors of `errors.error_of`, StoreUnavailable if no answer came, and
+        StoreError if it is not a JSON object, or later if an entry is missing.
+        """
+        meta, answer = self._link.send(method, path, body, params)
+        is_object = isinstance(answer, Mapping)
+        if meta.status >= 300 and not (meta.status in allowed and is_object):
+            raise self._error(meta.status, answer, meta.headers)
+        what = f"{self.connection.shown}: the answer to {method} {path}"
+        if not is_object:
+            raise StoreError(f"{what} is not a JSON object: {reason_of(answer)}")
+        return meta.status, _Object(answer, what)
+
+    def _error(self, status: int, body: Any, headers: Mapping[str, str]) -> EsdedupError:
+        if status == 401 and not self.connection.has_credentials:
+            return AuthenticationFailed(
+                f"{self.connection.shown}: the server requires credentials (401), and none are"
+                " given. Set a user name and password, an API key or a bearer token"
+            )
+        error = error_of(status, body, self.connection.shown)
+        if isinstance(error, StoreUnavailable):
+            error.retry_after = self._link.seconds(headers.get("retry-after"))
+        return error
 
     def ask(self, *request: Any, **options: Any) -> tuple[int, Any]:
-        """Send a request, as `Client.request`, that may be sent twice without harm."""
-        call = functools.partial(self.client.request, *request, **options)
-        return self.retries.until_answered(call)
+        """Send a request, as `request`, that may be sent twice without harm."""
+        return self.retries.until_answered(functools.partial(self.request, *request, **options))
+
+    def close(self) -> None:
+        """Close connections."""
+        self._link.close()
 
     def count(self, path: str, query: Mapping[str, Any] | None = None) -> int:
         """Return the number of documents that match."""
 
         def count() -> int:
-            body = {"query": query} if query else {}
-            _, answer = self.client.request("POST", f"{path}/_count", body)
+            _, answer = self.request("POST", f"{path}/_count", {"query": query} if query else {})
             with self.reading():
                 shards = answer["_shards"]
                 # OpenSearch does not count a shard without a node as failed.
@@ -66,11 +159,10 @@ class Cluster:
     ) -> Iterator[Mapping[str, Any]]:
         """Yield the answers to searches, in order. where: the index, for messages."""
         waiting = iter(bodies)
-        # Answers from a part of the shards would silently lack documents.
         header = line({"allow_partial_search_results": False})
 
         def search() -> list[Mapping[str, Any]]:
-            _, answer = self.client.request("POST", f"{path}/_msearch", b"".join(some))
+            _, answer = self.request("POST", f"{path}/_msearch", b"".join(some))
             with self.reading():
                 for each in answer["responses"]:
                     if "error" in each:
@@ -82,48 +174,102 @@ class Cluster:
         while some := [header + line(body) for body in islice(waiting, QUERIES_AT_ONCE)]:
             yield from self.retries.until_answered(search)
 
-    def get_many(
-        self, body: Mapping[str, Any], path: str = "", params: Mapping[str, str] | None = None
-    ) -> list[Mapping[str, Any]]:
+    def get_many(self, targets: Sequence[Mapping[str, Any]], path: str = "") -> list[Any]:
         """Return the documents of a multi-get that exist; retry while a shard is away."""
 
-        def get() -> list[Mapping[str, Any]]:
-            _, answer = self.client.request("POST", f"{path}/_mget", body, params)
+        def get() -> list[Any]:
+            _, answer = self.request("POST", f"{path}/_mget", {"docs": targets})
             with self.reading():
                 for item in answer["docs"]:
-                    if "error" in item and item["error"].get("type") != NEEDS_ROUTING:
-                        raise error_of(_status_of(item), item, self.connection.shown)
+                    if (error := item_error(item, self.connection.shown)) is not None:
+                        raise error
                 return [item for item in answer["docs"] if item.get("found")]
 
-        return self.retries.until_answered(get)
+        return self.retries.until_answered(get) if targets else []
 
     def open_point(self, path: str, keep_alive: str = _KEEP_ALIVE) -> str:
         """Open a point in time over an index. keep_alive: time from its last use until it ends."""
         points, params = "/_pit", {"keep_alive": keep_alive}
-        if self.client.is_opensearch:
+        if self.is_opensearch:
             points = "/_search/point_in_time"
             # By default OpenSearch silently leaves out a shard that is away.
             params["allow_partial_pit_creation"] = "false"
         _, answer = self.ask("POST", f"{path}{points}", params=params)
-        return str(answer["pit_id" if self.client.is_opensearch else "id"])
+        return str(answer["pit_id" if self.is_opensearch else "id"])
 
     def close_point(self, point: str) -> None:
         """Close a point in time, if it is still open."""
-        by_opensearch = self.client.is_opensearch
-        points = "/_search/point_in_time" if by_opensearch else "/_pit"
         # It ends by itself after a while, so an error here does no harm.
         with suppress(StoreError):
-            closing = {"pit_id": [point]} if by_opensearch else {"id": point}
-            self.client.request("DELETE", points, closing)
+            if self.is_opensearch:
+                self.request("DELETE", "/_search/point_in_time", {"pit_id": [point]})
+            else:
+                self.request("DELETE", "/_pit", {"id": point})
 
     @contextmanager
-    def point_in_time(self, path: str, keep_alive: str = _KEEP_ALIVE) -> Iterator[str]:
-        """Open a point in time over an index for the time of a `with`, as `open_point`."""
-        point = self.open_point(path, keep_alive)
+    def point_in_time(self, path: str) -> Iterator[str]:
+        """Open a point in time over an index for the time of a `with`."""
+        point = self.open_point(path)
         try:
             yield point
         finally:
             self.close_point(point)
+
+    def hits(self, path: str, body: Mapping[str, Any]) -> Generator[list[dict[str, Any]]]:
+        """Yield the hits of a search in a new point in time, page by page. body: with a sort.
+
+        If the point in time is lost, another one is opened, and hits of documents that were
+        yielded are left out. So each document is yielded once, but those after that may be newer.
+        """
+        attempts, seen = self.retries.attempts(), list[U64]()
+        while True:
+            try:
+                with self.point_in_time(path) as point:
+                    before = np.sort(np.concatenate(seen)) if seen else None
+                    for page in self.pages(point, body):
+                        own = [f"{hit['_index']}\0{hit['_id']}".encode() for hit in page]
+                        keys = np.array([*map(xxhash.xxh3_64_intdigest, own)], np.uint64)
+                        if before is not None:
+                            fresh = ~np.isin(keys, before)
+                            page = [page[row] for row in np.flatnonzero(fresh)]
+                            keys = keys[fresh]
+                        seen.append(keys)
+                        attempts = self.retries.attempts()
+                        if page:
+                            yield page
+                return
+            except PointInTimeLost as error:
+                if not attempts.wait(error):
+                    raise
+
+    def matches(self, path: str, body: Mapping[str, Any]) -> Iterator[list[dict[str, Any]]]:
+        """Yield all hits of a search for few documents, mostly by a single request.
+
+        body: with a sort that a search needs only in a point in time.
+        """
+        first = {**body, "track_total_hits": True}
+        del first["sort"]
+        _, answer = self.ask("POST", f"{path}/_search", first, _WHOLE)
+        with self.reading():
+            hits = list(answer["hits"]["hits"])
+            whole = len(hits) == answer["hits"]["total"]["value"]
+        if whole:
+            yield hits
+        else:
+            yield from self.hits(path, body)
+
+    def refresh(self, path: str) -> None:
+        """Make all documents of an index visible to searches; without the right to, warn."""
+        try:
+            self.ask("POST", f"{path}/_refresh")
+        except PermissionDenied as error:
+            if not self._may_not_refresh:
+                log.warning(
+                    "%s. Documents that were just written are found when the index refreshes"
+                    " itself (index.refresh_interval)",
+                    error,
+                )
+            self._may_not_refresh = True
 
     def pages(self, point: str, body: Mapping[str, Any]) -> Iterator[list[dict[str, Any]]]:
         """Yield the hits of a search over a point in time, page by page. body: with a sort."""
@@ -135,9 +281,7 @@ class Cluster:
     def page(self, point: str, body: Mapping[str, Any]) -> tuple[list[dict[str, Any]], str]:
         """Return the hits of one page, and the point in time of the next page."""
         search = {**body, "pit": {"id": point, "keep_alive": _KEEP_ALIVE}}
-        # Answers from a part of the shards would silently lack documents.
-        partial = {"allow_partial_search_results": "false"}
-        _, answer = self.ask("POST", "/_search", search, partial)
+        _, answer = self.ask("POST", "/_search", search, _WHOLE)
         with self.reading():
             return list(answer["hits"]["hits"]), answer["pit_id"]
 
@@ -145,7 +289,7 @@ class Cluster:
         """Send bulk actions until each is written or has failed; see `write_actions`."""
 
         def send(body: bytes) -> Mapping[str, Any]:
-            return dict(self.client.request("POST", f"{path}/_bulk", body, _BULK)[1])
+            return dict(self.request("POST", f"{path}/_bulk", body, _BULK)[1])
 
         with self.reading():
             return write_actions(actions, send, self.policy, self.retries, where)
@@ -164,9 +308,12 @@ class Cluster:
             ) from error
 
 
-def _status_of(item: Mapping[str, Any]) -> int:
-    """Return the status of an item of a multi-get. A shard that moves is no missing document."""
-    reason = reason_of(item)
-    if "security_exception" in reason:
-        return 403
-    return 404 if "index_not_found" in reason else 503
+class _Object(dict[str, Any]):
+    """An answer. Raises StoreError in place of KeyError."""
+
+    def __init__(self, answer: Mapping[str, Any], of: str) -> None:
+        super().__init__(answer)
+        self._of = of
+
+    def __missing__(self, name: str) -> Any:
+        raise StoreError(f"{self._of} has no {name!r}")

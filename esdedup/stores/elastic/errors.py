@@ -13,12 +13,35 @@ RETRIED = frozenset({429, 502, 503, 504})
 # OpenSearch answers 500 until other nodes notice that a node has ended.
 _NODE_GONE = ("node_not_connected_", "node_disconnected_", "node_closed_", "connect_transport_")
 
+# Errors of one item of a multi-get, which has no status, that pass.
+_SHARD_AWAY = (
+    *_NODE_GONE,
+    "no_shard_available_",
+    "shard_not_found_",
+    "illegal_index_shard_state_",
+    "unavailable_shards_",
+    "receive_timeout_",
+    "circuit_breaking_",
+    "rejected_execution",
+)
+_SEVERAL = "has more than one ind"  # "index" or "indices"
+NEEDS_ROUTING = "routing_missing_exception"
+"""The error type for a document that is not found without its routing."""
+
 # The first is of Elasticsearch after a node came back, the second of OpenSearch without the node.
 _CONTEXT_GONE = ("search_context_missing", "no node found for id")
 
 
 class TooLarge(exceptions.StoreError):
     """The request was larger than the server accepts (413)."""
+
+
+class NotReached(exceptions.StoreUnavailable):
+    """The host name is unknown, or the connection was refused."""
+
+
+class SeveralIndices(exceptions.StoreError):
+    """The name is of an alias that has several indices by now."""
 
 
 class PointInTimeLost(exceptions.StoreError):
@@ -60,6 +83,20 @@ def error_of(status: int, body: Any, where: str) -> exceptions.EsdedupError:
             f" or after a long pause: {reason}"
         )
     return exceptions.StoreError(f"{where}: the server answered {status}: {reason}")
+
+
+def item_error(item: Mapping[str, Any], where: str) -> exceptions.EsdedupError | None:
+    """Return the error to raise for an item of a multi-get; None if it has none."""
+    if "error" not in item or item["error"].get("type") == NEEDS_ROUTING:
+        return None
+    reason = reason_of(item)
+    if "index_not_found" in reason:
+        return error_of(404, item, where)
+    if "security_exception" in reason:
+        return error_of(403, item, where)
+    if _SEVERAL in reason:
+        return SeveralIndices(f"{where}: {reason}")
+    return error_of(503 if any(each in reason for each in _SHARD_AWAY) else 400, item, where)
 
 
 def reason_of(body: Any) -> str:

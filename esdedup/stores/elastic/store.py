@@ -6,6 +6,7 @@ or a data stream, and for a document with a routing, only a search finds its ind
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import json
@@ -13,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from esdedup.exceptions import StoreError, UsageError
+from esdedup.exceptions import IndexNotFound, StoreError, UsageError
 from esdedup.models import (
     FIELD,
     WHOLE,
@@ -33,6 +34,7 @@ from esdedup.stores.base import KEPT
 from esdedup.stores.changes import CHANGED
 from esdedup.stores.elastic import indices
 from esdedup.stores.elastic.bulk import (
+    NO_WRITE_INDEX,
     Action,
     CreatesOnly,
     document_line,
@@ -41,8 +43,8 @@ from esdedup.stores.elastic.bulk import (
     lines_to_create,
     place_of,
 )
-from esdedup.stores.elastic.client import NEEDS_ROUTING, Cluster
-from esdedup.stores.elastic.errors import reason_of
+from esdedup.stores.elastic.client import Cluster
+from esdedup.stores.elastic.errors import NEEDS_ROUTING, SeveralIndices, reason_of
 from esdedup.stores.elastic.queries import (
     bucket_body,
     candidates_body,
@@ -60,7 +62,12 @@ from esdedup.stores.mapping import TOKEN_PATHS, IndexMeta, common_meta, index_ma
 
 _PAGE = 2_000
 _NO_TOKENS = {"excludes": TOKEN_PATHS}
-_MISSED = ("document_missing_exception", NEEDS_ROUTING, "not_found")
+_MISSED = (
+    "document_missing_exception",
+    NEEDS_ROUTING,
+    "not_found",
+    f"illegal_argument_exception: {NO_WRITE_INDEX}",
+)
 """Prefixes of the reasons of failures of documents that the id alone does not find."""
 _ABSENT = "there is no such document"
 
@@ -78,6 +85,8 @@ class ClusterStore:
         self.index = index
         self._path = indices.path_of(index)
         self._several: bool | None = None
+        # The ids that this store changed, and that searches may not see so; None for any.
+        self._unseen: set[str] | None = None
         self._creates_only = False
 
     @property
@@ -123,19 +132,24 @@ class ClusterStore:
         lines = [(each.id, document_line(each)) for each in documents]
         try:
             report = self._bulk(verb, lines, {})
-            return report if verb == "index" else self._with_lost_answers(report, dict(lines))
         except CreatesOnly:
             if verb == "create":
                 raise
             self._creates_only = True
             return self.write(documents)
+        if any(NO_WRITE_INDEX in each.reason for each in report.failures):
+            raise UsageError(
+                f"{self.where} is an alias of several indices, none of which is its write index:"
+                " name one of them, or give the alias a write index (is_write_index)"
+            )
+        return report if verb == "index" else self._with_lost_answers(report, dict(lines))
 
     def _with_lost_answers(self, report: WriteReport, lines: dict[str, bytes]) -> WriteReport:
         """Count documents as created that an earlier attempt created. lines: by id."""
         unsure = [each.id for each in report.failures if each.conflict and each.unsure]
         if not unsure:
             return report
-        stored = {one.document.id: one.document.source for one in self.hold(unsure)}
+        stored = {one.id: one.document.source for one in self.hold(unsure)}
         made = {id for id in unsure if id in stored and stored[id] == json.loads(lines[id])}
         failures = [each for each in report.failures if each.id not in made]
         return replace(report, created=report.created + len(made), failures=failures)
@@ -166,9 +180,8 @@ class ClusterStore:
             lines = [each for each in lines if each[0] in missed]
         if not lines:
             return report
-        self.refresh()
         found = self._search_held([id for id, _ in lines], False)
-        targets = {one.document.id: {**place_of(one), **options} for one in found}
+        targets = {one.id: {**place_of(one), **options} for one in found}
         report += self._bulk(verb, [each for each in lines if each[0] in targets], targets)
         absent = [Failure(id, _ABSENT) for id, _ in lines if id not in targets]
         return report + WriteReport(failures=absent)
@@ -181,60 +194,83 @@ class ClusterStore:
             Action(id, line({verb: {"_id": id, **options.get(id, {})}}) + rest)
             for id, rest in lines
         ]
+        self._unseen = None
         return self.cluster.bulk(actions, self.where, self._path)
 
     def get(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Document]:
         fields = _NO_TOKENS if paths is None else {"includes": paths, "excludes": TOKEN_PATHS}
-        return [one.document for one in self._read(ids, fields, self._is_several())]
+        return [one.document for one in self._read(ids, fields, refreshed=False)]
 
     def hold(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Held]:
-        fields = self._whole_source if paths is None else paths or False
-        by_search = self._is_several() or isinstance(fields, dict)
-        if by_search and ids:
-            self.refresh()
-        return self._read(ids, fields, by_search)
+        return self._read(ids, self._fields(paths))
 
     def hold_again(self, held: Sequence[Held], paths: list[str] | None = None) -> list[Held]:
-        if paths == KEPT:
-            fields = self._kept_source
-        else:
-            fields = self._whole_source if paths is None else paths or False
+        fields = self._fields(paths)
         if isinstance(fields, dict):
-            return self.hold([one.document.id for one in held])
+            return self._read([one.id for one in held], fields)
         return self._get([place_of(one) for one in held], fields)
 
-    def _read(self, ids: Sequence[str], fields: Any, by_search: bool) -> list[Held]:
-        """Return the documents that exist, in order. fields: of `_source`, as in a search."""
-        read = self._search_held if by_search else self._get_held
-        found: dict[str, Held] = {}
-        for first in range(0, len(ids), _PAGE):
-            some = read(ids[first : first + _PAGE], fields)
-            found |= {one.document.id: one for one in some}
-        return [found[id] for id in ids if id in found]
+    def _fields(self, paths: list[str] | None) -> Any:
+        """Return the `_source` to request: an object if only a search can."""
+        if paths not in (None, KEPT):
+            return paths or False
+        try:
+            return self._whole_source
+        except StoreError:
+            if paths is None:
+                raise
+            return KEPT
 
-    def _search_held(self, ids: Sequence[str], fields: Any) -> list[Held]:
-        """Documents of all indices behind the name, as searches see them."""
+    def _read(self, ids: Sequence[str], fields: Any, *, refreshed: bool = True) -> list[Held]:
+        """Return the documents that exist, in order.
+
+        fields: of `_source`. refreshed: a search, if it takes one, must see this store's writes.
+        """
+        found: list[Held] | None = None
+        by_search = isinstance(fields, dict) and refreshed
+        if not (by_search or self._is_several()):
+            try:
+                found = self._get_held(ids, fields)
+            except SeveralIndices:
+                # The alias got another index since.
+                self._several = True
+        if found is None:
+            found = self._search_held(ids, fields, refreshed=refreshed)
+        by_id = {one.id: one for one in found}
+        return [by_id[id] for id in ids if id in by_id]
+
+    def _search_held(
+        self, ids: Sequence[str], fields: Any, *, refreshed: bool = True
+    ) -> list[Held]:
+        """Return documents of all indices behind the name."""
+        if refreshed and ids and (self._unseen is None or not self._unseen.isdisjoint(ids)):
+            self.refresh()
         # Servers refuse empty ids.
         wanted = [id for id in ids if id]
-        body = scan_body({"ids": {"values": wanted}}, fields, _PAGE)
-        pages = self._pages({**body, "seq_no_primary_term": True}) if wanted else ()
-        return [held_of(hit) for hits in pages for hit in hits]
+        found: list[Held] = []
+        for first in range(0, len(wanted), _PAGE):
+            query = {"ids": {"values": wanted[first : first + _PAGE]}}
+            body = {**scan_body(query, fields, _PAGE), "seq_no_primary_term": True}
+            found += [
+                held_of(hit) for hits in self.cluster.matches(self._path, body) for hit in hits
+            ]
+        return found
 
     def _get_held(self, ids: Sequence[str], fields: Any) -> list[Held]:
         """Read documents of one index as they are now, before searches see them."""
         found = self._get([{"_id": id} for id in ids if id], fields, self._path)
-        missed = set(ids) - {one.document.id for one in found}
+        missed = set(ids) - {one.id for one in found}
         # Only a search finds a document with a routing, because its id does not name the shard.
-        routed = [place_of(one) for one in self._search_held(list(missed), False) if one.routing]
+        unrefreshed = self._search_held(list(missed), False, refreshed=False)
+        routed = [place_of(one) for one in unrefreshed if one.routing]
         return found + self._get(routed, fields, self._path)
 
     def _get(self, targets: Sequence[Mapping[str, Any]], fields: Any, path: str = "") -> list[Held]:
-        wanted = [{**target, "_source": fields} for target in targets]
-        return list(map(held_of, self.cluster.get_many({"docs": wanted}, path))) if wanted else []
-
-    def _pages(self, body: Mapping[str, Any]) -> Iterator[list[dict[str, Any]]]:
-        with self.cluster.point_in_time(self._path) as point:
-            yield from self.cluster.pages(point, body)
+        found: list[Held] = []
+        for first in range(0, len(targets), _PAGE):
+            wanted = [{**each, "_source": fields} for each in targets[first : first + _PAGE]]
+            found += map(held_of, self.cluster.get_many(wanted, path))
+        return found
 
     def candidates(self, queries: Sequence[CandidateQuery], limit: int) -> list[Candidates]:
         bodies = (candidates_body(query, limit) for query in queries)
@@ -242,29 +278,33 @@ class ClusterStore:
             return list(map(candidates_of, self.cluster.searches(self._path, bodies, self.where)))
 
     def change(self, changes: Sequence[Change]) -> WriteReport:
+        if self._unseen is not None:
+            self._unseen.update(change.held.id for change in changes)
         actions = [Action(str(row), lines_to_change(change)) for row, change in enumerate(changes)]
         report = self.cluster.bulk(actions, self.where)
         failures = []
         for each in report.failures:
             gone = each.reason.startswith(_MISSED)
-            id = changes[int(each.id)].held.document.id
+            id = changes[int(each.id)].held.id
             reason = CHANGED if each.conflict or gone else each.reason
             failures.append(Failure(id, reason, conflict=each.conflict or gone))
         return WriteReport(updated=report.created + report.updated, failures=failures)
 
     def restore(self, held: Sequence[Held]) -> WriteReport:
-        self.refresh()
-        # A create checks only the shard that it goes to.
-        ids = [one.document.id for one in held]
-        taken = {one.document.id for one in self._search_held(ids, False)}
+        # A create checks only the shard that it goes to. The id may just have been taken.
+        self._unseen = None
+        ids = [one.id for one in held]
+        taken = {one.id for one in self._search_held(ids, False)}
         failures = [Failure(id, "the id is taken", conflict=True) for id in ids if id in taken]
         names = {one.index: indices.takes_creates(self.cluster, one.index) for one in held}
         actions = [
-            Action(one.document.id, lines_to_create(one, names[one.index]))
+            Action(one.id, lines_to_create(one, names[one.index]))
             for one in held
-            if one.document.id not in taken
+            if one.id not in taken
         ]
-        return self.cluster.bulk(actions, self.where, self._path) + WriteReport(failures=failures)
+        report = self.cluster.bulk(actions, self.where, self._path)
+        self._unseen = None
+        return report + WriteReport(failures=failures)
 
     def scan(
         self,
@@ -280,7 +320,8 @@ class ClusterStore:
         if share.of > 1:
             # By sequence number a document stays in its share for every client.
             body["slice"] = {"field": "_seq_no", "id": share.number - 1, "max": share.of}
-        pages = self._pages(body) if point is None else self.cluster.pages(point, body)
+        cluster = self.cluster
+        pages = cluster.hits(self._path, body) if point is None else cluster.pages(point, body)
         yield from map(documents_of, pages)
 
     def open_point(self, keep_alive: str) -> str:
@@ -291,8 +332,10 @@ class ClusterStore:
         check_sample(count)
         body = scan_body(random_order(sketched(meta), seed), paths, min(count, _PAGE))
         body["sort"] = [{"_score": "desc"}, *body["sort"]]
-        hits = itertools.chain.from_iterable(self._pages(body))
-        return documents_of(itertools.islice(hits, count))
+        pages = self.cluster.hits(self._path, body)
+        with contextlib.closing(pages):
+            hits = itertools.islice(itertools.chain.from_iterable(pages), count)
+            return documents_of(hits)
 
     def bucket_sizes(self, key: str, tokens: Sequence[str], meta: IndexMeta) -> list[int]:
         bodies = (bucket_body(f"{meta.field}.{key}", token) for token in tokens)
@@ -309,31 +352,27 @@ class ClusterStore:
             raise UsageError(
                 f"{self.index!r} is changing its scheme: finish that first (esdedup switch)"
             )
-        said = {index: meta_of(mapping) for index, mapping in self._saying(meta).items()}
+        mappings = self._mappings()
+        if mappings is None:
+            raise IndexNotFound(f"there is no {self.where}")
+        if common_meta(mappings, self.index) != meta:
+            raise StoreError(f"{self.where} was changed by another client: try again")
         named = indices.resolve(self.cluster, self.index)
         if named.kind != "index":
             # Put the same template first: without the right to, nothing must change.
             renew_template(self.cluster, named, meta)
+        metas = {index: meta_of(mapping) for index, mapping in mappings.items()}
         indices.put_metas(
             self.cluster,
-            {index: (own, replace(own, stop=stop)) for index, own in said.items() if own},
+            {index: (own, replace(own, stop=stop)) for index, own in metas.items() if own},
         )
         if named.kind != "index" and (stored := self.meta()) is not None:
             # For the indices that are made next behind the name.
             renew_template(self.cluster, named, stored)
 
-    def _saying(self, meta: IndexMeta) -> dict[str, dict[str, Any]]:
-        """Return the mappings by index. Raises StoreError if their `IndexMeta` is not `meta`."""
-        _, answer = self.cluster.ask("GET", f"{self._path}/_mapping")
-        mappings = {index: found["mappings"] for index, found in answer.items()}
-        if common_meta(mappings, self.index) != meta:
-            raise StoreError(
-                f"index {self.index!r} was changed by another client at the same time: try again"
-            )
-        return mappings
-
     def refresh(self) -> None:
-        self.cluster.ask("POST", f"{self._path}/_refresh")
+        self.cluster.refresh(self._path)
+        self._unseen = set()
 
     def statistics(self, meta: IndexMeta) -> Statistics:
         documents = self.cluster.count(self._path)
@@ -343,7 +382,7 @@ class ClusterStore:
             self.cluster.count(self._path, sketched(meta)),
             self.cluster.count(self._path, other_scheme(meta)),
             answer["_all"]["primaries"]["store"]["size_in_bytes"],
-            self.cluster.client.product,
+            self.cluster.product,
         )
 
     def names(self) -> list[str]:
@@ -368,10 +407,10 @@ class ClusterStore:
         return ClusterStore(self.cluster, index)
 
     def close(self) -> None:
-        self.cluster.client.close()
+        self.cluster.close()
 
     def _mappings(self) -> dict[str, dict[str, Any]] | None:
-        """The mappings of the indices behind the name, or None if it does not exist."""
+        """Return the mappings of the indices behind the name, or None if it does not exist."""
         status, answer = self.cluster.ask("GET", f"{self._path}/_mapping", allowed=frozenset({404}))
         if status == 404 or not answer:
             return None
@@ -384,13 +423,6 @@ class ClusterStore:
         if self._several is None:
             self._mappings()
         return bool(self._several)
-
-    @functools.cached_property
-    def _kept_source(self) -> Any:
-        try:
-            return self._whole_source
-        except StoreError:
-            return KEPT
 
     @functools.cached_property
     def _whole_source(self) -> Any:

@@ -289,7 +289,7 @@ def test_vectors_that_a_server_hides_are_held_and_put_back(
 ) -> None:
     store = open_store()
     assert isinstance(store, ClusterStore)
-    elastic = store.cluster.client.product.startswith("Elasticsearch")
+    elastic = store.cluster.product.startswith("Elasticsearch")
     vector = {"type": "dense_vector", "dims": 2} if elastic else {"type": "float"}
     place.call("PUT", "", {"mappings": {"properties": {"of": {"properties": {"v": vector}}}}})
     store.create(META)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import esdedup
 from esdedup.models import CandidateQuery, Document
-from esdedup.stores import connect, open_cluster
+from esdedup.stores import Cluster, ClusterStore
 from esdedup.stores.base import Store
 from esdedup.stores.mapping import IndexMeta
 from tests.helpers.commands import Ran, run_command
@@ -99,7 +99,7 @@ WORKS: list[Callable[[Store], Any]] = [
 @pytest.fixture(scope="module")
 def store(proxy: Proxy) -> Iterator[Store]:
     proxy.answer_next(1, Answer(200, [JSON, ELASTIC], b"{}"))
-    made = open_cluster(esdedup.Connection((proxy.url,), retry_for=0), "documents")
+    made = ClusterStore(Cluster(esdedup.Connection((proxy.url,), retry_for=0)), "documents")
     yield made
     made.close()
 
@@ -123,8 +123,8 @@ def test_another_number_of_answers_than_of_searches(proxy: Proxy, store: Store) 
 
 def test_a_page_in_place_of_an_index(proxy: Proxy) -> None:
     proxy.answer_next(1, Answer(200, [JSON, ELASTIC], b"{}"))
-    cluster = connect(esdedup.Connection((proxy.url,), retry_for=0))
+    cluster = Cluster(esdedup.Connection((proxy.url,), retry_for=0))
     proxy.answer_next(1, Answer(200, [("Content-Type", "text/html")], PAGE))
     with pytest.raises(esdedup.StoreError, match=r"answer to GET /x is not a JSON object: <!doc"):
         cluster.ask("GET", "/x")
-    cluster.client.close()
+    cluster.close()

@@ -87,7 +87,7 @@ def test_a_document_that_is_found_takes_one_request(
 ) -> None:
     index.add([{"id": id, "text": "one two three"} for id in ROUTED])
     assert isinstance(index.store, ClusterStore)
-    client = index.store.cluster.client
+    client = index.store.cluster
     request, asked = client.request, []
 
     def counted(*arguments: Any, **options: Any) -> Any:
