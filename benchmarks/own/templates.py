@@ -45,8 +45,7 @@ from benchmarks.lib.measuring import Figures
 from benchmarks.peers import environments
 from benchmarks.peers.quality import INSIDE, settings_for
 from esdedup.pairing.union_find import join, singletons
-from esdedup.sketch.kinds.weights import inverse_document_frequency
-from esdedup.sketch.sketch import features_of, shingle_sets
+from esdedup.sketch.sketch import shingle_sets
 
 THRESHOLDS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
 SPLIT = (0.5, 0.6, 0.7, 0.8)
@@ -124,17 +123,13 @@ def by_esdedup(texts: Labelled, folder: Path) -> Iterator[Way]:
             chosen = functools.partial(grouped, index, method="components", threshold=least)
             yield f"esdedup, components, shingles {unit}:{size}", f"{least}", chosen
         index.close()
-    simhash = esdedup.Scheme([esdedup.SimHash()])
-    table = inverse_document_frequency([features_of(texts.texts, simhash, 2)])
-    weighted = esdedup.Scheme([esdedup.SimHash(table=table)])
-    for name, scheme in (("SimHash", simhash), ("SimHash with weights", weighted)):
-        index = indexed(texts, scheme, folder)
-        for most in (0, 1, 3, 7):
-            near = functools.partial(
-                grouped, index, method="components", sketch="simhash", distance=most
-            )
-            yield f"esdedup, components, {name}", f"{most} bits", near
-        index.close()
+    index = indexed(texts, esdedup.Scheme([esdedup.SimHash()]), folder)
+    for most in (0, 1, 3, 7):
+        near = functools.partial(
+            grouped, index, method="components", sketch="simhash", distance=most
+        )
+        yield "esdedup, components, SimHash", f"{most} bits", near
+    index.close()
 
 
 def by_peer(texts: Labelled, peer: str, folder: Path) -> Iterator[Way]:

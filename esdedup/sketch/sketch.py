@@ -21,7 +21,7 @@ import numpy as np
 from esdedup.sketch.kinds.base import Block, Probes, Sketch
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
-from esdedup.sketch.tokens import decode, encode, token_length, write_into
+from esdedup.sketch.tokens import decode, json_lists
 from esdedup.text.arrays import I64, U64, Mask, Ragged, blocks
 from esdedup.text.normalise import Normalisation, normalise
 from esdedup.text.shingles import distinct, shingle
@@ -33,7 +33,6 @@ processor's cache, and the C library keeps their memory for the next block. With
 it gave the memory back each time, and got it again page by page."""
 
 
-_DIGEST_LENGTH = 22
 _DIGEST = re.compile("[A-Za-z0-9_-]{22}")
 
 
@@ -133,11 +132,6 @@ def shingle_sets(texts: Sequence[str], scheme: Scheme) -> Ragged:
     return Ragged.joined([distinct(shingle(each, scheme.shingling.size)) for each in parts])
 
 
-def features_of(texts: Sequence[str], scheme: Scheme, size: int) -> Ragged:
-    """Return the hashes of the runs of `size` words of texts, with repeated ones."""
-    return shingle(_tokens(texts, scheme)[1], size)
-
-
 def text_digests(normalised: Iterable[str]) -> list[str]:
     """The digests of normalised texts: BLAKE2b of the UTF-8 bytes, 128 bits, in base64url.
 
@@ -189,17 +183,23 @@ def token_fields(sketches: Sketches, scheme: Scheme) -> list[dict[str, Any]]:
     A text without words has only its digest, indexed as `wordless`; others are found by their
     tokens.
     """
-    fields: list[dict[str, Any]] = [
-        {"scheme": scheme.id, "digest": digest} for digest in sketches.digests
-    ]
-    for row in np.flatnonzero(~sketches.filled).tolist():
-        fields[row]["wordless"] = sketches.digests[row]
+    return [json.loads(each) for each in token_json(sketches, scheme)]
+
+
+def token_json(sketches: Sketches, scheme: Scheme) -> list[str]:
+    """Return the values of `token_fields` as compact JSON."""
+    head = f'{{"scheme":"{scheme.id}","digest":"'
+    made = [f'{head}{each}","wordless":"{each}"}}' for each in sketches.digests]
     filled = np.flatnonzero(sketches.filled)
-    for each in scheme.sketches:
-        tokens = encode(each.token_values(sketches.values[each.name][filled]), each.bits)
-        for row, value in zip(filled.tolist(), tokens, strict=True):
-            fields[row][each.key] = value
-    return fields
+    lists = [
+        json_lists(each.token_values(sketches.values[each.name][filled]), each.bits)
+        for each in scheme.sketches
+    ]
+    names = [f'"{each.key}":' for each in scheme.sketches]
+    for row, *tokens in zip(filled.tolist(), *lists, strict=True):
+        parts = map(str.__add__, names, tokens)
+        made[row] = f'{head}{sketches.digests[row]}",{",".join(parts)}}}'
+    return made
 
 
 def stored_values(rows: Sequence[Any], of: Sketch) -> tuple[U64, Mask]:
@@ -214,40 +214,3 @@ def stored_values(rows: Sequence[Any], of: Sketch) -> tuple[U64, Mask]:
             found.append(decode([tokens], of.tokens, of.bits))
             whole[row] = True
     return of.stored_values(np.concatenate([np.empty((0, of.tokens), np.uint64), *found])), whole
-
-
-def token_json(sketches: Sketches, scheme: Scheme) -> list[str]:
-    """Return the values of `token_fields` as compact JSON, in a fifth of the time.
-
-    All documents with shingles have JSON of one form, which `token_fields` of the first one shows.
-    Their tokens are written into copies of it side by side.
-    """
-    filled = np.flatnonzero(sketches.filled)
-    others = np.flatnonzero(~sketches.filled)
-    empty = token_fields(sketches.of(others), scheme)
-    (form,) = token_fields(sketches.of(filled[:1]), scheme) or [{}]
-    template = _compact(form).encode("ascii")
-    text = np.empty((filled.size, len(template)), np.uint8)
-    text[:] = np.frombuffer(template, np.uint8)
-    chosen = sketches.of(filled)
-    if form:
-        start = template.index(b'"digest":"') + len('"digest":"')
-        written = np.frombuffer("".join(chosen.digests).encode("ascii"), np.uint8)
-        text[:, start : start + _DIGEST_LENGTH] = written.reshape(filled.size, -1)
-        for each in scheme.sketches:
-            # Behind the name, a bracket and a quote.
-            start = template.index(f'"{each.key}":'.encode()) + len(each.key) + 5
-            width = token_length(each.tokens, each.bits)
-            shape, strides = (filled.size, each.tokens, width), (len(template), width + 3, 1)
-            into = np.ndarray(shape, np.uint8, text, start, strides)
-            write_into(into, each.token_values(chosen.values[each.name]), each.bits)
-    whole, width = text.tobytes().decode("ascii"), len(template)
-    made = np.empty(len(sketches), np.object_)
-    made[filled] = [whole[at : at + width] for at in range(0, len(whole), width)]
-    made[others] = [_compact(each) for each in empty]
-    found: list[str] = made.tolist()
-    return found
-
-
-def _compact(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"))

@@ -57,6 +57,16 @@ def encode_at(values: U64, positions: I64, count: int, bits: int) -> list[list[s
     return strings
 
 
+def json_lists(values: U64, bits: int) -> list[str]:
+    """Return the tokens of each row of values, shape (n, count), as a JSON array of strings."""
+    n, count = values.shape
+    text = np.empty((n, count, token_length(count, bits) + 3), np.uint8)
+    text[..., 0], text[..., -2:] = ord('"'), np.frombuffer(b'",', np.uint8)
+    write_into(text[..., 1:-2], values, bits)
+    whole, width = text.tobytes().decode("ascii"), text[0].size if n else 1
+    return [f"[{whole[at : at + width - 1]}]" for at in range(0, len(whole), width)]
+
+
 def write_into(text: NDArray[np.uint8], values: U64, bits: int) -> None:
     """Write what `encode` returns in ASCII: values, shape (n, count), into (n, count, width)."""
     lead, positions = _form(values.shape[1], bits)[0], np.arange(values.shape[1])
@@ -80,20 +90,14 @@ def decode(tokens: Sequence[Sequence[str]], count: int, bits: int) -> U64:
 
     Raises ValueError unless a row has one token of this form for each position.
     """
-    lead, digits = _form(count, bits)
-    width = lead + digits
-    flat = "".join(map("".join, tokens)).encode("ascii", "replace")
-    if len(flat) != len(tokens) * count * width or any(len(row) != count for row in tokens):
-        raise ValueError(f"a document has not {count} tokens of {width} characters")
-    characters = _VALUES[np.frombuffer(flat, np.uint8)].reshape(len(tokens), count, width)
-    if (characters > 63).any():
-        raise ValueError("a token has a character outside the alphabet")
-    numbers = _number(characters[:, :, lead:])
-    positions = _number(characters[:, :, :lead])
-    order = np.argsort(positions, axis=1)
-    if (np.take_along_axis(positions, order, 1) != np.arange(count, dtype=np.uint64)).any():
-        raise ValueError("a document lacks the token of a position")
-    return np.take_along_axis(numbers, order, 1)
+    if any(len(row) != count for row in tokens):
+        raise ValueError(f"a document has not {count} tokens")
+    flat = [token for row in tokens for token in row]
+    positions, values = decode_tokens(flat, count, bits)
+    order = np.argsort(positions.reshape(-1, count), axis=1)
+    if (np.take_along_axis(positions.reshape(-1, count), order, 1) != np.arange(count)).any():
+        raise ValueError("a document has no token of a position")
+    return np.take_along_axis(values.reshape(-1, count), order, 1)
 
 
 def decode_tokens(tokens: Sequence[str], count: int, bits: int) -> tuple[I64, U64]:
@@ -102,15 +106,19 @@ def decode_tokens(tokens: Sequence[str], count: int, bits: int) -> tuple[I64, U6
     Raises ValueError for a token that is not of this form, naming it.
     """
     lead, width = _form(count, bits)[0], token_length(count, bits)
-    wrong = [token for token in tokens if len(token) != width or not set(token) <= set(ALPHABET)]
-    if wrong:
-        raise ValueError(f"{wrong[0]!r} is not a token of {width} characters")
-    flat = np.frombuffer("".join(tokens).encode("ascii"), np.uint8)
-    digits = _VALUES[flat].reshape(len(tokens), width)
+    lengths = {len(token) for token in tokens}
+    flat = "".join(tokens).encode("ascii", "replace")
+    if lengths - {width}:
+        wrong = next(token for token in tokens if len(token) != width)
+        raise ValueError(f"{wrong!r} is not a token of {width} characters")
+    digits = _VALUES[np.frombuffer(flat, np.uint8)].reshape(len(tokens), width)
     positions, values = _number(digits[:, :lead]), _number(digits[:, lead:])
-    beyond = np.flatnonzero((positions >= np.uint64(count)) | (values >> np.uint64(bits) > 0))
-    if beyond.size:
-        raise ValueError(f"{tokens[beyond[0]]!r} is beyond {count} positions of {bits} bits")
+    beyond = (positions >= np.uint64(count)) | (values >> np.uint64(bits) > 0)
+    wrong_rows = np.flatnonzero((digits > 63).any(axis=1) | beyond)
+    if wrong_rows.size:
+        raise ValueError(
+            f"{tokens[wrong_rows[0]]!r} is not a token of {count} positions of {bits} bits"
+        )
     return positions.astype(np.int64), values
 
 

@@ -6,7 +6,6 @@ import io
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -278,43 +277,3 @@ TOPICS = [
     "考古学家", "咖啡豆", "灯塔", "蝴蝶标本", "机器人", "葡萄酒", "高速公路", "图书馆",
     "望远镜", "豆腐", "马拉松", "潜水艇", "雪崩", "陶瓷", "直升机", "沙漠", "股票", "芭蕾舞",
 ]  # fmt: skip
-
-
-def notices() -> list[str]:
-    """Chinese texts of three topics each, all with the same ending, and a near-duplicate of one."""
-    texts = [
-        f"{TOPICS[a]}{TOPICS[(a + b) % 26]}{TOPICS[(a + b * b + 3) % 26]}{BOILERPLATE}"
-        for a in range(26)
-        for b in (1, 5, 9)
-    ]
-    return [*texts, texts[40].replace("任何", "")]
-
-
-def distances(scheme: Any, texts: list[str], file: Path) -> set[tuple[int, int]]:
-    with esdedup.open(file, scheme=esdedup.Scheme.from_json(scheme)) as index:
-        index.add({"id": str(at), "text": text} for at, text in enumerate(texts))
-        found = index.pairs(sketch="simhash", distance=7)
-        return {(int(pair.left), int(pair.right)) for pair in found}
-
-
-def test_weights_from_files_make_boilerplate_count_less(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("jieba")
-    monkeypatch.chdir(tmp_path)
-    texts = notices()
-    lines = (json.dumps({"正文": text}) for text in texts)
-    Path("notices.jsonl").write_text("\n".join(lines), "utf-8")
-    jieba = ("scheme", "--shingle", "jieba:1", "--features", "1")
-    (plain,) = run_command(*jieba).json
-    (weighted,) = run_command(*jieba, "--idf-from", "notices.jsonl", "--text-field", "正文").json
-    simhash = esdedup.Scheme.from_json(weighted).sketch("simhash")
-    assert isinstance(simhash, esdedup.SimHash)
-    assert simhash.table is not None
-    # What is in every document weighs 1; what is in few of 79, several times that.
-    assert simhash.table.weights.min() == 256
-    assert simhash.table.weights.max() > 3 * 256
-    without = distances(plain, texts, tmp_path / "plain.db")
-    found = distances(weighted, texts, tmp_path / "weighted.db")
-    assert {(40, 78)} <= found & without
-    assert len(found) < len(without) / 2

@@ -270,7 +270,6 @@ def test_schemes(folder: Path) -> None:
         "segments": ["--segments", "8x8", "--stop-words", "stop.txt"],
         "wide": ["--segments", "4x32", "--features", "1"],
         "two": ["--segments", "2x32"],
-        "idf": ["--idf-from", "articles.jsonl"],
     }
     ids = set()
     for name, options in variants.items():

@@ -176,7 +176,6 @@ def test_one_of_several_fields_may_be_misspelt() -> None:
         "pairs -",
         "similar --file -",
         "similar --batch -",
-        "scheme --idf-from -",
         "dedup --apply --action delete",
     ],
 )

@@ -76,8 +76,6 @@ def test_encodings(encoding: str, text: str, told: str) -> None:
         found = run_command("similar", *more, "--encoding", encoding, "--json")
         assert found.status == 0, found.err
         assert found.json[0]["matches"][0]["similarity"] == 1.0
-    counted = run_command("scheme", "--idf-from", "a.jsonl", "--encoding", encoding)
-    assert (counted.status, counted.err) == (0, "")
 
 
 def test_text_that_is_not_valid_in_its_encoding_is_left_out() -> None:

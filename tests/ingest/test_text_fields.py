@@ -80,8 +80,6 @@ def test_files_without_an_index() -> None:
     assert pairs(ran) == EQUAL
     assert "'body' is a list without text" in ran.err
     assert "'title' is a list without text" in ran.err
-    made = ("--idf-from", "documents.jsonl", *OPTIONS)
-    assert "2 records without a text" in run("scheme", *made).err
 
 
 @pytest.mark.parametrize("name", ["", "esdedup.digest", "body"])

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +14,6 @@ from esdedup.analysis.sampling import Sampled, sample_neighbours
 from esdedup.analysis.to_json import to_json
 from esdedup.analysis.tuning import Choice, choices, meeting, unrelated
 from esdedup.arguments import setting
-from esdedup.cli.files import named_files
 from esdedup.cli.options import Target, as_json, scheme_in
 from esdedup.cli.output import (
     Kind,
@@ -31,22 +27,17 @@ from esdedup.cli.output import (
 )
 from esdedup.exceptions import UsageError
 from esdedup.models import MOST_SAMPLED
-from esdedup.records.files import Record, read_records
 from esdedup.sketch.banding import bands_needed
 from esdedup.sketch.kinds.bands import MOST_PERMUTATIONS
 from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.kinds.segments import parse_segments
 from esdedup.sketch.kinds.signature import Signature
 from esdedup.sketch.kinds.simhash import SimHash
-from esdedup.sketch.kinds.weights import inverse_document_frequency
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme
-from esdedup.sketch.sketch import features_of
-from esdedup.stores.fields import quoted, text_at
 from esdedup.text.normalise import normalise
 from esdedup.text.shingles import Shingling
 
-_CORPUS_BATCH = 2_000
 _BINS = 50
 _PERCENT_A_BLOCK = 6.25
 
@@ -81,14 +72,7 @@ def scheme_command(
     segments: str | None = setting(
         None, "SimHash segments x bits: 4x16, 2x32, 4x32.", show_default="4x16"
     ),
-    idf_from: list[str] | None = setting(
-        None, "Weigh SimHash features by their document frequencies in these files."
-    ),
     features: int | None = setting(None, "Size of SimHash features.", rare=True, show_default="2"),
-    text_field: list[str] | None = setting(
-        None, "Field of the --idf-from files with the text; may be repeated.", rare=True
-    ),
-    encoding: str | None = setting(None, "Encoding of these files.", rare=True),
     bands: int | None = setting(None, "Number of bands; requires --rows.", rare=True),
     rows: int | None = setting(
         None, "Rows of a band.", rare=True, show_default="the most that reach the recall"
@@ -128,10 +112,6 @@ def scheme_command(
         fingerprint = replace(fingerprint, size=size, segments=pieces)
     if features is not None:
         fingerprint = replace(fingerprint, feature_size=features)
-    if idf_from:
-        texts = _texts(idf_from, text_field or ["text"], encoding)
-        counted = (features_of(batch, base, fingerprint.feature_size) for batch in texts)
-        fingerprint = replace(fingerprint, table=inverse_document_frequency(counted))
     sketches: dict[str, Sketch] = {each.name: each for each in base.sketches}
     if signature:
         sketches["signature"] = Signature(signature)
@@ -186,21 +166,6 @@ def _shingling(shingle: str | None, stop_words: Path | None, base: Scheme) -> Sh
         raise UsageError(f"{stop_words}: {getattr(error, 'strerror', None) or error}") from error
     words = normalise([line.strip() for line in lines if line.strip()], base.normalisation)
     return replace(changed, stop_words=tuple(words))
-
-
-def _texts(files: list[str], text_fields: list[str], encoding: str | None) -> Iterator[list[str]]:
-    """Yield the texts of files in batches. Records without a text are counted and skipped."""
-    skipped = 0
-    files = named_files(files, encoding=encoding)
-    read = partial(read_records, encoding=encoding, columns=text_fields)
-    records = itertools.chain.from_iterable(map(read, files))
-    while batch := list(itertools.islice(records, _CORPUS_BATCH)):
-        found = [text_at(each.source, text_fields) for each in batch if isinstance(each, Record)]
-        texts = [text for text in found if text is not None]
-        skipped += len(batch) - len(texts)
-        yield texts
-    if skipped:
-        message(f"{skipped} records without a text in {quoted(text_fields)} were skipped")
 
 
 def _sampled(target: Target, count: int) -> tuple[Scheme, Sampled]:

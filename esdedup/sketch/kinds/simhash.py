@@ -4,8 +4,8 @@ Charikar, "Similarity estimation techniques from rounding algorithms", STOC 2002
 applied to documents: Manku, Jain, Das Sarma, "Detecting near-duplicates for web crawling",
 WWW 2007, section 2.
 
-Bit i of a fingerprint is 1 if the features whose hash has bit i set weigh more than half of all.
-Weights are whole numbers and sums are exact, so a fingerprint is the same on every machine.
+Bit i of a fingerprint is 1 if more than half of the features have bit i set in their hash. Counts
+are exact, so a fingerprint is the same on every machine.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import numpy as np
 from esdedup.exceptions import UsageError
 from esdedup.sketch.kinds.base import Block
 from esdedup.sketch.kinds.segments import Segmented
-from esdedup.sketch.kinds.weights import FeatureWeights
 from esdedup.text.arrays import I64, U64, Ragged, offsets_of, ranges
 from esdedup.text.hashing import PRIME64_1, avalanche
 from esdedup.text.shingles import distinct, shingle
@@ -41,7 +40,6 @@ class SimHash(Segmented):
     segments: pieces that a fingerprint is cut into, each a token.
     feature_size: words or characters of a feature; features are shingles of this size.
     weighting: "tf" counts each occurrence of a feature, "binary" each feature once.
-    table: weights of features, multiplied with these counts; None for 1 each.
     Raises UsageError for values out of range.
     """
 
@@ -49,7 +47,6 @@ class SimHash(Segmented):
     segments: int = 4
     feature_size: int = 2
     weighting: Weighting = "tf"
-    table: FeatureWeights | None = None
 
     kind = "simhash"
 
@@ -68,32 +65,26 @@ class SimHash(Segmented):
         return fingerprints(shingle(block.words, self.feature_size), self)
 
     def to_json(self) -> dict[str, Any]:
-        return {**super().to_json(), "table": self.table and self.table.to_json()}
+        # The ids of schemes cover this name, which once held weights of features.
+        return {**super().to_json(), "table": None}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
-        table = document.get("table")
-        if table is not None:
-            try:
-                table = FeatureWeights.from_json(table)
-            except (KeyError, TypeError, ValueError) as error:
-                raise UsageError(f"a scheme's {cls.kind}.table: {error}") from error
-        return super().from_json({**document, "table": table})
+        if document.get("table") is not None:
+            raise UsageError(f"a scheme's {cls.kind}.table: weights of features are not supported")
+        return super().from_json({k: v for k, v in document.items() if k != "table"})
 
 
 def fingerprints(features: Ragged, simhash: SimHash) -> U64:
-    """Fingerprints, shape (rows, bits // 64), high words first; 0 if all features weigh nothing."""
+    """Fingerprints, shape (rows, bits // 64), high words first; 0 without features."""
     if simhash.weighting == "binary":
         features = distinct(features)
     words, hashes = [], features.hashes
     for word in range(simhash.width):
         if word:
             hashes = avalanche(features.hashes * PRIME64_1 + np.uint64(word))
-        if simhash.table is None:
-            ones, total = _count_bits(hashes, features), features.counts
-        else:
-            ones, total = _weigh_bits(hashes, features, simhash.table.of(features.hashes))
-        packed = np.packbits(2 * ones > total[:, None], axis=1, bitorder="little")
+        ones = _count_bits(hashes, features)
+        packed = np.packbits(2 * ones > features.counts[:, None], axis=1, bitorder="little")
         words.append(packed.view("<u8")[:, 0].astype(np.uint64))
     return np.stack(words, axis=1)
 
@@ -117,17 +108,3 @@ def _count_bits(hashes: U64, features: Ragged) -> I64:
     by_piece = counters.view(np.uint8).astype(np.int64)
     ones[filled] = np.add.reduceat(by_piece, first_piece, axis=0)
     return ones
-
-
-def _weigh_bits(hashes: U64, features: Ragged, weights: I64) -> tuple[I64, I64]:
-    """The weight of each bit, shape (rows, 64), and of each row, shape (rows,)."""
-    ones = np.zeros((len(features), 64), np.int64)
-    total = np.zeros(len(features), np.int64)
-    filled = np.flatnonzero(features.counts)
-    if filled.size:
-        octets = hashes.astype("<u8").view(np.uint8).reshape(-1, 8)
-        set_bits = np.unpackbits(octets, axis=1, bitorder="little")
-        starts = features.offsets[filled]
-        ones[filled] = np.add.reduceat(set_bits * weights[:, None], starts, axis=0)
-        total[filled] = np.add.reduceat(weights, starts)
-    return ones, total

@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import random
-from collections import Counter
 from fractions import Fraction
 from pathlib import Path
 
@@ -23,15 +21,14 @@ from esdedup.sketch.banding import (
     expected_recall,
     least_bands,
 )
-from esdedup.sketch.kinds.bands import band_hashes, estimate_jaccard, signatures
+from esdedup.sketch.kinds.bands import estimate_jaccard, signatures
 from esdedup.sketch.kinds.minhash import MinHash
 from esdedup.sketch.kinds.segments import parse_segments
 from esdedup.sketch.kinds.signature import Signature
 from esdedup.sketch.kinds.simhash import SimHash, fingerprints
-from esdedup.sketch.kinds.weights import FeatureWeights, inverse_document_frequency
 from esdedup.sketch.scheme import Scheme
-from esdedup.sketch.sketch import shingle_sets, sketch, token_fields, token_json
-from esdedup.sketch.tokens import ALPHABET, decode, decode_tokens, encode, token_length
+from esdedup.sketch.sketch import shingle_sets, sketch, token_fields
+from esdedup.sketch.tokens import ALPHABET, decode, decode_tokens, encode, json_lists, token_length
 from esdedup.stores.mapping import IndexMeta, index_mapping, meta_of
 from esdedup.text.arrays import Ragged, offsets_of
 from esdedup.text.characters import IGNORED, character_classes
@@ -119,13 +116,6 @@ def test_words_of_mixed_scripts_and_marks(texts: list[str]) -> None:
         assert got[row].tolist() == expected, text
 
 
-def test_words_of_every_script() -> None:
-    assert reference.words("ab中c de") == ["ab", "中", "c", "de"]
-    for text in SCRIPTS:
-        expected = [reference.token_hash(word, 0) for word in reference.words(text)]
-        assert tokenise([text], Shingling(), 0)[0].tolist() == expected, text
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -166,11 +156,11 @@ def test_signatures_are_those_of_the_reference(rows: list[list[int]]) -> None:
     assert signatures(ragged(rows), 3, 5).tolist() == got[:, :3].tolist()
 
 
-@pytest.mark.parametrize("longest", [3, 32])
-@pytest.mark.parametrize("long_ones", [0, 5, 200])
+@pytest.mark.parametrize("longest", [0, 3, 16])
+@pytest.mark.parametrize("long_ones", [0, 200])
 def test_a_signature_does_not_depend_on_its_neighbours(longest: int, long_ones: int) -> None:
     rng = np.random.default_rng(longest + long_ones)
-    counts = np.append(rng.integers(0, longest + 1, 600), rng.integers(33, 300, long_ones))
+    counts = np.append(rng.integers(0, longest + 1, 600), rng.integers(17, 300, long_ones))
     rng.shuffle(counts)
     offsets = offsets_of(counts)
     rows = Ragged(rng.integers(0, 2**64, int(offsets[-1]), np.uint64), offsets)
@@ -181,13 +171,8 @@ def test_a_signature_does_not_depend_on_its_neighbours(longest: int, long_ones: 
     assert got.tolist() == np.concatenate(alone).tolist()
 
 
-def test_signatures_of_many_empty_rows() -> None:
-    made = signatures(ragged([[]] * 300), 4, 1)
-    assert made.tolist() == [[2**32 - 1] * 4] * 300
-
-
-@pytest.mark.parametrize("union", [5, 10, 20, 50, 500])
-@pytest.mark.parametrize("similarity", [0.2, 0.4, 0.6, 0.8])
+@pytest.mark.parametrize("union", [5, 20, 500])
+@pytest.mark.parametrize("similarity", [0.2, 0.6])
 def test_the_estimate_errs_as_little_as_it_can(union: int, similarity: float) -> None:
     k, pairs = 128, 3000
     rng = np.random.default_rng(union)
@@ -214,23 +199,17 @@ def test_banding_reaches_the_recall_with_the_most_rows(swaps: int) -> None:
         choose_banding(0.1, 0.99, 16)
 
 
-@pytest.mark.parametrize("threshold", [0.5, 0.8, 0.9])
-def test_a_scheme_for_a_threshold_has_the_banding_of_its_recall(threshold: float) -> None:
-    scheme = Scheme.for_threshold(threshold)
-    bands = scheme.banded
-    assert (bands.bands, bands.rows) == choose_banding(threshold, 0.99, 128)
-    assert expected_recall(threshold, bands.bands, bands.rows, 1, 1) >= 0.99
-    assert bands.bands < 0.8 * Scheme.for_threshold(threshold, swaps=0).banded.bands
-    assert scheme == Scheme([bands, SimHash()])
-
-
-def test_a_scheme_for_a_threshold_takes_all_other_parameters() -> None:
-    shingling, bands = Shingling("char", 4), choose_banding(0.8, 0.9, 64)
+def test_a_scheme_for_a_threshold() -> None:
+    bands = Scheme.for_threshold(0.8).banded
+    assert Scheme.for_threshold(0.8) == Scheme([bands, SimHash()])
+    assert expected_recall(0.8, bands.bands, bands.rows, 1, 1) >= 0.99
+    assert bands.bands < 0.8 * Scheme.for_threshold(0.8, swaps=0).banded.bands
+    shingling, layout = Shingling("char", 4), choose_banding(0.8, 0.9, 64)
     scheme = Scheme.for_threshold(
         0.8, recall=0.9, permutations=64, token_bits=36, sketches=[Signature(8)],
         shingling=shingling, seed=7,
     )  # fmt: skip
-    made = [MinHash(64, *bands, token_bits=36), Signature(8)]
+    made = [MinHash(64, *layout, token_bits=36), Signature(8)]
     assert scheme == Scheme(made, shingling=shingling, seed=7)
     for threshold, recall in ((1.5, 0.99), (0.5, 1.0)):
         with pytest.raises(UsageError, match="between 0 and 1"):
@@ -249,47 +228,6 @@ def test_fingerprints_are_those_of_the_reference(rows: list[list[int]], times: i
     assert got[:, 0].tolist() == [reference.fingerprint(row) for row in long]
     binary = fingerprints(ragged(long), SimHash(weighting="binary"))
     assert binary[:, 0].tolist() == [reference.fingerprint(sorted(set(row))) for row in rows]
-
-
-def test_weighted_fingerprints() -> None:
-    rng = np.random.default_rng(2)
-    row = rng.integers(0, 2**64, 40, dtype=np.uint64).tolist()
-    table = table_of({row[0]: 9.5, row[1]: 0.0})
-    weights = [2432, 0, *[256] * 38]
-    got = fingerprints(ragged([row]), SimHash(table=table))
-    assert got[0, 0] == reference.fingerprint(row, weights)
-    texts = [row[: 1 + (number < 10) + (number < 1)] for number in range(100)]
-    idf = inverse_document_frequency(map(ragged, (texts[:7], texts[7:])), limit=2)
-    assert idf.of(np.array(row[:4], np.uint64)).tolist() == [
-        256, round(256 * (np.log(101 / 11) + 1)), *[round(256 * (np.log(101 / 2) + 1))] * 2
-    ]  # fmt: skip
-
-
-@given(
-    st.lists(st.lists(st.integers(1, 40), max_size=8), min_size=1, max_size=60),
-    st.integers(1, 20),
-    st.randoms(),
-)
-def test_document_frequencies_do_not_depend_on_the_order(
-    rows: list[list[int]], size: int, order: random.Random
-) -> None:
-    wanted = Counter(feature for row in rows for feature in set(row))
-    for _ in range(2):
-        some = (rows[first : first + size] for first in range(0, len(rows), size))
-        table = inverse_document_frequency(map(ragged, some))
-        weights = dict(zip(table.hashes.tolist(), table.weights.tolist(), strict=True))
-        assert weights == {
-            feature: round(256 * (math.log((1 + len(rows)) / (1 + count)) + 1))
-            for feature, count in wanted.items()
-        }
-        order.shuffle(rows)
-
-
-def table_of(weights: dict[int, float]) -> FeatureWeights:
-    """The weights of features, and 1 for all others."""
-    hashes = np.array(sorted(weights), np.uint64)
-    fixed = [round(256 * weights[each]) for each in hashes.tolist()]
-    return FeatureWeights(hashes, np.array(fixed, np.uint16), 256)
 
 
 @pytest.mark.parametrize(
@@ -334,49 +272,39 @@ def test_tokens_round_trip_and_sort_as_their_numbers(count: int, bits: int, seed
     rng = np.random.default_rng(seed)
     values = rng.integers(0, 2**bits, (3, count), dtype=np.uint64)
     tokens = encode(values, bits)
+    assert [json.loads(each) for each in json_lists(values, bits)] == tokens
     assert decode([row[::-1] for row in tokens], count, bits).tolist() == values.tolist()
     assert {len(token) for row in tokens for token in row} == {token_length(count, bits)}
-    assert all(row == sorted(row) for row in tokens)
-    assert (
-        len({token for row in tokens for token in row[:1]} & {t for r in tokens for t in r[1:]})
-        == 0
-    )
-
-
-@given(st.integers(1, 70), st.sampled_from([12, 16, 36, 60]), st.integers(0, 2**32))
-def test_single_tokens_round_trip(count: int, bits: int, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    values = rng.integers(0, 2**bits, (2, count), dtype=np.uint64)
-    order = rng.permutation(2 * count)
-    tokens = [encode(values, bits)[at // count][at % count] for at in order.tolist()]
-    positions, found = decode_tokens(tokens, count, bits)
+    assert all(row == sorted(row) and len({*row}) == count for row in tokens)
+    order = rng.permutation(3 * count)
+    flat = [token for row in tokens for token in row]
+    positions, found = decode_tokens([flat[at] for at in order.tolist()], count, bits)
     assert positions.tolist() == (order % count).tolist()
     assert found.tolist() == values.ravel()[order].tolist()
 
 
-def test_what_is_no_single_token() -> None:
+def test_what_is_no_token() -> None:
     assert [part.tolist() for part in decode_tokens([], 23, 30)] == [[], []]
     for broken in ("", "N", ".....", ".......", ".1234~", ".1234é", ".1234\n", "z.....", "N....."):
-        with pytest.raises(ValueError, match=r"is not a token|is beyond"):
+        with pytest.raises(ValueError, match="is not a token"):
             decode_tokens([".12345", broken], 23, 30)
-    with pytest.raises(ValueError, match="is beyond 4 positions of 16 bits"):
+    with pytest.raises(ValueError, match=r"'.zzz' is not a token of 4 positions of 16 bits"):
         decode_tokens([".zzz"], 4, 16)
-
-
-def test_a_token_of_36_bits_has_seven_characters() -> None:
-    assert token_length(23, 36) == 7
-    assert sorted(ALPHABET) == list(ALPHABET)
-    for broken in ([["...."]], [[".......", "......."]], [["!......", "0......"]]):
+    for rows in ([["...."]], [[".......", "......."]], [["!......", "0......"]]):
         with pytest.raises(ValueError, match="token"):
-            decode(broken, 2, 36)
+            decode(rows, 2, 36)
+    assert sorted(ALPHABET) == list(ALPHABET)
 
 
 @given(st.lists(st.lists(st.integers(0, 15), max_size=8), min_size=2, max_size=6))
 def test_jaccard_is_that_of_sets(rows: list[list[int]]) -> None:
     pairs = list(itertools.combinations(range(len(rows)), 2))
     left, right = (np.array(side) for side in zip(*pairs, strict=True))
-    got = jaccard(distinct(ragged(rows)), left, right)
+    sets = distinct(ragged(rows))
+    got = jaccard(sets, left, right)
     assert got.tolist() == [reference.jaccard(set(rows[a]), set(rows[b])) for a, b in pairs]
+    first = [value for (a, _), value in zip(pairs, got.tolist(), strict=True) if a == 0]
+    assert jaccard_with(sets[0], sets)[1:].tolist() == first
 
 
 def test_jaccard_across_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -386,7 +314,6 @@ def test_jaccard_across_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def schemes() -> dict[str, Scheme]:
     """The schemes of the golden vectors. "23 bands" was the default once."""
-    table = table_of({3: 2.0, 1: 0.5})
     return {
         "default": Scheme([MinHash(bands=23), SimHash()]),
         "36 bits": Scheme([MinHash(bands=23, token_bits=36), SimHash()]),
@@ -398,7 +325,6 @@ def schemes() -> dict[str, Scheme]:
             Normalisation("NFC", False),
             Shingling("word", 2, ("the", "的")),
         ),
-        "weights": Scheme([SimHash(table=table)]),
         "signature": Scheme([MinHash(bands=23), Signature(16)]),
     }
 
@@ -436,15 +362,6 @@ def test_the_default_scheme_has_the_first_golden_tokens() -> None:
     for field, golden in zip(fields, GOLDEN["default"]["fields"], strict=True):
         assert field.get("minhash", []) == golden.get("minhash", [])[:12]
         assert field.get("simhash") == golden.get("simhash")
-
-
-@pytest.mark.parametrize("name", schemes())
-@given(texts=st.lists(st.sampled_from(["", "!?"]) | st.text(max_size=30), max_size=6))
-def test_tokens_as_json_are_the_tokens(name: str, texts: list[str]) -> None:
-    scheme = schemes()[name]
-    sketches = sketch(texts, scheme)
-    expected = [json.dumps(each, separators=(",", ":")) for each in token_fields(sketches, scheme)]
-    assert token_json(sketches, scheme) == expected
 
 
 @pytest.mark.parametrize("name", schemes())
@@ -596,39 +513,3 @@ def pairs_alike(similarity: float, pairs: int) -> tuple[list[str], list[str]]:
         left.append(" ".join(made[: shared + only]))
         right.append(" ".join(made[:shared] + made[shared + only :]))
     return left, right
-
-
-@pytest.mark.parametrize(("bands", "rows"), [(23, 3), (20, 5)])
-@pytest.mark.parametrize("similarity", [0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95])
-def test_recall_is_that_of_the_s_curve(bands: int, rows: int, similarity: float) -> None:
-    """Texts of distinct words, shingled one by one, have the similarity that they are made for."""
-    left, right = pairs_alike(similarity, pairs := 1_500)
-    scheme = Scheme([MinHash(128, bands, rows)], shingling=Shingling("word", 1))
-    rows_of = np.arange(pairs)
-    sets = shingle_sets(left + right, scheme)
-    assert set(jaccard(sets, rows_of, rows_of + pairs).tolist()) == {similarity}
-    hashes = sketch(left + right, scheme).values["minhash"]
-    met = int((hashes[:pairs] == hashes[pairs:]).any(axis=1).sum())
-    expected = candidate_probability(similarity, bands, rows)
-    # The 99% interval of the binomial distribution, by its normal approximation, and one pair.
-    slack = 2.576 * np.sqrt(pairs * expected * (1 - expected)) + 1
-    assert abs(met - pairs * expected) <= slack
-
-
-def test_signature_bands_depend_on_their_rows_only() -> None:
-    rng = np.random.default_rng(0)
-    signature = rng.integers(0, 2**32, (2, 12), dtype=np.uint32)
-    signature[1, :3] = signature[0, :3]
-    hashes = band_hashes(signature, 4, 3, 36)
-    assert (hashes[0] == hashes[1]).tolist() == [True, False, False, False]
-    assert int(hashes.max()) < 2**36
-
-
-@given(st.lists(st.sets(st.integers(0, 40)), min_size=1, max_size=8))
-def test_jaccard_with_one_is_that_of_pairs(sets: list[set[int]]) -> None:
-    hashes = np.array([value for each in sets for value in sorted(each)], np.uint64)
-    offsets = np.cumsum([0, *map(len, sets)])
-    ragged = Ragged(hashes, offsets)
-    first = np.zeros(len(sets), np.int64)
-    expected = jaccard(ragged, first, np.arange(len(sets)))
-    assert jaccard_with(ragged[0], ragged).tolist() == expected.tolist()
