@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from esdedup.pairing.candidates import Classes
+from esdedup.pairing.candidates import Classes, classes_of
 from esdedup.pairing.union_find import join, singletons
 from esdedup.sketch.sketch import digest_words
 from esdedup.stores.judgements import Judgement, Judgements
@@ -159,7 +159,7 @@ def constrained(
 ) -> tuple[Classes, Constraints]:
     """Return the classes of rows of equal texts, and the constraints on them.
 
-    ids: of n documents. digests: of their texts, shape (n, 2). filled: as in `Classes.by_texts`.
+    ids: of n documents. digests: of their texts, shape (n, 2). filled: as in `classes_of`.
     """
     pairs = [each for each in judgements.pairs if each.verdict != "unsure"]
     rows = judged_rows(pairs, ids, digests)
@@ -169,7 +169,7 @@ def constrained(
         for each, left, right in present
         if each.digests[0] == each.digests[1] and each.verdict == "different"
     ]
-    classes = Classes.by_texts(digests, filled, _kinds(alike))
+    classes = classes_of(digests, filled, _kinds(alike))
     must, cannot = (
         classes.of[_array([(a, b) for each, a, b in present if each.verdict == verdict])]
         for verdict in ("duplicate", "different")

@@ -12,16 +12,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence, Set
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from esdedup.arguments import check_fields, setting
 from esdedup.exceptions import UsageError
-from esdedup.groups.constraints import Constraints, JudgedCounts, constrained, judged_rows
+from esdedup.groups.constraints import JudgedCounts, constrained, judged_rows
 from esdedup.groups.templates import split_templates
-from esdedup.pairing.candidates import BandCandidates, Classes, GivenPairs, HammingPairs
+from esdedup.pairing.candidates import Candidates, GivenPairs, candidates_of
 from esdedup.pairing.comparison import Basis, Reading, reading_for
 from esdedup.pairing.keep_rule import KeepRule, before_others, rows_of
 from esdedup.pairing.scan import (
@@ -29,12 +28,13 @@ from esdedup.pairing.scan import (
     Checkpoint,
     Columns,
     OnStep,
+    TextsOf,
     WorkFolder,
     sketched,
 )
 from esdedup.pairing.strings import Strings
 from esdedup.pairing.union_find import follow
-from esdedup.pairing.verify import ExactSimilarity, texts_in, texts_of
+from esdedup.pairing.verify import nearness_of, texts_in, texts_of
 from esdedup.search.buckets import Capped
 from esdedup.sketch.limits import ACTING, Limits
 from esdedup.sketch.sketch import digest_of_words
@@ -43,11 +43,10 @@ from esdedup.stores.judgements import Judgement, Judgements, judged_elsewhere, r
 from esdedup.stores.mapping import IndexMeta
 from esdedup.tabular import Tabular
 from esdedup.text.arrays import F64, I64, U64, Mask, run_starts
-from esdedup.text.jaccard import hamming
 
 Method = Literal["components", "leader"]
 _MOST_REGROUPED = 1_000
-_Candidates = BandCandidates | GivenPairs
+_NONE = GivenPairs(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 @dataclass(frozen=True)
@@ -269,51 +268,46 @@ def find_groups(
     work: WorkFolder | None = None,
     on_step: OnStep | None = None,
 ) -> Groups:
-    """The groups of all documents with tokens; a text without any shingle only equals others.
+    """Return the groups of all documents with tokens.
 
-    Judgements about the index are respected (`constraints`), and documents that were chosen to
-    represent their groups come first in the order of precedence.
+    Texts without shingles are only equal to others. Judgements about the index are respected
+    (`constraints`); documents that were chosen as representatives precede all others.
 
-    work: the folder from which a run that was killed goes on; None for a temporary one.
+    work: the folder to resume an interrupted run from; None for a temporary one.
 
-    Raises UsageError if the scheme lacks the tokens, or the folder holds the work of another job.
+    Raises UsageError if the scheme lacks the tokens, or the folder belongs to another job.
     """
     step = on_step or _no_step
     if grouping.exact:
         reading = Reading(meta, None, grouping.keep)
     else:
         reading = reading_for(meta, grouping.limits, grouping.keep)
-    by_distance = reading.sketch is not None and reading.sketch.metric == "hamming"
-    if by_distance and grouping.split_templates:
+    if reading.metric == "hamming" and grouping.split_templates:
         raise UsageError("--split-templates can't be combined with a sketch of fingerprints")
     judgements = read_judgements(store, meta)
     reading = replace(reading, first=judgements.representatives)
     parameters = {**grouping.to_json(), JUDGEMENTS: judgements.acting}
     with WorkFolder.temporary() if work is None else nullcontext(work) as folder:
         columns = folder.read(store, reading, parameters, step)
-        classes, constraints = constrained(judgements, columns.ids, columns.digests, columns.filled)
-        counts = replace(constraints.counts, elsewhere=judged_elsewhere(store))
-        constraints = replace(constraints, counts=counts)
-        job = _Job(store, reading, grouping, columns, classes, judgements, constraints, step)
-        if by_distance:
-            return job.by_hamming()
-        candidates: _Candidates
+        texts = texts_of(columns, store, meta.text_fields)
+        job = _Job(reading, grouping, columns, texts, judgements, step)
+        elsewhere = judged_elsewhere(store)
         if grouping.exact:
-            candidates = GivenPairs()
+            found = job.groups(_NONE, folder)
         else:
-            bands = columns.values, classes.compared
-            candidates = BandCandidates(reading, *bands, grouping.limits, folder.path)
-        return job.by_jaccard(candidates, folder)
+            rows = job.classes.compared
+            limits = grouping.limits
+            candidates = candidates_of(reading, columns.values, rows, limits, folder.path)
+            found = job.groups(candidates, folder)
+        return replace(found, judged=replace(found.judged, elsewhere=elsewhere))
 
 
 def regroup(store: Store, meta: IndexMeta, groups: Groups, ids: Sequence[str]) -> Groups:
-    """Form some groups again, by the texts and judgements as they are now; the others stay.
+    """Form the groups of some documents again, by their texts and the judgements as they are now.
 
-    ids: of documents. Their groups are formed from the documents of all of these groups, each of
-    which is compared with each.
+    All documents of these groups are compared with each other; other groups stay unchanged.
 
-    Raises UsageError if these are more than 1,000 documents, or templates were split, which takes
-    all documents of a template; and the errors of the store.
+    Raises UsageError for more than 1,000 documents, and if templates were split.
     """
     if groups.grouping.split_templates:
         raise UsageError("templates are split among all documents: find all groups again")
@@ -331,15 +325,11 @@ def regroup(store: Store, meta: IndexMeta, groups: Groups, ids: Sequence[str]) -
     texts = texts_in(store, meta.text_fields)(names)
     part = sketched(Strings.of(names), texts, Reading(meta, chosen, sketching=meta.scheme))
     columns = Columns.of(part, texts)
-    classes, constraints = constrained(judgements, names, columns.digests, columns.filled)
-    reading = Reading(meta, chosen)
-    job = _Job(store, reading, grouping, columns, classes, judgements, constraints, _no_step)
-    if chosen is not None and chosen.metric == "hamming":
-        found = job.by_hamming()
-    else:
-        right, left = np.tril_indices(0 if chosen is None else classes.filled, -1)
-        with WorkFolder.temporary() as folder:
-            found = job.by_jaccard(GivenPairs(left, right), folder)
+    assert columns.texts_of is not None
+    job = _Job(Reading(meta, chosen), grouping, columns, columns.texts_of, judgements, _no_step)
+    right, left = np.tril_indices(job.classes.filled, -1)
+    with WorkFolder.temporary() as folder:
+        found = job.groups(_NONE if grouping.exact else GivenPairs(left, right), folder)
     digests, representative = groups.digests.copy(), groups.representative.copy()
     value = groups.value.copy()
     digests[rows], value[rows] = found.digests, found.value
@@ -355,7 +345,7 @@ def regroup(store: Store, meta: IndexMeta, groups: Groups, ids: Sequence[str]) -
 
 
 def _with_newer(then: Judgements, now: Judgements, ids: Set[str]) -> Judgements:
-    """The judgements that were made then, but the newer ones about some documents."""
+    """Return the judgements with those among some documents replaced by the present ones."""
     pairs = [each for each in then.pairs if not {each.left, each.right} <= ids]
     pairs += [each for each in now.pairs if {each.left, each.right} <= ids]
     chosen = [id for id in then.representatives if id not in ids]
@@ -364,9 +354,9 @@ def _with_newer(then: Judgements, now: Judgements, ids: Set[str]) -> Judgements:
 
 
 def joined_though_unlike(grouping: Grouping, judged: JudgedCounts) -> str:
-    """Says of duplicates that are not similar to their representative why they are in its group."""
+    """Return why duplicates are in a group though they differ from its representative."""
     chain = "a chain of similar documents"
-    unlike = "less like the representative than the threshold"
+    unlike = "less similar to the representative than the threshold"
     if grouping.method == "leader" or grouping.exact:
         return f"joined by judgements, and {unlike}"
     by = f"{chain} or by judgements" if judged.duplicates else chain
@@ -374,142 +364,107 @@ def joined_though_unlike(grouping: Grouping, judged: JudgedCounts) -> str:
 
 
 def _no_step(_: str, done: int, total: int) -> None:
-    """Tells nobody."""
+    """Ignore progress."""
 
 
-@dataclass(frozen=True)
 class _Job:
-    """Documents that were read, and how to group them. classes: of equal texts."""
+    """Groups documents that were read."""
 
-    store: Store
-    reading: Reading
-    grouping: Grouping
-    columns: Columns
-    classes: Classes
-    judgements: Judgements
-    constraints: Constraints
-    step: OnStep
+    def __init__(
+        self,
+        reading: Reading,
+        grouping: Grouping,
+        columns: Columns,
+        texts_of: TextsOf,
+        judgements: Judgements,
+        step: OnStep,
+    ) -> None:
+        self._reading, self._columns, self._texts_of = reading, columns, texts_of
+        self._judgements, self._step = judgements, step
+        if reading.sketch is not None and reading.metric == "hamming":
+            distance = reading.sketch.distance(grouping.limits)
+            grouping = replace(grouping, limits=replace(grouping.limits, distance=distance))
+        self._grouping, self._least = grouping, reading.least(grouping.limits)
+        self.classes, self._constraints = constrained(
+            judgements, columns.ids, columns.digests, columns.filled
+        )
+        self._apart = self._constraints.apart(self.classes.filled)
+        self._nearness = nearness_of(reading, columns, self.classes.compared, texts_of)
 
-    def by_jaccard(self, candidates: _Candidates, folder: WorkFolder) -> Groups:
-        """Compare candidates by exact similarity. folder: for the checkpoint."""
-        meta, rows = self.reading.compared, self.classes.compared
-        texts = texts_of(self.columns, self.store, meta.text_fields)
-        similarity = ExactSimilarity(texts, meta.scheme, rows)
+    def groups(self, candidates: Candidates, folder: WorkFolder) -> Groups:
+        """Compare the candidates, and return the groups. folder: for the checkpoint."""
+        rows, constraints = self.classes.compared, self._constraints
         found = folder.checkpoint(rows.size)
         if not found.rows:
-            found.partition[:] = self.constraints.partition(rows.size)
-        group = self._join_components
-        if self.grouping.method == "leader":
-            group = self._follow_leaders
+            found.partition[:] = constraints.partition(rows.size)
+        leading = self._grouping.method == "leader"
+        group = self._follow_leaders if leading else self._join_components
         for done, left, right in candidates.blocks(found.rows):
-            group(found, left, right, similarity)
+            group(found, left, right)
             found = folder.keep(found, done)
-            self.step("Comparing", done, rows.size)
+            self._step("Comparing", done, rows.size)
         partition = found.partition[found.partition]
-        if self.grouping.split_templates:
-            partition = split_templates(
-                partition, lambda chosen: texts(rows[chosen])(), meta.scheme
-            )
-            if self.grouping.method == "leader":
-                self._lead_again(partition, similarity)
-            self.constraints.relink(partition)
+        if self._grouping.split_templates:
+            texts, scheme = self._texts_of, self._reading.compared.scheme
+            partition = split_templates(partition, lambda some: texts(rows[some])(), scheme)
+            if leading:
+                self._lead_again(partition)
+            constraints.relink(partition)
         # In a component, the row that a row was compared with may not be the representative.
         unknown = np.flatnonzero(found.partner != partition)
-        value = found.value
-        value[unknown] = similarity(partition[unknown], unknown)
-        return self._groups(partition, value, candidates.capped, candidates.recall)
+        found.value[unknown] = self._nearness(partition[unknown], unknown)
+        return self._groups(partition, found.value, candidates)
 
-    def _lead_again(self, partition: I64, similarity: ExactSimilarity) -> None:
-        """Take rows from groups whose first row is not like them, in place.
+    def _lead_again(self, partition: I64) -> None:
+        """Separate rows from a first row that is not similar, in place.
 
         The first of these rows leads the others of the group, and so on.
         """
-        least = self.grouping.limits.least_similarity
         rows = np.flatnonzero(partition != np.arange(partition.size))
         while rows.size:
-            rows = rows[similarity(partition[rows], rows) < least]
+            rows = rows[self._nearness(partition[rows], rows) < self._least]
             _, first, group = np.unique(partition[rows], return_index=True, return_inverse=True)
             partition[rows] = rows[first[group]]
             rows = rows[partition[rows] != rows]
 
-    def _join_components(
-        self, found: Checkpoint, left: I64, right: I64, similarity: ExactSimilarity
-    ) -> None:
-        """Join the groups of similar pairs of a block, in place."""
+    def _join_components(self, found: Checkpoint, left: I64, right: I64) -> None:
+        """Join the groups of the similar pairs of a block, in place."""
         # The first pair of each row joins most of a group. Pairs within a group need no comparison.
         is_first = run_starts(right)
         # Where some can't link, the nearest pairs of all come first.
-        apart = self.constraints.near_cannot(found.partition, left, right)
+        apart = self._constraints.near_cannot(found.partition, left, right)
         for chosen in (is_first & ~apart, ~is_first & ~apart, apart):
             compared = chosen & (found.partition[left] != found.partition[right])
             one, other = left[compared], right[compared]
-            value = similarity(one, other)
-            near = value >= self.grouping.limits.least_similarity
-            self.constraints.join(found.partition, one[near], other[near], value[near])
+            value = self._nearness(one, other)
+            near = value >= self._least
+            self._constraints.join(found.partition, one[near], other[near], value[near])
             found.note(one[near], other[near], value[near])
 
-    def _follow_leaders(
-        self, found: Checkpoint, left: I64, right: I64, similarity: ExactSimilarity
-    ) -> None:
-        """Let the right rows of a block join their nearest leaders, in place."""
-        undecided = _undecided(found.partition, left, right)
+    def _follow_leaders(self, found: Checkpoint, left: I64, right: I64) -> None:
+        """Let the right rows of a block follow their nearest leaders, in place."""
+        # Earlier followers can't lead. The rows of this block are undecided, and can. Rows that
+        # must link with an earlier one follow it.
+        undecided = (found.partition[left] == left) & (found.partition[right] == right)
         left, right = left[undecided], right[undecided]
-        value = similarity(left, right)
-        near = value >= self.grouping.limits.least_similarity
+        value = self._nearness(left, right)
+        near = value >= self._least
         left, right, value = left[near], right[near], value[near]
         follow(found.partition, left, right, value, self._apart)
         chosen = found.partition[right] == left
         found.note(left[chosen], right[chosen], value[chosen])
 
-    @cached_property
-    def _apart(self) -> dict[int, list[int]]:
-        return self.constraints.apart(self.classes.filled)
-
-    def by_hamming(self) -> Groups:
-        """Compare fingerprints, which are in memory."""
-        columns, classes, grouping = self.columns, self.classes, self.grouping
-        prints = np.ascontiguousarray(columns.values.T)
-        # Equal texts stay together. With leaders, rows of equal fingerprints may not: the nearest
-        # leader of the one may come between them.
-        leading = grouping.method == "leader"
-        if not leading and not self.constraints:
-            classes = Classes.by_prints(prints, columns.digests, columns.filled)
-        prints = prints[classes.compared]
-        found = HammingPairs(self.reading.meta, prints, grouping.limits)
-        limits = replace(grouping.limits, distance=found.distance)
-        partition = self.constraints.partition(len(prints))
-        if leading:
-            left, right, apart = found.by_right()
-            chosen = _undecided(partition, left, right)
-            follow(partition, left[chosen], right[chosen], -apart[chosen], self._apart)
-            partition = partition[partition]
-        else:
-            for one, other, bits in found.blocks():
-                self.constraints.join(partition, one, other, -bits.astype(np.float64))
-        self.step("Comparing", len(prints), len(prints))
-        value = hamming(prints, prints[partition]).astype(np.float64)
-        done = replace(self, grouping=replace(grouping, limits=limits), classes=classes)
-        return done._groups(partition, value, found.capped, found.recall)
-
-    def _groups(
-        self,
-        partition: I64,
-        value: F64,
-        capped: Capped = Capped(),  # noqa: B008
-        recall: float | None = 1.0,
-    ) -> Groups:
-        """The groups of all rows. partition, value: of the compared classes, shape (filled,)."""
-        classes, columns = self.classes, self.columns
+    def _groups(self, partition: I64, value: F64, candidates: Candidates) -> Groups:
+        """Return the groups. partition, nearness: of the compared classes, shape (filled,)."""
+        classes, columns, constraints = self.classes, self._columns, self._constraints
         rows = len(columns.ids)
         alone = np.arange(classes.filled, classes.rows.size)
         partition = np.concatenate([partition, alone])
-        # Texts without words are not compared, and may be judged: they are as unlike as can be.
-        by_distance = self.reading.sketch is not None and self.reading.sketch.metric == "hamming"
-        bits = 64.0 * len(columns.values) if by_distance else 0.0
-        unlike = np.full(alone.size, bits)
-        value = np.concatenate([value, unlike])
-        must = self.constraints.must
-        without_words = must[must[:, 1] >= classes.filled]
+        # Texts without words are not compared, and can be judged: they differ in all bits.
+        by_distance = self._reading.metric == "hamming"
+        different = -64.0 * len(columns.values) if by_distance else 0.0
+        value = np.concatenate([value, np.full(alone.size, different)])
+        without_words = constraints.must[constraints.must[:, 1] >= classes.filled]
         partition[without_words[:, 1]] = partition[without_words[:, 0]]
         representative = np.arange(rows)
         values = np.full(rows, 0.0 if by_distance else 1.0)
@@ -517,27 +472,17 @@ class _Job:
         of = classes.of[classed]
         representative[classed] = classes.rows[partition[of]]
         joined = partition[of] != of
-        values[classed[joined]] = value[of[joined]]
+        values[classed[joined]] = np.abs(value[of[joined]])
         values[representative == np.arange(rows)] = np.nan
         return Groups(
-            self.grouping,
+            self._grouping,
             columns.ids,
             columns.digests,
             representative,
             values,
-            capped,
-            recall,
-            self.reading.basis,
-            self.constraints.counts,
-            self.judgements,
+            candidates.capped,
+            candidates.recall,
+            self._reading.basis,
+            constraints.counts,
+            self._judgements,
         )
-
-
-def _undecided(partition: I64, left: I64, right: I64) -> Mask:
-    """Mark the pairs of a block whose left row may lead, and whose right row may follow.
-
-    Earlier followers can't lead. The rows of this block are undecided, and may. Rows that must link
-    with an earlier one follow it.
-    """
-    undecided: Mask = (partition[left] == left) & (partition[right] == right)
-    return undecided

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from esdedup.models import Metric
 from esdedup.pairing.keep_rule import KeepRule
 from esdedup.sketch.kinds.base import Sketch
 from esdedup.sketch.limits import Limits
@@ -51,6 +52,17 @@ class Reading:
         return self.meta if self.sketching is None else replace(self.meta, scheme=self.sketching)
 
     @property
+    def metric(self) -> Metric:
+        """The measure of the comparison; equal texts are at Jaccard 1."""
+        return "jaccard" if self.sketch is None else self.sketch.metric
+
+    def least(self, limits: Limits) -> float:
+        """Return the least nearness of similar documents: a similarity, or a negative distance."""
+        if self.sketch is not None and self.metric == "hamming":
+            return -float(self.sketch.distance(limits))
+        return limits.least_similarity
+
+    @property
     def width(self) -> int:
         """The number of values of a document."""
         return 0 if self.sketch is None else self.sketch.width
@@ -64,7 +76,7 @@ class Reading:
     def basis(self) -> Basis:
         """The basis of the comparison."""
         read: Literal["texts", "tokens"] = "tokens" if self.sketching is None else "texts"
-        banded = self.sketch is not None and self.sketch.metric == "jaccard"
+        banded = self.sketch is not None and self.metric == "jaccard"
         bands = self.compared.scheme.banded if banded else None
         return Basis(read, *((bands.bands, bands.rows) if bands else (None, None)))
 

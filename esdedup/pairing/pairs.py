@@ -15,16 +15,16 @@ from typing import Any, ClassVar
 import numpy as np
 
 from esdedup.models import Metric, Pair
-from esdedup.pairing.candidates import BandCandidates, Classes, HammingPairs
+from esdedup.pairing.candidates import candidates_of, classes_of
 from esdedup.pairing.comparison import Basis, Reading, reading_for
 from esdedup.pairing.scan import Columns, OnStep, TextsOf, WorkFolder
-from esdedup.pairing.verify import ExactSimilarity, texts_of
-from esdedup.search.buckets import Capped, bucket_column, capped, earlier_pairs
+from esdedup.pairing.verify import nearness_of, texts_of
+from esdedup.search.buckets import Capped
 from esdedup.sketch.limits import Limits
 from esdedup.stores.base import Store
 from esdedup.stores.mapping import IndexMeta
 from esdedup.tabular import Tabular
-from esdedup.text.arrays import F64, I64, U64, offsets_of, ranges
+from esdedup.text.arrays import F64, I64
 
 _AT_ONCE = 1 << 16
 
@@ -169,65 +169,32 @@ def pairs_among(
     step: OnStep,
     workers: int = 1,
 ) -> SimilarPairs:
-    """All pairs among the documents of columns, which an index or files may have given.
+    """Return all similar pairs of documents.
 
-    workers: number of processes that verify; more than one needs texts that were read.
+    workers: number of processes that verify; more than one requires texts that were read.
     """
-    meta = reading.compared
-    texts = Classes.by_texts(columns.digests, columns.filled)
-    assert reading.sketch is not None
-    metric = reading.sketch.metric
-    if metric == "hamming":
-        prints = np.ascontiguousarray(columns.values.T)[texts.compared]
-        (left, right, value), cut, recall = _by_hamming(prints, meta, limits)
-        equal = 0.0
-    else:
-        candidates = BandCandidates(reading, columns.values, texts.compared, limits, folder)
-        similarity = ExactSimilarity(texts_of, meta.scheme, texts.compared)
-        nothing = np.empty(0, np.int64)
-        parts: list[_Found] = [(nothing, nothing, np.empty(0))]
-        for done, left, right, value in similarity.of_blocks(candidates.blocks(), workers):
-            near = value >= limits.least_similarity
-            parts.append((left[near], right[near], value[near]))
-            step("Comparing", done, texts.filled)
-        step("Comparing", texts.filled, texts.filled)
-        left, right, value = (np.concatenate(column) for column in zip(*parts, strict=True))
-        cut, recall, equal = candidates.capped, candidates.recall, 1.0
+    texts = classes_of(columns.digests, columns.filled)
+    candidates = candidates_of(reading, columns.values, texts.compared, limits, folder)
+    nearness = nearness_of(reading, columns, texts.compared, texts_of)
+    nothing = np.empty(0, np.int64)
+    parts: list[_Found] = [(nothing, nothing, np.empty(0))]
+    for done, left, right, value in nearness.of_blocks(candidates.blocks(), workers):
+        near = value >= reading.least(limits)
+        parts.append((left[near], right[near], np.abs(value[near])))
+        step("Comparing", done, texts.filled)
+    step("Comparing", texts.filled, texts.filled)
+    left, right, value = (np.concatenate(column) for column in zip(*parts, strict=True))
     first = texts.firsts
     copies = np.flatnonzero(first != np.arange(first.size))
-    left = np.concatenate([texts.rows[left], first[copies]])
-    right = np.concatenate([texts.rows[right], copies])
-    value = np.concatenate([value, np.full(copies.size, equal)])
-    found = columns.ids, left, right, value, first, metric, cut, recall
-    return SimilarPairs(*found, reading.basis)
-
-
-def _by_hamming(
-    prints: U64, meta: IndexMeta, limits: Limits
-) -> tuple[_Found, Capped, float | None]:
-    """The pairs of fingerprints, shape (n, words), the buckets cut short, and the recall."""
-    cap = limits.max_per_bucket
-    everything = np.ones(len(prints), np.bool_)
-    classes = Classes.by(prints, everything, everything)
-    hamming = HammingPairs(meta, prints[classes.rows], limits)
-    left, right, value = _between_classes(classes, hamming.by_right(), cap)
-    column = bucket_column(classes.of.astype(np.uint64))
-    lefts, rights = earlier_pairs([column], range(len(prints)), cap)
-    found = np.concatenate([left, lefts]), np.concatenate([right, rights])
-    value = np.concatenate([value, np.zeros(lefts.size)])
-    return (*found, value), hamming.capped + capped([column], cap), hamming.recall
-
-
-def _between_classes(classes: Classes, found: _Found, cap: int) -> _Found:
-    """The pairs of rows for pairs of classes. cap: only the first rows of a class are paired."""
-    rows = np.argsort(classes.of, kind="stable")
-    counts = np.bincount(classes.of, minlength=classes.rows.size)
-    first = offsets_of(counts)[:-1]
-    sizes = np.minimum(counts, cap)
-    left, right, value = found
-    many = sizes[left] * sizes[right]
-    pair = np.repeat(np.arange(left.size), many)
-    within = ranges(0, many)
-    a = rows[first[left[pair]] + within // sizes[right[pair]]]
-    b = rows[first[right[pair]] + within % sizes[right[pair]]]
-    return a, b, value[pair]
+    equal = 1.0 if reading.metric == "jaccard" else 0.0
+    return SimilarPairs(
+        columns.ids,
+        np.concatenate([texts.rows[left], first[copies]]),
+        np.concatenate([texts.rows[right], copies]),
+        np.concatenate([value, np.full(copies.size, equal)]),
+        first,
+        reading.metric,
+        candidates.capped,
+        candidates.recall,
+        reading.basis,
+    )

@@ -1,4 +1,4 @@
-"""Verifies candidate pairs: fetches their texts and computes exact Jaccard similarities."""
+"""Verify candidate pairs: fetch their texts, and compute their exact similarities."""
 
 from __future__ import annotations
 
@@ -7,18 +7,21 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 import numpy as np
 
 from esdedup.ingest.parallel import in_order
+from esdedup.pairing.candidates import Block, prints_of
+from esdedup.pairing.comparison import Reading
 from esdedup.pairing.scan import Columns, TextsOf
 from esdedup.pairing.union_find import join, singletons
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import shingle_sets
 from esdedup.stores.base import Store
 from esdedup.stores.fields import text_at
-from esdedup.text.arrays import F64, I64, Ragged, renumbered
-from esdedup.text.jaccard import jaccard
+from esdedup.text.arrays import F64, I64, U64, Ragged, renumbered
+from esdedup.text.jaccard import hamming, jaccard
 
 _SHINGLES_A_BLOCK = 4_000_000
 _MOST_DOCUMENTS = 20_000
@@ -58,11 +61,43 @@ class _Task:
     scheme: Scheme
 
 
-class ExactSimilarity:
-    """Computes the exact similarity of documents.
+Verified = tuple[int, I64, I64, F64]
+"""Rows done, and pairs with their nearness."""
 
-    compared: the rows that texts are asked for by. Documents are given by position in it.
-    """
+
+class Nearness(Protocol):
+    """The nearness of pairs of rows: the similarity, or the distance, negative."""
+
+    def __call__(self, left: I64, right: I64) -> F64:
+        """Return the nearness of each pair, shape (pairs,)."""
+
+    def of_blocks(self, blocks: Iterable[Block], workers: int) -> Iterator[Verified]:
+        """Yield the pairs of blocks with their nearness, in blocks that may be smaller.
+
+        workers: number of processes that compute.
+        """
+
+
+def nearness_of(reading: Reading, columns: Columns, compared: I64, texts_of: TextsOf) -> Nearness:
+    """Return the nearness of pairs of positions among the compared rows."""
+    if reading.metric == "hamming":
+        return _ByFingerprints(prints_of(columns.values, compared))
+    return _ByTexts(texts_of, reading.compared.scheme, compared)
+
+
+class _ByFingerprints:
+    def __init__(self, prints: U64) -> None:
+        self._prints = prints
+
+    def __call__(self, left: I64, right: I64) -> F64:
+        return -hamming(self._prints[left], self._prints[right]).astype(np.float64)
+
+    def of_blocks(self, blocks: Iterable[Block], workers: int) -> Iterator[Verified]:
+        return ((done, left, right, self(left, right)) for done, left, right in blocks)
+
+
+class _ByTexts:
+    """Exact Jaccard similarity; 0 if a document of a pair is gone."""
 
     def __init__(self, texts_of: TextsOf, scheme: Scheme, compared: I64) -> None:
         self._texts_of = texts_of
@@ -72,20 +107,13 @@ class ExactSimilarity:
         self._documents = 0
 
     def __call__(self, left: I64, right: I64) -> F64:
-        """The similarity of each pair, shape (pairs,); 0 if a document of it is gone."""
         similarity = np.zeros(left.size)
         for chosen, task in self._tasks(left, right):
             similarity[chosen] = self._taken(_verified(task))
         return similarity
 
-    def of_blocks(
-        self, blocks: Iterable[tuple[int, I64, I64]], workers: int
-    ) -> Iterator[tuple[int, I64, I64, F64]]:
-        """The pairs of blocks, (rows done, left, right), in smaller ones with their similarities.
-
-        workers: number of processes that compute. More than one needs texts that were read.
-        """
-        waiting: deque[tuple[int, I64, I64]] = deque()
+    def of_blocks(self, blocks: Iterable[Block], workers: int) -> Iterator[Verified]:
+        waiting: deque[Block] = deque()
 
         def tasks() -> Iterator[_Task]:
             before = 0
@@ -99,11 +127,10 @@ class ExactSimilarity:
                 before = done
 
         todo = tasks()
-        # The first task tells how long texts are, and may be the only one.
-        at_once = map(_verified, itertools.islice(todo, 1))
-        for verified in itertools.chain(at_once, in_order(workers, _verified, todo)):
-            done, left, right = waiting.popleft()
-            yield done, left, right, self._taken(verified)
+        # The first task shows how long texts are, and may be the only one.
+        here = map(_verified, itertools.islice(todo, 1))
+        for verified in itertools.chain(here, in_order(workers, _verified, todo)):
+            yield *waiting.popleft(), self._taken(verified)
 
     def _tasks(self, left: I64, right: I64) -> Iterator[tuple[I64, _Task]]:
         """All pairs, in tasks of as many as fit into memory: (positions of pairs, task)."""

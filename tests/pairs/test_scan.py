@@ -39,7 +39,7 @@ def stopped(path: Path) -> Path:
     """The folder of a run that was stopped, with all of its files."""
     with esdedup.open("a.db") as index, WorkFolder.at(path) as work:
         find_groups(index.store, index.meta, Grouping(), work=work)
-        work.keep(work.checkpoint(6), 0, 0)
+        work.keep(work.checkpoint(6), 0)
     return path
 
 
