@@ -37,7 +37,7 @@ from esdedup.search.nearest import nearest
 from esdedup.search.similar import request_body, similar
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.scheme import Scheme, require_scheme
-from esdedup.stores import BulkPolicy, Cluster, ClusterStore, LocalStore, Store, reached
+from esdedup.stores import BulkPolicy, Cluster, ClusterStore, LocalStore, Store, changes, reached
 from esdedup.stores.changes import ChangeReport
 from esdedup.stores.connection import Connection, check_file_name, connection_to
 from esdedup.stores.elastic.indices import check_apart
@@ -301,7 +301,7 @@ class Index:
         check_type("id_field", id_field, "str")
         records, meta = _records(documents), self.meta
         partial = [partial_document(each.source, id_field, meta) for each in records]
-        report = self.store.update([document for document, _ in partial])
+        report = changes.update(self.store, [document for document, _ in partial])
         failures = [*report.failures]
         self.store.refresh()
         if unfinished := list(dict.fromkeys(document.id for document, partly in partial if partly)):
@@ -323,7 +323,7 @@ class Index:
     def delete(self, ids: Sequence[str]) -> int:
         """Delete documents with their tokens, and return the number that existed."""
         check_list("ids", ids)
-        deleted = self.store.delete([_id(id) for id in ids])
+        deleted = changes.delete(self.store, [_id(id) for id in ids])
         self.store.refresh()
         return deleted
 

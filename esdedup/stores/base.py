@@ -65,12 +65,6 @@ class Store(Protocol):
         number of documents acknowledged, when the retries run out.
         """
 
-    def update(self, documents: Sequence[Document]) -> WriteReport:
-        """Merge fields into documents that exist, objects into objects; null removes a value.
-
-        A document that does not exist is a failure.
-        """
-
     def get(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Document]:
         """Return the documents that exist, in order, without tokens. paths: None for all."""
 
@@ -136,9 +130,6 @@ class Store(Protocol):
         paths: dotted names of fields. count: 1 to `models.MOST_SAMPLED`, else UsageError. The same
         seed gives the same documents in the same order while none is written.
         """
-
-    def delete(self, ids: Sequence[str]) -> int:
-        """Delete documents with their tokens; returns the number that existed."""
 
     def refresh(self) -> None:
         """Make all documents written so far visible to searches."""

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
-from esdedup.models import Change, Counts, Failure, Held
+from esdedup.exceptions import StoreError
+from esdedup.models import Change, Counts, Document, Failure, Held, WriteReport
 from esdedup.stores.base import Store
 
 CHANGED = "it changed since it was looked at"
@@ -109,6 +110,46 @@ def change_held(
         report += ChangeReport(conflicts=len(ids)) + missing(ids, held, gone)
     reason = f"it changed each of {ATTEMPTS} times between reading and writing; run this again"
     return report + ChangeReport(failures=[Failure(one.document.id, reason) for one in held])
+
+
+def update(store: Store, documents: Sequence[Document]) -> WriteReport:
+    """Merge fields into documents that exist, objects into objects; null removes a value.
+
+    A document that does not exist is a failure. Raises the errors of the store.
+    """
+    fields: dict[str, Any] = {}
+    for each in documents:
+        fields[each.id] = merged(fields.get(each.id, {}), each.source)
+    held = store.hold(list(fields), [])
+    absent = "there is no such document"
+
+    def decide(some: Sequence[Held]) -> list[Decision]:
+        return [Change(one, fields[one.id]) for one in some]
+
+    failures = change_held(store, held, decide, [], absent).failures
+    known = {one.id for one in held}
+    failures += [Failure(id, absent) for id in fields if id not in known]
+    failed = {each.id for each in failures}
+    return WriteReport(updated=sum(each.id not in failed for each in documents), failures=failures)
+
+
+def delete(store: Store, ids: Sequence[str]) -> int:
+    """Delete documents with their tokens, and return the number that existed.
+
+    Raises StoreError if one can't be deleted, and the errors of the store.
+    """
+    held = store.hold([*dict.fromkeys(ids)], [])
+    report = change_held(store, held, lambda some: [Change(one, None) for one in some], [])
+    for failure in report.failures:
+        raise StoreError(f"{store.where}: {failure.id} was not deleted: {failure.reason}")
+    return report.written
+
+
+def merged(old: Any, new: Any) -> Any:
+    """Merge a partial document into another, as a cluster does."""
+    if not (isinstance(old, Mapping) and isinstance(new, Mapping)):
+        return new
+    return {**old, **{key: merged(old.get(key), value) for key, value in new.items()}}
 
 
 def missing(ids: Sequence[str], held: Sequence[Held], gone: str | None) -> ChangeReport:

@@ -25,6 +25,7 @@ from esdedup.models import FIELD, Document, natural
 from esdedup.sketch.scheme import Scheme
 from esdedup.sketch.sketch import digest_words, normalised_digests
 from esdedup.stores.base import Store
+from esdedup.stores.changes import delete
 from esdedup.stores.fields import text_at
 from esdedup.stores.mapping import IndexMeta
 from esdedup.text.normalise import Normalisation
@@ -253,7 +254,7 @@ def _write(store: Store, sources: Mapping[str, dict[str, Any]]) -> None:
 def _remove(store: Store, ids: Sequence[str]) -> None:
     beside = store.beside(PREFIX + store.index)
     if ids and beside.meta() is not None:
-        beside.delete(ids)
+        delete(beside, ids)
         beside.refresh()
 
 

@@ -19,6 +19,7 @@ from esdedup.search.similar import similar
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.sketch import shingle_sets
 from esdedup.stores import Store
+from esdedup.stores.changes import delete, update
 from esdedup.stores.mapping import IndexMeta
 from tests.helpers.commands import run_command
 from tests.helpers.documents import with_tokens
@@ -101,7 +102,7 @@ def test_a_sample_tells_of_the_whole(store: Store) -> None:
 
 def test_documents_without_a_text_and_too_many_candidates_are_told(store: Store) -> None:
     fill(store, ["the same words in each of them"] * 50 + ["", "!"])
-    store.update([Document("d7", {"text": None}), Document("d8", {"text": None})])
+    update(store, [Document("d7", {"text": None}), Document("d8", {"text": None})])
     store.refresh()
     found = sample_neighbours(store, META, 30, seed=1, candidates=10)
     assert found.sampled + found.without_text == 30
@@ -110,7 +111,7 @@ def test_documents_without_a_text_and_too_many_candidates_are_told(store: Store)
     assert sum(len(some) for some in texts_of_index(store, META, 52)) == 50
     with pytest.raises(esdedup.UsageError, match="give two or more"):
         sample_neighbours(store, META, 1)
-    store.delete([f"d{at}" for at in range(52)])
+    delete(store, [f"d{at}" for at in range(52)])
     store.refresh()
     with pytest.raises(esdedup.UsageError, match="a sample of 0 texts has no pairs"):
         sample_neighbours(store, META, 10)

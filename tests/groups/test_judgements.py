@@ -20,6 +20,7 @@ from esdedup.ingest.policies import DuplicatePolicy, Originals, PolicyAction
 from esdedup.pairing.union_find import join, singletons
 from esdedup.removal.remove import DedupReport
 from esdedup.sketch.sketch import normalised_digests
+from esdedup.stores.changes import update
 from esdedup.stores.judgements import PREFIX, Judgement, keep_judgements
 from tests.conftest import delete_index
 from tests.helpers.commands import run_command, words
@@ -429,11 +430,11 @@ def test_what_is_no_judgement_is_named(local: esdedup.Index) -> None:
         ({"verdict": "same"}, "use duplicate, different"),
         ({"right": "a"}, "about 'a' alone"),
     ):
-        beside.update([esdedup.Document(good.id, wrong)])
+        update(beside, [esdedup.Document(good.id, wrong)])
         with pytest.raises(esdedup.StoreError, match=said) as caught:
             local.groups()
         assert good.id in str(caught.value)
-        beside.update([esdedup.Document(good.id, whole)])
+        update(beside, [esdedup.Document(good.id, whole)])
     with pytest.raises(esdedup.UsageError, match="holds judgements"):
         local.dedup("move", to=f"{PREFIX}documents")
 

@@ -25,6 +25,7 @@ from esdedup.ingest import policies as duplicates
 from esdedup.records.files import BadRecord, Record
 from esdedup.sketch.limits import Limits
 from esdedup.sketch.sketch import shingle_sets, sketch
+from esdedup.stores.changes import update
 from esdedup.text.jaccard import hamming, jaccard
 from tests.helpers.commands import run_command, write_lines
 from tests.helpers.places import Place
@@ -303,7 +304,7 @@ def test_a_digest_of_a_text_that_others_changed_is_not_believed(
     take(index, [("a", family(100, 0))], JACCARD)
     changed = {"text": family(300, 0)}
     if isinstance(place.target, Path):
-        index.store.update([esdedup.Document("a", changed)])
+        update(index.store, [esdedup.Document("a", changed)])
     else:
         place.call("POST", "/_update/a", {"doc": changed})
     index.store.refresh()

@@ -18,6 +18,7 @@ from esdedup.models import natural
 from esdedup.pairing import scan as work_folder
 from esdedup.pairing.scan import WorkFolder
 from esdedup.pairing.strings import Strings, natural_order
+from esdedup.stores.changes import update
 from tests.helpers.commands import run_command, words, write_lines
 from tests.helpers.places import Place
 
@@ -170,7 +171,7 @@ def test_documents_whose_text_went_are_alone(tmp_path: Path) -> None:
     with esdedup.open(tmp_path / "a.db", scheme=FEW) as index:
         index.add([{"id": "a", "text": words(1, 20)}, {"id": "b", "text": words(1, 20)}])
         assert [(pair.left, pair.right) for pair in index.pairs()] == [("a", "b")]
-        index.store.update([esdedup.Document("b", {"text": None})])
+        update(index.store, [esdedup.Document("b", {"text": None})])
         assert len(index.pairs()) == 0
         assert json.dumps([*index.groups(threshold=0.5)]) == "[]"
 

@@ -25,6 +25,7 @@ from esdedup.removal.log import Action, Entry, LogReader, LogWriter, RunHeader
 from esdedup.removal.remove import DedupReport, dedup, prepare
 from esdedup.removal.undo import UndoReport, undo
 from esdedup.stores import Store
+from esdedup.stores.changes import delete, update
 from esdedup.stores.elastic.store import ClusterStore
 from esdedup.stores.mapping import index_mapping
 from tests.conftest import delete_index
@@ -210,7 +211,7 @@ def test_what_is_undone_is_the_same_index(
 def test_marks_of_before_come_back(place: Place, store: Store) -> None:
     fill(store, sources(3))
     marks = {"group": "old", "original": "old", "similarity": 0.9}
-    store.update([Document(id, {FIELD: marks}) for id in ("g1-0", "g1-1")])
+    update(store, [Document(id, {FIELD: marks}) for id in ("g1-0", "g1-1")])
     before = whole(store)
     (report,) = run(place, "dedup", "--apply", "--action", "mark", "--yes").json
     ours = whole(store)["g1-0"][0][FIELD]
@@ -218,8 +219,8 @@ def test_marks_of_before_come_back(place: Place, store: Store) -> None:
     again = run(place, "dedup", "--apply", "--action", "mark", "--yes")
     assert (again.json[0]["marked"], again.json[0]["unchanged"]) == (0, 9)
     # What somebody else marked since is not ours to take away.
-    store.update([Document("g2-1", {FIELD: {"group": "theirs"}, "n": 5})])
-    store.update([Document("g0-1", {"n": 7})])
+    update(store, [Document("g2-1", {FIELD: {"group": "theirs"}, "n": 5})])
+    update(store, [Document("g0-1", {"n": 7})])
     ran = run(place, "undo", report["log"], "--yes")
     assert (ran.status, [each["id"] for each in ran.json[0]["failures"]]) == (1, ["g2-1"])
     after = whole(store)
@@ -292,7 +293,7 @@ def test_a_data_stream(
 def touch(place: Place, id: str, source: dict[str, Any]) -> Callable[[], None]:
     def change() -> None:
         with_other = place.open()
-        assert with_other.update([Document(id, source)]).updated == 1
+        assert update(with_other, [Document(id, source)]).updated == 1
         with_other.refresh()
         with_other.close()
 
@@ -302,7 +303,7 @@ def touch(place: Place, id: str, source: dict[str, Any]) -> Callable[[], None]:
 def take(place: Place, id: str) -> Callable[[], None]:
     def remove() -> None:
         other = place.open()
-        assert other.delete([id]) == 1
+        assert delete(other, [id]) == 1
         other.refresh()
         other.close()
 

@@ -44,7 +44,7 @@ from esdedup.stores.elastic.bulk import (
     place_of,
 )
 from esdedup.stores.elastic.client import Cluster
-from esdedup.stores.elastic.errors import NEEDS_ROUTING, SeveralIndices, reason_of
+from esdedup.stores.elastic.errors import SeveralIndices, reason_of
 from esdedup.stores.elastic.queries import (
     bucket_body,
     candidates_body,
@@ -61,15 +61,11 @@ from esdedup.stores.elastic.templates import renew_template
 from esdedup.stores.mapping import TOKEN_PATHS, IndexMeta, common_meta, index_mapping, meta_of
 
 _PAGE = 2_000
+_NOTHING = ["_nothing"]
+"""No field of `_source`. With False, Elasticsearch would leave out the routing too."""
 _NO_TOKENS = {"excludes": TOKEN_PATHS}
-_MISSED = (
-    "document_missing_exception",
-    NEEDS_ROUTING,
-    "not_found",
-    f"illegal_argument_exception: {NO_WRITE_INDEX}",
-)
-"""Prefixes of the reasons of failures of documents that the id alone does not find."""
-_ABSENT = "there is no such document"
+_MISSED = ("document_missing_exception", "not_found")
+"""Prefixes of the reasons of failures of documents that are gone."""
 
 
 class ClusterStore:
@@ -130,8 +126,10 @@ class ClusterStore:
     ) -> WriteReport:
         verb = "create" if create or self._creates_only else "index"
         lines = [(each.id, document_line(each)) for each in documents]
+        actions = [Action(id, line({verb: {"_id": id}}) + rest) for id, rest in lines]
+        self._unseen = None
         try:
-            report = self._bulk(verb, lines, {})
+            report = self.cluster.bulk(actions, self.where, self._path)
         except CreatesOnly:
             if verb == "create":
                 raise
@@ -154,49 +152,6 @@ class ClusterStore:
         failures = [each for each in report.failures if each.id not in made]
         return replace(report, created=report.created + len(made), failures=failures)
 
-    def update(self, documents: Sequence[Document]) -> WriteReport:
-        # The server merges the fields, so that changes of other fields are not lost.
-        lines = [(one.id, line({"doc": one.source}, f"document {one.id!r}")) for one in documents]
-        return self._send("update", lines, {"retry_on_conflict": 10})
-
-    def delete(self, ids: Sequence[str]) -> int:
-        report = self._send("delete", [(id, b"") for id in ids], {})
-        for failure in report.failures:
-            # Missing documents do not count as failures.
-            if not failure.reason.startswith((_ABSENT, *_MISSED)):
-                raise StoreError(f"{self.where}: {failure.id} was not deleted: {failure.reason}")
-        return report.updated
-
-    def _send(
-        self, verb: str, lines: Sequence[tuple[str, bytes]], options: Mapping[str, Any]
-    ) -> WriteReport:
-        """Send an action for each document. lines: ids, and the line after the action line."""
-        report = WriteReport()
-        if not self._is_several():
-            report = self._bulk(verb, lines, {id: options for id, _ in lines})
-            missed = {each.id for each in report.failures if each.reason.startswith(_MISSED)}
-            others = [each for each in report.failures if each.id not in missed]
-            report = replace(report, failures=others)
-            lines = [each for each in lines if each[0] in missed]
-        if not lines:
-            return report
-        found = self._search_held([id for id, _ in lines], False)
-        targets = {one.id: {**place_of(one), **options} for one in found}
-        report += self._bulk(verb, [each for each in lines if each[0] in targets], targets)
-        absent = [Failure(id, _ABSENT) for id, _ in lines if id not in targets]
-        return report + WriteReport(failures=absent)
-
-    def _bulk(
-        self, verb: str, lines: Sequence[tuple[str, bytes]], options: Mapping[str, Any]
-    ) -> WriteReport:
-        """Send actions. options: of each action, by id."""
-        actions = [
-            Action(id, line({verb: {"_id": id, **options.get(id, {})}}) + rest)
-            for id, rest in lines
-        ]
-        self._unseen = None
-        return self.cluster.bulk(actions, self.where, self._path)
-
     def get(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Document]:
         fields = _NO_TOKENS if paths is None else {"includes": paths, "excludes": TOKEN_PATHS}
         return [one.document for one in self._read(ids, fields, refreshed=False)]
@@ -213,7 +168,7 @@ class ClusterStore:
     def _fields(self, paths: list[str] | None) -> Any:
         """Return the `_source` to request: an object if only a search can."""
         if paths not in (None, KEPT):
-            return paths or False
+            return paths or _NOTHING
         try:
             return self._whole_source
         except StoreError:

@@ -203,35 +203,28 @@ class Database:
     def _errors(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.DatabaseError as error:
-            if isinstance(error, sqlite3.OperationalError) and _is_busy(error):
+        except EsdedupError:
+            raise
+        except (sqlite3.DatabaseError, *_UNREADABLE) as error:
+            if _is_busy(error):
                 raise StoreUnavailable(
                     f"{self.path}: another process has been writing for {BUSY_SECONDS:.0f} s"
                 ) from error
-            corrupt = _code(error) == sqlite3.SQLITE_CORRUPT
-            if _code(error) == sqlite3.SQLITE_NOTADB:
-                raise StoreError(
-                    f"{self.path}: it is not a SQLite file, so it holds no index. If it holds"
-                    f" documents, run `esdedup index {self.path}`; if it was an index, restore a"
-                    " copy"
-                ) from error
-            if corrupt or "malformed" in str(error) or "decode" in str(error):
-                raise self._damaged(error) from error
-            if _code(error) == sqlite3.SQLITE_READONLY:
-                raise StoreError(
-                    f"{self.path}: it can't be written to: the file or its folder is read-only"
-                ) from error
-            raise StoreError(f"{self.path}: {error}") from error
-        except EsdedupError:
-            raise
-        except _UNREADABLE as error:
-            raise self._damaged(error) from error
-
-    def _damaged(self, why: object) -> StoreError:
-        return StoreError(
-            f"{self.path}: it is damaged ({why}): restore a copy of it, after you have moved"
-            f" {self._wal} away if there is one, or save what sqlite3 {self.path} .recover can read"
-        )
+            code, why = _code(error), str(error)
+            if code == sqlite3.SQLITE_NOTADB:
+                why = (
+                    "it is not a SQLite file, so it holds no index. If it holds documents, run"
+                    f" `esdedup index {self.path}`; if it was an index, restore a copy"
+                )
+            elif code == sqlite3.SQLITE_READONLY:
+                why = "it can't be written to: the file or its folder is read-only"
+            elif code in (None, sqlite3.SQLITE_CORRUPT) or "malformed" in why:
+                why = (
+                    f"it is damaged ({why}): restore a copy of it, after you have moved"
+                    f" {self._wal} away if there is one, or save what sqlite3 {self.path} .recover"
+                    " can read"
+                )
+            raise StoreError(f"{self.path}: {why}") from error
 
 
 def _size(path: Path) -> int:
@@ -253,7 +246,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _code(error: sqlite3.Error) -> int | None:
+def _code(error: Exception) -> int | None:
     """Return SQLite's primary code of an error, or None for an error of Python's."""
     code: int | None = getattr(error, "sqlite_errorcode", None)
     return code if code is None else code & 0xFF
@@ -275,8 +268,8 @@ def _when_free(db: sqlite3.Connection, statement: str) -> None:
         time.sleep(0.01)
 
 
-def _is_busy(error: sqlite3.Error) -> bool:
-    return "locked" in str(error) or "busy" in str(error)
+def _is_busy(error: Exception) -> bool:
+    return _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 @contextmanager
@@ -297,7 +290,7 @@ def held_alone(file: Path, otherwise: str) -> Iterator[None]:
             lock.execute("PRAGMA journal_mode = OFF")
             lock.execute("BEGIN EXCLUSIVE")
         except sqlite3.Error as error:
-            if "locked" in str(error):
+            if _is_busy(error):
                 raise StoreUnavailable(f"another run is using {file}; {otherwise}") from error
             raise StoreError(f"{file} can't be locked: {error}; {otherwise}") from error
         yield

@@ -9,6 +9,7 @@ commit 4d72008).
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import secrets
@@ -20,6 +21,7 @@ from pathlib import Path
 
 from esdedup.exceptions import IndexNotFound, StoreError, UsageError
 from esdedup.models import (
+    FIELD,
     WHOLE,
     CandidateQuery,
     Candidates,
@@ -35,6 +37,7 @@ from esdedup.models import (
 )
 from esdedup.stores.base import KEPT
 from esdedup.stores.changes import CHANGED
+from esdedup.stores.fields import only
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.sqlite.database import Database
 from esdedup.stores.sqlite.tables import (
@@ -42,6 +45,7 @@ from esdedup.stores.sqlite.tables import (
     Columns,
     Numbered,
     Tables,
+    columns,
     columns_for,
     columns_of,
     listed_as,
@@ -91,11 +95,11 @@ class LocalStore:
         if not self._database.exists:
             return None
         with self._database.reading() as db:
-            return self._stored_meta(db)
+            return self._meta(db)
 
     def create(self, meta: IndexMeta, *, mapped: bool = True) -> None:
         with self._database.transaction() as db:
-            if (stored := self._stored_meta(db)) is not None:
+            if (stored := self._meta(db)) is not None:
                 stored.require(meta, self.where)
                 return
             if not db.execute("PRAGMA user_version").fetchone()[0]:
@@ -105,7 +109,7 @@ class LocalStore:
             )
             row = self.index, json.dumps(meta.to_json())
             db.execute("INSERT INTO esdedup_indices VALUES(?, ?)", row)
-            Tables(db, self.index).create(meta)
+            Tables(db, self.index, meta).create()
 
     def write(
         self, documents: Sequence[Document | Encoded], *, create: bool = False
@@ -122,31 +126,30 @@ class LocalStore:
             tables.insert(fresh)
         return WriteReport(len(fresh), len(rows) - len(fresh))
 
-    def update(self, documents: Sequence[Document]) -> WriteReport:
-        failures: list[Failure] = []
-        with self._writing() as tables:
-            stored = tables.stored([document.id for document in documents])
-            latest = {id: row for id, (_, row) in stored.items()}
-            for each in documents:
-                if each.id in latest:
-                    latest[each.id] = latest[each.id].changed(each.source)
-                else:
-                    failures.append(Failure(each.id, "there is no such document"))
-            tables.replace([(stored[id], row) for id, row in latest.items()])
-        return WriteReport(updated=len(documents) - len(failures), failures=failures)
-
     def get(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Document]:
+        # Parsing tokens takes most of the time.
+        ours = paths is None or any(path.split(".")[0] == FIELD for path in paths)
+        selected = columns("source", "tokens" if ours else "'{}'")
         with self._reading() as tables:
-            found = tables.read(ids, paths)
+            read = [Columns(*row).document() for row in tables.by_id(selected, ids)]
+        if paths is not None:
+            read = [Document(each.id, only(each.source, paths)) for each in read]
+        found = {each.id: each for each in read}
         return [found[id] for id in ids if id in found]
 
     def hold(self, ids: Sequence[str], paths: list[str] | None = None) -> list[Held]:
         with self._reading() as tables:
-            found = tables.held(ids, paths)
-        return [found[id] for id in ids if id in found]
+            stored = tables.stored(ids)
+        held = []
+        for id in ids:
+            if id in stored:
+                _, row = stored[id]
+                source = row.whole if paths is None else columns_for(paths)[1](row)
+                held.append(Held(Document(id, source), row.version))
+        return held
 
     def hold_again(self, held: Sequence[Held], paths: list[str] | None = None) -> list[Held]:
-        return self.hold([one.document.id for one in held], None if paths == KEPT else paths)
+        return self.hold([one.id for one in held], None if paths == KEPT else paths)
 
     def change(self, changes: Sequence[Change]) -> WriteReport:
         failures: list[Failure] = []
@@ -181,7 +184,7 @@ class LocalStore:
     def scan(
         self, paths: list[str], meta: IndexMeta, share: Share = WHOLE, *, marked: bool = False
     ) -> Iterator[list[Document]]:
-        columns, chosen = columns_for(paths)
+        selected, chosen = columns_for(paths)
         wanted = f"AND {value_of(meta.field, 'group')} IS NOT NULL" if marked else ""
         scheme = value_of(meta.field, "scheme")
         with self._opened(self._database.snapshot()) as tables:
@@ -189,13 +192,12 @@ class LocalStore:
             stripe, last = share.number - 1, tables.last() // _PAGE
             while stripe <= last:
                 rows = tables.db.execute(
-                    f"SELECT {columns} FROM {tables.marked}"
+                    f"SELECT {selected} FROM {tables.marked}"
                     f" WHERE {scheme} = ? AND number >= ? AND number < ? {wanted} ORDER BY number",
                     (meta.scheme.id, stripe * _PAGE, (stripe + 1) * _PAGE),
                 ).fetchall()
                 if rows:
-                    found = [Columns(*row) for row in rows]
-                    yield [Document(row.id, chosen(row)) for row in found]
+                    yield [Document(row[0], chosen(Columns(*row))) for row in rows]
                 # The next stripe of this share that may hold any, past many deleted ones.
                 following = max(stripe + 1, tables.next((stripe + 1) * _PAGE) // _PAGE)
                 stripe += -(-(following - stripe) // share.of) * share.of
@@ -204,28 +206,21 @@ class LocalStore:
         with self._searching() as tables:
             listed = listed_as(meta.field, key)
             counted = f"SELECT count(*) FROM ({tables.holders(listed, tables.waiting())})"
-            asked = ((json.dumps([token]),) for token in tokens)
-            return [int(tables.db.execute(counted, each).fetchone()[0]) for each in asked]
+            return [int(tables.one(counted, json.dumps([token]))) for token in tokens]
 
     def put_stop(self, meta: IndexMeta, stop: tuple[str, ...]) -> None:
         with self._writing() as tables:
-            if self._stored_meta(tables.db) != meta:
+            if self._meta(tables.db) != meta:
                 raise StoreError(f"{self.where} was changed by another process: try again")
             row = json.dumps(replace(meta, stop=stop).to_json()), self.index
             tables.db.execute("UPDATE esdedup_indices SET meta = ? WHERE name = ?", row)
 
     def sample(self, paths: list[str], meta: IndexMeta, count: int, seed: int) -> list[Document]:
         check_sample(count)
-        columns, chosen = columns_for(paths)
+        selected, chosen = columns_for(paths)
         with self._opened(self._database.snapshot()) as tables:
-            rows = tables.sample(columns, meta, count, seed)
+            rows = tables.sample(selected, meta, count, seed)
             return [Document(row.id, chosen(row)) for row in rows]
-
-    def delete(self, ids: Sequence[str]) -> int:
-        with self._writing() as tables:
-            stored = tables.stored(ids)
-            tables.forget(list(stored.values()))
-        return len(stored)
 
     def refresh(self) -> None:
         """Do nothing, because committed documents are visible."""
@@ -239,9 +234,8 @@ class LocalStore:
                 f" FROM {tables.documents}",
                 (meta.scheme.id, meta.scheme.id),
             ).fetchone()
-            (size,) = tables.db.execute(
-                "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
-            ).fetchone()
+            pages = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
+            size = tables.one(pages)
         return Statistics(documents, sketched, other, size, f"SQLite {sqlite3.sqlite_version}")
 
     def names(self) -> list[str]:
@@ -271,13 +265,13 @@ class LocalStore:
 
     @contextmanager
     def _opened(self, opened: AbstractContextManager[sqlite3.Connection]) -> Iterator[Tables]:
-        """Return the tables of the index. Raises IndexNotFound if it does not exist."""
+        """Yield the tables of the index. Raises IndexNotFound if it does not exist."""
         if not self._database.exists:
             raise IndexNotFound(f"there is no {self.where}")
         with opened as db:
-            if self._meta_text(db) is None:
+            if (meta := self._meta(db)) is None:
                 raise IndexNotFound(f"there is no {self.where}")
-            yield Tables(db, self.index)
+            yield Tables(db, self.index, meta)
 
     def _reading(self) -> AbstractContextManager[Tables]:
         return self._opened(self._database.reading())
@@ -309,12 +303,8 @@ class LocalStore:
             finally:
                 db.execute("COMMIT")
 
-    def _stored_meta(self, db: sqlite3.Connection) -> IndexMeta | None:
-        text = self._meta_text(db)
-        return None if text is None else IndexMeta.from_json(json.loads(text))
-
-    def _meta_text(self, db: sqlite3.Connection) -> str | None:
-        """Return the JSON of the index's `IndexMeta`, or None if there is no index."""
+    def _meta(self, db: sqlite3.Connection) -> IndexMeta | None:
+        """Return the index's `IndexMeta`, or None if there is no index."""
         # The layout is written together with the first index.
         (layout,) = db.execute("PRAGMA user_version").fetchone()
         if not layout:
@@ -326,7 +316,12 @@ class LocalStore:
             )
         own = "SELECT meta FROM esdedup_indices WHERE name = ?"
         row = db.execute(own, (self.index,)).fetchone()
-        return str(row[0]) if row else None
+        return _parsed(row[0]) if row else None
+
+
+@functools.lru_cache
+def _parsed(text: str) -> IndexMeta:
+    return IndexMeta.from_json(json.loads(text))
 
 
 def _create(

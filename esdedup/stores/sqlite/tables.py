@@ -14,7 +14,7 @@ import json
 import random
 import re
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import xxhash
@@ -28,10 +28,10 @@ from esdedup.models import (
     Candidates,
     Document,
     Encoded,
-    Held,
     tokens_in,
 )
 from esdedup.sketch.scheme import is_token_field
+from esdedup.stores.changes import merged
 from esdedup.stores.fields import only
 from esdedup.stores.mapping import IndexMeta
 from esdedup.stores.to_json import to_json
@@ -43,9 +43,6 @@ LISTED_AT_ONCE = 100_000
 _VARIABLES = 500
 """Maximum number of values in one SQL statement; SQLite's own limit is far above."""
 
-_SPARSE = 100
-"""Numbers per document from which a sample is drawn from used numbers only."""
-
 _OTHERS = f"{FIELD}_"
 """The names of fields for the tokens of other fields than the text begin so."""
 
@@ -54,13 +51,10 @@ NO_MARKS = (None,) * len(MARKS)
 _MARKS = ", ".join(f'"{name}"' for name in MARKS)
 
 
-TokensByNumber = Mapping[int, Mapping[str, Sequence[str]]]
-
-
 class Columns(NamedTuple):
     """A document as columns. source, tokens: JSON objects, the latter without marks.
 
-    The others are its marks, None for those that it lacks.
+    The others are its marks, None for missing ones.
     """
 
     id: str
@@ -72,42 +66,30 @@ class Columns(NamedTuple):
     distance: Any = None
 
     @property
-    def marks(self) -> dict[str, Any]:
-        """The marks that the document has."""
-        return {
-            name: value for name, value in zip(MARKS, self[3:], strict=True) if value is not None
-        }
-
-    @property
     def ours(self) -> dict[str, Any]:
         """The value of FIELD."""
-        return {**json.loads(self.tokens), **self.marks}
-
-    def lists(self, keys: Sequence[str]) -> dict[str, Sequence[str]]:
-        """The tokens of the document by the names of the lists that hold them (`listed_as`)."""
-        found = json.loads(self.tokens)
-        if any("." in key for key in keys):
-            source = json.loads(self.source)
-            found |= {
-                f"{field}.{name}": value
-                for field in {key.partition(".")[0] for key in keys if "." in key}
-                for name, value in tokens_in(source, field).items()
-            }
-        return {key: _texts(found.get(key)) for key in keys}
+        marks = zip(MARKS, self[3:], strict=True)
+        return {
+            **json.loads(self.tokens),
+            **{name: each for name, each in marks if each is not None},
+        }
 
     @property
-    def whole(self) -> Document:
-        """The document with its tokens."""
-        return Document(self.id, {**json.loads(self.source), FIELD: self.ours})
+    def whole(self) -> dict[str, Any]:
+        """The document's fields with its tokens."""
+        return {**json.loads(self.source), FIELD: self.ours}
 
     def document(self, with_key: str = "") -> Document:
-        """The document without its lists of tokens, except one."""
-        kept = _without_tokens(self.ours, with_key)
-        source = {
-            name: _without_tokens(value, with_key) if name.startswith(_OTHERS) else value
-            for name, value in json.loads(self.source).items()
+        """Return the document without its lists of tokens, except one."""
+        whole = {
+            name: _without_tokens(value, with_key)
+            if name == FIELD or name.startswith(_OTHERS)
+            else value
+            for name, value in self.whole.items()
         }
-        return Document(self.id, {**source, **({FIELD: kept} if kept else {})})
+        if not whole[FIELD]:
+            del whole[FIELD]
+        return Document(self.id, whole)
 
     @property
     def version(self) -> str:
@@ -116,16 +98,16 @@ class Columns(NamedTuple):
         return xxhash.xxh3_128_hexdigest(text.encode())
 
     def changed(self, fields: Mapping[str, Any]) -> Columns:
-        """The document with fields merged into it. Raises RecordError if it can't be stored."""
+        """Return the document with merged fields. Raises RecordError if it can't be stored."""
         ours = fields.get(FIELD)
         if (
-            len(fields) == 1
+            fields.keys() == {FIELD}
             and isinstance(ours, Mapping)
             and all(map(_is_mark, ours, ours.values()))
         ):
             # No other value has to be read.
             return self._replace(**ours)
-        return columns_of(Document(self.id, merged(self.whole.source, fields)))
+        return columns_of(Document(self.id, merged(self.whole, fields)))
 
 
 def _without_tokens(ours: Any, but: str) -> Any:
@@ -142,51 +124,36 @@ Numbered = tuple[int, Columns]
 class Tables:
     """The tables of one index, used within a transaction of the caller's."""
 
-    def __init__(self, db: sqlite3.Connection, index: str) -> None:
+    def __init__(self, db: sqlite3.Connection, index: str, meta: IndexMeta) -> None:
         self.db = db
         # SQLite ignores case in names, and reserves those that begin with sqlite_.
         cased = re.sub("[A-Z^]", lambda found: f"^{found[0].lower()}", index)
         self._index = cased.replace('"', '""')
-        self.documents = self._name("documents")
-        self.groups = self._name("groups")
-        self._keys: list[str] | None = None
+        self.documents, self.groups = self._name("documents"), self._name("groups")
+        self.marked = f"{self.documents} LEFT JOIN {self.groups} USING (number)"
+        """The documents with their marks, in SQL."""
+        self._keys = [
+            listed_as(part.field, key)
+            for part in meta.parts
+            for key in (*part.scheme.keys, "wordless")
+        ]
 
     def _name(self, name: str) -> str:
-        """The quoted name of a table: documents, groups, listed, or a field of tokens."""
+        """Return the quoted name of a table: documents, groups, listed, or a list of tokens."""
         return f'"{name}:{self._index}"'
 
-    @property
-    def marked(self) -> str:
-        """The documents with their marks, in SQL."""
-        return f"{self.documents} LEFT JOIN {self.groups} USING (number)"
+    def one(self, statement: str, *values: Any) -> Any:
+        """Return the first column of the first row."""
+        return self.db.execute(statement, values).fetchone()[0]
 
-    @property
-    def keys(self) -> list[str]:
-        """The names of the lists of tokens (`listed_as`)."""
-        if self._keys is None:
-            end = f":{self._index}".replace('""', '"')
-            found = self.db.execute(
-                "SELECT name FROM sqlite_master WHERE type = 'table' AND substr(name, ?) = ?",
-                (-len(end), end),
-            )
-            names = sorted(name[: -len(end)] for (name,) in found)
-            self._keys = [
-                name
-                for name in names
-                if ":" not in name
-                and ((key := name.split(".")[-1]) == "wordless" or is_token_field(key))
-            ]
-        return self._keys
-
-    def create(self, meta: IndexMeta) -> None:
+    def create(self) -> None:
         """Make the tables."""
         self.db.execute(
             f"CREATE TABLE {self.documents}(number INTEGER PRIMARY KEY,"
             " id TEXT NOT NULL UNIQUE, source TEXT NOT NULL, scheme TEXT, tokens TEXT NOT NULL)"
         )
         self.db.execute(f"CREATE TABLE {self.groups}(number INTEGER PRIMARY KEY, {_MARKS})")
-        keys = [(part.field, key) for part in meta.parts for key in (*part.scheme.keys, "wordless")]
-        for name in itertools.starmap(listed_as, keys):
+        for name in self._keys:
             self.db.execute(
                 f"CREATE TABLE {self._name(name)}(token TEXT NOT NULL,"
                 " document INTEGER NOT NULL, PRIMARY KEY(token, document)) WITHOUT ROWID"
@@ -196,82 +163,73 @@ class Tables:
 
     def drop(self) -> None:
         """Delete the tables."""
-        for name in ("documents", "groups", *self.keys, "listed"):
+        for name in ("documents", "groups", *self._keys, "listed"):
             self.db.execute(f"DROP TABLE {self._name(name)}")
 
     def last(self) -> int:
         """Return the highest number of a document, or 0."""
-        last = f"SELECT coalesce(max(number), 0) FROM {self.documents}"
-        return int(self.db.execute(last).fetchone()[0])
+        return int(self.one(f"SELECT coalesce(max(number), 0) FROM {self.documents}"))
 
     def next(self, number: int) -> int:
         """Return the lowest number of a document from a number on, or 0 if there is none."""
         lowest = f"SELECT coalesce(min(number), 0) FROM {self.documents} WHERE number >= ?"
-        return int(self.db.execute(lowest, (number,)).fetchone()[0])
+        return int(self.one(lowest, number))
 
     def _listed(self) -> int:
         """Return the number up to which documents are listed."""
-        return int(self.db.execute(f"SELECT number FROM {self._name('listed')}").fetchone()[0])
+        return int(self.one(f"SELECT number FROM {self._name('listed')}"))
 
     def waiting(self) -> int:
         """Return the number of documents that are not listed yet, or a little more."""
-        waiting = f"(SELECT max(number) FROM {self.documents}) - number"
-        found = self.db.execute(f"SELECT max(0, {waiting}) FROM {self._name('listed')}")
-        return int(found.fetchone()[0] or 0)
+        return max(0, self.last() - self._listed())
 
     def stored(self, ids: Sequence[str]) -> dict[str, Numbered]:
         """Return the documents that exist, by id."""
-        rows = self._by_id(f"{self.documents}.number, {_columns('source', 'tokens')}", ids)
+        rows = self.by_id(f"{self.documents}.number, {columns('source', 'tokens')}", ids)
         return {id: (number, Columns(id, *rest)) for number, id, *rest in rows}
 
-    def read(self, ids: Sequence[str], paths: list[str] | None) -> dict[str, Document]:
-        """Return documents by id, without their tokens. paths: as in `Store.get`."""
-        # Parsing tokens takes most of the time.
-        ours = paths is None or any(path.split(".")[0] == FIELD for path in paths)
-        columns = _columns("source", "tokens" if ours else "'{}'")
-        found = [Columns(*row).document() for row in self._by_id(columns, ids)]
-        if paths is not None:
-            found = [Document(each.id, only(each.source, paths)) for each in found]
-        return {each.id: each for each in found}
-
-    def held(self, ids: Sequence[str], paths: list[str] | None = None) -> dict[str, Held]:
-        """Return documents by id, with their versions. paths: as in `Store.hold`."""
-        chosen = (lambda row: row.whole.source) if paths is None else columns_for(paths)[1]
-        return {
-            id: Held(Document(id, chosen(row)), row.version)
-            for id, (_, row) in self.stored(ids).items()
-        }
-
-    def _by_id(self, columns: str, ids: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    def by_id(self, selected: str, ids: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of documents that exist. selected: columns, in SQL."""
         # An id that is not valid Unicode can't be stored, so that it can't be found either.
         known = [id for id in ids if is_unicode(id)]
         for first in range(0, len(known), _VARIABLES):
             some = known[first : first + _VARIABLES]
             marks = ",".join("?" * len(some))
             yield from self.db.execute(
-                f"SELECT {columns} FROM {self.marked} WHERE id IN ({marks})", some
+                f"SELECT {selected} FROM {self.marked} WHERE id IN ({marks})", some
             ).fetchall()
 
-    def sample(self, columns: str, meta: IndexMeta, count: int, seed: int) -> list[Columns]:
-        """Return at most `count` random documents of a scheme. columns: of `columns_for`."""
-        scheme = value_of(meta.field, "scheme")
+    def sample(self, selected: str, meta: IndexMeta, count: int, seed: int) -> list[Columns]:
+        """Return at most `count` random documents of a scheme. selected: of `columns_for`."""
+        chance, last = random.Random(seed), self.last()
         # Drawn by number, because ordering a whole table at random would read all of it.
-        last = self.last()
-        drawn = _shuffled(range(1, last + 1), seed)
-        (documents,) = self.db.execute(f"SELECT count(*) FROM {self.documents}").fetchone()
-        if last > _SPARSE * documents:
-            numbers = self.db.execute(f"SELECT number FROM {self.documents} ORDER BY number")
-            drawn = _shuffled([number for (number,) in numbers], seed)
+        drawn = chance.sample(range(1, last + 1), min(last, 2 * count + 100))
+        found = self._numbered(selected, meta, drawn, count)
+        if len(found) < count:
+            # Few of the numbers are of documents of the scheme.
+            (*numbers,) = self.db.execute(f"SELECT number FROM {self.documents} ORDER BY number")
+            chance.shuffle(numbers)
+            found = self._numbered(selected, meta, [number for (number,) in numbers], count)
+        return found
+
+    def _numbered(
+        self, selected: str, meta: IndexMeta, numbers: Sequence[int], most: int
+    ) -> list[Columns]:
+        """Return the first `most` documents of a scheme with these numbers, in order."""
         found: list[Columns] = []
-        while len(found) < count and (some := list(itertools.islice(drawn, _VARIABLES))):
+        for first in range(0, len(numbers), _VARIABLES):
+            some = numbers[first : first + _VARIABLES]
             rows = self.db.execute(
-                f"SELECT number, {columns} FROM {self.marked}"
-                f" WHERE {scheme} = ? AND number IN (SELECT value FROM json_each(?))",
+                f"SELECT number, {selected} FROM {self.marked} WHERE"
+                f" {value_of(meta.field, 'scheme')} = ?"
+                " AND number IN (SELECT value FROM json_each(?))",
                 (meta.scheme.id, json.dumps(some)),
             )
             by_number = {number: Columns(*row) for number, *row in rows}
             found += [by_number[number] for number in some if number in by_number]
-        return found[:count]
+            if len(found) >= most:
+                break
+        return found[:most]
 
     def insert(self, rows: Sequence[Columns]) -> list[int]:
         """Write new documents. Return the positions of those whose ids are taken."""
@@ -280,14 +238,14 @@ class Tables:
         done = self.db.executemany(
             f"INSERT INTO {self.documents} VALUES(?, ?, ?, ?, ?) ON CONFLICT(id) DO NOTHING",
             [
-                (number, row[0], row[1], _scheme_in(row[2]), row[2])
+                (number, row.id, row.source, _scheme_in(row.tokens), row.tokens)
                 for number, row in enumerate(rows, first)
             ],
         )
         taken: list[int] = []
         if done.rowcount < len(rows):
-            columns = f"{self.documents}.number, id"
-            numbers = {id: number for number, id in self._by_id(columns, [row.id for row in rows])}
+            selected = f"{self.documents}.number, id"
+            numbers = {id: number for number, id in self.by_id(selected, [row.id for row in rows])}
             taken = [at for at, row in enumerate(rows) if numbers[row.id] != first + at]
         marked = {at for at, row in enumerate(rows) if row[3:] != NO_MARKS}.difference(taken)
         self._mark([(first + at, rows[at]) for at in sorted(marked)])
@@ -304,15 +262,14 @@ class Tables:
             [(row.source, _scheme_in(row.tokens), row.tokens, number) for number, row in written],
         )
         # The source holds the tokens of other fields than the text.
-        first = 1 if any("." in key for key in self.keys) else 2
+        first = 1 if any("." in key for key in self._keys) else 2
         listed = [(old, row) for old, row in rows if old[1][first:3] != row[first:3]]
-        new = {number: row.lists(self.keys) for (number, _), row in listed}
-        self._list([old for old, _ in listed], new)
+        self._list([old for old, _ in listed], [(old[0], row) for old, row in listed])
         self._mark([(number, row) for (number, old), row in rows if old[3:] != row[3:]])
 
     def forget(self, rows: Sequence[Numbered]) -> None:
         """Delete documents with their tokens."""
-        self._list(rows, {})
+        self._list(rows, ())
         for table in (self.documents, self.groups):
             gone = [(number,) for number, _ in rows]
             self.db.executemany(f"DELETE FROM {table} WHERE number = ?", gone)
@@ -324,15 +281,31 @@ class Tables:
         bare = [(number,) for number, row in rows if row[3:] == NO_MARKS]
         self.db.executemany(f"DELETE FROM {self.groups} WHERE number = ?", bare)
 
-    def _list(self, old: Sequence[Numbered], new: TokensByNumber) -> None:
+    def _list(self, old: Iterable[Numbered], new: Iterable[Numbered]) -> None:
         """Replace the tokens of listed documents in the lists."""
+        gone, added = self._tokens(old), self._tokens(new)
+        for key in self._keys:
+            table = self._name(key)
+            before, after = gone.get(key, set()), added.get(key, set())
+            self.db.executemany(
+                f"DELETE FROM {table} WHERE token = ? AND document = ?", sorted(before - after)
+            )
+            self.db.executemany(
+                f"INSERT OR IGNORE INTO {table} VALUES(?, ?)", sorted(after - before)
+            )
+
+    def _tokens(self, rows: Iterable[Numbered]) -> dict[str, set[tuple[str, int]]]:
+        """Return the tokens of listed documents, each with the number, by the name of the list."""
+        found: dict[str, set[tuple[str, int]]] = {}
         listed = self._listed()
-        former = {number: row.lists(self.keys) for number, row in old if number <= listed}
-        for key in self.keys:
-            before, after = _rows(key, former, listed), _rows(key, new, listed)
-            table, gone, added = self._name(key), sorted(before - after), sorted(after - before)
-            self.db.executemany(f"DELETE FROM {table} WHERE token = ? AND document = ?", gone)
-            self.db.executemany(f"INSERT OR IGNORE INTO {table} VALUES(?, ?)", added)
+        for number, row in rows:
+            whole = row.whole if number <= listed else {}
+            for key in self._keys if whole else ():
+                field, _, name = (key if "." in key else f"{FIELD}.{key}").partition(".")
+                value = tokens_in(whole, field).get(name) or ()
+                tokens = (value,) if isinstance(value, str) else value
+                found.setdefault(key, set()).update((token, number) for token in tokens)
+        return found
 
     def list_more(self) -> None:
         """List the next documents, at most LISTED_AT_ONCE."""
@@ -340,7 +313,7 @@ class Tables:
         # Past numbers that deleted documents left free.
         first = max(listed, self.next(listed + 1) - 1)
         last = min(self.last(), first + LISTED_AT_ONCE)
-        for key in self.keys:
+        for key in self._keys:
             # In the order of the tree, which takes them in faster.
             self.db.execute(
                 f"INSERT OR IGNORE INTO {self._name(key)} SELECT each.value, number"
@@ -381,7 +354,7 @@ class Tables:
             exclude = query.exclude if is_unicode(query.exclude or "") else None
             wanted = f"AND {original} IS NULL" if query.originals else ""
             found = self.db.execute(
-                f"SELECT met, {_columns('source', 'tokens')} FROM"
+                f"SELECT met, {columns('source', 'tokens')} FROM"
                 f" (SELECT document AS number, count(*) AS met FROM "
                 f" ({holders[listed_as(query.field, query.key)]})"
                 f" WHERE document IS NOT (SELECT number FROM {self.documents} WHERE id = ?2)"
@@ -394,15 +367,6 @@ class Tables:
             best = [Candidate(Columns(*row).document(kept), met) for met, *row in found[:limit]]
             answers.append(Candidates(best, len(found) > limit))
         return answers
-
-
-def _rows(key: str, tokens: TokensByNumber, listed: int) -> set[tuple[str, int]]:
-    return {
-        (token, number)
-        for number, each in tokens.items()
-        if number <= listed
-        for token in each[key]
-    }
 
 
 def listed_as(field: str, key: str) -> str:
@@ -421,11 +385,6 @@ def _tokens_of(name: str) -> str:
 def value_of(field: str, name: str) -> str:
     """Return the scheme or a mark below a field of ours, in SQL."""
     return f'"{name}"' if field == FIELD else f"json_extract(source, '$.{field}.{name}')"
-
-
-def _texts(value: Any) -> Sequence[str]:
-    """Return a text or a list of texts as a list."""
-    return [value] if isinstance(value, str) else value or ()
 
 
 def _is_mark(name: str, value: Any) -> bool:
@@ -453,15 +412,14 @@ def columns_of(document: Document | Encoded) -> Columns:
     if not is_unicode(document.id):
         raise RecordError(f"{of}: the id is not valid Unicode")
     source = {name: value for name, value in document.source.items() if name != FIELD}
-    ours = document.tokens
-    marks = {name: value for name, value in ours.items() if _is_mark(name, value)}
+    marks = {name: value for name, value in document.tokens.items() if _is_mark(name, value)}
     to_json(marks, of)
-    rest = {name: value for name, value in ours.items() if name not in marks}
+    rest = {name: value for name, value in document.tokens.items() if name not in marks}
     return Columns(document.id, to_json(source, of), to_json(rest, of), **marks)
 
 
-def _columns(source: str, tokens: str) -> str:
-    """The columns of `Columns` in SQL."""
+def columns(source: str, tokens: str) -> str:
+    """Return the columns of `Columns` in SQL."""
     return f"id, {source}, {tokens}, {_MARKS}"
 
 
@@ -470,35 +428,6 @@ def columns_for(paths: list[str]) -> tuple[str, Callable[[Columns], dict[str, An
 
     The document's own fields are NULL, and not read, if only fields of ours are requested.
     """
-    names = {path: path.removeprefix(f"{FIELD}.") for path in paths}
-    if all(path == f"{FIELD}.{name}" and "." not in name for path, name in names.items()):
-
-        def of_tokens(row: Columns) -> dict[str, Any]:
-            found = row.ours
-            kept = {name: found[name] for name in names.values() if name in found}
-            return {FIELD: kept} if kept else {}
-
-        return _columns("NULL", "tokens"), of_tokens
-    return _columns("source", "tokens"), lambda row: only(row.whole.source, paths)
-
-
-def merged(old: Any, new: Any) -> Any:
-    """Merge a partial document into another, as a cluster does."""
-    if not (isinstance(old, Mapping) and isinstance(new, Mapping)):
-        return new
-    return {**old, **{key: merged(old.get(key), value) for key, value in new.items()}}
-
-
-def _shuffled(numbers: Sequence[int], seed: int) -> Iterator[int]:
-    """Yield numbers in random order, each once."""
-    source = random.Random(seed)
-    drawn: set[int] = set()
-    while 2 * len(drawn) < len(numbers):
-        number = numbers[source.randrange(len(numbers))]
-        if number not in drawn:
-            drawn.add(number)
-            yield number
-    # When few numbers are left, most draws would repeat.
-    rest = [number for number in numbers if number not in drawn]
-    source.shuffle(rest)
-    yield from rest
+    if all(path.startswith(f"{FIELD}.") and path.count(".") == 1 for path in paths):
+        return columns("'{}'", "tokens"), lambda row: only({FIELD: row.ours}, paths)
+    return columns("source", "tokens"), lambda row: only(row.whole, paths)

@@ -10,7 +10,7 @@ import pytest
 import esdedup
 from esdedup.models import FIELD, Change, Document, Held, Share
 from esdedup.stores import Store
-from esdedup.stores.changes import ChangeReport, Decision, change_held
+from esdedup.stores.changes import ChangeReport, Decision, change_held, delete, update
 from esdedup.stores.elastic.store import ClusterStore
 from esdedup.stores.fields import value_at
 from tests.conftest import delete_index
@@ -66,8 +66,8 @@ def test_a_change_leaves_the_tokens_and_a_deletion_removes_them(store: Store) ->
 def test_what_changed_since_is_left_as_it_is(store: Store) -> None:
     write(store, [document("a", n=1), document("b", n=1), document("c", n=1), document("d", n=1)])
     held = store.hold(["a", "b", "c", "d"])
-    store.update([Document("a", {"n": 2}), Document("b", {"n": 2})])
-    store.delete(["d"])
+    update(store, [Document("a", {"n": 2}), Document("b", {"n": 2})])
+    delete(store, ["d"])
     fields = [marked("g"), None, marked("g"), marked("g")]
     report = store.change([Change(one, some) for one, some in zip(held, fields, strict=True)])
     assert report.updated == 1
@@ -85,7 +85,7 @@ def test_what_changed_since_is_left_as_it_is(store: Store) -> None:
 def test_a_document_may_be_replaced_whole_if_nobody_changed_it(store: Store) -> None:
     write(store, [document("a", ["0x"], n=1, m=1), document("b", n=1)])
     held = store.hold(["a", "b"])
-    store.update([Document("b", {"n": 2})])
+    update(store, [Document("b", {"n": 2})])
     wanted = document("a", ["0y"], n=3).source
     report = store.change([Change(one, wanted, whole=True) for one in held])
     assert (report.updated, [(each.id, each.conflict) for each in report.failures]) == (
@@ -127,7 +127,7 @@ def test_documents_stay_in_their_share_while_others_come_and_go(store: Store) ->
     write(store, [document(f"{number:04}") for number in range(4_000)])
     first = share(1)
     write(store, [document(f"new{number}") for number in range(1_500)])
-    store.delete([f"{number:04}" for number in range(300)])
+    delete(store, [f"{number:04}" for number in range(300)])
     store.refresh()
     found = [*first, *share(2), *share(3)]
     old = [id for id in found if not id.startswith("new") and int(id) >= 300]
@@ -147,8 +147,8 @@ def test_what_changed_is_read_and_decided_again(store: Store) -> None:
     write(store, [document(id, n=1) for id in "abc"] + [document("d", n=3)])
     held = store.hold(list("abcd"), ["n"])
     # Others write: another value of the same field, another field, and a deletion.
-    store.update([Document("a", {"n": 2, "m": 5})])
-    store.delete(["b"])
+    update(store, [Document("a", {"n": 2, "m": 5})])
+    delete(store, ["b"])
     report = change_held(store, held, numbered, ["n"])
     assert report == ChangeReport(read=4, written=2, unchanged=1, gone=1, conflicts=2)
     store.refresh()
@@ -177,7 +177,7 @@ def test_a_document_that_others_keep_changing_is_left_to_them(
     others = iter(range(10))
 
     def decide(held: Sequence[Held]) -> list[Decision]:
-        store.update([Document("a", {"m": next(others)})])
+        update(store, [Document("a", {"m": next(others)})])
         return [Change(one, {"n": 2}) for one in held]
 
     report = change_held(store, store.hold(["a"]), decide)

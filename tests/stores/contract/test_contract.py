@@ -22,6 +22,7 @@ import esdedup
 from esdedup.exceptions import StoreUnavailable
 from esdedup.models import FIELD, CandidateQuery, Candidates, Document, WriteReport
 from esdedup.stores import Store
+from esdedup.stores.changes import delete, update
 from esdedup.stores.fields import value_at
 from esdedup.stores.mapping import IndexMeta
 from tests.conftest import delete_index
@@ -180,7 +181,7 @@ def test_an_alias_stands_for_indices_of_one_scheme(
     assert sorted(found.id for found in scanned(by_alias)) == ["1", "2", "3"]
     with pytest.raises(esdedup.UsageError, match="none of which is its write index"):
         by_alias.write([document("4", ["a"])])
-    assert by_alias.delete(["1", "2", "no"]) == 2
+    assert delete(by_alias, ["1", "2", "no"]) == 2
     by_alias.refresh()
     assert [found.id for found in scanned(by_alias)] == ["3"]
 
@@ -232,7 +233,7 @@ def test_ids_may_be_any_text_of_512_bytes(store: Store) -> None:
         assert ids_of(ask(store, query(f"t{number}", exclude=id))) == []
     again = store.write([document(id) for id in ODD_IDS])
     assert again == WriteReport(updated=len(ODD_IDS))
-    assert store.delete(ODD_IDS) == len(ODD_IDS)
+    assert delete(store, ODD_IDS) == len(ODD_IDS)
     assert store.get(ODD_IDS) == []
 
 
@@ -300,7 +301,7 @@ def test_tokens_of_single_values_are_kept_beside_the_others(
     assert value_at(stored.source, f"{FIELD}.signature") == made[2].tokens["signature"]
     write(store, with_tokens([Document("1", {"text": "six seven eight nine"})], meta))
     assert ranked(ask(store, CandidateQuery("signature", values))) == expected[1:]
-    assert store.delete(["2"]) == 1
+    assert delete(store, ["2"]) == 1
     store.refresh()
     assert ranked(ask(store, CandidateQuery("signature", values))) == []
 
@@ -358,9 +359,9 @@ def test_an_empty_text_is_a_document_without_tokens(store: Store) -> None:
 def test_deleting_takes_tokens_away_and_counts_what_was_there(store: Store) -> None:
     many = [f"m{number}" for number in range(1_100)]
     write(store, [document(id, ["a"]) for id in [*many, "kept"]])
-    assert store.delete(["absent", *many, "m0"]) == 1_100
-    assert store.delete(many) == 0
-    assert store.delete([]) == 0
+    assert delete(store, ["absent", *many, "m0"]) == 1_100
+    assert delete(store, many) == 0
+    assert delete(store, []) == 0
     store.refresh()
     assert ids_of(ask(store, query("a"))) == ["kept"]
     assert [found.id for found in scanned(store)] == ["kept"]
@@ -464,7 +465,7 @@ def test_documents_without_words_by_their_digests(store: Store) -> None:
     assert (len(few.found), few.truncated) == (5, True)
     write(store, [marked(document("d1", ["a"]), wordless="f" * 16)])
     assert ids_of(ask(store, CandidateQuery("wordless", [digests[:1]]))) == ["d11", "d6"]
-    store.delete(["d6"])
+    delete(store, ["d6"])
     store.refresh()
     assert ids_of(ask(store, CandidateQuery("wordless", [digests[:1]]))) == ["d11"]
 
@@ -504,8 +505,8 @@ def test_a_scan_gives_each_document_of_the_scheme_once(store: Store) -> None:
 
 def test_a_scan_of_marked_documents(store: Store) -> None:
     write(store, [document(f"d{n}") for n in range(4)])
-    store.update([Document(f"d{n}", {FIELD: {"group": "d1"}}) for n in (1, 2, 3)])
-    store.update([Document("d3", {FIELD: {"group": None}})])
+    update(store, [Document(f"d{n}", {FIELD: {"group": "d1"}}) for n in (1, 2, 3)])
+    update(store, [Document("d3", {FIELD: {"group": None}})])
     store.refresh()
     found = scanned(store, f"{FIELD}.group", marked=True)
     groups = {each.id: value_at(each.source, f"{FIELD}.group") for each in found}
@@ -521,7 +522,7 @@ def test_a_scan_sees_the_index_as_it_was(store: Store, open_store: OpenStore) ->
     other = open_store()
     write(other, [document(f"d{n}") for n in range(2_400)])
     write(other, [document(f"new{n}") for n in range(100)])
-    other.delete([f"d{n}" for n in range(2_400, 2_500)])
+    delete(other, [f"d{n}" for n in range(2_400, 2_500)])
     other.refresh()
     seen += [found.id for batch in scan for found in batch]
     assert sorted(seen) == sorted(f"d{n}" for n in range(2_500))
@@ -592,7 +593,7 @@ def test_a_sample_is_of_the_scheme_and_without_repeats(store: Store, open_store:
 def test_a_sample_of_few_or_none(store: Store) -> None:
     assert sampled(store, 5) == []
     write(store, [document(f"d{n}", ["a"], title="t") for n in range(10)])
-    assert store.delete(["d3", "d9"]) == 2
+    assert delete(store, ["d3", "d9"]) == 2
     store.refresh()
     found = sampled(store, 10_000, 1, "title", "absent")
     assert sorted(each.id for each in found) == ["d0", "d1", "d2", "d4", "d5", "d6", "d7", "d8"]
@@ -692,7 +693,7 @@ def test_sizes_of_buckets(store: Store) -> None:
     assert store.bucket_sizes("simhash", ["all", "s"], META) == [3, 3]
     assert store.bucket_sizes("minhash", [], META) == []
     write(store, [document("0", ["m1"])])
-    store.delete(["1", "8", "s0"])
+    delete(store, ["1", "8", "s0"])
     store.refresh()
     assert store.bucket_sizes("minhash", ["all", "m0", "m1"], META) == [697, 99, 99]
     assert store.bucket_sizes("simhash", ["s"], META) == [2]
@@ -747,7 +748,7 @@ WORKS: dict[str, Callable[[Store], object]] = {
     "recall": lambda store: store.candidates([query("a")], 5),
     "scan": lambda store: scanned(store),
     "sample": lambda store: store.sample([], META, 5, 1),
-    "delete": lambda store: store.delete(["1"]),
+    "delete": lambda store: delete(store, ["1"]),
     "statistics": lambda store: store.statistics(META),
     "bucket sizes": lambda store: store.bucket_sizes("minhash", ["a"], META),
     "put stop": lambda store: store.put_stop(META, ()),
@@ -800,7 +801,7 @@ def test_an_id_that_is_no_unicode(store: Store) -> None:
     works: list[tuple[Callable[[], object], object]] = [
         (lambda: store.write([document("\ud800")]), None),
         (lambda: store.get(["\ud800"]), []),
-        (lambda: store.delete(["\ud800"]), 0),
+        (lambda: delete(store, ["\ud800"]), 0),
         (lambda: store.candidates([query("a", exclude="\ud800")], 5), [Candidates([], False)]),
     ]
     for work, none in works:

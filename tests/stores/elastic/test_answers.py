@@ -15,6 +15,7 @@ import esdedup
 from esdedup.models import CandidateQuery, Document
 from esdedup.stores import Cluster, ClusterStore
 from esdedup.stores.base import Store
+from esdedup.stores.changes import delete
 from esdedup.stores.mapping import IndexMeta
 from tests.helpers.commands import Ran, run_command
 from tests.helpers.fuzz import fuzz
@@ -86,7 +87,7 @@ WORKS: list[Callable[[Store], Any]] = [
     lambda store: store.meta(),
     lambda store: store.create(META),
     lambda store: store.write([Document("1", {}), Document("2", {})]),
-    lambda store: store.delete(["1"]),
+    lambda store: delete(store, ["1"]),
     lambda store: store.get(["1"]),
     lambda store: store.hold(["1"]),
     lambda store: list(store.scan([], META)),

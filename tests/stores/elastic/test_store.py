@@ -11,6 +11,7 @@ import pytest
 import esdedup
 from esdedup.exceptions import PermissionDenied, StoreUnavailable
 from esdedup.models import Document
+from esdedup.stores.changes import delete, update
 from esdedup.stores.elastic.store import ClusterStore
 from tests.conftest import delete_index
 from tests.helpers.commands import call, words
@@ -73,7 +74,7 @@ def test_documents_with_a_routing(
     with pytest.raises(esdedup.RecordError, match="'no': there is no such document"):
         index.update([{"id": "d1", "n": 1}, {"id": "no", "n": 1}, {"id": "d1", "m": 2}])
     assert (index.get("d1").source["n"], index.get("d1").source["m"]) == (1, 2)
-    assert index.store.delete(["d5", "d6"]) == 2
+    assert delete(index.store, ["d5", "d6"]) == 2
     # Also before searches see it.
     assert [found.id for found in index.store.get(["d4", "d5", "d6"])] == ["d4"]
     assert index.delete(["no", "d0", *ROUTED]) == len(ROUTED) - 2
@@ -82,7 +83,7 @@ def test_documents_with_a_routing(
     assert index.statistics().documents == 0
 
 
-def test_a_document_that_is_found_takes_one_request(
+def test_documents_that_are_found_take_few_requests(
     url: str, name: str, index: esdedup.Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index.add([{"id": id, "text": "one two three"} for id in ROUTED])
@@ -96,9 +97,9 @@ def test_a_document_that_is_found_takes_one_request(
 
     monkeypatch.setattr(client, "request", counted)
     assert len(index.store.get(ROUTED)) == len(ROUTED)
-    assert index.store.update([Document(id, {"n": 1}) for id in ROUTED]).updated == len(ROUTED)
-    assert index.store.delete(ROUTED) == len(ROUTED)
-    assert asked == ["/_mget", "/_bulk", "/_bulk"]
+    assert update(index.store, [Document(id, {"n": 1}) for id in ROUTED]).updated == len(ROUTED)
+    assert delete(index.store, ROUTED) == len(ROUTED)
+    assert asked == ["/_mget", "/_mget", "/_bulk", "/_mget", "/_bulk"]
 
 
 def test_a_point_in_time_that_is_gone(index: esdedup.Index) -> None:
